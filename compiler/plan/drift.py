@@ -224,7 +224,8 @@ def _column(applied: Column, live: Column | None, *, is_key: bool) -> Drift | No
     path = f"columns.{applied.name}"
     if live is None:
         return Drift(code="DR203", path=path, applied=applied.type, live=None, restorable=True)
-    stored = _stored(applied)
+    # What a commit spells as the spec does is the same: its spelling is its own.
+    stored = applied if applied.type == live.type else _stored(applied)
     if stored.type != live.type:
         kept, found = parse_type(stored.type), parse_type(live.type)
         return Drift(

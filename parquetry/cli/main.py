@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ import click
 
 from parquetry.cli.failures import guarded
 from parquetry.version import VERSION
+
+_NEW_VALUES_BEFORE_A_COLLECTION = 50_000
 
 # Name -> help line. The module of a command is imported when it runs, so that help is instant.
 COMMANDS = {
@@ -96,5 +99,10 @@ def command_line() -> None:
 
 
 def entry() -> None:
-    """Run the installed script ``parquetry``."""
+    """Run the installed script ``parquetry``.
+
+    What a command reads it keeps until it ends: looking for cycles in it after every 700 new values, as
+    Python does by itself, takes a quarter of the time of `plan` and finds none.
+    """
+    gc.set_threshold(_NEW_VALUES_BEFORE_A_COLLECTION)
     command_line(prog_name="parquetry")

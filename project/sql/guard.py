@@ -7,8 +7,11 @@ anything is computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
+from typing import TypeAlias
 
 from parquetry.project.diagnostics.model import Problem
 from parquetry.project.sql.grammar import Effort, misfit, stray_relation
@@ -21,6 +24,18 @@ _PASSED_OVER = (TokenKind.BLANK, TokenKind.COMMENT, TokenKind.HINT)
 
 class SqlProblem(Problem):
     """What is wrong with an SQL text."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """What a :class:`SqlProblem` says."""
+
+    code: str
+    summary: str
+    hint: str | None
+
+
+_Check: TypeAlias = Callable[[str, Effort | None], Sequence[Token]]
 
 
 def tokens(text: str, *, line_comments: bool = True) -> list[Token]:
@@ -55,6 +70,20 @@ def check_expression(text: str, effort: Effort | None = None) -> list[Token]:
         SqlProblem: it is something else, or calls what is refused.
 
     """
+    return list(_once(_expression, text, effort))
+
+
+def check_select(text: str, effort: Effort | None = None) -> list[Token]:
+    """The tokens of exactly one SELECT, which may begin with WITH.
+
+    Raises:
+        SqlProblem: it is something else, or calls what is refused.
+
+    """
+    return list(_once(_select, text, effort))
+
+
+def _expression(text: str, effort: Effort | None) -> Sequence[Token]:
     found = _checked(text, line_comments=False)
     for token, depth in _with_depth(found):
         word = token.text.lower() if token.kind is TokenKind.WORD else ""
@@ -66,13 +95,7 @@ def check_expression(text: str, effort: Effort | None = None) -> list[Token]:
     return found
 
 
-def check_select(text: str, effort: Effort | None = None) -> list[Token]:
-    """The tokens of exactly one SELECT, which may begin with WITH.
-
-    Raises:
-        SqlProblem: it is something else, or calls what is refused.
-
-    """
+def _select(text: str, effort: Effort | None) -> Sequence[Token]:
     found = _checked(text)
     first = found[0]
     if first.kind is not TokenKind.WORD or first.text.lower() not in ("select", "with"):
@@ -83,6 +106,26 @@ def check_select(text: str, effort: Effort | None = None) -> list[Token]:
             raise SqlProblem("PQ601", "a SELECT is needed, not an INSERT", "remove the INSERT")
     _check_grammar(found, effort, query=True)
     return found
+
+
+def _once(check: _Check, text: str, effort: Effort | None) -> Sequence[Token]:
+    """What ``check`` gives for the text, or raises: many tables of a project have the same texts."""
+    if effort is None:
+        return check(text, None)
+    outcome, effort.left = _checked_before(check, text, effort.left)
+    if isinstance(outcome, tuple):
+        return outcome
+    raise SqlProblem(outcome.code, outcome.summary, outcome.hint)
+
+
+@lru_cache(maxsize=256)
+def _checked_before(check: _Check, text: str, steps: int) -> tuple[tuple[Token, ...] | _Finding, int]:
+    """The outcome for a text that may take so many ``steps``, and how many are left."""
+    effort = Effort(left=steps)
+    try:
+        return tuple(check(text, effort)), effort.left
+    except SqlProblem as problem:
+        return _Finding(problem.code, problem.summary, problem.hint), effort.left
 
 
 def _check_grammar(found: Sequence[Token], effort: Effort | None, *, query: bool = False) -> None:

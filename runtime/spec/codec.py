@@ -10,13 +10,13 @@ import json
 import re
 import types
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from math import isfinite
 from types import MappingProxyType
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 
@@ -34,6 +34,8 @@ _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _BRIEF_TEXT = 60
 
 _Record = TypeVar("_Record")
+_Reader: TypeAlias = Callable[[object, str], Any]
+"""Gives the value of a JSON value, whose place is said where it is none."""
 
 
 class Brief:
@@ -71,9 +73,9 @@ def to_json_value(value: Any) -> Any:
     """Plain JSON values: fields of a dataclass by their names, tuples as lists, enums as text."""
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: to_json_value(getattr(value, field.name))
-            for field in fields(value)
-            if not (field.metadata.get(_OMITTED) and getattr(value, field.name) is None)
+            name: to_json_value(getattr(value, name))
+            for name, may_be_omitted in _written(type(value))
+            if not (may_be_omitted and getattr(value, name) is None)
         }
     if isinstance(value, StrEnum):
         return str(value)
@@ -82,6 +84,12 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, list | tuple | frozenset):
         return [to_json_value(member) for member in value]
     return value
+
+
+@cache
+def _written(record: type) -> tuple[tuple[str, bool], ...]:
+    """The names of the fields, and whether JSON does not have them while they are None."""
+    return tuple((field.name, bool(field.metadata.get(_OMITTED))) for field in fields(record))
 
 
 def parsed_json(content: bytes | str) -> Any:
@@ -169,51 +177,58 @@ def from_json_value(record: type[_Record], value: object, *, place: str) -> _Rec
             f"{place}.{unknown[0]}: unknown key; {record.__name__} has {', '.join(known)}. "
             f"A newer parquetry may have written it: upgrade"
         )
-    hints = _hints(record)  # type: ignore[arg-type]  # a class can be hashed
+    readers = _readers(record)  # type: ignore[arg-type]  # a class can be hashed
     arguments = {}
     for name, field in known.items():
         if name in value:
-            arguments[name] = _decode(hints[name], value[name], f"{place}.{name}")
+            arguments[name] = readers[name](value[name], f"{place}.{name}")
         elif _is_required(field):
             raise InvalidDataError(f"{place}.{name}: missing")
     return record(**arguments)
 
 
 @cache
-def _hints(record: type) -> Mapping[str, Any]:
-    """The types of the fields, whose annotations are text and evaluated anew by every question."""
-    return get_type_hints(record)
+def _readers(record: type) -> Mapping[str, _Reader]:
+    """How the value of each field is read, by its annotation, which is a text and evaluated once."""
+    return {name: _reader(hint) for name, hint in get_type_hints(record).items()}
 
 
-def _decode(hint: Any, value: object, place: str) -> Any:
+def _reader(hint: Any) -> _Reader:
     if hint is Any:
-        return value
+        return lambda value, _: value
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         (inner,) = (branch for branch in arguments if branch is not type(None))
-        return None if value is None else _decode(inner, value, place)
-    if origin is not None:
-        return _decode_collection(origin, arguments, value, place)
-    if is_dataclass(hint):
-        return from_json_value(hint, value, place=place)  # type: ignore[arg-type]  # is_dataclass leaves the instance in
-    return _decode_scalar(hint, value, place)
-
-
-def _decode_collection(origin: Any, arguments: tuple[Any, ...], value: object, place: str) -> Any:
+        read = _reader(inner)
+        return lambda value, place: None if value is None else read(value, place)
     if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise _unexpected(value, "a list", place)
-        return tuple(_decode(arguments[0], member, f"{place}[{index}]") for index, member in enumerate(value))
+        return partial(_read_list, _reader(arguments[0]))
+    if origin is not None:
+        return partial(_read_object, _reader(arguments[1]))
+    if is_dataclass(hint):
+        return lambda value, place: from_json_value(hint, value, place=place)  # type: ignore[arg-type]  # is_dataclass leaves the instance in
+    return partial(_read_enum if issubclass(hint, StrEnum) else _read_scalar, hint)
+
+
+def _read_list(read: _Reader, value: object, place: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise _unexpected(value, "a list", place)
+    return tuple(read(member, f"{place}[{index}]") for index, member in enumerate(value))
+
+
+def _read_object(read: _Reader, value: object, place: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _unexpected(value, "an object", place)
-    return {str(key): _decode(arguments[1], member, f"{place}.{key}") for key, member in value.items()}
+    return {str(key): read(member, f"{place}.{key}") for key, member in value.items()}
 
 
-def _decode_scalar(hint: Any, value: object, place: str) -> Any:
-    if issubclass(hint, StrEnum):
-        if value not in list(hint):
-            raise _unexpected(value, f"one of {', '.join(hint)}", place)
-        return hint(value)
+def _read_enum(hint: type[StrEnum], value: Any, place: str) -> StrEnum:
+    if value not in list(hint):
+        raise _unexpected(value, f"one of {', '.join(hint)}", place)
+    return hint(value)
+
+
+def _read_scalar(hint: type, value: object, place: str) -> object:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from parquetry.runtime.errors import InvalidDataError
@@ -162,10 +163,12 @@ class Struct:
 ColumnType: TypeAlias = Primitive | Decimal | Array | Map | Struct
 
 
+@lru_cache(maxsize=1024)
 def parse_type(text: str) -> ColumnType:
     """The tree of a Spark SQL type such as ``map<string,array<decimal(10,2)>>``.
 
-    ``str`` of it is the canonical spelling. TypeSyntaxError for a text that is no type.
+    ``str`` of it is the canonical spelling. TypeSyntaxError for a text that is no type. A few texts are
+    the types of nearly all columns, so each is read once.
     """
     parser = _Parser(text)
     parsed = parser.type()

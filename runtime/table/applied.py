@@ -10,6 +10,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from parquetry.message import command, phrase, run
@@ -118,7 +119,7 @@ class TableIdentity:
             table_id=fields.required("id", str),
             project=fields.required("project", str),
             first_instant=fields.optional("first_instant", str),
-            spec=None if spec is None else _spec(spec, place, remedy=remedy),
+            spec=None if spec is None else _spec(spec, place, remedy=remedy)[0],
             fault=_fault(document, place, remedy="restore it from a copy, or delete it and adopt the table"),
             digest=record_digest(document),
         )
@@ -385,7 +386,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
     fields = _Fields(document, place, remedy=_RENEW)
     if "spec" not in document:
         raise fields.missing("spec")
-    spec = _spec(document["spec"], place, remedy=_RENEW)
+    spec, digest = _spec(document["spec"], place, remedy=_RENEW)
     fault = _fault(document, place, remedy=_RENEW)
     if fault is None and document.get("number") != number:
         reason = f"{place}: it is record {document.get('number')} under another name"
@@ -394,8 +395,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
         fault = RecordFault(code=RECORD_CODE, reason=f"{place}: no table has so many records", remedy=_RENEW)
     ref = AppliedRef(
         number=number,
-        # An older parquetry knew fewer fields: they have their defaults now, and that is what is applied.
-        digest=digest_of(spec.to_json()),
+        digest=digest,
         plan_id=fields.optional("plan_id", str),
         git_commit=commit_named(document.get("git_commit")),
         forgotten=fields.optional("forgotten", bool) or False,
@@ -406,13 +406,21 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
     return AppliedRecord(ref=ref, spec=spec, applied_at_ms=applied_at_ms, fault=fault, document=document)
 
 
-def _spec(value: Any, place: str, *, remedy: str) -> TableSpec:
+def _spec(value: Any, place: str, *, remedy: str) -> tuple[TableSpec, str]:
+    """The spec in a record, and its digest."""
     try:
-        spec = TableSpec.from_json(value, place=f"{place}: spec")
-        spec.check_types()
+        return _read_spec(json.dumps(value))
     except InvalidDataError as error:
-        raise CorruptTableError(f"{place}: {str(error).removeprefix(f'{place}: ')}; {remedy}") from error
-    return spec
+        raise CorruptTableError(f"{place}: {error}; {remedy}") from error
+
+
+@lru_cache(maxsize=64)
+def _read_spec(text: str) -> tuple[TableSpec, str]:
+    """The same of a JSON text. A table's identity and its first records say the same, which is read once."""
+    spec = TableSpec.from_json(json.loads(text))
+    spec.check_types()
+    # An older parquetry knew fewer fields: they have their defaults now, and that is what is applied.
+    return spec, digest_of(spec.to_json())
 
 
 def seal_of(

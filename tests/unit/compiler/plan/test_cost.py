@@ -8,6 +8,7 @@ import pytest
 
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.workspace.observation import observe
 from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder, columns_with
 from tests.support.small_table import FAST, SmallTable
@@ -57,6 +58,13 @@ def test_a_table_without_rows_costs_five_requests_in_all(folder):
     del stores["warehouse"]
     for store in stores.values():
         assert len(store.calls()) <= 5, store.calls()
+
+
+def test_a_spec_that_is_still_the_one_the_table_was_made_with_is_read_once(folder):
+    workspace = folder.workspace()
+    observation = observe(workspace.store(workspace.table("orders")))
+    assert observation.spec is not None
+    assert observation.made_with is observation.spec
 
 
 def test_five_requests_and_a_list_per_partition_are_not_exceeded(folder):

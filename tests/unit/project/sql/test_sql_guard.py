@@ -295,3 +295,18 @@ def test_columns_that_an_expression_reads(text, names):
 )
 def test_columns_that_a_select_gives(text, names):
     assert selected_names(tokens(text)) == names
+
+
+@pytest.mark.parametrize("text", ["a > 1", "exists (table foo)", "a +", "rand(1), 2", "java_method('a')"])
+def test_a_text_that_was_checked_before_is_found_to_be_the_same_for_the_same_effort(text):
+    def outcome(effort):
+        try:
+            return check_expression(text, effort), effort.left
+        except SqlProblem as problem:
+            return (problem.code, problem.summary, problem.hint), effort.left
+
+    first, again = outcome(Effort.of_a_table()), outcome(Effort.of_a_table())
+    assert first == again
+    exhausted = Effort(left=0)
+    assert outcome(exhausted)[1] <= 0
+    assert outcome(Effort.of_a_table()) == first
