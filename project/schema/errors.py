@@ -12,6 +12,7 @@ from jsonschema import ValidationError
 
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.diagnostics.source import SourceText, Span
+from parquetry.project.schema.acceptance import accepts
 from parquetry.project.schema.template_syntax import is_template
 from parquetry.project.schema.units import unit_hint
 from parquetry.project.schema.validators import Kind, validator
@@ -75,6 +76,8 @@ class _Message:
 
 def violations(kind: Kind, value: Any, *, node: Node, source: SourceText) -> list[Violation]:
     """What the schema of ``kind`` has against a value; texts that are still templates pass."""
+    if accepts(kind)(value):
+        return []
     failures = (_Failure.of(error) for error in validator(kind).iter_errors(value))
     messages = (
         (failure, message)

@@ -43,13 +43,13 @@ def _unique_items(_: Validator, unique: object, instance: Any, __: Any) -> Itera
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def compiled_pattern(pattern: str) -> re.Pattern[str]:
     """The pattern as JSON Schema means it: ``$`` is the end, and not before a last end of a line."""
     return re.compile(_END.sub(r"\1\\Z", pattern))
 
 
 def _pattern(_: Validator, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
-    if isinstance(instance, str) and not _compiled(pattern).search(instance):
+    if isinstance(instance, str) and not compiled_pattern(pattern).search(instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 

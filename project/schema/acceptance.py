@@ -1,0 +1,148 @@
+"""Whether a value fits a schema, by checks that are made of the schema once.
+
+Nearly all files fit, and those that do are through here in a tenth of the time that jsonschema takes. What is
+wrong with others jsonschema says. The two agree on every value (decision 86).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+from parquetry.project.schema.validators import Kind, compiled_pattern, inlined
+
+Check: TypeAlias = Callable[[Any], bool]
+_Sized: TypeAlias = str | list[Any] | dict[str, Any]
+
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "array": (list,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "null": (type(None),),
+    "number": (int, float),
+    "object": (dict,),
+    "string": (str,),
+}
+_NUMBERS: Final = frozenset(_TYPES["number"])
+_SAYS_NOTHING: Final = frozenset({"$id", "$schema", "default", "description", "title"})
+_WITHIN_OTHERS: Final = frozenset({"additionalProperties", "else", "then"})
+
+
+@cache
+def accepts(kind: Kind) -> Check:
+    """Says of the value of a file of that kind whether its schema has nothing against it."""
+    return check_of(inlined(kind))
+
+
+def check_of(schema: Mapping[str, Any]) -> Check:
+    """The check that a schema without references comes to; KeyError for a keyword that is not known here."""
+    keywords = {"properties": {}, **schema} if "additionalProperties" in schema else schema
+    checks = tuple(
+        _KEYWORDS[keyword](demand, schema)
+        for keyword, demand in keywords.items()
+        if keyword not in _SAYS_NOTHING and keyword not in _WITHIN_OTHERS
+    )
+
+    def fits(value: Any) -> bool:
+        for check in checks:  # noqa: SIM110 - a generator takes twice the time
+            if not check(value):
+                return False
+        return True
+
+    return fits
+
+
+def _type(names: str | list[str], _: object) -> Check:
+    listed = [names] if isinstance(names, str) else names
+    types = frozenset(kind for name in listed for kind in _TYPES[name])
+    # The type itself: True is no number.
+    return lambda value: type(value) in types
+
+
+def _members(properties: Mapping[str, Any], schema: Mapping[str, Any]) -> Check:
+    """What ``properties`` and ``additionalProperties`` demand."""
+    known = {name: check_of(below) for name, below in properties.items()}
+    others = schema.get("additionalProperties", True)
+    other = check_of(others) if isinstance(others, Mapping) else lambda _: bool(others)
+
+    def fits(value: Any) -> bool:
+        if type(value) is dict:
+            for name, member in value.items():
+                if not known.get(name, other)(member):
+                    return False
+        return True
+
+    return fits
+
+
+def _items(below: Mapping[str, Any], _: object) -> Check:
+    check = check_of(below)
+    return lambda value: type(value) is not list or all(map(check, value))
+
+
+def _names(below: Mapping[str, Any], _: object) -> Check:
+    check = check_of(below)
+    return lambda value: type(value) is not dict or all(map(check, value))
+
+
+def _required(names: list[str], _: object) -> Check:
+    wanted = frozenset(names)
+    return lambda value: type(value) is not dict or wanted <= value.keys()
+
+
+def _among(words: list[str], _: object) -> Check:
+    assert all(isinstance(word, str) for word in words), "texts: numbers and flags may be equal"
+    wanted = frozenset(words)
+    return lambda value: type(value) is str and value in wanted
+
+
+def _unique(demand: bool, _: object) -> Check:  # noqa: FBT001 - the keyword's value
+    def texts(value: list[Any]) -> set[str]:
+        return {json.dumps(entry, sort_keys=True) for entry in value}
+
+    return lambda value: not demand or type(value) is not list or len(texts(value)) == len(value)
+
+
+def _pattern(pattern: str, _: object) -> Check:
+    search = compiled_pattern(pattern).search
+    return lambda value: type(value) is not str or search(value) is not None
+
+
+def _condition(demand: Mapping[str, Any], schema: Mapping[str, Any]) -> Check:
+    """What ``if``, ``then`` and ``else`` demand."""
+    holds, so, otherwise = (
+        check_of(part) for part in (demand, schema.get("then", {}), schema.get("else", {}))
+    )
+    return lambda value: so(value) if holds(value) else otherwise(value)
+
+
+def _least(kind: type[_Sized], demand: int) -> Check:
+    return lambda value: type(value) is not kind or len(value) >= demand
+
+
+def _most(kind: type[_Sized], demand: int) -> Check:
+    return lambda value: type(value) is not kind or len(value) <= demand
+
+
+_KEYWORDS: Final[Mapping[str, Callable[[Any, Any], Check]]] = {
+    "const": lambda word, _: _among([word], _),
+    "enum": _among,
+    "if": _condition,
+    "items": _items,
+    "maxItems": lambda demand, _: _most(list, demand),
+    "maxLength": lambda demand, _: _most(str, demand),
+    "maxProperties": lambda demand, _: _most(dict, demand),
+    "maximum": lambda demand, _: lambda value: type(value) not in _NUMBERS or value <= demand,
+    "minItems": lambda demand, _: _least(list, demand),
+    "minLength": lambda demand, _: _least(str, demand),
+    "minProperties": lambda demand, _: _least(dict, demand),
+    "minimum": lambda demand, _: lambda value: type(value) not in _NUMBERS or value >= demand,
+    "pattern": _pattern,
+    "properties": _members,
+    "propertyNames": _names,
+    "required": _required,
+    "type": _type,
+    "uniqueItems": _unique,
+}
