@@ -20,6 +20,7 @@ from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.part import ORDERING, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.stage.place import StagePlace
+from parquetry.runtime.storage.parallel import map_each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +41,7 @@ class BatchKeys:
 
     @cached_property
     def _rows(self) -> pa.Table:
-        pieces = []
-        for name in self.names:
-            with self.place.open(keys_name(name)) as source:
-                pieces.append(read_parquet(source))
-        return pa.concat_tables(pieces).combine_chunks()
+        return pa.concat_tables(key_tables(self.place, self.names)).combine_chunks()
 
     @cached_property
     def _places(self) -> dict[str, npt.NDArray[np.int64]]:
@@ -54,6 +51,14 @@ class BatchKeys:
         order = np.argsort(numbers, kind="stable")
         ends = np.searchsorted(numbers[order], np.arange(len(codes.dictionary)), side="right")
         return dict(zip(codes.dictionary.to_pylist(), np.split(order, ends[:-1]), strict=True))
+
+
+def key_tables(
+    place: StagePlace, names: Sequence[str], columns: Sequence[str] | None = None
+) -> list[pa.Table]:
+    """The keys files of task attempts, whole or some columns of them; read side by side."""
+    files = map_each(names, lambda name: place.read(keys_name(name)))
+    return [read_parquet(pa.BufferReader(file), columns) for file in files]
 
 
 def winning_rows(rows: pa.Table) -> pa.Table:

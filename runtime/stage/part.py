@@ -3,8 +3,9 @@
 Spark does not promise to compute the same rows twice. So each task writes what it computed to a
 stage, under a name of its own attempt, and returns that name; only the files that successful
 tasks named count. Rows keep the order in which they arrived; within a run of bounded size they
-are grouped by table partition, one Arrow record batch each. A row is known by its reference:
-the number of its task shifted by 40 bits, plus its place in that task's file.
+are grouped by table partition into Arrow batches, and an index says which bytes of the file each
+batch has. A row is known by its reference: the number of its task shifted by 40 bits, plus its
+place among the rows of that task.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from parquetry.runtime.arrow.columns import values_at
 from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
+from parquetry.runtime.stage.batches import GroupedFile
 from parquetry.runtime.stage.faults import required_holes, with_readable_text
+from parquetry.runtime.stage.index import BATCHES, REFERENCE_SHIFT
 from parquetry.runtime.stage.place import StagePlace
 
 REFERENCE = "__ref"
@@ -35,7 +38,6 @@ GENERATED_WRONG = "__generated_wrong"
 
 _TEXTS = {RECORD_KEY: "the record key", PARTITION: "the partition path"}
 
-REFERENCE_SHIFT = 40
 RUN_BYTES = 48 * 1024 * 1024
 
 
@@ -45,8 +47,9 @@ class StageSpec:
 
     ``schema`` are the columns to keep, in the types of the base files. ``key_column`` holds the
     record key: one of them, or ``_hoodie_record_key`` beside them; None where keys are generated
-    later. ``rows`` asks for the file with whole rows, ``keys`` for the one with keys and control
-    columns, always in parquet. ``required`` may not be null in rows that are no deletes.
+    later. ``rows`` asks for the file with whole rows, as Arrow batches; ``keys`` for the one with keys
+    and control columns, in parquet, which Spark reads as well; with ``matched`` that one has the columns
+    to keep too. ``required`` may not be null in rows that are no deletes.
     ``ordering`` may be dotted. ``drop_duplicates`` is for those who read the stage: one row counts of
     those with one key, where keys are unique. ``declared`` gives faults of generated columns the place
     of their SQL in the spec.
@@ -59,7 +62,7 @@ class StageSpec:
     required: tuple[str, ...]
     rows: bool
     keys: bool
-    parquet: bool
+    matched: bool = False
     drop_duplicates: bool = False
     declared: Mapping[str, str] = field(default_factory=dict)
     run_bytes: int = RUN_BYTES
@@ -95,6 +98,7 @@ _TOTALS = pa.schema(
         ("size_bytes", pa.int64()),
         ("min_key", pa.string()),
         ("max_key", pa.string()),
+        ("batches", BATCHES),
     ]
 )
 
@@ -110,13 +114,14 @@ def keys_name(name: str) -> str:
 
 
 def totals_name(name: str) -> str:
-    """The file with what each partition got of the task attempt called ``name``."""
+    """The file with what each partition got of the task attempt called ``name``, and its batches."""
     return f"{name}.totals"
 
 
-def index_name(name: str) -> str:
-    """The file that lists the batches of the task attempt called ``name``."""
-    return f"{name}.index"
+def rows_schema(spec: StageSpec) -> pa.Schema:
+    """The schema of the batches with whole rows: the columns to keep, and the row hash."""
+    kept = [stored.with_nullable(nullable=True) for stored in spec.schema]
+    return pa.schema([*kept, pa.field(HASH, pa.int64())])
 
 
 def stage_rows(spec: StageSpec, part: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -135,7 +140,6 @@ def stage_rows(spec: StageSpec, part: int, batches: Iterable[pa.RecordBatch]) ->
             size += batch.nbytes
         if run:
             writer.add(run)
-    writer.write_index()
     writer.write_totals()
     yield writer.summary()
 
@@ -157,8 +161,7 @@ class _PartWriter:
         self._totals: dict[str, _Totals] = {}
         self._faults: dict[str, tuple[int, str]] = {}
         self._next = part << REFERENCE_SHIFT
-        self._index: list[tuple[str, int]] = []
-        self._rows: Any = None
+        self._rows: GroupedFile | None = None
         self._keys: Any = None
 
     def add(self, run: list[pa.RecordBatch]) -> None:
@@ -178,19 +181,16 @@ class _PartWriter:
         table = self._with_control(table)
         self._check(table)
         rows, keys = self._rows_batch(table), self._keys_batch(table)
-        self._next += table.num_rows
         if self._rows is None and self._keys is None:
-            self._open(rows.schema, keys.schema)
+            self._open(keys.schema)
         offset = 0
         for partition, count in zip(partitions, counts.tolist(), strict=True):
             part = rows.slice(offset, count)
             self._total(partition, part, keys.slice(offset, count))
-            if self._rows is not None and not self._spec.parquet:
-                self._rows.write_batch(part)
-                self._index.append((partition, count))
+            if self._rows is not None:
+                self._rows.write(partition, part, first=self._next + offset)
             offset += count
-        if self._rows is not None and self._spec.parquet:
-            self._rows.write_batch(rows)
+        self._next += table.num_rows
         if self._keys is not None:
             self._keys.write_batch(keys)
 
@@ -205,7 +205,7 @@ class _PartWriter:
         return pa.RecordBatch.from_pylist(rows, schema=_SUMMARY)
 
     def write_totals(self) -> None:
-        """Say what each partition got: the driver adds that up, one task after the other."""
+        """Say what each partition got, and where: the driver adds that up, one task after the other."""
         if not self._totals:
             return
         rows = [
@@ -217,6 +217,7 @@ class _PartWriter:
                 "size_bytes": total.size_bytes,
                 "min_key": total.min_key,
                 "max_key": total.max_key,
+                "batches": self._rows.batches[partition] if self._rows is not None else [],
             }
             for partition, total in self._totals.items()
         ]
@@ -225,20 +226,6 @@ class _PartWriter:
             pa.ipc.new_file(sink, _TOTALS) as file,
         ):
             file.write_batch(pa.RecordBatch.from_pylist(rows, schema=_TOTALS))
-
-    def write_index(self) -> None:
-        """Say which batch of the wide file belongs to which partition."""
-        if not self._index:
-            return
-        partitions, counts = zip(*self._index, strict=True)
-        index = pa.record_batch(
-            {"partition": pa.array(partitions).dictionary_encode(), "rows": pa.array(counts, pa.int64())}
-        )
-        with (
-            self._spec.place.create(index_name(self._name)) as sink,
-            pa.ipc.new_file(sink, index.schema) as file,
-        ):
-            file.write_batch(index)
 
     def _total(self, partition: str, rows: pa.RecordBatch, keys: pa.RecordBatch) -> None:
         total = self._totals.setdefault(partition, _Totals())
@@ -249,35 +236,23 @@ class _PartWriter:
         if self._spec.key_column:
             total.add_keys(keys.column(RECORD_KEY))
 
-    def _open(self, rows: pa.Schema, keys: pa.Schema) -> None:
+    def _open(self, keys: pa.Schema) -> None:
         spec = self._spec
-        if spec.rows and spec.parquet:
-            self._rows = self._open_parquet(rows_name(self._name), rows, dictionaries=False)
-        elif spec.rows:
-            sink = self._stack.enter_context(spec.place.create(rows_name(self._name)))
-            self._rows = self._stack.enter_context(pa.ipc.new_file(sink, rows))
+        if spec.rows:
+            self._rows = self._stack.enter_context(
+                GroupedFile(spec.place, rows_name(self._name), rows_schema(spec))
+            )
         if spec.keys:
-            self._keys = self._open_parquet(keys_name(self._name), keys, dictionaries=[PARTITION])
-
-    def _open_parquet(
-        self, name: str, schema: pa.Schema, *, dictionaries: bool | list[str]
-    ) -> pq.ParquetWriter:
-        sink = self._stack.enter_context(self._spec.place.create(name))
-        writer = pq.ParquetWriter(
-            sink, schema, compression="snappy", use_dictionary=dictionaries, store_schema=False
-        )
-        return self._stack.enter_context(writer)
+            sink = self._stack.enter_context(spec.place.create(keys_name(self._name)))
+            self._keys = self._stack.enter_context(
+                pq.ParquetWriter(
+                    sink, keys, compression="snappy", use_dictionary=[PARTITION], store_schema=False
+                )
+            )
 
     def _rows_batch(self, table: pa.RecordBatch) -> pa.RecordBatch:
-        spec = self._spec
-        arrays = [conform(table.column(field.name), field.type) for field in spec.schema]
-        fields = [field.with_nullable(nullable=True) for field in spec.schema]
-        arrays.append(table.column(HASH))
-        fields.append(pa.field(HASH, pa.int64()))
-        if spec.parquet:
-            arrays.append(self._references(table.num_rows))
-            fields.append(pa.field(REFERENCE, pa.int64()))
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+        arrays = [conform(table.column(field.name), field.type) for field in self._spec.schema]
+        return pa.RecordBatch.from_arrays([*arrays, table.column(HASH)], schema=rows_schema(self._spec))
 
     def _keys_batch(self, table: pa.RecordBatch) -> pa.RecordBatch:
         spec = self._spec
@@ -291,6 +266,8 @@ class _PartWriter:
             columns[RECORD_KEY] = table.column(key)
         if spec.ordering:
             columns[ORDERING] = values_at(table, spec.ordering)
+        if spec.matched:
+            columns |= {kept.name: conform(table.column(kept.name), kept.type) for kept in spec.schema}
         return pa.RecordBatch.from_pydict(columns)
 
     def _with_control(self, table: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,8 +1,8 @@
 """Where the rows of a write are staged.
 
-On one machine the stage is a local folder of Arrow files that later tasks map into memory.
-Elsewhere, where an executor and its disk can go, it is parquet in the table's store, which Spark
-reads as well.
+On one machine the stage is a local folder, whose files later tasks map into memory. Elsewhere, where an
+executor and its disk can go, it is a folder of the table's store, of whose files tasks fetch byte ranges.
+What the files hold is the same, but for compression.
 """
 
 from __future__ import annotations
@@ -10,28 +10,53 @@ from __future__ import annotations
 import mmap
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from parquetry.runtime.errors import StorageError
+from parquetry.runtime.stage.index import ByteRange
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.paths import escape_glob
+
+MAPPED_BYTES = 256 * 1024 * 1024
+"""What a task may keep mapped of a stage: what it looked at counts as its memory."""
+
+_REQUEST_BYTES: Final = 8 * 1024 * 1024
+"""What one request fetches at most, unless a single batch is larger."""
+
+_AHEAD_BYTES: Final = 16 * 1024 * 1024
+_AHEAD_REQUESTS: Final = 8
+
+ReadRanges = Callable[[Iterable[ByteRange]], Iterator[pa.Buffer]]
+"""Gives the bytes of each range, in their order; they may be let go when the next are asked for."""
 
 
 class StagePlace(Protocol):
     """Where a stage lies; travels to the tasks."""
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether tasks map the files into memory, which takes Arrow batches that are not compressed."""
+        ...
+
     def create(self, name: str) -> AbstractContextManager[Any]:
         """A sink for the file ``name``, complete when the block ends."""
         ...
 
-    def open(self, name: str) -> AbstractContextManager[Any]:
-        """A random-access source of the file ``name``."""
+    def read(self, name: str) -> pa.Buffer:
+        """The whole file ``name``."""
+        ...
+
+    def reading(self) -> AbstractContextManager[ReadRanges]:
+        """A function that reads ranges of files as long as the block lasts."""
         ...
 
     def spark_uri(self, name: str) -> str:
@@ -54,22 +79,34 @@ class LocalPlace:
         """A new folder below ``parent``."""
         return cls(folder=tempfile.mkdtemp(prefix="parquetry-stage-", dir=parent))
 
+    @property
+    def is_mapped(self) -> bool:
+        """As the protocol says."""
+        return True
+
     @contextmanager
     def create(self, name: str) -> Iterator[Any]:
         """As the protocol says."""
         with _as_storage_error(self.folder), pa.OSFile(f"{self.folder}/{name}", "wb") as sink:
             yield sink
 
-    @contextmanager
-    def open(self, name: str) -> Iterator[Any]:
+    def read(self, name: str) -> pa.Buffer:
         """As the protocol says."""
         with pa.memory_map(f"{self.folder}/{name}") as source:
-            yield source
+            return source.read_buffer()
 
-    def map(self, name: str) -> mmap.mmap:
-        """The file ``name`` in memory, for as long as somebody holds it."""
-        with Path(self.folder, name).open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    @contextmanager
+    def reading(self) -> Iterator[ReadRanges]:
+        """As the protocol says; nothing is copied."""
+        maps: dict[str, mmap.mmap] = {}
+
+        def mapped(name: str) -> mmap.mmap:
+            if name not in maps:
+                with Path(self.folder, name).open("rb") as file:
+                    maps[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return maps[name]
+
+        yield lambda ranges: mapped_ranges(mapped, ranges)
 
     def spark_uri(self, name: str) -> str:
         """As the protocol says."""
@@ -87,15 +124,44 @@ class StorePlace:
     store: ObjectStore
     folder: str
 
+    @property
+    def is_mapped(self) -> bool:
+        """As the protocol says."""
+        return False
+
     def create(self, name: str) -> AbstractContextManager[Any]:
         """As the protocol says."""
         return self.store.create_file(f"{self.folder}/{name}")
 
-    @contextmanager
-    def open(self, name: str) -> Iterator[Any]:
+    def read(self, name: str) -> pa.Buffer:
         """As the protocol says."""
-        with self.store.open_input(f"{self.folder}/{name}") as source:
-            yield source
+        return pa.py_buffer(self.store.read(f"{self.folder}/{name}"))
+
+    @contextmanager
+    def reading(self) -> Iterator[ReadRanges]:
+        """As the protocol says; neighbours are one request, and requests are sent ahead."""
+        with ThreadPoolExecutor(max_workers=_AHEAD_REQUESTS) as pool:
+            yield lambda ranges: self._fetched(pool, ranges)
+
+    def _fetched(self, pool: ThreadPoolExecutor, ranges: Iterable[ByteRange]) -> Iterator[pa.Buffer]:
+        waiting: deque[tuple[list[ByteRange], Future[bytes]]] = deque()
+        ahead = 0
+        for request in chain(_requests(ranges), [None]):
+            while waiting and (
+                request is None
+                or len(waiting) >= _AHEAD_REQUESTS
+                or ahead + _bytes_of(request) > _AHEAD_BYTES
+            ):
+                neighbours, answer = waiting.popleft()
+                ahead -= _bytes_of(neighbours)
+                yield from _divided(neighbours, answer.result())
+            if request is not None:
+                waiting.append((request, pool.submit(self._fetch, request)))
+                ahead += _bytes_of(request)
+
+    def _fetch(self, neighbours: list[ByteRange]) -> bytes:
+        first, last = neighbours[0], neighbours[-1]
+        return self.store.read_range(f"{self.folder}/{first.name}", first.start, last.stop)
 
     def spark_uri(self, name: str) -> str:
         """As the protocol says."""
@@ -104,6 +170,52 @@ class StorePlace:
     def remove(self) -> None:
         """As the protocol says."""
         self.store.delete_folder(self.folder)
+
+
+def mapped_ranges(mapped: Callable[[str], mmap.mmap], ranges: Iterable[ByteRange]) -> Iterator[pa.Buffer]:
+    """The bytes of ranges of mapped files, without a copy.
+
+    When many pages have been looked at they are let go: they stay in the system's cache.
+    """
+    for wanted in ranges:
+        pages = mapped(wanted.name)
+        yield pa.py_buffer(pages).slice(wanted.start, wanted.stop - wanted.start)
+        if mapped_bytes() > MAPPED_BYTES:
+            pages.madvise(mmap.MADV_DONTNEED)
+
+
+def mapped_bytes() -> int:
+    """How much of mapped files counts as this process's memory; 0 where the system does not tell."""
+    try:
+        text = Path("/proc/self/statm").read_bytes()
+    except OSError:
+        return 0
+    return int(text.split()[2]) * mmap.PAGESIZE
+
+
+def _requests(ranges: Iterable[ByteRange]) -> Iterator[list[ByteRange]]:
+    """The ranges with those together that lie side by side, as far as a request goes."""
+    neighbours: list[ByteRange] = []
+    for wanted in ranges:
+        if neighbours and not (
+            (wanted.name, wanted.start) == (neighbours[-1].name, neighbours[-1].stop)
+            and wanted.stop - neighbours[0].start <= _REQUEST_BYTES
+        ):
+            yield neighbours
+            neighbours = []
+        neighbours.append(wanted)
+    if neighbours:
+        yield neighbours
+
+
+def _bytes_of(neighbours: list[ByteRange]) -> int:
+    return neighbours[-1].stop - neighbours[0].start
+
+
+def _divided(neighbours: list[ByteRange], fetched: bytes) -> Iterator[pa.Buffer]:
+    whole = pa.py_buffer(fetched)
+    for wanted in neighbours:
+        yield whole.slice(wanted.start - neighbours[0].start, wanted.stop - wanted.start)
 
 
 @contextmanager

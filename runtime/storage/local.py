@@ -59,6 +59,10 @@ class LocalStore(ObjectStore):
         with _reporting("read", file_path):
             return read_regular(file_path)
 
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        with self.open_input(path) as file, _reporting("read", self._file(path)):
+            return bytes(file.read_at(stop - start, start))
+
     def open_input(self, path: str) -> pa.NativeFile:
         file_path = self._file(path)
         with _reporting("read", file_path):

@@ -58,6 +58,10 @@ class ObjectStore(Protocol):
         """The whole object."""
         ...
 
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        """Bytes ``start`` to ``stop`` (exclusive) of the object, which has them, by one request."""
+        ...
+
     def open_input(self, path: str) -> Any:
         """A seekable pyarrow file over the object, to be closed by the caller."""
         ...

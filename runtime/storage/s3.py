@@ -69,6 +69,11 @@ class S3Store(ObjectStore):
         where = f"{self.uri}/{path}"
         return self._get(self._key(path), where)
 
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        with self._reporting("read", f"{self.uri}/{path}"):
+            data: bytes = self._s3fs().cat_file(f"{self.bucket}/{self._key(path)}", start=start, end=stop)
+        return data
+
     def open_input(self, path: str) -> pa.NativeFile:
         where = f"{self.uri}/{checked_path(path, root=self.uri)}"
         with self._reporting("read", where):

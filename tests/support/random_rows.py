@@ -13,14 +13,13 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.spark import write as spark_write
 from parquetry.runtime.spark.prepare import staging
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, TableSpec
-from parquetry.runtime.stage.part import rows_name
+from parquetry.runtime.stage.reader import StageReader
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table.applied import write_applied
@@ -91,9 +90,11 @@ def write_random_rows(
 
     def and_keep(*arguments: Any, **options: Any) -> StagedRows:
         staged = materialise(*arguments, **options)
-        for name in staged.names.values():
-            with staged.spec.place.open(rows_name(name)) as source:
-                (kept / f"{name}.{'parquet' if staged.spec.parquet else 'arrow'}").write_bytes(source.read())
+        with StageReader(staged.spec, staged.index, instant="") as reader:
+            for number, partition in enumerate(staged.totals):
+                rows = pa.Table.from_batches(reader.rows(partition, 0, staged.rows))
+                with pa.ipc.new_file(kept / f"{number}.arrow", rows.schema) as file:
+                    file.write_table(rows)
         return staged
 
     with mock.patch.object(staging, "materialise", and_keep):
@@ -131,8 +132,6 @@ def stored_rows(path: Path) -> Counter[RandomRow]:
 
 
 def _read(file: Path) -> pa.Table:
-    if file.suffix == ".parquet":
-        return pq.ParquetFile(file).read()
     with pa.ipc.open_file(file) as reader:
         return reader.read_all()
 

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     """The operations of a store; each is about one request, ``create_file`` when it ends."""
 
     READ = "read"
+    READ_RANGE = "read_range"
     OPEN_INPUT = "open_input"
     STAT = "stat"
     LIST = "list"
@@ -64,6 +65,9 @@ class WrappedStore(ObjectStore):
 
     def read(self, path: str) -> bytes:
         return self._perform(Kind.READ, path)
+
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        return self._perform(Kind.READ_RANGE, path, start, stop)
 
     def open_input(self, path: str) -> Any:
         return self._perform(Kind.OPEN_INPUT, path)

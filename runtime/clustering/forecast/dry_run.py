@@ -111,6 +111,9 @@ class _MemoryStore:
     def read(self, path: str) -> bytes:
         return bytes(self._content(path))
 
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        return bytes(self._content(path)[start:stop])
+
     def open_input(self, path: str) -> Any:
         return pa.BufferReader(self._content(path))
 

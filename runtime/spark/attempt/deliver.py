@@ -1,127 +1,92 @@
 """Rows to the tasks that write them, and what these tasks say back.
 
-Under a local master only numbers go through Spark: tasks take the rows out of the local stage
-themselves. Elsewhere the staged rows are joined with their routes and shuffled.
+A task writes one bucket and reads its rows from the stage: a range of those that arrived for its
+partition, or the rows of lists that the lookup has left there. Spark carries numbers only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+from pyspark.sql import SparkSession
 
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file.model import DELETE, HASH, POSITION, Bucket, WriteContext
-from parquetry.runtime.base_file.result import RESULT_DDL, WriteResults, read_results
-from parquetry.runtime.base_file.worker import BUCKET, bucket_writer
-from parquetry.runtime.spark.attempt.routing import one_bucket_per_task
-from parquetry.runtime.spark.lookup.local import LocatedKeys, read_list
-from parquetry.runtime.spark.lookup.tagging import BROADCAST_BYTES, read_files
+from parquetry.runtime.base_file.result import WriteResults, read_results
+from parquetry.runtime.base_file.worker import written_bucket
+from parquetry.runtime.base_file.worker_process import spare_loaded_modules
+from parquetry.runtime.spark.attempt.routed_rows import listed_by_bucket, staged_by_bucket
+from parquetry.runtime.spark.lookup.found import FoundKeys
+from parquetry.runtime.spark.lookup.local import LocatedKeys
 from parquetry.runtime.spark.session.numbered import Task, run_numbered
-from parquetry.runtime.spark.session.settings import (
-    ARROW_BATCH_BYTES,
-    arrow_settings,
-    failures_translated,
-    session_settings,
-)
+from parquetry.runtime.spark.session.settings import ARROW_BATCH_BYTES, failures_translated
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
-from parquetry.runtime.stage.part import ORDERING, REFERENCE, StageSpec, rows_name
-from parquetry.runtime.stage.staged import (
-    StagedRows,
-    StageReader,
-    generated_keys,
-)
+from parquetry.runtime.stage.index import Numbers
+from parquetry.runtime.stage.lists import StagedList
+from parquetry.runtime.stage.part import ORDERING, REFERENCE
+from parquetry.runtime.stage.reader import StageReader
+from parquetry.runtime.stage.regroup import group_of, regrouping_tasks
+from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.write.plan import WritePlan
 
-_ROUTE_BYTES = 48
-_LIST_ROWS = 65_536
+_MOST_ROWS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Stage:
-    """What a task needs to read a local stage."""
+class _Listed:
+    """Rows of a list: all, or so many from one on."""
 
-    spec: StageSpec
-    names: Mapping[int, str]
-    instant: str
+    name: str
+    start: int = 0
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LocatedBucket:
-    """A bucket, the lists of its rows, and where its share of the new ones starts."""
+class _BucketRows:
+    """A bucket, and its rows: those of lists, or without any those that arrived from ``start`` on.
+
+    ``by_bucket``: the stage has them as a group of their own.
+    """
 
     bucket: Bucket
-    found: str | None
-    new: str | None
-    start: int
+    lists: tuple[_Listed, ...] = ()
+    start: int = 0
+    by_bucket: bool = False
 
 
-def write_slices(
-    spark: SparkSession, context: WriteContext, plan: WritePlan, staged: StagedRows
+def write_rows(
+    spark: SparkSession,
+    context: WriteContext,
+    plan: WritePlan,
+    staged: StagedRows,
+    found: FoundKeys | LocatedKeys | None,
 ) -> WriteResults:
-    """Write new rows, in order of arrival, from a local stage: no row passes through Spark."""
+    """Write or remove the staged rows that were found; None: insert all, in order of arrival."""
     starts = _starts(plan)
-    stage = _Stage(spec=staged.spec, names=staged.names, instant=context.instant)
-    tasks = [(bucket, starts[bucket.index]) for bucket in _largest_first(context, plan, staged)]
-    return _run_numbered(spark, _slice_task(context, stage, tasks), len(tasks))
-
-
-def write_routed(
-    context: WriteContext, plan: WritePlan, staged: StagedRows, routed: DataFrame, *, rows: int
-) -> WriteResults:
-    """Write rows by their routes: bucket, position, reference and delete flag, each as one row."""
-    spark = routed.sparkSession
-    local = not staged.spec.parquet
-    if not local:
-        routed = _with_rows(routed, staged, rows)
-    placed = one_bucket_per_task(routed, len(plan.buckets)).sortWithinPartitions(
-        BUCKET, F.col(POSITION).asc_nulls_last(), REFERENCE
-    )
-    stage = _Stage(spec=staged.spec, names=staged.names, instant=context.instant)
-    buckets = {bucket.index: bucket for bucket in plan.buckets}
-    task = _local_task(context, stage, buckets) if local else _shuffled_task(context, stage, buckets)
-    with session_settings(spark, arrow_settings(spark, staged.row_bytes)):
-        return _run(placed.mapInArrow(task, RESULT_DDL))
-
-
-def write_deletes(context: WriteContext, plan: WritePlan, routed: DataFrame) -> WriteResults:
-    """Remove rows by their routes, which carry the key, the hash and maybe an ordering value."""
-    spark = routed.sparkSession
-    placed = one_bucket_per_task(routed, len(plan.buckets)).sortWithinPartitions(BUCKET, POSITION)
-    buckets = {bucket.index: bucket for bucket in plan.buckets}
-    with session_settings(spark, arrow_settings(spark, None)):
-        return _run(placed.mapInArrow(_delete_task(context, buckets), RESULT_DDL))
-
-
-def write_located(
-    spark: SparkSession, context: WriteContext, plan: WritePlan, staged: StagedRows, placed: LocatedKeys
-) -> WriteResults:
-    """Write or remove rows by the lists that tasks have left on a local stage."""
-    starts = _starts(plan)
-    work = []
-    for bucket in _largest_first(context, plan, staged):
-        found = placed.found.get(bucket.base.path.rpartition("/")[2]) if bucket.base else None
-        new = placed.new.get(bucket.partition) if bucket.expected_inserts else None
-        work.append(_LocatedBucket(bucket=bucket, found=found, new=new, start=starts.get(bucket.index, 0)))
-    stage = _Stage(spec=staged.spec, names=staged.names, instant=context.instant)
-    batch_rows = max(1, min(_LIST_ROWS, int(ARROW_BATCH_BYTES / (staged.row_bytes or 1))))
-    return _run_numbered(spark, _located_task(context, stage, work, batch_rows), len(work))
-
-
-def _run(frame: DataFrame) -> WriteResults:
+    match found:
+        case None:
+            rows = [_BucketRows(bucket=b, start=starts[b.index]) for b in plan.buckets]
+        case LocatedKeys():
+            rows = [_located_rows(b, found, starts.get(b.index, 0)) for b in plan.buckets]
+        case FoundKeys():
+            tasks = _regrouping_tasks(staged, plan)
+            if tasks:
+                staged = staged_by_bucket(plan, staged, found, tasks=tasks, instant=context.instant)
+                rows = [_BucketRows(bucket=bucket, by_bucket=True) for bucket in plan.buckets]
+            else:
+                lists = listed_by_bucket(plan, staged, found)
+                listed = [bucket for bucket in plan.buckets if bucket.index in lists]
+                rows = [_BucketRows(bucket=b, lists=(_Listed(name=lists[b.index]),)) for b in listed]
+    row_bytes = context.record_size_bytes or staged.row_bytes or 0
+    # The last task to start should not be the last to end.
+    rows.sort(key=lambda work: work.bucket.file_bytes(row_bytes), reverse=True)
     with failures_translated("the rows to write"):
-        rows = frame.collect()
-    return read_results(row.asDict() for row in rows)
-
-
-def _run_numbered(spark: SparkSession, task: Task, tasks: int) -> WriteResults:
-    with failures_translated("the rows to write"):
-        rows = run_numbered(spark, task, tasks)
-    return read_results(rows)
+        return read_results(run_numbered(spark, _bucket_task(context, staged, rows), len(rows)))
 
 
 def _starts(plan: WritePlan) -> Mapping[int, int]:
@@ -135,147 +100,77 @@ def _starts(plan: WritePlan) -> Mapping[int, int]:
     return starts
 
 
-def _largest_first(context: WriteContext, plan: WritePlan, staged: StagedRows) -> Sequence[Bucket]:
-    """The buckets by size: the last task to start should not be the last to end."""
-    row_bytes = context.record_size_bytes or staged.row_bytes or 0
-    return sorted(plan.buckets, key=lambda bucket: bucket.file_bytes(row_bytes), reverse=True)
+def _located_rows(bucket: Bucket, located: LocatedKeys, start: int) -> _BucketRows:
+    found = located.found.get(bucket.base.path.rpartition("/")[2]) if bucket.base else None
+    new = located.new.get(bucket.partition) if bucket.expected_inserts else None
+    lists = []
+    if found is not None:
+        lists.append(_Listed(name=found))
+    if new is not None:
+        lists.append(_Listed(name=new, start=start, rows=bucket.expected_inserts))
+    return _BucketRows(bucket=bucket, lists=tuple(lists))
 
 
-def _slice_task(
-    context: WriteContext, stage: _Stage, tasks: Sequence[tuple[Bucket, int]]
-) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+def _regrouping_tasks(staged: StagedRows, plan: WritePlan) -> int:
+    if staged.spec.place.is_mapped or not staged.spec.rows:
+        return 0  # nothing is fetched, or nothing but keys
+    return regrouping_tasks(staged.index, plan.buckets)
+
+
+def _bucket_task(context: WriteContext, staged: StagedRows, work: Sequence[_BucketRows]) -> Task:
+    spec, index = staged.spec, staged.index
+    most_rows = max(1, min(_MOST_ROWS, int(ARROW_BATCH_BYTES / (staged.row_bytes or 1))))
+
+    def written(reader: StageReader, rows: _BucketRows) -> Batches:
+        bucket = rows.bucket
+        if rows.by_bucket:
+            ordered = reader.in_order(group_of(bucket.index), POSITION, most_rows)
+            yield from written_bucket(context, bucket, ordered)
+            return
+        if not rows.lists:
+            arrived = reader.rows(bucket.partition, rows.start, rows.start + bucket.expected_inserts)
+            yield from written_bucket(context, bucket, (_with_control(batch, None) for batch in arrived))
+            return
+        lists = [StagedList(spec.place, one.name, start=one.start, rows=one.rows) for one in rows.lists]
+
+        def listed() -> Batches:
+            return chain.from_iterable(one.batches(most_rows) for one in lists)
+
+        if not spec.rows:
+            yield from written_bucket(context, bucket, (_key_rows(context, batch) for batch in listed()))
+            return
+        with reader.taking(_references(batch) for batch in listed()) as take:
+            taken = (_with_control(take(_references(batch)), batch) for batch in listed())
+            yield from written_bucket(context, bucket, taken)
+
     def write(numbers: Iterable[pa.RecordBatch]) -> Batches:
+        spare_loaded_modules()
         chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
-        with StageReader(stage.spec, stage.names, instant=stage.instant) as reader:
+        with StageReader(spec, index, instant=context.instant) as reader:
             for number in chosen:
-                bucket, start = tasks[number]
-                arrived = reader.rows(bucket.partition, start, start + bucket.expected_inserts)
-                rows = (_with_control(batch, bucket.index, None, None) for batch in arrived)
-                yield from bucket_writer(context, {bucket.index: bucket})(rows)
+                yield from written(reader, work[number])
 
     return write
 
 
-def _local_task(
-    context: WriteContext, stage: _Stage, buckets: Mapping[int, Bucket]
-) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    def write(routes: Iterable[pa.RecordBatch]) -> Batches:
-        with StageReader(stage.spec, stage.names, instant=stage.instant) as reader:
-            rows = (
-                _with_control(
-                    reader.take(batch.column(REFERENCE).to_numpy()),
-                    batch.column(BUCKET),
-                    batch.column(POSITION),
-                    batch.column(DELETE),
-                )
-                for batch in routes
-                if batch.num_rows
-            )
-            yield from bucket_writer(context, buckets)(rows)
-
-    return write
+def _references(listed: pa.RecordBatch) -> Numbers:
+    references: Numbers = listed.column(REFERENCE).to_numpy()
+    return references
 
 
-def _located_task(
-    context: WriteContext, stage: _Stage, work: Sequence[_LocatedBucket], rows: int
-) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    def write(numbers: Iterable[pa.RecordBatch]) -> Batches:
-        chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
-        with StageReader(stage.spec, stage.names, instant=stage.instant) as reader:
-            for number in chosen:
-                bucket = work[number].bucket
-                listed = _listed(stage.spec, work[number], rows)
-                batches = (
-                    _with_control(
-                        reader.take(batch.column(REFERENCE).to_numpy()),
-                        bucket.index,
-                        batch.column(POSITION),
-                        batch.column(DELETE),
-                    )
-                    if stage.spec.rows
-                    else _key_rows(context, _with_bucket(batch, bucket.index))
-                    for batch in listed
-                )
-                yield from bucket_writer(context, {bucket.index: bucket})(batches)
-
-    return write
-
-
-def _listed(spec: StageSpec, placed: _LocatedBucket, rows: int) -> Batches:
-    """What the lists say about a bucket: rows of its base file by position, then new ones by arrival."""
-    if placed.found is not None:
-        for batch in read_list(spec.place, placed.found).to_batches(max_chunksize=rows):
-            yield batch
-    if placed.new is not None:
-        new = read_list(spec.place, placed.new).slice(placed.start, placed.bucket.expected_inserts)
-        for batch in new.to_batches(max_chunksize=rows):
-            nowhere, kept = pa.nulls(batch.num_rows, pa.int64()), pa.array(np.zeros(batch.num_rows, bool))
-            yield pa.RecordBatch.from_arrays(
-                [batch.column(REFERENCE), nowhere, kept], names=[REFERENCE, POSITION, DELETE]
-            )
-
-
-def _shuffled_task(
-    context: WriteContext, stage: _Stage, buckets: Mapping[int, Bucket]
-) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    def with_key(batch: pa.RecordBatch) -> pa.RecordBatch:
-        if RECORD_KEY in batch.schema.names:
-            return batch
-        if stage.spec.key_column:
-            key = batch.column(stage.spec.key_column)
-        else:
-            key = generated_keys(stage.instant, batch.column(REFERENCE).to_numpy())
-        return batch.append_column(RECORD_KEY, key)
-
-    def write(batches: Iterable[pa.RecordBatch]) -> Batches:
-        yield from bucket_writer(context, buckets)(with_key(b) for b in batches if b.num_rows)
-
-    return write
-
-
-def _delete_task(
-    context: WriteContext, buckets: Mapping[int, Bucket]
-) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    def write(batches: Iterable[pa.RecordBatch]) -> Batches:
-        yield from bucket_writer(context, buckets)(_key_rows(context, b) for b in batches if b.num_rows)
-
-    return write
-
-
-def _key_rows(context: WriteContext, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _key_rows(context: WriteContext, listed: pa.RecordBatch) -> pa.RecordBatch:
     """Rows to remove, of which only the key and maybe the ordering value is known."""
-    arrays = {name: batch.column(name) for name in (BUCKET, POSITION, DELETE, HASH, RECORD_KEY)}
+    arrays = {name: listed.column(name) for name in (POSITION, DELETE, HASH, RECORD_KEY)}
     for field in context.schema:
         given = context.ordering is not None and field.name == context.ordering
-        arrays[field.name] = batch.column(ORDERING) if given else pa.nulls(batch.num_rows, field.type)
+        arrays[field.name] = listed.column(ORDERING) if given else pa.nulls(listed.num_rows, field.type)
     return pa.RecordBatch.from_pydict(arrays)
 
 
-def _with_bucket(batch: pa.RecordBatch, bucket: int) -> pa.RecordBatch:
-    return batch.append_column(BUCKET, pa.array(np.full(batch.num_rows, bucket, np.int32)))
-
-
-def _with_control(
-    rows: pa.RecordBatch,
-    bucket: pa.Array | int,
-    position: pa.Array | None,
-    delete: pa.Array | None,
-) -> pa.RecordBatch:
-    count = rows.num_rows
-    control = {
-        BUCKET: pa.array(np.full(count, bucket, np.int32)) if isinstance(bucket, int) else bucket,
-        POSITION: pa.nulls(count, pa.int64()) if position is None else position,
-        DELETE: pa.array(np.zeros(count, bool)) if delete is None else delete,
-    }
-    return pa.RecordBatch.from_arrays(
-        [*rows.columns, *control.values()], names=[*rows.schema.names, *control]
-    )
-
-
-def _with_rows(routed: DataFrame, staged: StagedRows, rows: int) -> DataFrame:
-    spec = staged.spec
-    wide = read_files(
-        routed.sparkSession, [spec.place.spark_uri(rows_name(name)) for name in staged.names.values()]
-    )
-    routes = F.broadcast(routed) if rows * _ROUTE_BYTES <= BROADCAST_BYTES else routed
-    return wide.join(routes, REFERENCE)
+def _with_control(rows: pa.RecordBatch, listed: pa.RecordBatch | None) -> pa.RecordBatch:
+    """The rows with what the list says of them: a position and whether they delete; else they are new."""
+    if listed is not None and POSITION in listed.schema.names:
+        control = [listed.column(POSITION), listed.column(DELETE)]
+    else:
+        control = [pa.nulls(rows.num_rows, pa.int64()), pa.array(np.zeros(rows.num_rows, bool))]
+    return pa.RecordBatch.from_arrays([*rows.columns, *control], names=[*rows.schema.names, POSITION, DELETE])

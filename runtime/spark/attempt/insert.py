@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from parquetry.runtime.commit.damaged_files import damaged_groups
 from parquetry.runtime.commit.outcome import Footprint
-from parquetry.runtime.spark.attempt.deliver import write_routed, write_slices
-from parquetry.runtime.spark.attempt.routing import route
+from parquetry.runtime.spark.attempt.deliver import write_rows
 from parquetry.runtime.spark.attempt.write_attempt import Attempt, AttemptResult, check_results
 from parquetry.runtime.spark.lookup.found import FoundKeys, find_nothing
 from parquetry.runtime.spec.table_spec import KeyScope, Operation
@@ -31,18 +30,13 @@ def insert_rows(attempt: Attempt, staged: StagedRows, operation: Operation) -> A
     attempt.check_partitions(staged.totals)
     fill = operation is Operation.INSERT
     slices = attempt.state.whole_slices(staged.totals) if operation not in _OVERWRITES else {}
-    by_row = staged.spec.drop_duplicates or staged.spec.parquet
     partitioned = attempt.state.spec.key_scope is KeyScope.PARTITION
-    found = find_nothing(attempt.spark, staged, partitioned=partitioned) if by_row else None
+    chooses = staged.spec.drop_duplicates
+    found = find_nothing(attempt.spark, staged, partitioned=partitioned) if chooses else None
     try:
         inserts, hash_sums = _profile(staged, found)
         plan = attempt.plan(staged, inserts=inserts, slices=slices, changes={}, fill=fill)
-        context = attempt.context(ordering=None)
-        if found is None:
-            results = write_slices(attempt.spark, context, plan, staged)
-        else:
-            routed = route(found.rows, files={}, inserts=plan.inserts)
-            results = write_routed(context, plan, staged, routed, rows=sum(inserts.values()))
+        results = write_rows(attempt.spark, attempt.context(ordering=None), plan, staged, found)
         check_results(plan, results, hash_sums)
     finally:
         if found is not None:

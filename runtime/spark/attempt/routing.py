@@ -12,14 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.base_file.model import DELETE, POSITION
 from parquetry.runtime.base_file.worker import BUCKET
 from parquetry.runtime.spark.lookup.tagging import FILE
 from parquetry.runtime.spark.session.settings import spark_version
-from parquetry.runtime.stage.part import PARTITION, REFERENCE, REFERENCE_SHIFT
+from parquetry.runtime.stage.index import REFERENCE_SHIFT
+from parquetry.runtime.stage.part import PARTITION, REFERENCE
 
 _NUMBER, _TASK, _RUNS = "__number", "__task", "__runs"
 
@@ -122,12 +123,16 @@ def numbered(rows: DataFrame) -> DataFrame:
     )
 
 
-def one_bucket_per_task(rows: DataFrame, buckets: int) -> DataFrame:
-    """The rows in ``buckets`` Spark partitions, number i holding exactly the rows of bucket i."""
+def one_bucket_per_task(rows: DataFrame, buckets: int, *, by: Column | None = None) -> DataFrame:
+    """The rows in ``buckets`` Spark partitions, number i holding exactly the rows of bucket i.
+
+    ``by`` numbers the buckets, where that is no column of its own.
+    """
+    number = F.col(BUCKET) if by is None else by
     if spark_version(rows.sparkSession) >= (4, 1):
-        return rows.repartitionById(buckets, F.col(BUCKET))
+        return rows.repartitionById(buckets, number)
     salts = F.array(*(F.lit(salt) for salt in bucket_salts(buckets).tolist()))
-    return rows.repartition(buckets, F.element_at(salts, F.col(BUCKET) + 1))
+    return rows.repartition(buckets, F.element_at(salts, number + 1))
 
 
 def bucket_salts(buckets: int) -> npt.NDArray[np.int32]:

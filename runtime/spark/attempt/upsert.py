@@ -11,8 +11,7 @@ from parquetry.runtime.arrow.schema import arrow_schema, columns_from_arrow
 from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import Footprint, KeyRange
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.attempt.deliver import write_deletes, write_located, write_routed
-from parquetry.runtime.spark.attempt.routing import route
+from parquetry.runtime.spark.attempt.deliver import write_rows
 from parquetry.runtime.spark.attempt.write_attempt import Attempt, AttemptResult, check_results
 from parquetry.runtime.spark.lookup.found import FoundKeys, KeyTotals, count_found
 from parquetry.runtime.spark.lookup.key_match import StoredOrdering, is_small, matches
@@ -27,7 +26,6 @@ from parquetry.runtime.spark.lookup.tagging import (
     key_rows,
     may_hold,
     moved,
-    read_files,
     stored_keys,
     tag,
     winners,
@@ -37,8 +35,7 @@ from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, KeyScope
 from parquetry.runtime.stage.keys import is_rankable
-from parquetry.runtime.stage.part import ORDERING, PARTITION, rows_name, type_at
-from parquetry.runtime.stage.place import LocalPlace
+from parquetry.runtime.stage.part import PARTITION, type_at
 from parquetry.runtime.stage.staged import StagedRows
 
 UPSERT, DELETE_ROWS = "UPSERT", "DELETE"
@@ -68,11 +65,7 @@ def upsert_rows(attempt: Attempt, staged: StagedRows) -> AttemptResult:
             inserted_keys=found.inserted_keys,
         )
         context = attempt.context(ordering=spec.ordering)
-        if isinstance(found, LocatedKeys):
-            results = write_located(attempt.spark, context, plan, staged, found)
-        else:
-            routed = route(found.rows, files=plan.files(), inserts=plan.inserts)
-            results = write_routed(context, plan, staged, routed, rows=found.count)
+        results = write_rows(attempt.spark, context, plan, staged, found)
         check_results(plan, results, found.hash_sums)
     finally:
         found.release()
@@ -105,10 +98,11 @@ def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -
     files = [file for part in slices.values() for file in part]
     if not files:
         return AttemptResult(outcome=attempt.nothing(DELETE_ROWS))
-    wanted = read_files(
-        attempt.spark, [staged.spec.place.spark_uri(rows_name(n)) for n in staged.names.values()]
+    wanted = (
+        key_rows(attempt.spark, staged)
+        .select(*(F.col(quoted(c)).alias(f"match.{i}") for i, c in enumerate(match)))
+        .distinct()
     )
-    wanted = wanted.select(*(F.col(quoted(c)).alias(f"match.{i}") for i, c in enumerate(match))).distinct()
     same = F.expr("true")
     for i, column in enumerate(match):
         same = same & F.col(quoted(column)).eqNullSafe(F.col(f"`match.{i}`"))
@@ -144,14 +138,8 @@ def _remove(
             return _nothing_of(attempt, DELETE_ROWS, found)
         touched = {partition: slices[partition] for partition in found.changes}
         plan = attempt.plan(None, inserts={}, slices=touched, changes=found.changes, fill=False)
-        ordering = staged.spec.ordering
-        context = attempt.context(ordering=ordering)
-        if isinstance(found, LocatedKeys):
-            results = write_located(attempt.spark, context, plan, staged, found)
-        else:
-            carried = [RECORD_KEY, HASH, *([ORDERING] if ordering else [])]
-            routed = route(found.rows, files=plan.files(), inserts={}, carried=carried)
-            results = write_deletes(context, plan, routed)
+        context = attempt.context(ordering=staged.spec.ordering)
+        results = write_rows(attempt.spark, context, plan, staged, found)
         check_results(plan, results, found.hash_sums)
     finally:
         found.release()
@@ -208,10 +196,10 @@ def _found(
 
 
 def _is_located_by_tasks(staged: StagedRows) -> bool:
-    """Whether every task can hold the keys, and reach them on this machine."""
+    """Whether every task can hold the keys, and rank them."""
     spec = staged.spec
     ranks = spec.ordering is None or is_rankable(type_at(spec.schema, spec.ordering))
-    return isinstance(spec.place, LocalPlace) and ranks and is_small(staged.rows, _longest_key(staged))
+    return ranks and is_small(staged.rows, _longest_key(staged))
 
 
 def _longest_key(staged: StagedRows) -> float:

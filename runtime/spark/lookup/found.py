@@ -66,10 +66,8 @@ class FoundKeys(KeyTotals):
 
 
 def find_nothing(spark: SparkSession, staged: StagedRows, *, partitioned: bool) -> FoundKeys:
-    """Every staged row as a new one; without duplicates one per key, ``partitioned``: and partition."""
-    keys = key_rows(spark, staged)
-    if staged.spec.drop_duplicates:
-        keys = winners(keys, partitioned=partitioned)
+    """Of the staged rows one per key, ``partitioned``: and partition, as a new one."""
+    keys = winners(key_rows(spark, staged), partitioned=partitioned)
     tagged = keys.select(
         "*",
         F.lit(None).cast("string").alias(FILE),

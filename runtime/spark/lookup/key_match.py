@@ -23,11 +23,11 @@ from parquetry.runtime.base_file.model import POSITION
 from parquetry.runtime.base_file.reader import reading
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import open_parquet
-from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.spark.lookup.tagging import FILE, STORED_KEY, STORED_ORDERING, STORED_PARTITION
 from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, session_settings
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
-from parquetry.runtime.stage.part import PARTITION, keys_name
+from parquetry.runtime.stage.keys import key_tables
+from parquetry.runtime.stage.part import PARTITION
 from parquetry.runtime.stage.place import StagePlace
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectStore
@@ -101,12 +101,11 @@ def wanted_keys(place: StagePlace, names: Sequence[str], partition: str | None) 
     """The distinct keys of a batch, sorted as UTF-8 bytes; of one partition, or of all."""
     columns = [RECORD_KEY] if partition is None else [RECORD_KEY, PARTITION]
     pieces = []
-    for name in names:
-        with place.open(keys_name(name)) as source:
-            table = read_parquet(source, columns)
+    for table in key_tables(place, names, columns):
+        rows = table
         if partition is not None:
-            table = table.filter(pc.equal(table.column(PARTITION), partition))
-        pieces.append(table.column(RECORD_KEY))
+            rows = table.filter(pc.equal(table.column(PARTITION), partition))
+        pieces.append(rows.column(RECORD_KEY))
     keys = pa.chunked_array([chunk for piece in pieces for chunk in piece.chunks], pa.string())
     unique = pc.unique(keys)
     return unique.take(pc.sort_indices(unique))

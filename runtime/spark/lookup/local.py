@@ -7,7 +7,6 @@ which rows go where; tasks that write take them up. Spark carries a row per file
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,8 +27,8 @@ from parquetry.runtime.spark.session.numbered import Task, run_numbered
 from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.keys import BatchKeys, references
+from parquetry.runtime.stage.lists import read_list, write_list
 from parquetry.runtime.stage.part import ORDERING, REFERENCE, hash_sum
-from parquetry.runtime.stage.place import StagePlace
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.write.plan import ChangeCounts
@@ -144,7 +143,7 @@ def _finder(keys: BatchKeys, store: ObjectStore, shares: Sequence[Sequence[tuple
                 rows = _found_in(store, file, winners)
                 if rows.num_rows:
                     deletes = rows.column(DELETE).combine_chunks().true_count
-                    yield _summary(number, write_list(keys.place, rows), rows, deletes=deletes)
+                    yield _summary(number, write_list(keys.place, rows.to_batches()), rows, deletes=deletes)
 
     return find
 
@@ -159,7 +158,8 @@ def _settler(keys: BatchKeys, shares: Sequence[Sequence[tuple[int, tuple[str, Se
                 deletes = winners.column(DELETE).to_numpy()
                 rows = winners.filter(pa.array(missing & ~deletes)).sort_by(REFERENCE)
                 assert keys.partitioned or not rows.num_rows, "only deletes are looked up everywhere"
-                name = write_list(keys.place, rows.select([REFERENCE])) if rows.num_rows else ""
+                new = rows.select([REFERENCE]).to_batches()
+                name = write_list(keys.place, new) if rows.num_rows else ""
                 yield _summary(number, name, rows, unmatched=int((missing & deletes).sum()))
 
     return settle
@@ -200,17 +200,3 @@ def _summary(
         "max_key": ends["max"],
     }
     return pa.RecordBatch.from_pylist([row], schema=_SUMMARY_SCHEMA)
-
-
-def write_list(place: StagePlace, rows: pa.Table) -> str:
-    """Keep the rows on the stage, under a name of their own; the name."""
-    name = f"{uuid.uuid4().hex}.list"
-    with place.create(name) as sink, pa.ipc.new_file(sink, rows.schema) as file:
-        file.write_table(rows)
-    return name
-
-
-def read_list(place: StagePlace, name: str) -> pa.Table:
-    """The rows that were kept under the name."""
-    with place.open(name) as source, pa.ipc.open_file(source) as file:
-        return file.read_all()

@@ -52,7 +52,7 @@ def _reader(
         spare_loaded_modules()
         chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
         for number in chosen:
-            with place.open(names[number]) as source, pa.ipc.open_file(source) as file:
+            with pa.ipc.open_file(place.read(names[number])) as file:
                 for index in range(file.num_record_batches):
                     yield file.get_batch(index)
 

@@ -50,24 +50,22 @@ def stage_spec(
     key_column: str | None,
     rows: bool = True,
     keys: bool = True,
-    parquet: bool = False,
-    checks_nulls: bool = True,
+    matched: bool = False,
     drop_duplicates: bool = False,
 ) -> StageSpec:
     """How rows with these columns of the table are staged."""
     schema = arrow_schema(columns)
     if key_column == RECORD_KEY:
         schema = schema.append(pa.field(RECORD_KEY, pa.string()))
-    local = isinstance(place, LocalPlace)
     return StageSpec(
         place=place,
         schema=schema,
         key_column=key_column,
         ordering=ordering,
-        required=tuple(c.name for c in columns if not c.nullable) if rows and checks_nulls else (),
+        required=tuple(c.name for c in columns if not c.nullable) if rows else (),
         rows=rows,
-        keys=keys or not local,
-        parquet=parquet or not local,
+        keys=keys,
+        matched=matched,
         drop_duplicates=drop_duplicates,
         declared=declared_faults(columns),
     )

@@ -96,7 +96,7 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
         drop_duplicates=deduplicates,
     )
     may_delete = bool(request.delete_when) or _has_delete_flag(frame, state)
-    if not (request.drop_duplicates or request.drop or may_delete or spec.parquet):
+    if not (request.drop_duplicates or request.drop or may_delete):
         staged = _stage_plain(incoming, state, spec)
         if staged is not None:
             return staged
@@ -164,9 +164,8 @@ def _stage_matches(incoming: Incoming, state: TableState, place: StagePlace) -> 
         place=place,
         ordering=None,
         key_column=None,
-        keys=False,
-        parquet=True,
-        checks_nulls=False,
+        rows=False,
+        matched=True,
     )
     return materialise(prepared.frame, spec, what=incoming.what)
 

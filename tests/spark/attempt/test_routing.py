@@ -21,7 +21,8 @@ from parquetry.runtime.spark.attempt.routing import (
     route,
 )
 from parquetry.runtime.spark.lookup.tagging import FILE
-from parquetry.runtime.stage.part import PARTITION, REFERENCE, REFERENCE_SHIFT
+from parquetry.runtime.stage.index import REFERENCE_SHIFT
+from parquetry.runtime.stage.part import PARTITION, REFERENCE
 
 pytestmark = pytest.mark.spark
 

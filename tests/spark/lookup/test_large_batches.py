@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parquetry
-from parquetry.runtime.spark.attempt import upsert
+from parquetry.runtime.spark.attempt import deliver, upsert
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from tests.support.judges import HudiRs, assert_history
@@ -17,8 +17,21 @@ from tests.support.our_table import OurReader, create
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("limit", ["_is_located_by_tasks", "is_small"])
-def test_keys_are_looked_up_by_joins(spark, tmp_path, monkeypatch, limit):
+@pytest.mark.parametrize(
+    ("limit", "on_cluster", "tasks"),
+    [
+        ("_is_located_by_tasks", False, 0),
+        ("is_small", False, 0),
+        ("is_small", True, 0),
+        ("is_small", True, 1),
+        ("is_small", True, 3),
+    ],
+)
+def test_keys_are_looked_up_by_joins(spark, tmp_path, monkeypatch, limit, on_cluster, tasks):
+    """``tasks``: the rows are staged again by so many, grouped by bucket."""
+    if on_cluster:
+        monkeypatch.setattr("parquetry.runtime.spark.write.stages_locally", lambda _: False)
+        monkeypatch.setattr(deliver, "regrouping_tasks", lambda *_: tasks)
     ways = []
 
     def count_found(*args, **kwargs):

@@ -1,4 +1,4 @@
-"""What runs inside mapInArrow, without Spark."""
+"""What a task does that writes a bucket, without Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.base_file.result import RESULT_DDL, RESULT_SCHEMA, read_results
-from parquetry.runtime.base_file.worker import BUCKET, bucket_writer, buckets_in
+from parquetry.runtime.base_file.worker import written_bucket
 from parquetry.runtime.errors import (
     ConflictError,
     CorruptTableError,
@@ -36,13 +36,9 @@ from tests.support.stores import ReadOnlyStore
 COLUMNS = (Column(name="n", type="bigint"), Column(name="l", type="array<bigint>"))
 
 
-def numbered(rows: dict[int, list[Incoming]], schema: pa.Schema, batch_rows: int) -> list[pa.RecordBatch]:
-    """The rows of several buckets as one stream, cut into batches that know nothing of buckets."""
-    tables = []
-    for index, incoming in rows.items():
-        table = pa.Table.from_batches(batches(incoming, schema))
-        tables.append(table.append_column(BUCKET, pa.array([index] * table.num_rows, pa.int32())))
-    return pa.concat_tables(tables).combine_chunks().to_batches(max_chunksize=batch_rows)
+def cut(incoming: list[Incoming], schema: pa.Schema, batch_rows: int) -> list[pa.RecordBatch]:
+    """The rows in batches of so many."""
+    return pa.Table.from_batches(batches(incoming, schema)).combine_chunks().to_batches(batch_rows)
 
 
 def some(count: int, first: int = 0) -> list[Incoming]:
@@ -56,12 +52,18 @@ def rows_of(answer) -> list[dict]:
 
 
 @pytest.mark.parametrize("batch_rows", [1, 4, 100])
-def test_the_buckets_of_a_task_are_written_apart(tmp_path, batch_rows):
+def test_a_task_writes_a_bucket_however_its_rows_come_in_batches(tmp_path, batch_rows):
     ctx = context(tmp_path, COLUMNS)
-    buckets = {index: bucket(ctx, index, partition=f"p={index}") for index in (2, 5, 9)}
     rows = {2: some(7), 5: some(1, first=100), 9: some(12, first=200)}
-    task = pickle.loads(pickle.dumps(ctx)), buckets
-    answer = list(bucket_writer(*task)(numbered(rows, ctx.schema, batch_rows)))
+    answer = [
+        batch
+        for index, incoming in rows.items()
+        for batch in written_bucket(
+            pickle.loads(pickle.dumps(ctx)),
+            bucket(ctx, index, partition=f"p={index}"),
+            cut(incoming, ctx.schema, batch_rows),
+        )
+    ]
     assert all(batch.schema.equals(RESULT_SCHEMA) for batch in answer)
     results = read_results(rows_of(answer))
     assert [(file.bucket, file.stat.partition_path, file.stat.num_writes) for file in results.files] == [
@@ -92,10 +94,9 @@ def test_types_that_spark_sends_become_the_tables(tmp_path):
             "__position": pa.nulls(2, pa.int64()),
             "__delete": [False, False],
             "__hash": [1, 2],
-            BUCKET: pa.array([0, 0], pa.int64()),
         }
     )
-    results = read_results(rows_of(bucket_writer(ctx, {0: bucket(ctx)})([sent])))
+    results = read_results(rows_of(written_bucket(ctx, bucket(ctx), [sent])))
     stored = pa.parquet.read_table(tmp_path / results.files[0].stat.path, partitioning=None)
     assert stored["t"].cast(pa.int64()).to_pylist() == [-1, 5]
     assert stored["l"].to_pylist() == [[{"a": "x"}], None]
@@ -103,8 +104,8 @@ def test_types_that_spark_sends_become_the_tables(tmp_path):
 
 def test_a_bucket_that_makes_no_file_is_reported_too(tmp_path):
     ctx = context(tmp_path, COLUMNS)
-    rows = {0: [Incoming(key="k", delete=True, hash=7)]}
-    results = read_results(rows_of(bucket_writer(ctx, {0: bucket(ctx)})(numbered(rows, ctx.schema, 5))))
+    rows = [Incoming(key="k", delete=True, hash=7)]
+    results = read_results(rows_of(written_bucket(ctx, bucket(ctx), cut(rows, ctx.schema, 5))))
     assert (results.files, results.buckets[0].consumed_hash) == ((), 7)
 
 
@@ -143,8 +144,7 @@ def failing(tmp_path, kind: str):
 )
 def test_failures_travel_as_rows(tmp_path, kind, error, words):
     ctx, to = failing(tmp_path, kind)
-    sent = numbered({0: some(3), 1: some(2)}, context(tmp_path, COLUMNS).schema, 2)
-    answer = rows_of(bucket_writer(ctx, {0: to, 1: bucket(ctx, 1)})(sent))
+    answer = rows_of(written_bucket(ctx, to, cut(some(3), context(tmp_path, COLUMNS).schema, 2)))
     with pytest.raises(error, match=words):
         read_results(answer)
 
@@ -162,22 +162,15 @@ def test_the_worst_failure_is_raised():
 def test_storage_failures_are_left_to_spark(tmp_path):
     ctx = context(ReadOnlyStore(LocalStore(str(tmp_path))), COLUMNS)
     with pytest.raises(StorageError):
-        list(bucket_writer(ctx, {0: bucket(ctx)})(numbered({0: some(1)}, ctx.schema, 5)))
-
-
-def test_buckets_that_are_not_together_are_a_bug():
-    batch = pa.record_batch({BUCKET: pa.array([1, 2, 1], pa.int32())})
-    with pytest.raises(AssertionError, match="bucket 1 are not together"):
-        for _ in buckets_in([batch]):
-            pass
+        list(written_bucket(ctx, bucket(ctx), cut(some(1), ctx.schema, 5)))
 
 
 def test_a_merge_in_a_task_reads_the_base(tmp_path):
     ctx = context(tmp_path, COLUMNS)
     base = write(ctx, bucket(ctx), some(5)).files[0]
     ctx = context(tmp_path, COLUMNS, instant=SECOND)
-    rows = {4: [Incoming(key="k3", position=3, values={"n": -3}), *some(1, first=9)]}
-    results = read_results(rows_of(bucket_writer(ctx, {4: merging(base, 4)})(numbered(rows, ctx.schema, 1))))
+    rows = [Incoming(key="k3", position=3, values={"n": -3}), *some(1, first=9)]
+    results = read_results(rows_of(written_bucket(ctx, merging(base, 4), cut(rows, ctx.schema, 1))))
     (file,) = results.files
     assert (file.stat.prev_commit, file.stat.num_update_writes, file.stat.num_inserts) == (FIRST, 1, 1)
     stored = pa.parquet.read_table(tmp_path / file.stat.path, partitioning=None)

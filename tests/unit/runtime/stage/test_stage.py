@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,23 +14,28 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.base_file.model import DELETE
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
-from parquetry.runtime.stage.part import PARTITION, StageSpec, fault_batch, stage_rows
-from parquetry.runtime.stage.place import LocalPlace
-from parquetry.runtime.stage.staged import StageReader, mapped_bytes, staged_rows
+from parquetry.runtime.stage.batches import GroupedFile
+from parquetry.runtime.stage.index import REFERENCE_SHIFT
+from parquetry.runtime.stage.part import PARTITION, REFERENCE, StageSpec, fault_batch, keys_name, stage_rows
+from parquetry.runtime.stage.place import LocalPlace, StorePlace, mapped_bytes
+from parquetry.runtime.stage.reader import StageReader
+from parquetry.runtime.stage.staged import staged_rows
+from parquetry.runtime.storage.open import open_store
+from tests.support.stores import CountingStore, Kind
 
 SCHEMA = pa.schema({"k": pa.string(), "n": pa.int64()})
 
 
-def spec(folder, **changes):
-    place = LocalPlace.make(str(folder))
+def spec(folder, *, place=None, **changes):
+    place = place or LocalPlace.make(str(folder))
     given = {
         "key_column": "k",
         "ordering": None,
         "required": (),
         "rows": True,
         "keys": True,
-        "parquet": False,
     }
     return StageSpec(place=place, schema=SCHEMA, **(given | changes))
 
@@ -65,15 +73,21 @@ rows_of_tasks = st.lists(
 )  # fmt: skip
 
 
+def some_place(folder, *, in_store):
+    if not in_store:
+        return LocalPlace.make(str(folder))
+    return StorePlace(store=open_store(folder), folder=uuid.uuid4().hex)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rows_of_tasks, st.data(), st.sampled_from([1, 10_000]))
-def test_rows_come_back_in_the_order_of_arrival(tmp_path, tasks, data, run_bytes):
-    stage = spec(tmp_path, run_bytes=run_bytes)
+@given(rows_of_tasks, st.data(), st.sampled_from([1, 10_000]), st.booleans())
+def test_rows_come_back_in_the_order_of_arrival(tmp_path, tasks, data, run_bytes, in_store):
+    stage = spec(tmp_path, place=some_place(tmp_path, in_store=in_store), run_bytes=run_bytes)
     staged = staged_rows(stage, summaries(stage, [[batch(rows) for rows in task] for task in tasks]))
     arrived = [row for task in tasks for rows in task for row in rows]
 
     assert staged.rows == len(arrived)
-    with StageReader(stage, staged.names, instant="1") as reader:
+    with StageReader(stage, staged.index, instant="1") as reader:
         for partition, total in staged.totals.items():
             mine = [row for row in arrived if row[2] == partition]
             start = data.draw(st.integers(0, len(mine)))
@@ -86,6 +100,78 @@ def test_rows_come_back_in_the_order_of_arrival(tmp_path, tasks, data, run_bytes
             assert (total.rows, total.deletes) == (len(mine), 0)
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows_of_tasks, st.data(), st.sampled_from([1, 10_000]), st.booleans())
+def test_rows_come_by_their_references_in_any_order(tmp_path, tasks, data, run_bytes, in_store):
+    stage = spec(tmp_path, place=some_place(tmp_path, in_store=in_store), run_bytes=run_bytes)
+    staged = staged_rows(stage, summaries(stage, [[batch(rows) for rows in task] for task in tasks]))
+    by_reference = {}
+    for name in staged.names.values():
+        for key in read_parquet(pa.BufferReader(stage.place.read(keys_name(name)))).to_pylist():
+            by_reference[key[REFERENCE]] = key[RECORD_KEY]
+    wanted = data.draw(
+        st.lists(st.sampled_from(sorted(by_reference)), max_size=9) if by_reference else st.just([])
+    )
+    batches = [np.array(wanted[n : n + 4], np.int64) for n in range(0, len(wanted), 4)]
+
+    with StageReader(stage, staged.index, instant="1") as reader, reader.taking(batches) as take:
+        taken = [key for some in batches for key in take(some).column(RECORD_KEY).to_pylist()]
+
+    assert taken == [by_reference[reference] for reference in wanted]
+
+
+def test_an_insert_reads_a_range_of_each_partition_and_task_and_one_more_for_each_bucket(tmp_path):
+    """Whatever comes in how many runs: S tasks, P partitions and B buckets make at most S x P + B requests."""
+    tasks, partitions, buckets = 5, 4, 30
+    store = CountingStore(open_store(tmp_path / "t"), tmp_path / "log")
+    stage = spec(tmp_path, place=StorePlace(store=store, folder="stage"), run_bytes=1)
+    arrived = [
+        [
+            batch([(f"{task}-{run}-{p}", run, f"p={p}") for p in range(partitions) for _ in range(3)])
+            for run in range(10)
+        ]
+        for task in range(tasks)
+    ]
+    staged = staged_rows(stage, summaries(stage, arrived))
+    assert store.counts() == {Kind.CREATE_FILE: 3 * tasks, Kind.READ: tasks}
+    store.reset()
+
+    found = []
+    for p in range(partitions):
+        rows = staged.totals[f"p={p}"].rows
+        cuts = [rows * n // buckets for n in range(buckets + 1)]
+        for start, stop in pairwise(cuts):
+            with StageReader(stage, staged.index, instant="1") as reader:
+                found += [row for b in reader.rows(f"p={p}", start, stop) for row in b.to_pylist()]
+
+    assert len(found) == staged.rows
+    assert store.counts().keys() == {Kind.READ_RANGE}
+    assert store.counts()[Kind.READ_RANGE] <= tasks * partitions + buckets * partitions
+
+
+def test_what_is_taken_is_fetched_once_and_neighbours_together(tmp_path):
+    store = CountingStore(open_store(tmp_path / "t"), tmp_path / "log")
+    stage = spec(tmp_path, place=StorePlace(store=store, folder="stage"), run_bytes=1)
+    tasks = [[batch([(f"{task}-{n}", n, "p")]) for n in range(50)] for task in range(3)]
+    staged = staged_rows(stage, summaries(stage, tasks))
+    store.reset()
+    references = [(np.arange(50) + (task << REFERENCE_SHIFT))[::-1] for task in (2, 0)]
+
+    with StageReader(stage, staged.index, instant="1") as reader, reader.taking(references) as take:
+        for some in references * 2:
+            assert take(some).column("n").to_pylist() == list(range(50))[::-1]
+
+    assert store.counts() == {Kind.READ_RANGE: 2}
+
+
+def test_a_file_that_is_not_complete_does_not_appear(tmp_path):
+    place = StorePlace(store=open_store(tmp_path / "t"), folder="stage")
+    rows = pa.record_batch({"k": ["a"], "n": [1]}, schema=SCHEMA)
+    with pytest.raises(ZeroDivisionError), GroupedFile(place, "rows", SCHEMA) as file:
+        file.write("p", rows, first=1 // 0)
+    assert place.store.list("stage") == []
+
+
 def test_the_driver_gets_a_row_a_task_however_many_partitions(tmp_path):
     stage = spec(tmp_path)
     partitions = [f"p={number}" for number in range(500)]
@@ -96,7 +182,7 @@ def test_the_driver_gets_a_row_a_task_however_many_partitions(tmp_path):
 
     assert len(told) == len(tasks)
     assert {p: total.rows for p, total in staged.totals.items()} == dict.fromkeys(partitions, len(tasks))
-    with StageReader(stage, staged.names, instant="1") as reader:
+    with StageReader(stage, staged.index, instant="1") as reader:
         numbers = [n for b in reader.rows("p=7", 3, 9) for n in b.column("n").to_pylist()]
     assert numbers == list(range(3, 9))
 
@@ -121,7 +207,7 @@ def test_a_partition_is_found_without_a_look_at_the_others(tmp_path):
     once = [batch([("k", number, p)]) for number, p in enumerate(partitions)]
     staged = staged_rows(stage, summaries(stage, [[*once, *once]]))
 
-    with StageReader(stage, staged.names, instant="1") as reader:
+    with StageReader(stage, staged.index, instant="1") as reader:
         for p in partitions:
             found = [n for b in reader.rows(AskedFor(p), 0, 2) for n in b.column("n").to_pylist()]
             assert [f"p={n}" for n in found] == [p, p]
@@ -208,15 +294,17 @@ def test_a_reader_keeps_little_of_the_stage_mapped_and_reads_right_what_it_let_g
     ]
     staged = staged_rows(stage, summaries(stage, tasks))
     before = mapped_bytes()
-    monkeypatch.setattr("parquetry.runtime.stage.staged.MAPPED_BYTES", before + 8 * mib)
+    monkeypatch.setattr("parquetry.runtime.stage.place.MAPPED_BYTES", before + 8 * mib)
 
     most, seen, kept = 0, 0, []
-    with StageReader(stage, staged.names, instant="1") as reader:
+    with StageReader(stage, staged.index, instant="1") as reader:
         for rows in reader.rows("p", 0, 20 * count):
             seen += pc.sum(rows.column("n")).as_py()
             kept.append(rows)
             most = max(most, mapped_bytes())
-        taken = reader.take(np.arange(20 * count)[::-7])
+        references = np.arange(20 * count)[::-7]
+        with reader.taking([references]) as take:
+            taken = take(references)
         most = max(most, mapped_bytes())
 
     assert seen == sum(range(20 * count))

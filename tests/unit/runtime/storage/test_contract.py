@@ -54,6 +54,14 @@ def test_put_then_read_gives_the_bytes_and_put_again_replaces_them(store):
     assert store.read("a/b/c.txt") == b""
 
 
+def test_a_range_of_an_object_is_read_alone(store):
+    store.put("a/b", bytes(range(100)))
+    assert store.read_range("a/b", 10, 13) == bytes([10, 11, 12])
+    assert store.read_range("a/b", 0, 100) == bytes(range(100))
+    with pytest.raises(NotFoundError, match="a/c"):
+        store.read_range("a/c", 0, 1)
+
+
 def test_stat_says_size_and_time_by_the_stores_clock(store):
     earlier = store.now_ms()
     store.put("a/b", b"12345")

@@ -1,0 +1,95 @@
+"""Rows that Spark's joins have found, for the tasks that write: their references, or they themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+
+from parquetry.runtime.arrow.schema import Batches
+from parquetry.runtime.base_file.model import HASH, POSITION
+from parquetry.runtime.base_file.worker import BUCKET
+from parquetry.runtime.base_file.worker_process import spare_loaded_modules
+from parquetry.runtime.spark.attempt.routing import one_bucket_per_task, route
+from parquetry.runtime.spark.lookup.found import FoundKeys
+from parquetry.runtime.spark.prepare.materialise import run_stage
+from parquetry.runtime.spark.session.settings import arrow_settings, failures_translated, session_settings
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
+from parquetry.runtime.stage.index import REFERENCE_SHIFT
+from parquetry.runtime.stage.lists import write_list
+from parquetry.runtime.stage.part import ORDERING, REFERENCE, SUMMARY_SQL
+from parquetry.runtime.stage.place import StagePlace
+from parquetry.runtime.stage.regroup import regrouped_spec, stage_by_bucket
+from parquetry.runtime.stage.staged import StagedRows
+from parquetry.runtime.write.plan import WritePlan
+
+_WHAT: Final = "the rows to write"
+_LISTS_OF_A_CORE: Final = 3
+
+MapBatches = Callable[[Iterable[pa.RecordBatch]], Batches]
+
+
+def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: FoundKeys) -> Mapping[int, str]:
+    """A list on the stage for every bucket that has rows, in the order in which they are written."""
+    spec = staged.spec
+    # Of rows to remove nothing but their keys is staged.
+    carried = [REFERENCE] if spec.rows else [RECORD_KEY, HASH, *([ORDERING] if spec.ordering else [])]
+    routed = route(found.rows, files=plan.files(), inserts=plan.inserts, carried=carried)
+    order = [BUCKET, F.col(POSITION).asc_nulls_last(), *([REFERENCE] if spec.rows else [])]
+    spark = routed.sparkSession
+    tasks = min(len(plan.buckets), _LISTS_OF_A_CORE * spark.sparkContext.defaultParallelism)
+    placed = routed.repartition(tasks, BUCKET).sortWithinPartitions(*order)
+    with session_settings(spark, arrow_settings(spark, None)), failures_translated(_WHAT):
+        listed = placed.mapInArrow(_lister(spec.place), "bucket int, name string").collect()
+    return {row["bucket"]: row["name"] for row in listed}
+
+
+def staged_by_bucket(
+    plan: WritePlan, staged: StagedRows, found: FoundKeys, *, tasks: int, instant: str
+) -> StagedRows:
+    """The rows staged again by so many tasks: with positions and delete flags, grouped by bucket."""
+    routed = route(found.rows, files=plan.files(), inserts=plan.inserts)
+    files = max(staged.index.files) + 1
+    share = F.expr(f"int(shiftright({REFERENCE}, {REFERENCE_SHIFT}) * {tasks} div {files})")
+    placed = one_bucket_per_task(routed, tasks, by=share).sortWithinPartitions(REFERENCE)
+    summary = placed.mapInArrow(_stager(staged, instant), SUMMARY_SQL)
+    return run_stage(summary, regrouped_spec(staged.spec), what=_WHAT)
+
+
+def _lister(place: StagePlace) -> MapBatches:
+    def write(batches: Iterable[pa.RecordBatch]) -> Batches:
+        spare_loaded_modules()
+        for bucket, runs in groupby(_runs(batches), key=itemgetter(0)):
+            name = write_list(place, (rows for _, rows in runs))
+            yield pa.RecordBatch.from_pydict({"bucket": pa.array([bucket], pa.int32()), "name": [name]})
+
+    return write
+
+
+def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Slices of batches, which are sorted by bucket, whose rows belong to one bucket; with its number."""
+    for batch in batches:
+        numbers = batch.column(BUCKET).to_numpy()
+        for start, end in pairwise([0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]):
+            if start < end:
+                yield int(numbers[start]), batch.slice(start, end - start)
+
+
+def _stager(staged: StagedRows, instant: str) -> MapBatches:
+    spec, index, row_bytes = staged.spec, staged.index, staged.row_bytes or 0.0
+
+    def stage(routes: Iterable[pa.RecordBatch]) -> Batches:
+        spare_loaded_modules()
+        context = TaskContext.get()
+        assert context is not None
+        yield from stage_by_bucket(
+            spec, index, context.partitionId(), routes, bucket=BUCKET, row_bytes=row_bytes, instant=instant
+        )
+
+    return stage

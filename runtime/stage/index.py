@@ -1,0 +1,131 @@
+"""Where the batches of a stage lie: byte ranges in the files of tasks, by reference and by group.
+
+A group is what a batch's rows have in common: their table partition. A row is known by its reference:
+the number of its task shifted by 40 bits, plus its place among the rows of that task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Numbers = npt.NDArray[np.int64]
+
+REFERENCE_SHIFT: Final = 40
+PLACE_MASK: Final = (1 << REFERENCE_SHIFT) - 1
+
+BATCH_COLUMNS: Final = ("first", "rows", "offset", "size")
+BATCHES: Final = pa.list_(pa.struct([(name, pa.int64()) for name in BATCH_COLUMNS]))
+"""The batches of one group in one file: place of the first row, rows, offset and size in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByteRange:
+    """Bytes ``start`` to ``stop`` (exclusive) of a file of the stage."""
+
+    name: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageIndex:
+    """The batches in order of their references; the arrays have a number for each of them.
+
+    ``files`` are the names of the files with rows by number of task, ``first`` the reference of a
+    batch's first row, ``group`` the place of its group in ``groups``. About 40 bytes a batch.
+    """
+
+    files: Mapping[int, str]
+    groups: Sequence[str]
+    group: Numbers
+    first: Numbers
+    rows: Numbers
+    offset: Numbers
+    size: Numbers
+
+    def ranges(self, batches: Iterable[int]) -> Iterator[ByteRange]:
+        """Where these batches lie."""
+        for batch in batches:
+            start = int(self.offset[batch])
+            name = self.files[int(self.first[batch]) >> REFERENCE_SHIFT]
+            yield ByteRange(name=name, start=start, stop=start + int(self.size[batch]))
+
+    def of_group(self, group: str) -> Numbers:
+        """The batches of a group, in order of arrival."""
+        number = self._number_by_group.get(group)
+        if number is None:
+            return np.empty(0, np.int64)
+        low, high = np.searchsorted(self._sorted_groups, [number, number + 1])
+        return self._by_group[low:high]
+
+    def having(self, references: Numbers) -> Numbers:
+        """For each of the references the batch that has its row."""
+        found: Numbers = np.searchsorted(self.first, references, side="right") - 1
+        return found
+
+    def by_place(self, batches: Numbers) -> Numbers:
+        """The order in which these batches lie in files."""
+        order: Numbers = np.lexsort((self.offset[batches], self.first[batches] >> REFERENCE_SHIFT))
+        return order
+
+    @property
+    def first_of_files(self) -> Numbers:
+        """The first batch of each file."""
+        found: Numbers = np.unique(self.first >> REFERENCE_SHIFT, return_index=True)[1]
+        return found
+
+    @cached_property
+    def _number_by_group(self) -> Mapping[str, int]:
+        return {group: number for number, group in enumerate(self.groups)}
+
+    @cached_property
+    def _by_group(self) -> Numbers:
+        order: Numbers = np.argsort(self.group, kind="stable")
+        return order
+
+    @cached_property
+    def _sorted_groups(self) -> Numbers:
+        ordered: Numbers = self.group[self._by_group]
+        return ordered
+
+
+class IndexBuilder:
+    """Puts an index together, file by file."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, int] = {}
+        self._files: dict[int, str] = {}
+        self._found: list[Numbers] = []
+
+    def add(self, part: int, name: str, groups: Sequence[str], batches: pa.ListArray) -> None:
+        """The batches of task number ``part``: of each group those that ``batches`` lists in its place."""
+        values = batches.flatten()
+        if not len(values):
+            return
+        numbers = np.array([self._groups.setdefault(group, len(self._groups)) for group in groups], np.int64)
+        counts = np.diff(batches.offsets.to_numpy())
+        columns = [values.field(column).to_numpy() for column in BATCH_COLUMNS]
+        columns[0] = columns[0] + (part << REFERENCE_SHIFT)
+        self._files[part] = name
+        self._found.append(np.array([np.repeat(numbers, counts), *columns]))
+
+    def index(self) -> StageIndex:
+        """All that was added."""
+        found = np.concatenate([np.empty((len(BATCH_COLUMNS) + 1, 0), np.int64), *self._found], axis=1)
+        group, first, rows, offset, size = found[:, np.argsort(found[1])]
+        return StageIndex(
+            files=self._files,
+            groups=tuple(self._groups),
+            group=group,
+            first=first,
+            rows=rows,
+            offset=offset,
+            size=size,
+        )

@@ -1,0 +1,53 @@
+"""Lists on the stage: which rows go where, kept by the tasks that found out for those that write."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from parquetry.runtime.stage.place import StagePlace
+
+
+def write_list(place: StagePlace, batches: Iterable[pa.RecordBatch]) -> str:
+    """Keep the rows, of which there is at least one, on the stage, under a name of their own; the name."""
+    name = f"{uuid.uuid4().hex}.list"
+    upcoming = iter(batches)
+    first = next(upcoming)
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+    with place.create(name) as sink, pa.ipc.new_file(sink, first.schema, options=options) as file:
+        file.write_batch(first)
+        for batch in upcoming:
+            file.write_batch(batch)
+    return name
+
+
+class StagedList:
+    """The rows that were kept under the name: all, or so many from ``start`` on.
+
+    In memory they are as small as on the stage.
+    """
+
+    def __init__(self, place: StagePlace, name: str, *, start: int = 0, rows: int | None = None) -> None:
+        self._content = place.read(name)
+        self._start = start
+        self._stop = None if rows is None else start + rows
+
+    def batches(self, most_rows: int) -> Iterator[pa.RecordBatch]:
+        """The rows in their order, at most so many at a time."""
+        passed = 0
+        with pa.ipc.open_file(self._content) as file:
+            for number in range(file.num_record_batches):
+                batch = file.get_batch(number)
+                low = max(self._start - passed, 0)
+                stop = batch.num_rows if self._stop is None else min(self._stop - passed, batch.num_rows)
+                for start in range(low, stop, most_rows):
+                    yield batch.slice(start, min(most_rows, stop - start))
+                passed += batch.num_rows
+
+
+def read_list(place: StagePlace, name: str) -> pa.Table:
+    """All rows that were kept under the name."""
+    with pa.ipc.open_file(place.read(name)) as file:
+        return file.read_all()

@@ -1,0 +1,184 @@
+"""Reads whole rows of a stage from within a task, wherever the stage lies."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from tempfile import TemporaryFile
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
+from parquetry.runtime.stage.batches import BatchSink
+from parquetry.runtime.stage.index import (
+    BATCHES,
+    PLACE_MASK,
+    REFERENCE_SHIFT,
+    IndexBuilder,
+    Numbers,
+    StageIndex,
+)
+from parquetry.runtime.stage.part import StageSpec, rows_schema
+from parquetry.runtime.stage.place import ReadRanges, mapped_ranges
+
+_LAST: Final = np.iinfo(np.int64).max
+
+TakeRows = Callable[[Numbers], pa.RecordBatch]
+"""The rows of some references, in their order."""
+
+
+class StageReader:
+    """Reads a stage from within a task; a context manager.
+
+    Batches have the stage's columns, the row hash and ``_hoodie_record_key``. Where keys are
+    generated they are ``<instant>_<task>_<number>``.
+    """
+
+    def __init__(self, spec: StageSpec, index: StageIndex, *, instant: str) -> None:
+        self._spec = spec
+        self._index = index
+        self._instant = instant
+        self._stack = ExitStack()
+        self._batches = _Batches(index, rows_schema(spec), self._stack.enter_context(spec.place.reading()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stack.close()
+
+    def rows(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Rows ``start`` to ``stop`` of a partition, in order of arrival."""
+        numbers = self._index.of_group(partition)
+        ends = np.cumsum(self._index.rows[numbers])
+        first, last = np.searchsorted(ends, [start, stop - 1], side="right") if start < stop else (0, -1)
+        chosen = numbers[first : last + 1]
+        before = ends[first : last + 1] - self._index.rows[chosen]
+        for number, batch, passed in zip(
+            chosen.tolist(), self._batches.read(chosen), before.tolist(), strict=True
+        ):
+            low, high = max(start - passed, 0), min(stop - passed, batch.num_rows)
+            references = self._index.first[number] + np.arange(low, high)
+            yield self._with_key(batch.slice(low, high - low), references)
+
+    @contextmanager
+    def taking(self, references: Iterable[Numbers]) -> Iterator[TakeRows]:
+        """A function that takes rows of these references, some at a time, in any order.
+
+        What is fetched from a store is fetched once: the rows wait on the local disk.
+        """
+        if self._spec.place.is_mapped:
+            yield lambda some: self._with_key(self._batches.take(some), some)
+            return
+        wanted = np.unique(np.concatenate([np.empty(0, np.int64), *references]))
+        places = np.empty(len(wanted), np.int64)
+
+        def fetched() -> Iterator[pa.RecordBatch]:
+            copied = 0
+            for low, high, rows in self._batches.having(wanted):
+                places[low:high] = np.arange(copied, copied + high - low)
+                copied += high - low
+                yield rows
+
+        with TemporaryFile() as file:
+            copies = self._copied(fetched(), file)
+            yield lambda some: self._with_key(copies.take(places[np.searchsorted(wanted, some)]), some)
+
+    def ascending(self, references: Numbers) -> pa.RecordBatch:
+        """The rows of references that ascend; at least one."""
+        return self._with_key(self._batches.take(references), references)
+
+    def in_order(self, group: str, column: str, most_rows: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a group by a column of numbers, nulls last in order of arrival; so many at a time."""
+        numbers = self._index.of_group(group)
+        keys: list[Numbers] = []
+
+        def fetched() -> Iterator[pa.RecordBatch]:
+            for rows in self._batches.read(numbers):
+                keys.append(rows.column(column).fill_null(_LAST).to_numpy())
+                yield rows
+
+        with TemporaryFile() as file:
+            copies = self._copied(fetched(), file)
+            order = np.argsort(np.concatenate([np.empty(0, np.int64), *keys]), kind="stable")
+            for start in range(0, len(order), most_rows):
+                # Of rows that were found by their keys none has a key that is generated.
+                yield self._with_key(copies.take(order[start : start + most_rows]), order[:0])
+
+    def samples(self, files: int) -> Iterator[pa.RecordBatch]:
+        """The first batch of so many files, evenly chosen, or of all."""
+        first = self._index.first_of_files
+        yield from self._batches.read(first[:: -(-len(first) // files) or 1])
+
+    def _copied(self, batches: Iterable[pa.RecordBatch], file: Any) -> _Batches:
+        """The batches, copied to a file; their rows are numbered from 0."""
+        schema = rows_schema(self._spec)
+        sink = BatchSink(file, schema, compress=False)
+        written: list[dict[str, int]] = []
+        copied = 0
+        for rows in batches:
+            written += sink.write(rows, first=copied)
+            copied += rows.num_rows
+        file.flush()
+        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        index = IndexBuilder()
+        index.add(0, "", [""], pa.array([written], BATCHES))
+        return _Batches(index.index(), schema, lambda ranges: mapped_ranges(lambda _: pages, ranges))
+
+    def _with_key(self, rows: pa.RecordBatch, references: Numbers) -> pa.RecordBatch:
+        if RECORD_KEY in rows.schema.names:
+            return rows
+        if self._spec.key_column:
+            key = rows.column(self._spec.key_column)
+        else:
+            key = generated_keys(self._instant, references)
+        return pa.RecordBatch.from_arrays([*rows.columns, key], names=[*rows.schema.names, RECORD_KEY])
+
+
+class _Batches:
+    """Batches by their numbers, and rows of them by references."""
+
+    def __init__(self, index: StageIndex, schema: pa.Schema, read: ReadRanges) -> None:
+        self._index = index
+        self._schema = schema
+        self._read = read
+
+    def read(self, numbers: Numbers) -> Iterator[pa.RecordBatch]:
+        """These batches, in their order; the next is read when the one before is done with."""
+        for message in self._read(self._index.ranges(numbers.tolist())):
+            yield pa.ipc.read_record_batch(message, self._schema)
+
+    def having(self, ascending: Numbers) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+        """The rows of references that ascend, batch by batch as they lie in files.
+
+        With each batch from which to which (exclusive) of the references its rows are.
+        """
+        numbers, starts = np.unique(self._index.having(ascending), return_index=True)
+        stops = np.append(starts[1:], len(ascending))
+        order = self._index.by_place(numbers)
+        for at, batch in zip(order.tolist(), self.read(numbers[order]), strict=True):
+            start, stop = int(starts[at]), int(stops[at])
+            yield start, stop, batch.take(pa.array(ascending[start:stop] - self._index.first[numbers[at]]))
+
+    def take(self, references: Numbers) -> pa.RecordBatch:
+        """The rows of these references, in their order; at least one."""
+        order = np.argsort(references, kind="stable")
+        back = np.empty_like(order)
+        pieces, taken = [], 0
+        for start, stop, rows in self.having(references[order]):
+            pieces.append(rows)
+            back[order[start:stop]] = np.arange(taken, taken + stop - start)
+            taken += stop - start
+        rows = pa.concat_batches(pieces)
+        return rows if (back[1:] > back[:-1]).all() else rows.take(pa.array(back))
+
+
+def generated_keys(instant: str, references: Numbers) -> pa.Array:
+    """Keys for a table without record key: unique, as they carry the instant and the row's place."""
+    tasks = pc.cast(pa.array(references >> REFERENCE_SHIFT), pa.string())
+    places = pc.cast(pa.array(references & PLACE_MASK), pa.string())
+    return pc.binary_join_element_wise(instant, tasks, places, "_")

@@ -1,0 +1,123 @@
+"""The stage once more, grouped by bucket: for large upserts, whose buckets take rows of every batch.
+
+A bucket reads whole batches. Where the rows of a partition go to many buckets, each would read most of
+the partition. So tasks read the stage once, in its order, and stage the rows with their routes again;
+then a bucket reads as many ranges as there were such tasks, and rows of its own only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from parquetry.runtime.base_file.model import DELETE, POSITION, Bucket
+from parquetry.runtime.stage.index import REFERENCE_SHIFT, StageIndex
+from parquetry.runtime.stage.part import PARTITION, REFERENCE, StageSpec, stage_rows
+from parquetry.runtime.stage.reader import StageReader
+
+_MIB: Final = 1024 * 1024
+_FEW_BYTES: Final = 1024 * _MIB
+_FEW_REQUESTS: Final = 10_000
+_TIMES_BYTES: Final = 8
+_TIMES_REQUESTS: Final = 4
+_TASK_BYTES: Final = (64 * _MIB, 2048 * _MIB)
+_RANGE_BYTES: Final = _MIB
+_RUN_BYTES: Final = 32 * _MIB
+
+
+def regrouping_tasks(index: StageIndex, buckets: Iterable[Bucket]) -> int:
+    """By how many tasks the stage should be grouped by bucket; 0: buckets read it as it is.
+
+    It is worth it when buckets would fetch more than 8 times the bytes of the stage, and a GiB, or send
+    4 times the requests, and 10,000. A range should have a MiB then, and a task from 64 MiB to 2 GiB.
+    """
+    group_bytes = np.bincount(index.group, index.size, len(index.groups))
+    group_rows = np.bincount(index.group, index.rows, len(index.groups))
+    parts = np.unique(np.stack([index.group, index.first >> REFERENCE_SHIFT]), axis=1)
+    group_parts = np.bincount(parts[0], minlength=len(index.groups))
+    numbers = {group: number for number, group in enumerate(index.groups)}
+    fetched = requests = 0.0
+    count = 0
+    for bucket in buckets:
+        count += 1
+        if (number := numbers.get(bucket.partition)) is None:
+            continue
+        looks_up = bucket.expected_updates or bucket.expected_deletes
+        share = 1.0 if looks_up else bucket.expected_inserts / max(group_rows[number], 1)
+        fetched += share * group_bytes[number]
+        requests += max(share * group_parts[number], 1)
+    total, files = int(index.size.sum()), len(index.files)
+    least, most = (max(-(-total // size), 1) for size in reversed(_TASK_BYTES))
+    tasks = min(max(total // (max(count, 1) * _RANGE_BYTES), least), most, files)
+    is_worth_it = (fetched > max(_FEW_BYTES, _TIMES_BYTES * total)) or (
+        requests > max(_FEW_REQUESTS, _TIMES_REQUESTS * (files + tasks * count))
+    )
+    return tasks if is_worth_it else 0
+
+
+def regrouped_spec(spec: StageSpec) -> StageSpec:
+    """How the rows are staged again: with their positions and delete flags, and without other files."""
+    schema = spec.schema.append(pa.field(POSITION, pa.int64())).append(pa.field(DELETE, pa.bool_()))
+    return replace(
+        spec,
+        schema=schema,
+        ordering=None,
+        required=(),
+        keys=False,
+        drop_duplicates=False,
+        run_bytes=_RUN_BYTES,
+    )
+
+
+def stage_by_bucket(
+    spec: StageSpec,
+    index: StageIndex,
+    part: int,
+    routes: Iterable[pa.RecordBatch],
+    *,
+    bucket: str,
+    row_bytes: float,
+    instant: str,
+) -> Iterator[pa.RecordBatch]:
+    """Stage the rows of these routes, which ascend by reference, as task number ``part``; its summary.
+
+    Routes have reference, position, delete flag, and the number of the bucket in the column ``bucket``.
+    """
+
+    def routed() -> Iterator[pa.RecordBatch]:
+        with StageReader(spec, index, instant=instant) as reader:
+            for some in _in_runs(routes, most_rows=max(int(_RUN_BYTES / max(row_bytes, 1)), 1)):
+                rows = reader.ascending(some.column(REFERENCE).to_numpy())
+                yield pa.RecordBatch.from_arrays(
+                    [*rows.columns, some.column(POSITION), some.column(DELETE), _texts(some.column(bucket))],
+                    names=[*rows.schema.names, POSITION, DELETE, PARTITION],
+                )
+
+    return stage_rows(regrouped_spec(spec), part, routed())
+
+
+def group_of(bucket: int) -> str:
+    """What the rows of a bucket have for a partition in the stage that is grouped by bucket."""
+    return str(bucket)
+
+
+def _texts(buckets: pa.Array) -> pa.Array:
+    codes = buckets.dictionary_encode()
+    texts = pa.array([group_of(bucket) for bucket in codes.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(codes.indices, texts)
+
+
+def _in_runs(batches: Iterable[pa.RecordBatch], *, most_rows: int) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of about so many."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        if waiting and sum(one.num_rows for one in waiting) + batch.num_rows > most_rows:
+            yield pa.concat_batches(waiting)
+            waiting = []
+        waiting.append(batch)
+    if waiting:
+        yield pa.concat_batches(waiting)
