@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import random
+import shutil
+import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,8 @@ from tests.support.our_table import OurTable
 
 MIB = 1024 * 1024
 FEW = ("c_int", "c_string", "c_double")
+_folder = tempfile.TemporaryDirectory(prefix="small-files-")
+_templates: dict[str, OurTable] = {}
 
 
 def clustering_of(*columns: str, strategy: str = "sort", **plan: Any) -> ClusteringSpec:
@@ -53,13 +59,22 @@ def table_of_small_files(
     typed: Sequence[str] = FEW,
     **settings: Any,
 ) -> OurTable:
-    """Four partitions with a small file of every insert, after an update in some of them."""
-    rnd = random.Random(5)
-    ours = our_table.create(spark, path, typed=list(typed), spec=spec_of(clustering, **settings))
-    for number in range(inserts):
-        ours.insert(ours.rows(rnd, range(number * rows, (number + 1) * rows), 1))
-    ours.upsert(ours.rows(rnd, range(0, rows, 7), 2))
-    return ours
+    """Four partitions with a small file of every insert, after an update in some of them.
+
+    It is written once for each choice of settings; the next tests get copies with the same files and instants.
+    """
+    wanted = repr((clustering, inserts, rows, tuple(typed), settings))
+    template = _templates.get(wanted)
+    if template is None:
+        place = Path(_folder.name, str(len(_templates)))
+        template = our_table.create(spark, place, typed=list(typed), spec=spec_of(clustering, **settings))
+        rnd = random.Random(5)
+        for number in range(inserts):
+            template.insert(template.rows(rnd, range(number * rows, (number + 1) * rows), 1))
+        template.upsert(template.rows(rnd, range(0, rows, 7), 2))
+        _templates[wanted] = template
+    shutil.copytree(template.path, path)
+    return replace(template, spark=spark, path=path, model=copy.deepcopy(template.model))
 
 
 def files_of(ours: OurTable) -> dict[str, int]:

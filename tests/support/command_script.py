@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -19,6 +20,9 @@ from tests.support.repository import ROOT
 SCRIPT = Path(sys.executable).parent / "parquetry"
 AT_THE_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_", "ARROW_")
 """Variables that a process obeys when it starts or imports."""
+
+_BY_THEMSELVES = 2
+_with_path: Counter[str] = Counter()
 
 
 def environment(**changes) -> dict[str, str]:
@@ -32,11 +36,17 @@ def parquetry(*arguments, cwd=None, **changes) -> subprocess.CompletedProcess[st
     """Run the script in a process of its own; ``changes`` are variables of its environment.
 
     The process is forked from one that has imported the script's modules, unless a variable asks for another start.
+    Of commands with the same `PYTHONPATH` of their own, all after the second are forked from one that has it too.
     """
     command = [str(SCRIPT), *map(str, arguments)]
     wanted = environment(**changes)
     if _starts_alike(wanted):
-        return _forked(command, cwd, wanted)
+        return _forked(_server(), command, cwd, wanted)
+    path = wanted.get("PYTHONPATH")
+    if path is not None and _starts_alike({**wanted, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}):
+        _with_path[path] += 1
+        if _with_path[path] > _BY_THEMSELVES:
+            return _forked(_server(path), command, cwd, wanted)
     return subprocess.run(
         command, cwd=cwd, env=wanted, capture_output=True, text=True, check=False, timeout=600
     )
@@ -47,17 +57,17 @@ def _starts_alike(wanted: Mapping[str, str]) -> bool:
 
 
 def _at_the_start(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if name.startswith(AT_THE_START)}
+    return {name: value for name, value in variables.items() if value and name.startswith(AT_THE_START)}
 
 
 def _forked(
-    command: list[str], cwd: os.PathLike[str] | None, wanted: Mapping[str, str]
+    server: socket.socket, command: list[str], cwd: os.PathLike[str] | None, wanted: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
     request = {"arguments": command, "environment": wanted, "folder": str(cwd or os.getcwd())}
     answer, theirs = socket.socketpair()
     with answer, theirs, TemporaryFile() as out, TemporaryFile() as err, open(os.devnull) as nothing:
         handles = [nothing.fileno(), out.fileno(), err.fileno(), theirs.fileno()]
-        socket.send_fds(_server(), [json.dumps(request).encode()], handles)
+        socket.send_fds(server, [json.dumps(request).encode()], handles)
         theirs.close()
         answer.settimeout(600)
         with answer.makefile() as lines:
@@ -76,11 +86,14 @@ def _text(stream: IO[bytes]) -> str:
 
 
 @functools.cache
-def _server() -> socket.socket:
-    """Where `tests.support.command_server` takes requests; it ends with this process."""
+def _server(path: str | None = None) -> socket.socket:
+    """Where `tests.support.command_server`, with this `PYTHONPATH`, takes requests; it ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         subprocess.Popen(
-            [sys.executable, "-m", "tests.support.command_server"], cwd=ROOT, stdin=theirs, env=environment()
+            [sys.executable, "-m", "tests.support.command_server"],
+            cwd=ROOT,
+            stdin=theirs,
+            env=environment() if path is None else environment(PYTHONPATH=path),
         )
     return ours

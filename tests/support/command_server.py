@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -38,7 +39,9 @@ LAZY = (
 
 def _import_all() -> None:
     for name in LAZY:
-        importlib.import_module(name)
+        # A path of the environment may hide packages: commands that need one say so.
+        with suppress(ImportError):
+            importlib.import_module(name)
     for name in _without_spark(parquetry):
         importlib.import_module(name)
 

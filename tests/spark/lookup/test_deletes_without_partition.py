@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -27,7 +28,7 @@ CDC = {"delete_when": "op = 'D'", "drop": ["op"]}
 
 
 class Feed:
-    """A table and the changes that are sent to it."""
+    """A table, made where there is none, and the changes that are sent to it."""
 
     def __init__(self, spark, path, **changes):
         given = {
@@ -38,7 +39,10 @@ class Feed:
             "partition_by": ("p", "q"),
         }
         self.spark = spark
-        self.table = parquetry.create(path, TableSpec(**(given | changes)))
+        if path.exists():
+            self.table = parquetry.open(path)
+        else:
+            self.table = parquetry.create(path, TableSpec(**(given | changes)))
 
     def send(self, *rows):
         return self.table.upsert(self.frame(*rows), **CDC)
@@ -51,11 +55,20 @@ class Feed:
         return sorted((r["id"], r["p"], r["q"], r["v"]) for r in found)
 
 
+@pytest.fixture(scope="module")
+def written(spark, tmp_path_factory):
+    """The folder of a table with four rows."""
+    path = tmp_path_factory.mktemp("written") / "t"
+    rows = (("a", "x", 1, 1, "U"), ("b", "x", 2, 1, "U"), ("c", "y", 1, 1, "U"), ("d", "y", 1, 1, "U"))
+    Feed(spark, path).send(*rows)
+    return path
+
+
 @pytest.fixture
-def feed(spark, tmp_path):
-    made = Feed(spark, tmp_path / "t")
-    made.send(("a", "x", 1, 1, "U"), ("b", "x", 2, 1, "U"), ("c", "y", 1, 1, "U"), ("d", "y", 1, 1, "U"))
-    return made
+def feed(spark, written, tmp_path):
+    """A table with four rows, for one test."""
+    shutil.copytree(written, tmp_path / "t")
+    return Feed(spark, tmp_path / "t")
 
 
 def test_a_key_alone_deletes_wherever_it_lies(feed):

@@ -13,6 +13,7 @@ import pytest
 
 import parquetry
 from parquetry.runtime.spec.table_spec import Column, TableSpec
+from tests.support.effort import in_full
 from tests.support.project_folder import ProjectFolder
 from tests.support.repository import ROOT
 
@@ -95,12 +96,10 @@ def test_rows_that_do_not_fit_name_the_column_and_write_nothing(table, spark):
 
 
 def test_many_rows_reach_the_table_through_the_stage_and_leave_nothing_there(table, spark):
-    rows = people(range(300_000), age=7)
-    assert table.bulk_insert(rows).inserted_rows == 300_000
-    assert table.read(spark).selectExpr("count(distinct id)", "sum(age)").collect()[0][:] == (
-        300_000,
-        2_100_000,
-    )
+    count = 300_000 if in_full() else 30_000
+    assert table.bulk_insert(people(range(count), age=7)).inserted_rows == count
+    found = table.read(spark).selectExpr("count(distinct id)", "sum(age)").collect()[0]
+    assert tuple(found) == (count, 7 * count)
     assert not list(Path(table.uri.removeprefix("file://")).glob(".hoodie/.parquetry/stage/*"))
 
 

@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException
 from parquetry.project.diagnostics.model import Problem
 from parquetry.project.sql.grammar import misfit
 from parquetry.project.sql.guard import tokens
+from tests.support.effort import examples
 from tests.support.spark_sql import EXPRESSIONS, QUERIES, combined, mistaken
 
 pytestmark = pytest.mark.spark
@@ -49,14 +50,16 @@ def _compared(spark, texts, *, query):
 
 
 def test_no_expression_of_spark_is_refused(spark):
-    texts = [*EXPRESSIONS, *combined(EXPRESSIONS, count=600, seed=1)]
+    texts = [*EXPRESSIONS, *combined(EXPRESSIONS, count=examples(600), seed=1)]
     wrong, _, by_spark = _compared(spark, texts, query=False)
     assert wrong == []
     assert by_spark < len(texts) / 10
 
 
 def test_mistakes_are_found_and_nothing_that_spark_takes(spark):
-    wrong, refused, by_spark = _compared(spark, mistaken(EXPRESSIONS, count=3000, seed=2), query=False)
+    wrong, refused, by_spark = _compared(
+        spark, mistaken(EXPRESSIONS, count=examples(3000), seed=2), query=False
+    )
     assert wrong == []
     assert refused > 0.9 * by_spark
 
@@ -68,6 +71,6 @@ def test_no_query_of_spark_is_refused(spark):
 
 
 def test_mistakes_in_queries_are_found_and_nothing_that_spark_takes(spark):
-    wrong, refused, by_spark = _compared(spark, mistaken(QUERIES, count=2000, seed=3), query=True)
+    wrong, refused, by_spark = _compared(spark, mistaken(QUERIES, count=examples(2000), seed=3), query=True)
     assert wrong == []
     assert refused > 0.6 * by_spark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -25,7 +26,7 @@ from parquetry.runtime.storage.open import LocalStore
 from parquetry.runtime.table.applied import read_applied
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_clustering, apply_key, apply_queries
-from tests.support.small_table import FAST, make_table
+from tests.support.small_table import FAST, SmallTable, make_table
 from tests.support.stores import CountingStore, Kind
 
 PLAN = PlanPolicy(small_file_limit_bytes=30_000, target_file_size_bytes=40_000)
@@ -33,15 +34,23 @@ WRITES = {Kind.PUT, Kind.PUT_IF_ABSENT, Kind.CREATE_FILE, Kind.DELETE, Kind.DELE
 NARROW = {"name": "narrow", "where": "v >= 15000 AND v < 15200"}
 
 
-@pytest.fixture
-def table(tmp_path):
-    """Eight files of one partition, each with values of the whole range."""
-    small = make_table(tmp_path / "table")
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """The folder of a table with eight files in one partition, each with values of the whole range."""
+    path = tmp_path_factory.mktemp("eight") / "table"
+    small = make_table(path)
     apply_clustering(small, ClusteringSpec(plan=PLAN))
     for number in range(8):
         first = number * 2500
         small.insert({f"k{n}": (n * 7919 % 20_000, "a") for n in range(first, first + 2500)})
-    return small
+    return path
+
+
+@pytest.fixture
+def table(template, tmp_path):
+    """A copy of it for one test."""
+    shutil.copytree(template, tmp_path / "table")
+    return SmallTable(store=LocalStore(str(tmp_path / "table")))
 
 
 def tried(table, *arguments):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from parquetry.runtime.clustering.plan.due import due_clustering, forecast_due, is_due, schedule_clustering
@@ -12,10 +14,11 @@ from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.cluster import cluster
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import SORTED, apply_clustering, apply_queries
-from tests.support.small_table import FAST, make_table
+from tests.support.small_table import FAST, SmallTable, make_table
 from tests.support.stores import WrappedStore
 
 
@@ -38,8 +41,10 @@ class ListedBefore(WrappedStore):
         return super().list(prefix, recursive=recursive)
 
 
-def archived(path):
-    """A table that owes a clustering, and its timeline as it was before replacecommits were archived."""
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """The folder of a table that owes a clustering, and its timeline before replacecommits were archived."""
+    path = tmp_path_factory.mktemp("archived") / "t"
     table = make_table(path, keep_commits=1, archive_keep_commits=2)
     apply_clustering(table, SORTED)
     apply_queries(table, {"name": "one", "where": "v = 1"})
@@ -51,7 +56,15 @@ def archived(path):
     before = table.store.list(".hoodie")
     gone = archive(table.handle, timing=FAST).instants
     assert any(f".hoodie/{instant}.replacecommit" in {info.path for info in before} for instant in gone)
-    return table, before
+    return path, before
+
+
+@pytest.fixture
+def archived(template, tmp_path):
+    """A copy of the table for one test, and that timeline."""
+    path, before = template
+    shutil.copytree(path, tmp_path / "t")
+    return SmallTable(store=open_store(tmp_path / "t")), before
 
 
 def begun(handle, groups):
@@ -79,13 +92,13 @@ WAYS = {
 
 @pytest.mark.parametrize("old", range(9))
 @pytest.mark.parametrize("way", WAYS)
-def test_what_was_archived_after_any_listing_is_read_anew(way, old, tmp_path):
-    table, before = archived(tmp_path / "t")
+def test_what_was_archived_after_any_listing_is_read_anew(way, old, archived):
+    table, before = archived
     groups = due_clustering(table.handle, timing=FAST).debt.groups
     assert WAYS[way](open_table(ListedBefore(table.store, before, old={old})), groups)
 
 
-def test_who_is_overtaken_every_time_is_told(tmp_path):
-    table, before = archived(tmp_path / "t")
+def test_who_is_overtaken_every_time_is_told(archived):
+    table, before = archived
     with pytest.raises(StaleTimelineError):
         due_clustering(open_table(ListedBefore(table.store, before, old=range(100))), timing=FAST)
