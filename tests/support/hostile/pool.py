@@ -78,7 +78,8 @@ def _process(numbers: Sequence[int], commands: int, result: Result) -> tuple[int
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            # A module that is compiled when a command needs it would be a file written in a place of nobody's.
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         )
         begun: int | None = None
         ran = 0
