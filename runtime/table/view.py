@@ -71,6 +71,7 @@ class FileSystemView:
         self._timeline = timeline
         self._config = config
         self._listings: dict[str, tuple[ObjectInfo, ...]] = {}
+        self._groups: dict[str, Sequence[FileGroup]] = {}
 
     @property
     def timeline(self) -> Timeline:
@@ -102,9 +103,18 @@ class FileSystemView:
 
     def file_groups(self, partition: str) -> list[FileGroup]:
         """All committed versions of a partition's files, replaced groups too; by file id."""
+        if partition not in self._groups:
+            self._groups[partition] = self._file_groups(partition)
+        return list(self._groups[partition])
+
+    def _file_groups(self, partition: str) -> Sequence[FileGroup]:
         versions: dict[str, dict[str, FileSlice]] = defaultdict(dict)
+        committed: dict[str, bool] = {}
         for part in self.base_files(partition):
-            if self._is_committed(part.instant):
+            is_committed = committed.get(part.instant)
+            if is_committed is None:
+                is_committed = committed[part.instant] = self._is_committed(part.instant)
+            if is_committed:
                 other = versions[part.file_id].get(part.instant)
                 versions[part.file_id][part.instant] = part if other is None else self._named(other, part)
         return [

@@ -41,7 +41,8 @@ def depths_of(files: Sequence[ClusteringFile], execution: ExecutionPolicy) -> di
     """
     boxes = boxes_of(files, execution.columns)
     known = [position for position, box in enumerate(boxes) if box is not None]
-    runs = [_run(files[position], execution) for position in known]
+    digest = execution.digest
+    runs = [_run(files[position], digest) for position in known]
     found = [box for box in boxes if box is not None]
     depths = _at_points(found, runs) if execution.strategy in CURVES else _along_order(found, runs)
     return {files[position].file_id: depth for position, depth in zip(known, depths, strict=True)}
@@ -58,8 +59,8 @@ def value_order(files: Sequence[ClusteringFile], execution: ExecutionPolicy) -> 
     return sorted(files, key=lambda file: (keys.get(file.file_id, ()), file.instant, file.file_id))
 
 
-def _run(file: ClusteringFile, execution: ExecutionPolicy) -> str:
-    return file.instant if file.digest == execution.digest else f"file {file.file_id}"
+def _run(file: ClusteringFile, digest: str) -> str:
+    return file.instant if file.digest == digest else f"file {file.file_id}"
 
 
 def _along_order(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
@@ -78,7 +79,8 @@ def _along_order(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
             active[runs[number]] -= 1
             if not active[runs[number]]:
                 del active[runs[number]]
-        active.update(runs[number] for number in begun)
+        for number in begun:
+            active[runs[number]] += 1
         counts.append(len(active))
     largest = _RangeMaximum(counts)
     return [largest(places[low], places[high]) if low < high else 1 for low, high in intervals]
@@ -227,11 +229,10 @@ def single_value(file: ClusteringFile, column: str) -> tuple[StatisticValue | No
 
 def _extents(files: Sequence[ClusteringFile], column: str) -> list[Extent | None]:
     bounds = [_bounds(file.columns.get(column)) for file in files]
-    kinds = {_kind(low) for found in bounds if found is not None for low in found}
-    if len(kinds) != 1:
+    distinct = {value for found in bounds if found is not None for value in found}
+    if len({_kind(value) for value in distinct}) != 1:
         return [None] * len(files)
-    values = sorted({value for found in bounds if found is not None for value in found})
-    rank = {value: position for position, value in enumerate(values)}
+    rank = {value: position for position, value in enumerate(sorted(distinct))}  # type: ignore[type-var]  # of one kind
     return [None if found is None else Extent(*sorted((rank[found[0]], rank[found[1]]))) for found in bounds]
 
 
@@ -244,7 +245,7 @@ def _bounds(column: ColumnStatistics | None) -> tuple[StatisticValue, StatisticV
         low = _following(low)
     if isinstance(high, str | bytes) and len(high) >= TEXT_LIMIT:
         high = _preceding(high)
-    if _kind(low) == _kind(high) and low > high:  # type: ignore[operator]  # of one kind
+    if (type(low) is type(high) or _kind(low) == _kind(high)) and low > high:  # type: ignore[operator]  # of one kind
         # Nothing certain lies between: the file counts as a point.
         return high, high
     return low, high
