@@ -7,6 +7,8 @@ bounded sample of rows; nothing is written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from threading import Lock
 from typing import Final
 
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures, TableFigures
@@ -39,6 +41,10 @@ from parquetry.runtime.timeline.active import Timeline
 BUCKETS: Final = 11
 """Sizes are counted in tenths of the largest size; the last bucket is for what is above the ceiling."""
 
+_LARGE: Final = 10_000
+_ONE_LARGE_TABLE: Final = Lock()
+"""For tables of more than so many files, whose statistics take some hundred megabytes."""
+
 
 def figures_of(
     handle: TableHandle,
@@ -56,6 +62,24 @@ def figures_of(
     timeline = handle.timeline()
     view = handle.view(timeline)
     slices = view.all_slices()
+    # Of tables that are looked at side by side one may take as much memory as it needs.
+    with _ONE_LARGE_TABLE if len(slices) > _LARGE else nullcontext():
+        return _figures(
+            handle, view, slices, before, after, budget_bytes=budget_bytes, looks_at_rows=looks_at_rows
+        )
+
+
+def _figures(
+    handle: TableHandle,
+    view: FileSystemView,
+    slices: Sequence[FileSlice],
+    before: TableSpec,
+    after: TableSpec,
+    *,
+    budget_bytes: int,
+    looks_at_rows: bool,
+) -> TableFigures:
+    timeline = view.timeline
     queries = DeclaredQueries.of(after)
     policy = after.clustering
     wants_statistics = bool(queries) or policy.trigger is not Trigger.OFF

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from parquetry.compiler.evidence.model import TableFigures
@@ -46,6 +46,7 @@ from parquetry.message import joined
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import EXECUTES
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.version import VERSION
 
 
@@ -68,11 +69,9 @@ def make_plan(
     figures: dict[str, TableFigures] = {}
     unchecked_sql: dict[str, tuple[str, ...]] = {}
     signatures: list[PlanWarning] = []
-    for table in tables:
-        try:
-            outcome, seen = _planned(table, context, reader)
-        except (UnsupportedTableError, CorruptTableError) as error:
-            outcome, seen = refuse_unusable(table, error), None
+    for table, (outcome, seen) in zip(
+        tables, _planned(tables, context, reader, samples=due is not None), strict=True
+    ):
         if seen is not None:
             figures[table.spec.name] = seen
         if outcome is not None:
@@ -163,17 +162,59 @@ def _unusable(
 
 
 def _planned(
-    table: DeclaredTable, context: CommonPlanInputs, reader: TableReader
-) -> tuple[TableAction | Blocked | None, TableFigures | None]:
+    tables: Sequence[DeclaredTable], context: CommonPlanInputs, reader: TableReader, *, samples: bool
+) -> list[tuple[TableAction | Blocked | None, TableFigures | None]]:
+    """What each table needs, and the figures of those that change.
+
+    These are looked at side by side, since what that takes is requests; where it ``samples`` rows one after
+    the other, so that those of many tables are not in memory at once.
+    """
+    wanted = [_wanted(table, context, reader) for table in tables]
+
+    def completed(number: int) -> tuple[TableAction | Blocked | None, TableFigures | None]:
+        table, observation = tables[number], wanted[number].observation
+        assert observation is not None, "the table is there"
+        try:
+            return _completed(table, wanted[number].outcome, observation, reader)
+        except (UnsupportedTableError, CorruptTableError) as error:
+            return refuse_unusable(table, error), None
+
+    looked_at = [number for number, one in enumerate(wanted) if None not in (one.observation, one.outcome)]
+    found = [completed(number) for number in looked_at] if samples else map_each(looked_at, completed)
+    known = dict(zip(looked_at, found, strict=True))
+    return [known.get(number, (one.outcome, None)) for number, one in enumerate(wanted)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What a table needs by its spec; with the ``observation`` where it is to be looked at for that."""
+
+    outcome: TableAction | Blocked | None
+    observation: Observation | None = None
+
+
+def _wanted(table: DeclaredTable, context: CommonPlanInputs, reader: TableReader) -> _Wanted:
     if table.unnamed is not None:
-        return refuse_unnamed(table, table.unnamed), None
-    observation = reader.observe(table)
-    if observation is None:
+        return _Wanted(outcome=refuse_unnamed(table, table.unnamed))
+    try:
+        observation = reader.observe(table)
+        if observation is not None:
+            return _Wanted(outcome=_outcome_of(table, observation, context, reader), observation=observation)
         elsewhere = reader.find_elsewhere(table)
-        if elsewhere is None:
-            return creation(table, context), None
-        return refuse_move(table, elsewhere, context), None
-    outcome = _outcome_of(table, observation, context, reader)
+    except (UnsupportedTableError, CorruptTableError) as error:
+        return _Wanted(outcome=refuse_unusable(table, error))
+    if elsewhere is None:
+        return _Wanted(outcome=creation(table, context))
+    return _Wanted(outcome=refuse_move(table, elsewhere, context))
+
+
+def _completed(
+    table: DeclaredTable,
+    outcome: TableAction | Blocked | None,
+    observation: Observation,
+    reader: TableReader,
+) -> tuple[TableAction | Blocked | None, TableFigures | None]:
+    """The outcome with what the table itself says of it, and its figures."""
     if isinstance(outcome, TableAction):
         reader.admit(observation)
     if outcome is not None and outcome.changes:

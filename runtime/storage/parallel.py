@@ -4,13 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar, overload
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _WORKERS: Final = 8
 _FEW: Final = 3
+
+
+class OnceProperty(Generic[_Result]):
+    """A property that may make requests, computed once for an object; two threads may both compute it.
+
+    ``functools.cached_property`` of Python 3.11 computes it under one lock for all objects of the class, so
+    that the requests of different tables wait for each other.
+    """
+
+    def __init__(self, compute: Callable[[Any], _Result]) -> None:
+        """What ``compute`` gives for an object is kept under its own name."""
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> _Result: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Self | _Result:
+        if instance is None:
+            return self
+        value = self._compute(instance)
+        # From now on the object's own entry is found, and not this property.
+        vars(instance)[self._name] = value
+        return value
 
 
 def map_each(items: Iterable[_Item], request: Callable[[_Item], _Result]) -> list[_Result]:

@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
-from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.storage.parallel import OnceProperty, map_each
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.file_names import SUFFIX, BaseFileName
 from parquetry.runtime.table.partition_metadata import PARTITION_METADATA
@@ -225,7 +224,7 @@ class FileSystemView:
         """Of the file groups that a clean can have hit, those whose version of that time is gone."""
         return self.lacking(cleanable_as_of(self._timeline, time), time)
 
-    @cached_property
+    @OnceProperty
     def _commit_times(self) -> tuple[str, ...]:
         return tuple(instant.time for instant in self._timeline.completed_writes)
 
@@ -238,7 +237,7 @@ class FileSystemView:
             return False
         return self._timeline.is_completed(time) or self._timeline.is_left_behind(time)
 
-    @cached_property
+    @OnceProperty
     def _replaced(self) -> Mapping[tuple[str, str], str]:
         """When each replaced group was replaced, by the first replacecommit that says so."""
         times = [
@@ -273,7 +272,7 @@ class FileSystemView:
         commits = map_each(times, self._timeline.commit_metadata)
         return sorted({partition for metadata in commits for partition in metadata.stats})
 
-    @cached_property
+    @OnceProperty
     def _partitions(self) -> Sequence[str]:
         """Discovery from the base folder downwards.
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TypeVar
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
-from parquetry.runtime.storage.parallel import growing_batches, map_each
+from parquetry.runtime.storage.parallel import OnceProperty, growing_batches, map_each
 from parquetry.runtime.timeline.avro_model import AvroRecord
 from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
@@ -71,17 +70,17 @@ class Timeline:
             _contents={name: content for name, content in contents.items() if name in parsed},
         )
 
-    @cached_property
+    @OnceProperty
     def completed_writes(self) -> tuple[Instant, ...]:
         """The completed commits and replacecommits: what readers see."""
         return tuple(instant for instant in self._writes if instant.is_completed)
 
-    @cached_property
+    @OnceProperty
     def pending_writes(self) -> tuple[Instant, ...]:
         """The commits and replacecommits (clustering too) that were announced and not completed."""
         return tuple(instant for instant in self._writes if not instant.is_completed)
 
-    @cached_property
+    @OnceProperty
     def unbroken_since(self) -> str | None:
         """The first completed write after which none is missing: what is older may have been archived.
 
@@ -187,14 +186,14 @@ class Timeline:
         except StaleTimelineError:
             return RequestedReplace(operation=None)
 
-    @cached_property
+    @OnceProperty
     def pending_clusterings(self) -> Mapping[str, RequestedReplace]:
         """The clustering plans that were scheduled and not executed, by time."""
         pending = (instant.time for instant in self.pending_writes if instant.action is Action.REPLACECOMMIT)
         requests = {time: self.requested_replace(time) for time in pending}
         return {time: request for time, request in requests.items() if request.is_clustering}
 
-    @cached_property
+    @OnceProperty
     def groups_in_pending_clustering(self) -> Mapping[tuple[str, str], str]:
         """(partition, file id) of every file group in a pending clustering plan, and the plan's time."""
         return {
@@ -226,7 +225,7 @@ class Timeline:
         """What the completed clean of that time did."""
         return self._record(Instant(time=time, action=Action.CLEAN, state=State.COMPLETED), CleanMetadata)
 
-    @cached_property
+    @OnceProperty
     def earliest_retained(self) -> str | None:
         """The earliest commit that the last completed clean left whole; None when it does not say."""
         cleans = self.of(Action.CLEAN, state=State.COMPLETED)
@@ -253,7 +252,7 @@ class Timeline:
         fresh = [clean for clean in self.of(Action.CLEAN) if not before.contains(clean.time, Action.CLEAN)]
         return map_each(fresh, self._limits_of)
 
-    @cached_property
+    @OnceProperty
     def has_rollbacks(self) -> bool:
         """Whether a rollback or restore is on the timeline: it may have uncovered versions cleaned before."""
         return any(instant.action in {Action.ROLLBACK, Action.RESTORE} for instant in self.instants)
@@ -278,11 +277,11 @@ class Timeline:
         """The plan of a restore, from its requested file."""
         return self._record(Instant(time=time, action=Action.RESTORE, state=State.REQUESTED), RestorePlan)
 
-    @cached_property
+    @OnceProperty
     def _writes(self) -> tuple[Instant, ...]:
         return tuple(instant for instant in self.instants if instant.action in WRITE_ACTIONS)
 
-    @cached_property
+    @OnceProperty
     def _completed_times(self) -> frozenset[str]:
         return frozenset(instant.time for instant in self.completed_writes)
 
@@ -293,11 +292,11 @@ class Timeline:
         except StaleTimelineError:
             return None
 
-    @cached_property
+    @OnceProperty
     def _pending_times(self) -> frozenset[str]:
         return frozenset(instant.time for instant in self.pending_writes)
 
-    @cached_property
+    @OnceProperty
     def _rolled_back(self) -> frozenset[str]:
         """The writes that rollbacks and restores name as undone."""
         rollbacks = [r.time for r in self.of(Action.ROLLBACK, state=State.COMPLETED)]
@@ -309,7 +308,7 @@ class Timeline:
         victims += [v.time for r in self.of(Action.RESTORE) for v in self.restore_plan(r.time).instants]
         return frozenset(victims)
 
-    @cached_property
+    @OnceProperty
     def _restored(self) -> tuple[tuple[str, str], ...]:
         """Between which times restores have undone everything; they take older rollbacks away too."""
         restores = {restore.time: self.restore_plan(restore.time) for restore in self.of(Action.RESTORE)}

@@ -232,7 +232,7 @@ def _extents(files: Sequence[ClusteringFile], column: str) -> list[Extent | None
     distinct = {value for found in bounds if found is not None for value in found}
     if len({_kind(value) for value in distinct}) != 1:
         return [None] * len(files)
-    rank = {value: position for position, value in enumerate(sorted(distinct))}  # type: ignore[type-var]  # of one kind
+    rank = {value: position for position, value in enumerate(sorted(distinct))}
     return [None if found is None else Extent(*sorted((rank[found[0]], rank[found[1]]))) for found in bounds]
 
 

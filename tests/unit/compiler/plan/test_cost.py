@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
 import pytest
 
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.workspace.observation import observe
+from parquetry.runtime.errors import StorageError
 from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder, columns_with
 from tests.support.small_table import FAST, SmallTable
-from tests.support.stores import CountingStore, Kind
+from tests.support.stores import CountingStore, Kind, WrappedStore
 
 NOW = 1_800_000_000_000
 
@@ -96,3 +98,68 @@ def test_a_changed_table_is_looked_at_and_the_others_are_not(folder):
     assert [action.table for action in plan_workspace(workspace, now_ms=NOW).intent.actions] == ["orders"]
     assert sum(stores["orders"].counts().values()) > sum(stores["stock"].counts().values())
     assert set(stores["orders"].counts()) <= {"read", "list", "list_folders", "stat"}
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """Eight tables without partitions that are applied, and declared with another description since."""
+    folder = ProjectFolder.create(tmp_path / "many")
+    unpartitioned = {key: value for key, value in ORDERS.items() if key != "partition_by"} | {"sources": []}
+    names = [f"t{number}" for number in range(8)]
+    for name in names:
+        folder.write(f"tables/{name}.yml", unpartitioned | {"name": name})
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+    for name in names:
+        folder.write(f"tables/{name}.yml", unpartitioned | {"name": name, "description": "Changed."})
+    return folder
+
+
+class MeetingStore(WrappedStore):
+    """Lists the table's own folder when another table's is listed, too."""
+
+    def __init__(self, inner, meeting):
+        super().__init__(inner)
+        self.meeting = meeting
+
+    def before(self, kind, path):
+        if kind is Kind.LIST and path == "":
+            self.meeting.wait(timeout=20)
+
+
+def test_tables_that_change_are_looked_at_side_by_side(changed):
+    expected = plan_workspace(changed.workspace(), now_ms=NOW)
+    meeting = threading.Barrier(8)
+    workspace = dataclasses.replace(
+        changed.workspace(), open=lambda place, options: MeetingStore(open_store(place, options), meeting)
+    )
+    plan = plan_workspace(workspace, now_ms=NOW)
+    assert plan == expected
+    assert [action.table for action in plan.intent.actions] == [f"t{number}" for number in range(8)]
+    assert list(plan.evidence.figures) == [f"t{number}" for number in range(8)]
+
+
+def test_every_table_that_cannot_be_looked_at_is_named(changed):
+    for name in ("t2", "t6"):
+        for file in (".hoodie_partition_metadata", "stray.parquet"):
+            (changed.root / "warehouse" / name / file).write_bytes(b"")
+    plan = plan_workspace(changed.workspace(), now_ms=NOW)
+    assert [(blocked.table, blocked.code) for blocked in plan.intent.blocked] == [
+        ("t2", "SC503"),
+        ("t6", "SC503"),
+    ]
+    assert all("stray.parquet" in str(blocked.reason) for blocked in plan.intent.blocked)
+    assert [action.table for action in plan.intent.actions] == ["t0", "t1", "t3", "t4", "t5", "t7"]
+
+
+def test_a_failure_of_one_of_many_tables_ends_the_plan(changed):
+    class Unreachable(WrappedStore):
+        def before(self, kind, path):
+            if kind is Kind.LIST and path == "" and self.uri.endswith("t5"):
+                raise StorageError("t5 cannot be reached")
+
+    workspace = dataclasses.replace(
+        changed.workspace(), open=lambda place, options: Unreachable(open_store(place, options))
+    )
+    with pytest.raises(StorageError, match="t5 cannot be reached"):
+        plan_workspace(workspace, now_ms=NOW)
