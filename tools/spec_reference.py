@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.project.diagnostics.codes import CODES
+from parquetry.project.schema.definitions import Kind, inlined
 from parquetry.project.schema.description import described
-from parquetry.project.schema.validators import Kind, inlined
 from tools.wrap_markdown import wrapped
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"

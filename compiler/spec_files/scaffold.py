@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from parquetry.compiler.workspace.git import published_at, repository_root
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError
-from parquetry.project.schema.validators import Kind, bundled, write_schemas
+from parquetry.project.schema.definitions import Kind, bundled, write_schemas
 from parquetry.project.yaml.scalar import scalar
 from parquetry.templates.environment import environment
 from parquetry.version import VERSION

@@ -27,6 +27,7 @@ from parquetry.project.model.resolved import (
     TargetSettings,
 )
 from parquetry.project.model.target_settings import target_settings
+from parquetry.project.schema.definitions import Kind
 from parquetry.project.schema.interpolate import (
     DeclaredVariables,
     Secret,
@@ -37,7 +38,6 @@ from parquetry.project.schema.interpolate import (
 )
 from parquetry.project.schema.spec_file import SpecFile, masked, spec_file
 from parquetry.project.schema.template_syntax import TemplateProblem, is_template
-from parquetry.project.schema.validators import Kind
 from parquetry.project.yaml.document import Document, Node
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.scalar import NotUsable, scalar

@@ -6,17 +6,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
-
-from jsonschema import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.diagnostics.source import SourceText, Span
 from parquetry.project.schema.acceptance import accepts
+from parquetry.project.schema.definitions import Kind
 from parquetry.project.schema.template_syntax import is_template
 from parquetry.project.schema.units import unit_hint
-from parquetry.project.schema.validators import Kind, validator
 from parquetry.project.yaml.document import Node, Path
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 MOST_VIOLATIONS = 200
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
@@ -78,6 +79,9 @@ def violations(kind: Kind, value: Any, *, node: Node, source: SourceText) -> lis
     """What the schema of ``kind`` has against a value; texts that are still templates pass."""
     if accepts(kind)(value):
         return []
+    # An import takes as long as a few hundred files that are right.
+    from parquetry.project.schema.validators import validator  # noqa: PLC0415
+
     failures = (_Failure.of(error) for error in validator(kind).iter_errors(value))
     messages = (
         (failure, message)

@@ -11,8 +11,9 @@ from jsonschema import Draft202012Validator
 from parquetry import project
 from parquetry.project.model import settings
 from parquetry.project.model.resolved import Origin, ResolvedTable
+from parquetry.project.schema.definitions import Kind, bundled, inlined, schema
 from parquetry.project.schema.template_syntax import is_template
-from parquetry.project.schema.validators import Kind, bundled, inlined, schema, validator
+from parquetry.project.schema.validators import validator
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import FilesPolicy, RetentionPolicy, TableSpec
 from tests.support.repository import ROOT

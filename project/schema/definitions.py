@@ -1,0 +1,148 @@
+"""The JSON Schemas of project, table and policy files: loaded once, as values and as text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from parquetry.confined_folder import ConfinedFolder
+from parquetry.errors import ParquetryError
+
+_TEMPLATE = r"\{[{%#]"
+_END = re.compile(r"((?:^|[^\\])(?:\\\\)*)\$")
+
+
+class UnwritableError(ParquetryError):
+    """A file that was asked for cannot be written."""
+
+
+class Kind(StrEnum):
+    """What a file declares."""
+
+    PROJECT = "project"
+    TABLE = "table"
+    POLICY = "policy"
+
+
+@cache
+def compiled_pattern(pattern: str) -> re.Pattern[str]:
+    """The pattern as JSON Schema means it: ``$`` is the end, and not before a last end of a line."""
+    return re.compile(_END.sub(r"\1\\Z", pattern))
+
+
+@cache
+def schema(kind: Kind) -> dict[str, Any]:
+    """The schema as it is in the package, with references between the files."""
+    text = (
+        resources.files("parquetry.project.schemas")
+        .joinpath(f"{kind.value}.json")
+        .read_text(encoding="utf-8")
+    )
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+@cache
+def inlined(kind: Kind) -> dict[str, Any]:
+    """The schema with every reference replaced by what it refers to.
+
+    What stands beside a ``$ref`` wins over the same keyword of its target. No schema is
+    recursive.
+    """
+    resolved: dict[str, Any] = _inline(schema(kind), kind)
+    return resolved
+
+
+@cache
+def bundled(kind: Kind) -> dict[str, Any]:
+    """A schema that stands alone, for editors: definitions of the other files are copied into ``$defs``.
+
+    As templates are not evaluated there, a text with one is accepted beside the words of an enum.
+    """
+    found: dict[str, Any] = {}
+    root: dict[str, Any] = _localise(schema(kind), kind, found)
+    root["$id"] = f"{kind.value}.json"
+    root["$defs"] = {name: found[name] for name in sorted(found)}
+    return root
+
+
+def write_schemas(directory: Path, schemas: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Writes each schema as ``NAME.json``; returns the files.
+
+    Raises:
+        UnwritableError: the directory cannot be made or written.
+
+    """
+    written = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in schemas.items():
+            text = f"{json.dumps(content, indent=2, ensure_ascii=False)}\n"
+            written.append(ConfinedFolder(directory).write(f"{name}.json", text))
+    except OSError as error:
+        raise UnwritableError(
+            f"{error.filename or directory} cannot be written: {error.strerror}; name another directory"
+        ) from error
+    return tuple(written)
+
+
+def built_in(kind: Kind, *path: str) -> dict[str, Any]:
+    """The defaults that the schema gives to the keys below ``path``, nested as in a file."""
+    node = inlined(kind)
+    for step in path:
+        node = node["properties"][step]
+    return _defaults(node)
+
+
+def _defaults(node: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, child in node.get("properties", {}).items():
+        if "default" in child:
+            found[name] = child["default"]
+        elif child.get("type") == "object":
+            below = _defaults(child)
+            if below:
+                found[name] = below
+    return found
+
+
+def _definition(reference: str, kind: Kind) -> tuple[Kind, str, dict[str, Any]]:
+    file, _, name = reference.partition("#/$defs/")
+    owner = Kind(file.removesuffix(".json")) if file else kind
+    return owner, name, schema(owner)["$defs"][name]
+
+
+def _inline(node: Any, kind: Kind) -> Any:
+    if isinstance(node, list):
+        return [_inline(item, kind) for item in node]
+    if not isinstance(node, dict):
+        return node
+    own = {key: _inline(value, kind) for key, value in node.items() if key not in ("$ref", "$defs")}
+    if "$ref" in node:
+        owner, _, target = _definition(node["$ref"], kind)
+        return _inline(target, owner) | own
+    return own
+
+
+def _localise(node: Any, kind: Kind, found: dict[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_localise(item, kind, found) for item in node]
+    if not isinstance(node, dict):
+        return node
+    local = {key: _localise(value, kind, found) for key, value in node.items() if key != "$defs"}
+    if "enum" in local and "description" in local:
+        words = {"enum": local.pop("enum")}
+        local |= {"if": {"type": "string", "pattern": _TEMPLATE}, "then": {}, "else": words}
+    if "$ref" in node:
+        owner, name, target = _definition(node["$ref"], kind)
+        local["$ref"] = f"#/$defs/{name}"
+        if name not in found:
+            found[name] = {}
+            found[name] = _localise(target, owner, found)
+    return local
