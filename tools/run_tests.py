@@ -17,6 +17,15 @@ ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "build" / "soak"
 KEPT = ROOT / "tests" / "LONG_RUN.md"
 
+_OWN = (
+    "tests/spark/jobs",
+    "tests/spark/prepare/test_determinism.py",
+    "tests/spark/test_clustering_killed.py",
+)
+SHARED_SPARK = ("tests/spark", *(f"--ignore={path}" for path in _OWN))
+OWN_SPARK = (*_OWN, "tests/crash", "tests/packaging")
+INTEROP = ("tests/interop",)
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -46,11 +55,14 @@ class Outcome:
         return f"{self.phase.name:13} {self.seconds:7.0f} s   {how}   {self.counts}"
 
 
-# All run at the same time: tests on Spark wait for their JVMs most of the time, the fast ones use what is left.
+# All run at the same time: tests on Spark wait for their JVMs most of the time, the fast ones use what is left. Those
+# whose tests start sessions of their own are a phase apart from those that share one, so that no core waits at the end.
+# A phase with folders collects no more than these (tests/packaging/test_phases.py).
 PHASES = [
     Phase("fast", ("-n", "2", "-m", "not spark and not interop and not soak")),
-    Phase("spark", ("-m", "spark and not interop and not soak")),
-    Phase("interop", ("-m", "interop and not soak")),
+    Phase("spark", (*SHARED_SPARK, "-m", "spark and not interop and not soak")),
+    Phase("jobs", (*OWN_SPARK, "-m", "spark and not interop and not soak")),
+    Phase("interop", (*INTEROP, "-m", "interop and not soak")),
 ]
 FULL = {"PARQUETRY_IN_FULL": "1"}
 # A long test takes longer than the 900 seconds in which every other one has to end.

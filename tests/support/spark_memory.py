@@ -1,7 +1,7 @@
 """A process of its own that upserts every row of a table through Spark, and says what memory that took.
 
-``python -m tests.support.spark_memory driver FOLDER ROWS`` looks at the driver, ``... workers FOLDER MIB`` at
-the Python workers that write wide files; each prints one JSON object on its last line.
+``python -m tests.support.spark_memory driver FOLDER ROWS...`` looks at the driver, ``... workers FOLDER MIB`` at
+the Python workers that write wide files; each prints on its last lines a JSON object for each number.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _PARTS = 4
 
 
 def driver(folder: Path, rows: int) -> dict[str, float]:
-    """What the driver holds when all files of an upsert of ``rows`` rows are written, and afterwards."""
+    """What the driver holds when all files of an upsert of ``rows`` rows are written, and afterwards.
+
+    The peak of Python is that of the process so far.
+    """
     spark = local_spark("memory of the driver")
     spec = TableSpec(
         name="t",
@@ -51,7 +54,7 @@ def driver(folder: Path, rows: int) -> dict[str, float]:
             record_size_bytes=100,
         ),
     )
-    table = parquetry.create(folder / "t", spec)
+    table = parquetry.create(folder / str(rows), spec)
     frame = spark.range(0, rows, 1, _PARTS).selectExpr(
         "cast(id * 7919 % 1000003 * 10000 + id AS string) AS id", "id AS v"
     )
@@ -173,4 +176,5 @@ class Peaks:
 
 if __name__ == "__main__":
     act = {"driver": driver, "workers": workers}[sys.argv[1]]
-    print(json.dumps(act(Path(sys.argv[2]), int(sys.argv[3]))))
+    for size in sys.argv[3:]:
+        print(json.dumps(act(Path(sys.argv[2]), int(size))))

@@ -17,21 +17,21 @@ pytestmark = pytest.mark.spark
 MILLION = 1_000_000
 
 
-def measured(what: str, folder: Path, size: int) -> dict:
+def measured(what: str, folder: Path, *sizes: int) -> list[dict]:
+    """The findings for each of the sizes, one after the other in one process."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.spark_memory", what, str(folder), str(size)],
+        [sys.executable, "-m", "tests.support.spark_memory", what, str(folder), *map(str, sizes)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return [json.loads(line) for line in done.stdout.splitlines()[-len(sizes) :]]
 
 
-def medians(tmp_path: Path, rows: int, rounds: int) -> dict[str, float]:
-    found = [measured("driver", tmp_path / f"{rows}-{number}", rows) for number in range(rounds)]
-    return {name: median(one[name] for one in found) for name in found[0]}
+def medians(rounds: list[dict]) -> dict[str, float]:
+    return {name: median(one[name] for one in rounds) for name in rounds[0]}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,8 @@ def medians(tmp_path: Path, rows: int, rounds: int) -> dict[str, float]:
     ],
 )
 def test_four_times_the_rows_take_no_more_of_the_driver(tmp_path, rows, rounds):
-    few, many = medians(tmp_path, rows, rounds), medians(tmp_path, 4 * rows, rounds)
+    found = [measured("driver", tmp_path / str(number), rows, 4 * rows) for number in range(rounds)]
+    few, many = (medians([one[at] for one in found]) for at in (0, 1))
     print(few, many, sep="\n")
     assert few["files"] == many["files"] == few["rewritten"] == many["rewritten"] == 8
     for name in ("python_mib", "heap_inside_mib", "heap_mib"):
@@ -51,7 +52,7 @@ def test_four_times_the_rows_take_no_more_of_the_driver(tmp_path, rows, rounds):
 
 @pytest.mark.soak
 def test_workers_that_update_every_row_of_full_files_fit_1_5_gib(tmp_path):
-    found = measured("workers", tmp_path, 120)
+    (found,) = measured("workers", tmp_path, 120)
     print(found)
     assert found["compression"] > 5
     assert found["files"] == found["rewritten"]

@@ -23,6 +23,9 @@ from tests.support.rows import TYPES
 
 pytestmark = pytest.mark.spark
 
+SOAK = pytest.mark.soak
+"""Of tests of which those in tests/interop/test_our_operations.py show the same to more judges."""
+
 SPEC = TableSpec(name="ours", columns=(), record_key=("id",), ordering="version", partition_by=("region",))
 PLAIN = ["c_int", "c_string"]
 
@@ -37,6 +40,7 @@ def table(spark, tmp_path):
     return create(spark, tmp_path / "table", typed=PLAIN, project="tests")
 
 
+@SOAK
 def test_upsert_of_every_type(spark, tmp_path, judges):
     ours = create(spark, tmp_path / "table", typed=list(TYPES), project="tests")
     rnd = random.Random(1)
@@ -117,6 +121,7 @@ def test_inserts_look_nothing_up(table, judges):
     assert_history(judges, str(table.path), table.model)
 
 
+@SOAK
 def test_overwrites(table, judges):
     rnd = random.Random(7)
     table.insert(table.rows(rnd, range(40), 1))
@@ -141,6 +146,7 @@ def test_partitions_are_deleted_by_value_or_path(table, judges):
     assert delete_partitions(handle, ["region=nowhere"]).instant is None
 
 
+@SOAK
 def test_deletes_by_key(table, judges):
     rnd = random.Random(10)
     table.insert(table.rows(rnd, range(40), 5))
@@ -204,14 +210,14 @@ LAYOUTS = {
 }
 
 
-SHOWN_BY_OTHERS = ("several partition columns", "composite key")
-"""Each is part of another layout."""
+SHOWN_BY_OTHERS = ("several partition columns", "composite key", "plain folders")
+"""Each is part of another layout, or read by more judges in tests/interop/test_our_operations.py."""
 
 
 @pytest.mark.parametrize(
     "spec",
     [
-        pytest.param(spec, id=name, marks=pytest.mark.soak if name in SHOWN_BY_OTHERS else ())
+        pytest.param(spec, id=name, marks=SOAK if name in SHOWN_BY_OTHERS else ())
         for name, spec in LAYOUTS.items()
     ],
 )

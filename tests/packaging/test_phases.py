@@ -1,0 +1,32 @@
+"""The phases of `make test`: those that collect some folders only miss no test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.repository import ROOT
+from tools.run_tests import INTEROP, OWN_SPARK, SHARED_SPARK
+
+
+def marked(name: str) -> list[Path]:
+    """The files that use a mark, but for this one."""
+    files = (path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__))
+    return [path for path in files if f"mark.{name}" in path.read_text(encoding="utf-8")]
+
+
+def collects(arguments: tuple[str, ...], file: Path) -> bool:
+    """Whether pytest looks into the file when it gets these arguments."""
+    ignored = [ROOT / word.removeprefix("--ignore=") for word in arguments if word.startswith("--")]
+    given = [ROOT / word for word in arguments if not word.startswith("--")]
+    return any(file.is_relative_to(path) for path in given) and not any(
+        file.is_relative_to(path) for path in ignored
+    )
+
+
+@pytest.mark.parametrize(("name", "phases"), [("spark", (SHARED_SPARK, OWN_SPARK)), ("interop", (INTEROP,))])
+def test_a_marked_test_is_in_one_phase(name, phases):
+    files = [path for path in marked(name) if name == "interop" or path not in marked("interop")]
+    assert len(files) > 10
+    assert [path for path in files if sum(collects(phase, path) for phase in phases) != 1] == []
