@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, ClassVar
 
-from parquetry.message import Writer, changed, joined, written
+from parquetry.message import Message, Writer, joined, written
 
 
 class ParquetryError(Exception):
@@ -40,13 +40,19 @@ class ParquetryError(Exception):
         return joined("", (*place, joined("; ", map(_text, self.args))))
 
     def reword(self, change: Callable[[str], str]) -> None:
-        """Put every statement as ``change`` gives it."""
-        self.args = tuple(changed(_text(statement), change) for statement in self.args)
+        """Put every statement, a message among them whole, as ``change`` gives it."""
+        self.args = tuple(change(_text(statement)) for statement in self.args)
 
 
 def message_of(failure: BaseException) -> str:
     """What any failure says, a message where it is one of ours and has one."""
-    return failure.message if isinstance(failure, ParquetryError) else str(failure)
+    if isinstance(failure, ParquetryError):
+        return failure.message
+    match failure.args:
+        case (Message() as only,):
+            return only
+        case _:
+            return str(failure)
 
 
 def _text(statement: object) -> str:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from parquetry.errors import ParquetryError
 from parquetry.message import Command, Phrase, written
-from parquetry.runtime.quoting import with_quotes
 
 
 def in_python(text: str) -> str:
@@ -59,7 +58,6 @@ def worded() -> Iterator[None]:
         found = getattr(failure, "diagnostics", None)
         if found is None:
             failure.writer = called
-            failure.reword(with_quotes)
             raise
         from parquetry.compiler.errors import SpecError  # noqa: PLC0415 - only where it was raised
 

@@ -1,16 +1,19 @@
-"""Messages as data: texts that know which of their parts are commands, until somebody prints them.
+"""Messages as data: texts that know which of their parts are commands and values, until somebody prints them.
 
 Who prints a message writes its parts: the command line completes commands with the options that were typed,
-Python names the calls that do the same. Neither looks for them in the text, which holds words of others too.
+Python names the calls that do the same. Values of a table are masked before, where they are personal data.
+Nobody looks for them in the text, which holds words of others too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, Final, Self, TypeAlias, TypedDict
 
 from parquetry import shell
+from parquetry.secret_names import MASK
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,58 @@ class Phrase:
         return self.typed
 
 
-MessagePart: TypeAlias = str | Command | Phrase
+class ValueKind(StrEnum):
+    """What a value in a message is, which decides whether it may be personal data."""
+
+    PARTITION = "partition"
+    """The path of a partition."""
+    RECORD_KEY = "record_key"
+    FILE = "file"
+    """The path of a file or folder, relative to its table."""
+    URI = "uri"
+    """Where a file or folder is: of the table, or of something else."""
+    QUOTE = "quote"
+    """The words of a library, or of a cell: they may hold parts of rows, and whole ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Something of a table, or of what was read for it, that may be personal data; ``mask`` then replaces it.
+
+    Partitions and record keys are written between quotation marks.
+    """
+
+    kind: ValueKind
+    text: str
+    mask: str = MASK
+
+    def __str__(self) -> str:
+        return repr(self.text) if self.kind in _BETWEEN_MARKS else self.text
+
+    @classmethod
+    def partition(cls, path: str) -> Value:
+        """The partition with this path."""
+        return cls(ValueKind.PARTITION, path)
+
+    @classmethod
+    def record_key(cls, key: str) -> Value:
+        """The record key."""
+        return cls(ValueKind.RECORD_KEY, key)
+
+    @classmethod
+    def file(cls, path: str) -> Value:
+        """The file or folder of the table at this path."""
+        return cls(ValueKind.FILE, path)
+
+    @classmethod
+    def uri(cls, uri: str) -> Value:
+        """The file or folder that is there."""
+        return cls(ValueKind.URI, uri)
+
+
+_BETWEEN_MARKS: Final = (ValueKind.PARTITION, ValueKind.RECORD_KEY)
+
+MessagePart: TypeAlias = str | Command | Phrase | Value
 Writer: TypeAlias = Callable[[Command | Phrase], str]
 """How a printer writes the parts that are not plain text."""
 
@@ -96,14 +150,31 @@ def written(text: str, writer: Writer | None) -> str:
     """The text with the parts of a message as ``writer`` writes them."""
     if writer is None or not isinstance(text, Message):
         return str(text)
-    return "".join(part if isinstance(part, str) else writer(part) for part in text.parts)
+    return "".join(writer(part) if isinstance(part, Command | Phrase) else str(part) for part in text.parts)
 
 
 def changed(text: str, change: Callable[[str], str]) -> str:
-    """The text after ``change``; of a message each text, and each word of its commands, for itself."""
+    """The text after ``change``; of a message each text, value and word of a command for itself."""
     if not isinstance(text, Message):
         return change(text)
     return Message(*(_changed(part, change) for part in text.parts))
+
+
+def with_values(text: str, change: Callable[[Value], str | Value]) -> str:
+    """The text; of a message with what ``change`` gives for each of its values."""
+    if not isinstance(text, Message):
+        return text
+    return Message(*(change(part) if isinstance(part, Value) else part for part in text.parts))
+
+
+def parts_json(text: str) -> list[Any]:
+    """The parts of a text as values of JSON, from which :func:`from_parts_json` makes it again."""
+    return [_part_json(part) for part in (text.parts if isinstance(text, Message) else (text,))]
+
+
+def from_parts_json(parts: Iterable[Any]) -> Message:
+    """The text with these parts; ValueError, KeyError or TypeError where they are none."""
+    return Message(*map(_part, parts))
 
 
 class NamedCommand(TypedDict):
@@ -147,8 +218,36 @@ def _changed(part: MessagePart, change: Callable[[str], str]) -> MessagePart:
             return Command(tuple(map(change, words)), imperative)
         case Phrase(typed, called):
             return Phrase(change(typed), change(called))
+        case Value(_, text, mask):
+            return replace(part, text=change(text), mask=change(mask))
         case _:
             return change(part)
+
+
+def _part_json(part: MessagePart) -> Any:
+    match part:
+        case Command(words, imperative):
+            return {"command": list(words), "imperative": imperative}
+        case Phrase(typed, called):
+            return {"typed": typed, "called": called}
+        case Value(kind, text, mask):
+            return {"value": text, "kind": kind.value, "mask": mask}
+        case _:
+            return str(part)
+
+
+def _part(part: Any) -> MessagePart:
+    match part:
+        case str():
+            return part
+        case {"command": [*words], "imperative": bool(imperative)}:
+            return Command(tuple(map(str, words)), imperative)
+        case {"typed": str(typed), "called": str(called)}:
+            return Phrase(typed, called)
+        case {"value": str(text), "kind": str(kind), "mask": str(mask)}:
+            return Value(ValueKind(kind), text, mask)
+        case _:
+            raise ValueError(f"{part!r:.80} is no part of a message")
 
 
 def _commands(value: Any, place: tuple[str | int, ...]) -> Iterator[NamedCommand]:

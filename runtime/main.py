@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError
-from parquetry.message import commands_of, run
+from parquetry.message import changed, commands_of, run
 from parquetry.printable import visible, without_commands
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
@@ -96,7 +96,7 @@ def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None =
         try:
             return _shown(_execute(job, session or start_spark), job)
         except ParquetryError as failure:
-            failure.reword(partial(without_secrets, values=job.secrets))
+            failure.reword(partial(changed, change=partial(without_secrets, values=job.secrets)))
             raise
 
 
@@ -104,7 +104,7 @@ def _shown(result: JobResult, job: JobPlan) -> JobResult:
     commit, clustering = result.commit, result.clustering
 
     def shown(warning: str) -> str:
-        told = without_secrets(warning, values=job.secrets)
+        told = changed(warning, partial(without_secrets, values=job.secrets))
         return masked_message(told, job.spec, location=job.location)
 
     return replace(

@@ -13,6 +13,7 @@ from tests.support.allocations import counted_allocations
 from tests.support.effort import examples
 from tests.support.fast_java import fast_java
 from tests.support.no_fsync import skip_fsync
+from tests.support.plain_values import judge_messages
 from tests.support.s3_server import s3_server
 
 # Tests start some hundreds of interpreters. With this variable each of them would compile every module anew.
@@ -20,6 +21,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 os.environ.update(fast_java())
 skip_fsync()
+judge_messages()
 
 # No test asserts seconds, and the same examples are tried on every machine.
 settings.register_profile("parquetry", deadline=None, derandomize=True, max_examples=examples(100))

@@ -60,7 +60,7 @@ def next_clustering(
         expected = forecast_due(handle, due, limits=IN_REVIEW)
     except InvalidDataError as failure:
         # A strategy or a step that is not installed here: whoever runs it may have it.
-        reason = masked_message(str(failure), shown_by, location=handle.store.uri)
+        reason = masked_message(failure.message, shown_by, location=handle.store.uri)
         _LOG.warning("%s: its clustering has no forecast: %s", handle.store.uri, reason)
         expected = ClusteringForecast(debt=due.debt)
     forecast = RunForecast(

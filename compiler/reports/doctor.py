@@ -6,7 +6,6 @@ import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
@@ -26,7 +25,7 @@ from parquetry.runtime.apply.properties import property_warnings
 from parquetry.runtime.commit.damaged_files import damage_warnings
 from parquetry.runtime.errors import CorruptTableError, LockHeldError, UnsupportedTableError
 from parquetry.runtime.java import find_java
-from parquetry.runtime.spec.masking import masked_partition
+from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.open import open_store, probe_put_if_absent
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
@@ -143,9 +142,14 @@ def _table(workspace: Workspace, table: ResolvedTable) -> str:
     if warnings := property_warnings(observation.handle.store):
         raise UnsupportedTableError("; ".join(warnings))
     admit(observation)
-    shown_by = partial(masked_partition, spec=masked_by(observation.spec, table.spec))
-    if warnings := damage_warnings(observation.handle, shown_by=shown_by):
-        raise CorruptTableError(*warnings)
+    if warnings := damage_warnings(observation.handle):
+        shown_by = masked_by(observation.spec, table.spec)
+        raise CorruptTableError(
+            *(
+                masked_message(warning, shown_by, location=observation.handle.store.uri)
+                for warning in warnings
+            )
+        )
     writable = f"can be written at {table.location}{_pending(observation.handle)}"
     return joined("", (writable, _lock(workspace, table)))
 

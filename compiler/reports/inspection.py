@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.codec import Brief, parsed_json
-from parquetry.runtime.spec.masking import masked_partition
+from parquetry.runtime.spec.masking import failures_masked, masked_message, masked_partition
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.consistent_read import read_consistently
@@ -148,7 +147,8 @@ def live_files(store: ObjectStore) -> LiveFiles:
     CorruptTableError when a file is gone or cut: the list would lack rows.
     """
     handle = open_table(store)
-    refuse_damage(handle, damaged_files(handle), shown_by=partial(masked_partition, spec=handle.spec))
+    with failures_masked(handle.spec, location=store.uri):
+        refuse_damage(handle, damaged_files(handle))
 
     def look(view: FileSystemView) -> tuple[IncrementalSlices, str | None]:
         return IncrementalSlices(
@@ -172,10 +172,11 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
     as in the sessions that jobs start. CorruptTableError when files are not of the size that was written.
     """
     handle = open_table(store)
-    shown_by = partial(masked_partition, spec=masked_by(handle.spec, declared))
+    shown_by = masked_by(handle.spec, declared)
     lost = damaged_files(handle)
-    # Nothing can be said of files that cannot be opened.
-    refuse_damage(handle, [file for file in lost if file.size_bytes is not None], shown_by=shown_by)
+    with failures_masked(shown_by, location=store.uri):
+        # Nothing can be said of files that cannot be opened.
+        refuse_damage(handle, [file for file in lost if file.size_bytes is not None])
     timeline = handle.timeline()
     spec = handle.effective_spec(timeline)
     view = handle.view(timeline)
@@ -199,7 +200,10 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
         warnings=(
             *((str(handle.fault),) if handle.fault is not None else ()),
             *property_warnings(store),
-            *damage_warnings(handle, lost, shown_by=shown_by),
+            *(
+                masked_message(warning, shown_by, location=store.uri)
+                for warning in damage_warnings(handle, lost)
+            ),
         ),
         damaged_files=len(lost),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 from parquetry.compiler.workspace.masking import masked_by
@@ -12,7 +11,7 @@ from parquetry.runtime.commit.damaged_files import damaged_files, refuse_damage
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
 from parquetry.runtime.spec.job import TableOwner
-from parquetry.runtime.spec.masking import masked_partition
+from parquetry.runtime.spec.masking import failures_masked
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
@@ -145,8 +144,8 @@ def check_files(observation: Observation, declared: TableSpec, *, everywhere: bo
     Partitions that no write on the active timeline touched are listed only if ``everywhere``.
     """
     handle = observation.handle
-    shown_by = partial(masked_partition, spec=masked_by(observation.spec, declared))
-    refuse_damage(handle, damaged_files(handle, everywhere=everywhere), shown_by=shown_by)
+    with failures_masked(masked_by(observation.spec, declared), location=handle.store.uri):
+        refuse_damage(handle, damaged_files(handle, everywhere=everywhere))
 
 
 class Measuring:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, StalePlanError, UnsupportedTableError
 from parquetry.runtime.parquet.key_management import secret_of
 from parquetry.runtime.spec.codec import digest_of
@@ -166,8 +167,13 @@ def _check_partition_paths(handle: TableHandle) -> None:
             continue
         if expected != partition:
             raise UnsupportedTableError(
-                f"{handle.store.uri}: a row of partition {partition!r} would be written to {expected!r}, so "
-                f"its folders are not named by the values of {', '.join(config.partition_by)} as "
-                f"{config.key_generator_class or 'the table'} says; rewrite the table, partitioned by a "
-                f"column that holds what the folders are named by"
+                Message(
+                    f"{handle.store.uri}: a row of partition ",
+                    Value.partition(partition),
+                    " would be written to ",
+                    Value.partition(expected),
+                    f", so its folders are not named by the values of {', '.join(config.partition_by)} as "
+                    f"{config.key_generator_class or 'the table'} says; rewrite the table, partitioned by a "
+                    "column that holds what the folders are named by",
+                )
             )

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parquetry.message import Message
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.quoting import of_library
 
@@ -31,8 +32,11 @@ class Conformer:
         ]
         if missing:
             raise InvalidDataError(
-                f"{place}: the column {missing[0]!r} is missing (or there twice) and may not be null; "
-                "supply it once"
+                Message(
+                    place,
+                    f": the column {missing[0]!r} is missing (or there twice) and may not be null; "
+                    "supply it once",
+                )
             )
         self.schema = pa.schema(
             [
@@ -62,8 +66,12 @@ class Conformer:
             return conform(array, field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InvalidDataError(
-                f"{self._place}: column {field.name!r} of type {array.type} cannot be stored as "
-                f"{field.type}: {of_library(str(error))}; declare a type that holds its values"
+                Message(
+                    self._place,
+                    f": column {field.name!r} of type {array.type} cannot be stored as {field.type}: ",
+                    of_library(str(error)),
+                    "; declare a type that holds its values",
+                )
             ) from error
 
 

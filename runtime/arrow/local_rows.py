@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parquetry.message import Message
 from parquetry.runtime.arrow.schema import arrow_type, columns_from_arrow
 from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
 from parquetry.runtime.quoting import of_library
@@ -167,8 +168,11 @@ def _pandas_array(values: pd.Series[Any], kind: ColumnType, name: str) -> pa.Arr
             pass
         reason = of_library(" ".join(str(error).split()))
         raise InvalidDataError(
-            f"column {name!r} has values that are not of one type, and the table's is {kind}: {reason}; "
-            "convert them before writing"
+            Message(
+                f"column {name!r} has values that are not of one type, and the table's is {kind}: ",
+                reason,
+                "; convert them before writing",
+            )
         ) from error
 
 
@@ -337,8 +341,12 @@ def _leaf(array: pa.Array, kind: Primitive | Decimal, place: str) -> pa.Array:
     except pa.ArrowException as error:
         reason = of_library(" ".join(str(error).split()))
         raise InvalidDataError(
-            f"column {place!r} is {found} in the rows and {kind} in the table, which does not hold every "
-            f"value: {reason}; round or convert the column before writing, or declare a wider type"
+            Message(
+                f"column {place!r} is {found} in the rows and {kind} in the table, which does not hold every "
+                "value: ",
+                reason,
+                "; round or convert the column before writing, or declare a wider type",
+            )
         ) from error
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from parquetry.message import Message
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
@@ -133,15 +134,20 @@ class IncomingRows:
         rows = self._conformer(batch)
         if rows.column(0).null_count:
             raise InvalidDataError(
-                f"{self._place}: {rows.column(0).null_count} rows have no record key; "
-                "drop them or give every part of the key a value"
+                Message(
+                    self._place,
+                    f": {rows.column(0).null_count} rows have no record key; "
+                    "drop them or give every part of the key a value",
+                )
             )
         positions: RowPositions = rows.column(1).fill_null(_NOWHERE).to_numpy()
         known = positions[positions != _NOWHERE]
         steps = np.diff(known, prepend=self._last)
         in_order = bool((steps > 0).all()) and bool((positions[: len(known)] == known).all())
         if not in_order or (len(known) and self._last == _NOWHERE):
-            raise AssertionError(f"{self._place}: rows are not sorted by position, or two rows have the same")
+            raise AssertionError(
+                f"{self._place!s}: rows are not sorted by position, or two rows have the same"
+            )
         self._last = int(positions[-1])
         self._ready.append((rows, positions))
         self.consumed_rows += rows.num_rows

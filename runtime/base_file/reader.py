@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file.rows import one_batch, stored_schema
@@ -21,6 +22,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.encryption import is_encrypted, open_footer
 from parquetry.runtime.parquet.footer import CLUSTERING, leaves_nan_unbounded
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.storage.model import ObjectStore
 
@@ -211,7 +213,7 @@ def open_base_file(
     CorruptTableError when it is no whole parquet file, KeyUnavailableError when it is encrypted and
     its key cannot be had here.
     """
-    place = f"{store.uri}/{base.path}"
+    place = Message(Value.uri(f"{store.uri}/{base.path}"))
     try:
         content = store.open_input(base.path)
     except NotFoundError as error:
@@ -254,20 +256,24 @@ def reading(place: str) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:
             raise StorageError(
-                f"cannot read {place}: {error.strerror}; check the disk, then run again"
+                Message("cannot read ", place, f": {error.strerror}; check the disk, then run again")
             ) from error
         raise _corrupt(place, error) from error
 
 
 def _gone(place: str) -> RetryWrite:
-    return RetryWrite(f"{place} has been cleaned meanwhile")
+    return RetryWrite(Message(place, " has been cleaned meanwhile"))
 
 
 def _corrupt(place: str, error: Exception) -> CorruptTableError:
     reason = str(error).splitlines()[0].rstrip(".")
     return CorruptTableError(
-        f"{place} is no whole parquet file ({reason}); restore the table to a savepoint before it was "
-        "written, or put the file back from a backup"
+        Message(
+            place,
+            " is no whole parquet file (",
+            of_library(reason),
+            "); restore the table to a savepoint before it was written, or put the file back from a backup",
+        )
     )
 
 

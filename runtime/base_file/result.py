@@ -15,10 +15,10 @@ from typing import Any, Final, TypeGuard
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime import errors
 from parquetry.runtime.base_file.model import WrittenBucket, WrittenFile
 from parquetry.runtime.errors import ConflictError, RetryWrite, is_outage
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
+from parquetry.runtime.task_failures import failure_from_json, failure_json
 from parquetry.runtime.timeline.commit import WriteStat
 
 _STAT_FIELDS: Final = tuple(part.name for part in fields(WriteStat))
@@ -40,7 +40,6 @@ _COLUMNS: Final = {
     "consumed_hash": "bigint",
     "late_rows": "bigint",
     "failure": "string",
-    "message": "string",
 }
 _ARROW = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "binary": pa.binary()}
 
@@ -100,7 +99,7 @@ def result_rows(written: WrittenBucket) -> pa.RecordBatch:
 
 def failure_row(bucket: int, failure: ParquetryError | RetryWrite) -> pa.RecordBatch:
     """A row that makes :func:`read_results` raise the failure."""
-    row = {"bucket": bucket, "failure": type(failure).__name__, "message": str(failure)}
+    row = {"bucket": bucket, "failure": failure_json(failure)}
     return pa.RecordBatch.from_pylist([row], schema=RESULT_SCHEMA)
 
 
@@ -112,8 +111,8 @@ def read_results(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
     """
     results, failures = _sorted_out(rows)
     if failures:
-        failures.sort(key=lambda row: (row["failure"] == RetryWrite.__name__, row["bucket"]))
-        raise _failure(failures[0])
+        failures.sort(key=lambda failed: (isinstance(failed[1], RetryWrite), failed[0]))
+        raise failures[0][1]
     return results
 
 
@@ -124,11 +123,10 @@ def read_each(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
     """
     results, failed = _sorted_out(rows)
     failures: dict[int, ParquetryError] = {}
-    for row in failed:
-        failure = _failure(row)
+    for bucket, failure in failed:
         if not leaves_out(failure):
             raise failure
-        failures[row["bucket"]] = failure
+        failures[bucket] = failure
     return replace(results, failures=failures)
 
 
@@ -145,14 +143,14 @@ def leaves_out(failure: Exception) -> TypeGuard[ParquetryError]:
     )
 
 
-def _sorted_out(rows: Iterable[Mapping[str, Any]]) -> tuple[WriteResults, list[Mapping[str, Any]]]:
-    """What tasks wrote, and the rows of those that failed."""
+def _sorted_out(rows: Iterable[Mapping[str, Any]]) -> tuple[WriteResults, list[tuple[int, Exception]]]:
+    """What tasks wrote, and the buckets that failed with what they failed with."""
     files: list[FileResult] = []
     buckets: dict[int, BucketResult] = {}
-    failures: list[Mapping[str, Any]] = []
+    failures: list[tuple[int, Exception]] = []
     for row in rows:
         if row["failure"] is not None:
-            failures.append(row)
+            failures.append((row["bucket"], failure_from_json(row["failure"])))
             continue
         if row["path"] is not None:
             files.append(_file_result(row))
@@ -186,11 +184,3 @@ def _file_result(row: Mapping[str, Any]) -> FileResult:
         max_key=row["max_key"],
         statistics=pickle.loads(zlib.decompress(row["statistics"])),  # noqa: S301 - from our own worker
     )
-
-
-def _failure(row: Mapping[str, Any]) -> Exception:
-    name, message = row["failure"], row["message"]
-    if name == RetryWrite.__name__:
-        return RetryWrite(message)
-    kind = getattr(errors, name, ParquetryError)
-    return kind(message)

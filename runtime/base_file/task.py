@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from parquetry.message import Message, Value
 from parquetry.runtime.base_file.bucket import BucketWriter
 from parquetry.runtime.base_file.incoming import IncomingRows
 from parquetry.runtime.base_file.merge import Merger, merged, without
@@ -37,9 +38,9 @@ def write_bucket(context: WriteContext, bucket: Bucket, batches: Iterable[pa.Rec
     been cleaned, ConflictError when the write has been rolled back, CorruptTableError for a broken
     base file, InvalidDataError for rows that the schema does not allow.
     """
-    place = f"rows for {context.store.uri}"
+    place: str = f"rows for {context.store.uri}"
     if bucket.partition:
-        place = f"{place}, partition {bucket.partition!r}"
+        place = Message(place, ", partition ", Value.partition(bucket.partition))
     incoming = IncomingRows(batches, context.schema, place=place)
     merger = Merger(stamper=RowStamper(context.instant, bucket.index), ordering=context.ordering)
     files = (
@@ -87,8 +88,11 @@ def _merged(
             _merge_group(context, reader, group, incoming, merger=merger, writer=writer)
         if incoming.has_below(_ANYWHERE):
             raise CorruptTableError(
-                f"{reader.place} has {reader.rows} rows, but one was found behind them; the file was "
-                "replaced under its name: run again, and restore the table to a savepoint if that fails too"
+                Message(
+                    reader.place,
+                    f" has {reader.rows} rows, but one was found behind them; the file was replaced under "
+                    "its name: run again, and restore the table to a savepoint if that fails too",
+                )
             )
         for rows in merger.inserted(incoming, reader.schema):
             writer.append(rows)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.columns import parquet_columns, parquet_places
 from parquetry.runtime.base_file.encoding import EncodedRows, RowGroupEncoder
 from parquetry.runtime.base_file.encrypted import EncryptedFile
@@ -273,8 +274,12 @@ class BaseFileWriter:
             return self._encoder.encode(rows)
         except pa.ArrowInvalid as error:
             raise InvalidDataError(
-                f"{self._context.store.uri}/{self.name.path}: {of_library(str(error))}; "
-                "supply a value in every row, or declare the column nullable"
+                Message(
+                    Value.uri(f"{self._context.store.uri}/{self.name.path}"),
+                    ": ",
+                    of_library(str(error)),
+                    "; supply a value in every row, or declare the column nullable",
+                )
             ) from error
 
     def _count(self, origins: npt.NDArray[np.int8]) -> None:
@@ -313,8 +318,11 @@ class BaseFileWriter:
         # In this order: the note goes after the in-flight file.
         if context.guard.is_abandoned(context.store, self._bucket.index):
             raise ConflictError(
-                f"{context.store.uri}: {context.instant} has left files of partition "
-                f"{self._bucket.partition!r} to another writer; they are due again"
+                Message(
+                    f"{context.store.uri}: {context.instant} has left files of partition ",
+                    Value.partition(self._bucket.partition),
+                    " to another writer; they are due again",
+                )
             )
         if not context.guard.still_alive(context.store):
             raise ConflictError(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from parquetry.message import Message, Value
 from parquetry.runtime.commit.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.codec import parsed_json
@@ -180,7 +181,7 @@ def _retry_reason(mine: Work, theirs: Work, footprint: Footprint, schema_before:
     who = f"{theirs.instant} ({theirs.operation})"
     if common := mine.touched & theirs.touched:
         partition, file_id = min(common)
-        return f"{who} has changed file group {file_id} of partition {partition!r}"
+        return Message(f"{who} has changed file group {file_id} of partition ", Value.partition(partition))
     if theirs.overwrites_table or not mine.partitions.isdisjoint(theirs.overwritten):
         return f"{who} has overwritten a partition that this write changes"
     if theirs.inserted and (mine.overwrites_table or not mine.overwritten.isdisjoint(theirs.inserted)):

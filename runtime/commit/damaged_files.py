@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from parquetry.message import command, joined
+from parquetry.message import Message, Value, command, joined
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.storage.parallel import map_each
@@ -76,12 +76,10 @@ def damaged_files(
 def damage_warnings(
     handle: TableHandle,
     found: Sequence[DamagedFile] | None = None,
-    *,
-    shown_by: Callable[[str], str] = str,
 ) -> tuple[str, ...]:
-    """One text for each of them, the first ten by name; ``shown_by`` says how a partition may be shown."""
+    """One text for each of them, the first ten by name."""
     found = damaged_files(handle) if found is None else found
-    texts = [_told(handle.store.uri, file, shown_by(file.partition)) for file in found[:_NAMED]]
+    texts: list[str] = [_told(handle.store.uri, file) for file in found[:_NAMED]]
     if len(found) > _NAMED:
         texts.append(f"{len(found) - _NAMED:,} more files are gone, or of another size than was written")
     return tuple(joined("; ", (text, remedy(handle))) for text in texts)
@@ -94,13 +92,11 @@ def remedy(handle: TableHandle) -> str:
     )
 
 
-def refuse_damage(
-    handle: TableHandle, found: Sequence[DamagedFile], *, shown_by: Callable[[str], str] = str
-) -> None:
+def refuse_damage(handle: TableHandle, found: Sequence[DamagedFile]) -> None:
     """CorruptTableError that names the files, unless there are none."""
     if not found:
         return
-    named = [_told(handle.store.uri, file, shown_by(file.partition)) for file in found[:_NAMED]]
+    named = [_told(handle.store.uri, file) for file in found[:_NAMED]]
     more = [f"{len(found) - _NAMED:,} more files"] if len(found) > _NAMED else []
     raise CorruptTableError(*named, *more, remedy(handle))
 
@@ -296,14 +292,14 @@ def _listed(group: FileGroupId, instant: str, path: str, there: Mapping[str, int
     return FileSlice(partition=group[0], file_id=group[1], instant=instant, path=path, size_bytes=size_bytes)
 
 
-def _told(uri: str, file: DamagedFile, partition: str) -> str:
-    place = "/".join(part for part in (uri, partition, file.path.rpartition("/")[2]) if part)
+def _told(uri: str, file: DamagedFile) -> str:
+    place = Value.uri(f"{uri}/{file.path}")
     if file.size_bytes is None:
         means = "its rows are missing from every read"
         if file.older is not None:
             means = f"its older version of {file.older} is read in its place"
-        return f"{place} is gone, which {file.instant} wrote: {means}"
+        return Message(place, f" is gone, which {file.instant} wrote: {means}")
     written = "no parquet file is that small"
     if file.written_bytes is not None:
         written = f"{file.instant} wrote {file.written_bytes:,}"
-    return f"{place} has {file.size_bytes:,} bytes, and {written}"
+    return Message(place, f" has {file.size_bytes:,} bytes, and {written}")

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Final
 
 from parquetry.errors import message_of
-from parquetry.message import joined
+from parquetry.message import Message, joined
 from parquetry.runtime.commit.conflicts import Conflict, Verdict, work_of_outcome
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.recovery import withdraw_pending
@@ -95,7 +95,7 @@ def run_write(
                     return _result(transaction, None, reasons)
                 outcome, warnings = _publish(transaction, outcome)
         except (RetryWrite, StaleTimelineError) as lost:
-            conflict = Conflict(verdict=Verdict.RETRY, reason=str(lost))
+            conflict = Conflict(verdict=Verdict.RETRY, reason=message_of(lost))
         except _ConflictFound as lost:
             conflict = lost.conflict
         else:
@@ -117,8 +117,11 @@ def run_write(
             raise ConflictError(text)
         if attempt >= timing.retries:
             raise ConflictError(
-                f"{table.store.uri}: lost {attempt + 1} times to other writers, at last because "
-                f"{conflict.reason}; run again when fewer of them write the same files"
+                Message(
+                    f"{table.store.uri}: lost {attempt + 1} times to other writers, at last because ",
+                    conflict.reason,
+                    "; run again when fewer of them write the same files",
+                )
             )
     raise AssertionError
 
@@ -303,7 +306,7 @@ class _Publication:
             if was_published:
                 raise
             table, instant = self._transaction.table, self._transaction.instant
-            reason = masked_message(str(failure), table.spec, location=table.store.uri)
+            reason = masked_message(failure.message, table.spec, location=table.store.uri)
             _LOG.warning("%s is left pending, the next write rolls it back: %s", instant, reason)
         raise _ConflictFound(conflict)
 
@@ -374,7 +377,9 @@ def _roll_back_after(
         elif not _was_rolled_back(transaction):
             error.add_note(f"the commit {transaction.instant} is complete")
     except FAILURES as failure:
-        error.add_note(f"{transaction.instant} is left pending, the next write rolls it back: {failure}")
+        table = transaction.table
+        reason = masked_message(message_of(failure), table.spec, location=table.store.uri)
+        error.add_note(f"{transaction.instant} is left pending, the next write rolls it back: {reason}")
 
 
 def _tidy(transaction: Transaction) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from parquetry.message import Message, Value
 from parquetry.runtime.commit.conflicts import (
     Conflict,
     Verdict,
@@ -248,7 +249,7 @@ def _missing_data(transaction: Transaction, outcome: WriteOutcome, now: Timeline
     for partition, sizes in zip(partitions, listings, strict=True):
         for stat in outcome.stats[partition]:
             if sizes.get(stat.path) != stat.file_size_bytes:
-                return f"the file {stat.path} is not there as it was written"
+                return Message("the file ", Value.file(stat.path), " is not there as it was written")
         if partition_metadata_path(partition) not in sizes:
             put_partition_metadata(store, partition, instant=transaction.instant)
     there = {path: size for sizes in listings for path, size in sizes.items()}

@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.skipping.statistics import (
     KEY_LIMIT,
@@ -18,6 +19,7 @@ from parquetry.runtime.layout.skipping.statistics import (
 )
 from parquetry.runtime.parquet.bounds import column_statistics
 from parquetry.runtime.parquet.encryption import is_encrypted, open_footer
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.os_errors import storage_error
@@ -40,17 +42,21 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
 
     NotFoundError when there is no file, CorruptTableError when it is not a whole parquet file.
     """
+    place = Value.uri(f"{store.uri}/{path}")
     with store.open_input(path) as source:
         try:
             return open_footer(source)[0]
         except (pa.ArrowInvalid, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise storage_error("read", f"{store.uri}/{path}", error) from error
-            msg = (
-                f"{store.uri}/{path} is not a whole parquet file: {str(error).rstrip('.')}; "
-                "restore the file, or the table to a savepoint before it"
-            )
-            raise CorruptTableError(msg) from error
+                raise storage_error("read", place, error) from error
+            raise CorruptTableError(
+                Message(
+                    place,
+                    " is not a whole parquet file: ",
+                    of_library(str(error).rstrip(".")),
+                    "; restore the file, or the table to a savepoint before it",
+                )
+            ) from error
 
 
 def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from parquetry.message import Message, Value
 from parquetry.runtime.commit.damaged_files import DamagedFile, damaged_files
 from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
@@ -14,6 +15,7 @@ from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StalePlanError
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.handle import masks_failures
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.statistics import decode_statistics
 from parquetry.runtime.timeline.instant import Action
@@ -50,6 +52,7 @@ def lost_rows(handle: TableHandle) -> tuple[LostRows, ...]:
     )
 
 
+@masks_failures
 def accept_loss(
     handle: TableHandle, paths: Collection[str] | None = None, *, timing: Timing = DEFAULT_TIMING
 ) -> CommitResult:
@@ -66,7 +69,10 @@ def accept_loss(
         found = damaged_files(table)
         if more := [file.path for file in found if paths is not None and file.path not in paths]:
             raise StalePlanError(
-                f"{table.store.uri}/{more[0]} is lost too, which was not approved; check again what is lost"
+                Message(
+                    Value.uri(f"{table.store.uri}/{more[0]}"),
+                    " is lost too, which was not approved; check again what is lost",
+                )
             )
         if not found:
             return None

@@ -30,6 +30,7 @@ from parquetry.runtime.storage.open import ObjectInfo
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import BaseFileName, instant_of_file
+from parquetry.runtime.table.handle import masks_failures
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_entry import archive_entries
@@ -50,6 +51,7 @@ class ArchiveResult(Brief):
     instants: tuple[str, ...]
 
 
+@masks_failures
 def archive(
     table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
 ) -> ArchiveResult:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from parquetry.errors import message_of
 from parquetry.runtime.commit.abandoned_buckets import partitions_with_abandoned
 from parquetry.runtime.commit.claims import open_session
 from parquetry.runtime.commit.locking import locked_session, table_lock
@@ -42,6 +43,7 @@ from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.os_errors import FAILURES, is_full, tidying
+from parquetry.runtime.table.handle import masks_failures
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanerPlan
@@ -67,6 +69,7 @@ class CleanResult:
     leftovers_deleted: int
 
 
+@masks_failures
 def clean(
     table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
 ) -> CleanResult:
@@ -153,7 +156,7 @@ def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole
     except FAILURES as error:
         if instant is None:
             raise
-        reason = masked_message(str(error), table.spec, location=store.uri)
+        reason = masked_message(message_of(error), table.spec, location=store.uri)
         _LOG.warning("%s: the clean %s is committed, orphans are left behind: %s", store.uri, instant, reason)
     return CleanResult(
         instant=instant, files_deleted=deleted, orphans_deleted=orphans, leftovers_deleted=leftovers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquetry.message import command
+from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.recovery import recovered_timeline
 from parquetry.runtime.commit.restoring import finish_restore
@@ -12,6 +12,7 @@ from parquetry.runtime.commit.rollback import withdraw
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import finish_cleans
 from parquetry.runtime.spec.codec import Brief
+from parquetry.runtime.table.handle import masks_failures
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State
@@ -30,6 +31,7 @@ class RestoreResult(Brief):
     files_deleted: int = 0
 
 
+@masks_failures
 def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMING) -> RestoreResult:
     """Take back every write after the savepoint, pending ones too; the savepoint stays.
 
@@ -83,8 +85,12 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
         gone += [f"{partition}/{name}" for name in sorted(set(names) - there)]
     if gone:
         raise InvalidDataError(
-            f"{uri}: {gone[-1]}, which belongs to the savepoint {savepoint}, is gone; "
-            "nothing was restored, as rows would be lost; put the file back from a copy"
+            Message(
+                f"{uri}: ",
+                Value.file(gone[-1]),
+                f", which belongs to the savepoint {savepoint}, is gone; "
+                "nothing was restored, as rows would be lost; put the file back from a copy",
+            )
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parquetry.message import command
+from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.claims import is_alive, read_claim
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.rollback import (
@@ -14,6 +14,7 @@ from parquetry.runtime.commit.rollback import (
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.table.handle import masks_failures
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Instant
@@ -21,6 +22,7 @@ from parquetry.runtime.timeline.versions import FileGroupId, versions_as_of
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 
+@masks_failures
 def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMING) -> RollbackResult:
     """Undo a pending write, also another program's, or the newest completed one.
 
@@ -103,6 +105,9 @@ def _check_uncovered(table: TableHandle, timeline: Timeline, victim: Instant) ->
     if lost := table.view(timeline).lacking(uncovered, before):
         partition, file_id = lost[0]
         raise InvalidDataError(
-            f"{uri}: {victim.time} cannot be rolled back: the version of {partition}/{file_id} before it was "
-            "cleaned, so that rows would be lost; put the rows right with a new write"
+            Message(
+                f"{uri}: {victim.time} cannot be rolled back: the version of ",
+                Value.file(f"{partition}/{file_id}"),
+                " before it was cleaned, so that rows would be lost; put the rows right with a new write",
+            )
         )

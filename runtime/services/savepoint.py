@@ -9,7 +9,7 @@ import getpass
 from dataclasses import dataclass
 from functools import partial
 
-from parquetry.message import command
+from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.claims import read_claim
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.locking import locked_session
@@ -19,6 +19,7 @@ from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.handle import masks_failures
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
@@ -36,6 +37,7 @@ class SavepointResult:
     files: int
 
 
+@masks_failures
 def create_savepoint(
     table: TableHandle,
     instant: str | None = None,
@@ -87,6 +89,7 @@ def create_savepoint(
     return SavepointResult(instant=time, files=sum(len(names) for names in files.values()))
 
 
+@masks_failures
 def delete_savepoint(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMING) -> None:
     """Give a savepoint up; its files go with the next clean. InvalidDataError when there is none."""
     store = table.store
@@ -157,8 +160,11 @@ def _files_as_of(table: TableHandle, timeline: Timeline, time: str) -> dict[str,
     if lost := view.cleaned_as_of(time):
         partition, file_id = lost[0]
         raise InvalidDataError(
-            f"{table.store.uri}: {time} cannot be savepointed, {partition}/{file_id} and {len(lost) - 1} "
-            "more of its files were cleaned; choose a later write"
+            Message(
+                f"{table.store.uri}: {time} cannot be savepointed, ",
+                Value.file(f"{partition}/{file_id}"),
+                f" and {len(lost) - 1} more of its files were cleaned; choose a later write",
+            )
         )
     return _names_as_of(view, time)
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
@@ -202,8 +203,12 @@ def due_files(
             changed.append(file)
     if changed and operation in _REFUSE_CHANGED:
         raise InvalidDataError(
-            f"source {source}: {changed[0].path} changed after it was ingested, and {operation} would write "
-            "its rows twice; put the new rows into a new file, or declare operation: upsert"
+            Message(
+                f"source {source}: ",
+                Value.uri(changed[0].path),
+                f" changed after it was ingested, and {operation} would write its rows twice; "
+                "put the new rows into a new file, or declare operation: upsert",
+            )
         )
     ordered = sorted(new + changed, key=lambda file: (file.modified_ms, file.path))
     return DueFiles(files=tuple(ordered), changed=len(changed))

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from parquetry.linear_regex import LinearRegex, RegexError
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, MissingSourceError
 from parquetry.runtime.sources.ledger import SourceFile
 from parquetry.runtime.spec.source_paths import join_base
@@ -171,9 +172,13 @@ def _check_no_folder(
         if not any(name.startswith(f"{folder}/") for name in found):
             declared = path.rstrip("/")
             raise InvalidDataError(
-                f"{path} matches the folder {store.uri}/{folder}, and {'files' if found else 'no file'}; "
-                f"write {declared}/* for the files in such folders, or {declared}/** for all below them"
-                f"{', in a source of their own' if found else ''}"
+                Message(
+                    f"{path} matches the folder ",
+                    Value.uri(f"{store.uri}/{folder}"),
+                    f", and {'files' if found else 'no file'}; "
+                    f"write {declared}/* for the files in such folders, or {declared}/** for all below them"
+                    f"{', in a source of their own' if found else ''}",
+                )
             )
 
 

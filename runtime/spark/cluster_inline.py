@@ -11,10 +11,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError, message_of
-from parquetry.message import joined
+from parquetry.message import Message, joined
 from parquetry.runtime.clustering.plan.due import is_time, record_check, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.commit.outcome import CommitResult
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message
@@ -65,7 +66,7 @@ def _said(table: TableHandle, failure: Exception) -> str:
     """The warning, which is logged too; what nobody expected is named by its class."""
     text = message_of(failure)
     if not isinstance(failure, (ParquetryError, PySparkException, Py4JJavaError)):
-        text = f"{type(failure).__name__}: {text}"
+        text = Message(f"{type(failure).__name__}: ", of_library(text))
     reason = masked_message(text, table.spec, location=table.store.uri)
     _LOG.warning("clustering after the write failed; the commit is not affected: %s", reason)
     return joined("", ("clustering: ", reason))

@@ -12,6 +12,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.fingerprint import MODULUS
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.result import RESULT_DDL, WriteResults, read_results
@@ -33,6 +34,7 @@ from parquetry.runtime.clustering.rewrite.task import GroupWork, check_values, p
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.attempt.routing import one_bucket_per_task
+from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import arrow_settings, failures_translated, session_settings
 from parquetry.runtime.table.statistics import look_up
 
@@ -67,15 +69,11 @@ def rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWor
             tasks=work.tasks,
             ranges=min(max(ranges, _RANGES_OF_A_TASK * work.tasks), _MOST_RANGES),
         )
-        messages = spark.range(0, len(shares), 1, len(shares)).mapInArrow(
-            scatterer(context, division, shares), MESSAGE_DDL
-        )
-        rows = (
-            one_bucket_per_task(messages, work.tasks)
-            .sortWithinPartitions(RANGE, RUN)
-            .mapInArrow(gatherer(context, work, division, rows=sampled.rows), RESULT_DDL)
-            .collect()
-        )
+        numbers = spark.range(0, len(shares), 1, len(shares))
+        messages = map_in_tasks(numbers, scatterer(context, division, shares), MESSAGE_DDL)
+        placed = one_bucket_per_task(messages, work.tasks).sortWithinPartitions(RANGE, RUN)
+        task = gatherer(context, work, division, rows=sampled.rows)
+        rows = map_in_tasks(placed, task, RESULT_DDL).collect()
     return checked(work, read_results(row.asDict() for row in rows), shares=len(shares))
 
 
@@ -106,9 +104,13 @@ def checked(work: GroupWork, results: WriteResults, *, shares: int) -> WriteResu
     ]
     if sums[0] != sums[1]:
         raise ParquetryError(
-            f"partition {work.partition!r}: of {sums[0][0]} rows to be clustered {sums[1][0]} were written, "
-            f"with contents {sums[0][1]:x} and {sums[1][1]:x}; they are not the same rows, so the group "
-            "stays as it was: report this, with the clustering spec"
+            Message(
+                "partition ",
+                Value.partition(work.partition),
+                f": of {sums[0][0]} rows to be clustered {sums[1][0]} were written, with contents "
+                f"{sums[0][1]:x} and {sums[1][1]:x}; they are not the same rows, so the group stays as it "
+                "was: report this, with the clustering spec",
+            )
         )
     buckets = {bucket.bucket: bucket for bucket in known_written}
     return WriteResults(files=results.files, buckets=buckets)
@@ -123,8 +125,7 @@ def _sample(
     except NotFoundError:
         return None
     stride = max(sum(file.rows for file in known.values()) // SAMPLE_ROWS, 1)
-    samples = spark.range(0, len(shares), 1, len(shares)).mapInArrow(
-        sampler(context, work.order, shares, stride=stride), MESSAGE_DDL
-    )
-    merged = samples.repartition(1).sortWithinPartitions(RUN).mapInArrow(merge_samples, MESSAGE_DDL)
-    return read_sample(merged.collect())
+    numbers = spark.range(0, len(shares), 1, len(shares))
+    samples = map_in_tasks(numbers, sampler(context, work.order, shares, stride=stride), MESSAGE_DDL)
+    together = samples.repartition(1).sortWithinPartitions(RUN)
+    return read_sample(map_in_tasks(together, merge_samples, MESSAGE_DDL).collect())

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
+from parquetry.message import Message
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
@@ -128,11 +129,13 @@ def columns_from_avro(text: str, *, place: str = "Avro schema") -> tuple[Column,
     try:
         document = parsed_json(text)
     except ValueError as error:
-        raise CorruptTableError(f"{place}: the Avro schema is not JSON ({error})") from error
+        raise CorruptTableError(Message(place, f": the Avro schema is not JSON ({error})")) from error
     try:
         fields = _AvroReader(declared=False).columns(document)
     except AvroSchemaError as error:
-        raise CorruptTableError(f"{place}: the Avro schema cannot be read as columns: {error}") from error
+        raise CorruptTableError(
+            Message(place, f": the Avro schema cannot be read as columns: {error}")
+        ) from error
     return tuple(
         Column(name=field.name, type=str(field.type), nullable=field.nullable)
         for field in fields

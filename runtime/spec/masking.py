@@ -9,19 +9,18 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import zip_longest
 from typing import Final
 
 from parquetry.errors import ParquetryError
-from parquetry.message import changed
-from parquetry.runtime.quoting import CONDITION, with_quotes, without_quotes
+from parquetry.message import Value, ValueKind, with_values
+from parquetry.runtime.quoting import CONDITION
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.secret_names import MASK
 
-_QUOTED: Final = r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
-_PARTITION: Final = re.compile(rf"(?<=\bpartition )(?:{_QUOTED})")
-_RECORD_KEY: Final = re.compile(rf"(?<=\brecord key )(?:{_QUOTED})")
-_FOLDER: Final = r"(?:(?!: |; |, )[^/\n])+"
-_BASE_FILE: Final = r"[^_/\s]+_[^_./\s]+_\d+\.parquet|\.hoodie_partition_metadata"
+_SCHEME: Final = re.compile(r"^\w+:(?://)?")
+_OF_TABLE: Final = ".hoodie/"
+_MARKERS_OF_INSTANT: Final = re.compile(r"\.hoodie/\.temp/[^/]+/")
 
 
 def pii_columns(*columns: Iterable[Column]) -> frozenset[str]:
@@ -64,19 +63,20 @@ def masked_path(path: str, partition: str, spec: TableSpec | None) -> str:
     return f"{masked_partition(partition, spec)}{path.removeprefix(partition)}"
 
 
-def masked_message(text: str, spec: TableSpec | None, *, location: str = "") -> str:
+def masked_message(text: str, spec: TableSpec | None, *, location: str) -> str:
     """An error or a warning about the table without values of columns that hold personal data.
 
-    Masked are partitions and record keys where they are named as such, the folders of base files,
-    ``column=value`` folders anywhere, and folders below the table's ``location`` where it is given: up to
-    the next comma, colon or semicolon that a blank follows. Of what a library says the class of the error
-    stays, if the table has such a column at all: libraries quote parts of rows, and whole ones.
+    Of partitions, record keys and paths what such columns give is masked; ``location`` tells which paths are
+    the table's. Of what a library says the class of the error stays, if the table has such a column at all.
     """
-    return changed(text, partial(_masked_text, spec=spec, location=location))
+    if not has_personal_columns(spec):
+        return text
+    assert spec is not None
+    return with_values(text, partial(_masked_value, spec=spec, location=location))
 
 
 @contextmanager
-def failures_masked(spec: TableSpec | None, *, location: str = "") -> Iterator[None]:
+def failures_masked(spec: TableSpec | None, *, location: str) -> Iterator[None]:
     """Failures of the block, about a table, say nothing of values of columns that hold personal data.
 
     What they were raised from, whose words are a library's, goes where the table has such columns. What
@@ -100,48 +100,58 @@ def failures_masked(spec: TableSpec | None, *, location: str = "") -> Iterator[N
         raise error.with_traceback(bug.__traceback__) from None
 
 
-def _masked_text(text: str, spec: TableSpec | None, location: str) -> str:
-    text = without_quotes(text) if has_personal_columns(spec) else with_quotes(text)
-    if spec is None:
-        return text
+def _masked_value(value: Value, spec: TableSpec, location: str) -> str | Value:
+    match value.kind:
+        case ValueKind.QUOTE:
+            return value.mask
+        case ValueKind.RECORD_KEY:
+            return f"'{value.mask}'" if _has_personal_keys(spec) else value
+        case ValueKind.PARTITION:
+            masked = masked_partition(value.text, spec)
+            return value if masked == value.text else repr(masked)
+        case ValueKind.FILE:
+            return _masked_below(value.text, spec)
+        case ValueKind.URI:
+            return _masked_uri(value.text, spec, location)
+
+
+def _has_personal_keys(spec: TableSpec) -> bool:
     pii = pii_columns(spec.columns)
-    if any(field.partition(".")[0].lower() in pii for field in spec.record_key):
-        text = _RECORD_KEY.sub(f"'{MASK}'", text)
+    return any(field.partition(".")[0].lower() in pii for field in spec.record_key)
+
+
+def _masked_uri(uri: str, spec: TableSpec, location: str) -> str:
+    """The path, masked as the table's where it lies below its location, else by ``column=value`` alone."""
+    root, where = (_SCHEME.sub("", each).rstrip("/") for each in (location, uri))
+    if root and where.startswith(f"{root}/"):
+        below = where.removeprefix(f"{root}/")
+        return f"{uri.rstrip('/').removesuffix(below)}{_masked_below(below, spec)}"
+    return "/".join(_masked_by_name(part, spec) for part in uri.split("/"))
+
+
+def _masked_below(path: str, spec: TableSpec) -> str:
+    """The path of a file or folder of the table with its partition masked."""
     if not has_masked_partitions(spec):
-        return text
-    text = _PARTITION.sub(lambda found: f"'{masked_partition(found[0][1:-1], spec)}'", text)
-    depth = len(spec.partition_by)
-    if location:
-        text = _masked_below(text, location, spec)
-    text = re.sub(
-        rf"(?<![^/\n])((?:[^/\n]+/){{{depth}}})(?={_BASE_FILE})",
-        lambda found: _masked_folders(found[1], spec),
-        text,
-    )
-    names = "|".join(re.escape(column) for column in spec.partition_by if column.lower() in pii)
-    return re.sub(rf"(?<!\w)({names})=[^/\n'\"]*", rf"\1={MASK}", text)
-
-
-def _masked_folders(folders: str, spec: TableSpec) -> str:
-    """The folders above a base file.
-
-    Words before a path that begins with them stay with ``column=value`` folders only: nothing else tells
-    where such a path begins.
-    """
-    return f"{masked_partition(folders.removesuffix('/'), spec)}/"
-
-
-def _masked_below(text: str, location: str, spec: TableSpec) -> str:
-    """Folders of partitions in paths below the table, whose own folder ``.hoodie`` stays."""
+        return path
+    markers = _MARKERS_OF_INSTANT.match(path)
+    if path.startswith(_OF_TABLE) and not markers:
+        return path
+    above = markers[0] if markers else ""
+    parts = path.removeprefix(above).split("/")
+    if len(parts) > len(spec.partition_by) + 1:
+        return f"{above}{MASK}/{parts[-1]}"
     pii = pii_columns(spec.columns)
-    root = re.escape(re.sub(r"^\w+://", "", location).rstrip("/"))
+    folders = zip_longest(parts, spec.partition_by[: len(parts)], fillvalue="")
+    shown = (_masked_folder(part) if column.lower() in pii else part for part, column in folders)
+    return f"{above}{'/'.join(shown)}"
 
-    def shown(found: re.Match[str]) -> str:
-        folders = zip(spec.partition_by, found[0].split("/"), strict=False)
-        return "/".join(_masked_folder(part) if name.lower() in pii else part for name, part in folders)
 
-    below = rf"(?:{_FOLDER}/){{0,{len(spec.partition_by) - 1}}}{_FOLDER}"
-    return re.sub(rf"(?<={root}/)(?!\.hoodie/){below}", shown, text)
+def _masked_by_name(part: str, spec: TableSpec) -> str:
+    """The folder ``column=value`` of somebody else's path with its value masked."""
+    name, equals, _ = part.partition("=")
+    pii = pii_columns(spec.columns)
+    of_partition = any(name == column for column in spec.partition_by if column.lower() in pii)
+    return _masked_folder(part) if equals and of_partition else part
 
 
 def _masked_folder(part: str) -> str:

@@ -10,6 +10,7 @@ place among the rows of that task.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from parquetry.message import Message, Value, parts_json
 from parquetry.runtime.arrow.columns import values_at
 from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.base_file.model import DELETE, HASH
@@ -197,7 +199,7 @@ class _PartWriter:
     def summary(self) -> pa.RecordBatch:
         """One row with the name of what was written, if anything, and one per kind of fault."""
         rows: list[dict[str, Any]] = [
-            {"part": self._part, "rows": count, "fault": fault, "example": example}
+            {"part": self._part, "rows": count, "fault": fault, "example": json.dumps(parts_json(example))}
             for fault, (count, example) in self._faults.items()
         ]
         if self._totals:
@@ -305,11 +307,11 @@ class _PartWriter:
             example = example or self._describe(table, pc.index(mask, value=True).as_py())
             self._faults[fault] = (before + count, example)
 
-    def _describe(self, table: pa.RecordBatch, row: int) -> str:
+    def _describe(self, table: pa.RecordBatch, row: int) -> Message:
         partition = table.column(PARTITION)[row].as_py()
         key = self._spec.key_column and table.column(self._spec.key_column)[row].as_py()
-        name = f"record key {key!r}" if key else f"a row of input partition {self._part}"
-        return f"{name} in partition {partition!r}" if partition else name
+        name = ("record key ", Value.record_key(key)) if key else (f"a row of input partition {self._part}",)
+        return Message(*name, *((" in partition ", Value.partition(partition)) if partition else ()))
 
 
 @dataclass(slots=True)

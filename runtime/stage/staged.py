@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from parquetry.errors import failures_declared
+from parquetry.message import Message, from_parts_json, joined
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.stage.index import IndexBuilder, StageIndex
 from parquetry.runtime.stage.part import RowFault, StageSpec, rows_name, totals_name
@@ -72,13 +74,18 @@ class StagedRows:
             seen = by_kind.get(fault.description)
             by_kind[fault.description] = replace(seen, rows=seen.rows + fault.rows) if seen else fault
         if by_kind:
-            found = "; ".join(
-                f"{f.description} in {f.rows} of {self.rows} rows, first in {f.example}"
-                for f in by_kind.values()
+            found = joined(
+                "; ",
+                (
+                    Message(f"{f.description} in {f.rows} of {self.rows} rows, first in ", f.example)
+                    for f in by_kind.values()
+                ),
             )
             declared = (self.spec.declared.get(description) for description in by_kind)
             with failures_declared(next(filter(None, declared), None)):
-                raise InvalidDataError(f"{what}: {found}; nothing was written: fill or filter these rows")
+                raise InvalidDataError(
+                    Message(what, ": ", found, "; nothing was written: fill or filter these rows")
+                )
 
 
 def staged_rows(spec: StageSpec, summary: Iterable[Mapping[str, Any]]) -> StagedRows:
@@ -87,7 +94,8 @@ def staged_rows(spec: StageSpec, summary: Iterable[Mapping[str, Any]]) -> Staged
     faults = []
     for row in summary:
         if row["fault"] is not None:
-            faults.append(RowFault(description=row["fault"], rows=row["rows"], example=row["example"]))
+            example = from_parts_json(json.loads(row["example"]))
+            faults.append(RowFault(description=row["fault"], rows=row["rows"], example=example))
         else:
             names[row["part"]] = row["name"]
     names = dict(sorted(names.items()))

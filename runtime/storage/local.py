@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 from parquetry.runtime.storage.os_errors import WRITE_FAILURES, storage_error
@@ -140,8 +141,10 @@ class LocalStore(ObjectStore):
         try:
             _sync_folder(file_path.parent)
         except OSError as error:
-            msg = f"whether {file_path} will last is unknown: {error.strerror}; check the disk"
-            raise UnknownOutcomeError(msg) from error
+            where = Value.uri(str(file_path))
+            raise UnknownOutcomeError(
+                Message("whether ", where, f" will last is unknown: {error.strerror}; check the disk")
+            ) from error
         return PutOutcome.WON
 
     @contextmanager
@@ -161,7 +164,7 @@ class LocalStore(ObjectStore):
             # What else the caller's block raises is not about this file.
             if not written and error.errno not in WRITE_FAILURES:
                 raise
-            raise storage_error("write", file_path, error) from error
+            raise storage_error("write", Value.uri(str(file_path)), error) from error
         finally:
             _discard(temporary)
 
@@ -217,11 +220,15 @@ class LocalStore(ObjectStore):
             real = folder.resolve()
             is_inside = real.is_relative_to(self.root.resolve())
         if not is_inside:
-            msg = (
-                f"the path {path!r} leads out of {self.uri} to {real} through a symbolic link; "
-                "replace the link by a folder"
+            raise StorageError(
+                Message(
+                    "the path '",
+                    Value.file(repr(path)[1:-1]),
+                    f"' leads out of {self.uri} to ",
+                    Value.uri(str(real)),
+                    " through a symbolic link; replace the link by a folder",
+                )
             )
-            raise StorageError(msg)
         if parents:
             with _reporting("create the folder", folder):
                 _make_folders(folder)
@@ -291,7 +298,7 @@ def _reporting(doing: str, where: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise storage_error(doing, where, error) from error
+        raise storage_error(doing, Value.uri(str(where)), error) from error
 
 
 def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
@@ -335,11 +342,14 @@ def _link(temporary: Path, file_path: Path) -> bool:
     except OSError as error:
         if error.errno not in _NO_LINKS or not os.access(file_path.parent, os.W_OK):
             raise
-        msg = (
-            f"cannot write {file_path}: its file system refuses hard links, which keep two "
-            "writers apart; choose a location on a file system that has them"
-        )
-        raise StorageError(msg) from error
+        raise StorageError(
+            Message(
+                "cannot write ",
+                Value.uri(str(file_path)),
+                ": its file system refuses hard links, which keep two writers apart; choose a location on a "
+                "file system that has them",
+            )
+        ) from error
     return True
 
 

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from parquetry.errors import ParquetryError
+from parquetry.errors import ParquetryError, message_of
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import NotFoundError, StorageError
+from parquetry.runtime.quoting import of_library
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,17 +54,15 @@ def tidying(where: str, what: str, *, shown: Callable[[str], str] = str) -> Iter
     try:
         yield
     except FAILURES as error:
-        _LOG.warning("%s: %s: %s", where, what, shown(str(error)))
+        _LOG.warning("%s: %s: %s", where, what, shown(message_of(error)))
 
 
-def storage_error(doing: str, where: object, error: OSError) -> StorageError:
+def storage_error(doing: str, where: Value, error: OSError) -> StorageError:
     """``cannot <doing> <where>: <reason>; <remedy>``; NotFoundError when there is no object."""
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    if error.errno is None and str(error) == "":
-        reason = type(error).__name__
+    reason = os.strerror(error.errno) if error.errno else of_library(str(error), kind=type(error).__name__)
     remedy = _REMEDIES.get(error.errno or 0, _DEFAULT_REMEDY)
     kind = NotFoundError if isinstance(error, FileNotFoundError) else StorageError
-    said = kind(f"cannot {doing} {where}: {reason}; {remedy}")
+    said = kind(Message(f"cannot {doing} ", where, ": ", reason, f"; {remedy}"))
     said.__cause__ = error
     return said
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import StorageError
 
 _GLOB_CHARACTERS = re.compile(r"([{}\[\]*?\\])")
@@ -21,11 +22,14 @@ def checked_path(path: str, *, root: str, folder: bool = False) -> str:
     trimmed = path.removesuffix("/") if folder else path
     segments = trimmed.split("/")
     if "\0" in trimmed or any(segment in ("", ".", "..") for segment in segments):
-        msg = (
-            f"the path {path!r} does not stay below {root}; use a relative path whose parts "
-            "are neither empty nor '.' nor '..'"
+        raise StorageError(
+            Message(
+                "the path '",
+                Value.file(repr(path)[1:-1]),
+                f"' does not stay below {root}; use a relative path whose parts "
+                "are neither empty nor '.' nor '..'",
+            )
         )
-        raise StorageError(msg)
     return trimmed
 
 

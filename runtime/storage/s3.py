@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from parquetry.message import Value
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 from parquetry.runtime.storage.paths import checked_path, escape_glob
@@ -66,7 +67,7 @@ class S3Store(ObjectStore):
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
     def read(self, path: str) -> bytes:
-        where = f"{self.uri}/{path}"
+        where = self._where(path)
         return self._get(self._key(path), where)
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
@@ -75,7 +76,7 @@ class S3Store(ObjectStore):
         return data
 
     def open_input(self, path: str) -> pa.NativeFile:
-        where = f"{self.uri}/{checked_path(path, root=self.uri)}"
+        where = self._where(checked_path(path, root=self.uri))
         with self._reporting("read", where):
             file = self._s3fs().open(
                 f"{self.bucket}/{self._key(path)}",
@@ -86,7 +87,7 @@ class S3Store(ObjectStore):
         return pa.PythonFile(file, mode="r")
 
     def stat(self, path: str) -> ObjectInfo | None:
-        where = f"{self.uri}/{path}"
+        where = self._where(path)
         try:
             head = self._call("head_object", "look at", where, Key=self._key(path))
         except NotFoundError:
@@ -122,11 +123,11 @@ class S3Store(ObjectStore):
         )
 
     def put(self, path: str, data: bytes) -> None:
-        self._call("put_object", "write", f"{self.uri}/{path}", Key=self._key(path), Body=data)
+        self._call("put_object", "write", self._where(path), Key=self._key(path), Body=data)
 
     def put_if_absent(self, path: str, data: bytes, *, nonce: str | None = None) -> PutOutcome:
         key = self._key(path)
-        where = f"{self.uri}/{path}"
+        where = self._where(path)
         deadline = time.monotonic() + self.patience_seconds
         uncertain = False
         for attempt in itertools.count():
@@ -155,7 +156,7 @@ class S3Store(ObjectStore):
 
     @contextmanager
     def create_file(self, path: str) -> Iterator[Any]:
-        where = f"{self.uri}/{path}"
+        where = self._where(path)
         with self._reporting("write", where):
             sink = self._s3fs().open(f"{self.bucket}/{self._key(path)}", "wb", block_size=_PART_SIZE_BYTES)
         try:
@@ -173,7 +174,7 @@ class S3Store(ObjectStore):
 
     def delete(self, path: str) -> bool:
         there = self.stat(path) is not None
-        self._call("delete_object", "delete", f"{self.uri}/{path}", Key=self._key(path))
+        self._call("delete_object", "delete", self._where(path), Key=self._key(path))
         return there
 
     def delete_all(self, paths: Iterable[str]) -> None:
@@ -181,7 +182,7 @@ class S3Store(ObjectStore):
         for start in range(0, len(keys), _DELETE_BATCH):
             batch = [{"Key": key} for key in keys[start : start + _DELETE_BATCH]]
             answer = self._call(
-                "delete_objects", "delete", self.uri, Delete={"Objects": batch, "Quiet": True}
+                "delete_objects", "delete", Value.uri(self.uri), Delete={"Objects": batch, "Quiet": True}
             )
             for failed in answer.get("Errors", ()):
                 msg = (
@@ -205,6 +206,9 @@ class S3Store(ObjectStore):
         key = f"{self.prefix}/{folder}".strip("/")
         return f"s3a://{self.bucket}/{escape_glob(key)}".rstrip("/")
 
+    def _where(self, path: str) -> Value:
+        return Value.uri(f"{self.uri}/{path}")
+
     def _key(self, path: str) -> str:
         return f"{self.prefix}/{checked_path(path, root=self.uri)}".lstrip("/")
 
@@ -217,20 +221,20 @@ class S3Store(ObjectStore):
         token: dict[str, str] = {}
         while True:
             page = self._call(
-                "list_objects_v2", "list", f"{self.uri}/{folder}", Prefix=below, **request, **token
+                "list_objects_v2", "list", self._where(folder), Prefix=below, **request, **token
             )
             yield page
             if not page.get("IsTruncated"):
                 return
             token = {"ContinuationToken": page["NextContinuationToken"]}
 
-    def _get(self, key: str, where: str) -> bytes:
+    def _get(self, key: str, where: Value) -> bytes:
         with self._reporting("read", where):
             data: bytes = self._s3fs().cat_file(f"{self.bucket}/{key}")
         return data
 
     def _whose(
-        self, key: str, where: str, data: bytes, *, nonce: str | None, uncertain: bool
+        self, key: str, where: Value, data: bytes, *, nonce: str | None, uncertain: bool
     ) -> PutOutcome | None:
         """Whose object stands there; None when it is gone, or unreadable for the moment."""
         if nonce is None and not uncertain:
@@ -256,18 +260,18 @@ class S3Store(ObjectStore):
 
     def _read_clock(self) -> tuple[float, int]:
         """The date the store answers with. It has whole seconds: it is never ahead."""
-        answer = self._call("list_objects_v2", "look at", self.uri, MaxKeys=1, Prefix=self.prefix)
+        answer = self._call("list_objects_v2", "look at", Value.uri(self.uri), MaxKeys=1, Prefix=self.prefix)
         date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
         moment = email.utils.parsedate_to_datetime(date)
         return time.monotonic(), _milliseconds(moment.timestamp())
 
-    def _call(self, method: str, doing: str, where: str, **request: Any) -> dict[str, Any]:
+    def _call(self, method: str, doing: str, where: Value, **request: Any) -> dict[str, Any]:
         with self._reporting(doing, where):
             answer: dict[str, Any] = self._s3fs().call_s3(method, Bucket=self.bucket, **request)
         return answer
 
     @contextmanager
-    def _reporting(self, doing: str, where: str) -> Iterator[None]:
+    def _reporting(self, doing: str, where: Value) -> Iterator[None]:
         try:
             yield
         except client_errors() as error:

@@ -7,7 +7,9 @@ import importlib
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import NotFoundError, StorageError
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.redaction import without_secrets
 from parquetry.runtime.storage.os_errors import storage_error
 
@@ -90,20 +92,19 @@ class Answer:
         )
 
 
-def failure(doing: str, where: str, error: BaseException) -> StorageError:
+def failure(doing: str, where: Value, error: BaseException) -> StorageError:
     """``cannot <doing> <where>: <reason>; <remedy>``; NotFoundError when there is no object."""
     answer = Answer.of(error)
+    what = (f"cannot {doing} ", where, ": ")
+    reason = of_library(without_secrets(str(error)), kind=type(error).__name__)
     if answer.code == "NoSuchBucket":
-        return StorageError(f"cannot {doing} {where}: there is no such bucket; create it")
+        return StorageError(Message(*what, "there is no such bucket; create it"))
     if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return StorageError(
-            f"cannot {doing} {where}: {error} ({answer.code}); grant these credentials the permission"
+            Message(*what, reason, f" ({answer.code}); grant these credentials the permission")
         )
     if isinstance(error, FileNotFoundError):
-        return NotFoundError(f"cannot {doing} {where}: there is no such object; check the path")
+        return NotFoundError(Message(*what, "there is no such object; check the path"))
     if answer.status is not None and isinstance(error, OSError):
         return storage_error(doing, where, error)
-    reason = without_secrets(str(error) or type(error).__name__)
-    return StorageError(
-        f"cannot {doing} {where}: {reason}; check the endpoint, the credentials and the connection"
-    )
+    return StorageError(Message(*what, reason, "; check the endpoint, the credentials and the connection"))

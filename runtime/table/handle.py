@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from parquetry.runtime.errors import NotFoundError, TableNotFoundError
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.key_generator import KeyEncoding, KeyGenerator, key_encoding_of
+from parquetry.runtime.spec.masking import failures_masked
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.admission_to_read import check_readable
@@ -30,6 +33,9 @@ from parquetry.runtime.table.signing import RecordFault, RecordSignature
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Timezone
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,3 +178,16 @@ def read_config(store: ObjectStore, identity: TableIdentity | None) -> TableConf
     config = TableConfig.from_properties(raw, place=store.uri)
     check_readable(store, config)
     return config
+
+
+def masks_failures(
+    service: Callable[Concatenate[TableHandle, _Parameters], _Result],
+) -> Callable[Concatenate[TableHandle, _Parameters], _Result]:
+    """A service of a table whose failures lose its personal values."""
+
+    @wraps(service)
+    def run(table: TableHandle, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        with failures_masked(table.spec, location=table.store.uri):
+            return service(table, *args, **kwargs)
+
+    return run

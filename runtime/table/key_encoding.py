@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.spec.key_generator import KeyEncoding
@@ -30,7 +31,7 @@ def detect_key_encoding(store: ObjectStore, view: FileSystemView, record_key: Se
         for part in view.slices(partition):
             pairs = _sample(store, part.path, field)
             if pairs:
-                return _encoding_of(pairs, field, f"{store.uri}/{part.path}")
+                return _encoding_of(pairs, field, Message(Value.uri(f"{store.uri}/{part.path}")))
     return KeyEncoding.BARE
 
 
@@ -65,6 +66,9 @@ def _encoding_of(pairs: Sequence[tuple[str, str]], field: str, place: str) -> Ke
     if not any(prefixed):
         return KeyEncoding.BARE
     raise CorruptTableError(
-        f"{place}: some record keys begin with {prefix!r} and some do not, so two writers spelled them "
-        f"differently; rewrite the table with one of them"
+        Message(
+            place,
+            f": some record keys begin with {prefix!r} and some do not, so two writers spelled them "
+            "differently; rewrite the table with one of them",
+        )
     )

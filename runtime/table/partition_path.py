@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.config import TableConfig
 
@@ -95,8 +97,11 @@ def _python_text(value: Any) -> str:
             return str(value)
         case _:
             raise InvalidDataError(
-                f"{value!r} of type {type(value).__name__} cannot name a partition; "
-                "pass a string, int, Decimal, date, bool or datetime"
+                Message(
+                    of_library(repr(value)),
+                    f" of type {type(value).__name__} cannot name a partition; "
+                    "pass a string, int, Decimal, date, bool or datetime",
+                )
             )
 
 
@@ -109,27 +114,39 @@ def check_partition_path(rules: KeyRules, path: str) -> None:
     if not rules.partition_by:
         return
     levels = path.split("/")
-    where = f"partition {path!r} of {', '.join(rules.partition_by)}"
+    where = Message("partition ", Value.partition(path), f" of {', '.join(rules.partition_by)}")
     if "\0" in path:
         raise InvalidDataError(
-            f"{where}: a value contains the character NUL, which no folder name can, however it is spelled; "
-            "take it out in the source's select: replace(COLUMN, chr(0), '')"
+            Message(
+                where,
+                ": a value contains the character NUL, which no folder name can, however it is spelled; "
+                "take it out in the source's select: replace(COLUMN, chr(0), '')",
+            )
         )
     if any(level in ("", ".", "..") for level in levels):
         raise InvalidDataError(
-            f"{where}: a value is '.' or '..' or has an empty level, which is no folder name; "
-            "create the table with hive_style and url_encode (the defaults)"
+            Message(
+                where,
+                ": a value is '.' or '..' or has an empty level, which is no folder name; "
+                "create the table with hive_style and url_encode (the defaults)",
+            )
         )
     if levels[0] in _UNFIT_AS_FIRST_LEVEL:
         raise InvalidDataError(
-            f"{where}: readers take the folder {levels[0]!r} for one of the table's own; "
-            "create the table with hive_style: true (the default)"
+            Message(
+                where,
+                f": readers take the folder {levels[0]!r} for one of the table's own; "
+                "create the table with hive_style: true (the default)",
+            )
         )
     may_nest = len(rules.partition_by) == 1 and not rules.hive_style
     if len(levels) != len(rules.partition_by) and not may_nest:
         raise InvalidDataError(
-            f"{where}: a value contains '/', which makes folders that readers cannot tell apart; "
-            "create the table with url_encode: true (the default)"
+            Message(
+                where,
+                ": a value contains '/', which makes folders that readers cannot tell apart; "
+                "create the table with url_encode: true (the default)",
+            )
         )
 
 
@@ -149,7 +166,12 @@ def check_nesting(store: ObjectStore, rules: KeyRules, paths: Iterable[str]) -> 
         inner = None if outer else next(iter(store.list_folders(path)), None)
         if outer or inner:
             raise InvalidDataError(
-                f"partition {path!r} of {rules.partition_by[0]} and partition {outer or inner!r} would lie "
-                "inside each other and Hudi would miss rows; create the table with url_encode: true "
-                "(the default)"
+                Message(
+                    "partition ",
+                    Value.partition(path),
+                    f" of {rules.partition_by[0]} and partition ",
+                    Value.partition(str(outer or inner)),
+                    " would lie inside each other and Hudi would miss rows; create the table with "
+                    "url_encode: true (the default)",
+                )
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.schema import columns_from_arrow
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
@@ -106,5 +107,5 @@ def _columns_of_file(store: ObjectStore, part: FileSlice) -> tuple[Column, ...]:
         schema = open_footer(source)[0].schema.to_arrow_schema()
     avro = (schema.metadata or {}).get(_FOOTER_KEY)
     if avro:
-        return columns_from_avro(avro.decode(), place=f"{store.uri}/{part.path}")
+        return columns_from_avro(avro.decode(), place=Message(Value.uri(f"{store.uri}/{part.path}")))
     return columns_from_arrow(schema)

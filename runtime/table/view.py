@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
@@ -260,8 +261,14 @@ class FileSystemView:
                 if part.path in named:
                     return part
         raise CorruptTableError(
-            f"{self._store.uri}: {one.path} and {other.path} are the same version of one file group; "
-            f"delete the one that is not in the commit {one.instant}"
+            Message(
+                f"{self._store.uri}: ",
+                Value.file(one.path),
+                " and ",
+                Value.file(other.path),
+                " are the same version of one file group; "
+                f"delete the one that is not in the commit {one.instant}",
+            )
         )
 
     def _touched_partitions(self, begin: str, end: str) -> list[str]:
@@ -320,8 +327,10 @@ def _slice(partition: str, info: ObjectInfo, uri: str) -> FileSlice:
     parts = info.path.rpartition("/")[2].split("_")
     if len(parts) < _NAME_PARTS or not parts[0]:
         raise CorruptTableError(
-            f"{uri}/{info.path}: not the name of a Hudi base file, and Hudi's readers fail on it; "
-            f"move it out of the table"
+            Message(
+                Value.uri(f"{uri}/{info.path}"),
+                ": not the name of a Hudi base file, and Hudi's readers fail on it; move it out of the table",
+            )
         )
     return FileSlice(
         partition=partition,

@@ -13,6 +13,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.files import column_types
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spec.types import parse_type
+from parquetry.runtime.table.handle import masks_failures
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.partition_path import KeyRules, partition_path
 from parquetry.runtime.timeline.instant import Action
@@ -22,6 +23,7 @@ from parquetry.runtime.write.partition_value import partition_value
 _OPERATION = "DELETE_PARTITION"
 
 
+@masks_failures
 def delete_partitions(
     handle: TableHandle,
     partitions: Iterable[str | Mapping[str, Any]],

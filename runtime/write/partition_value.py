@@ -9,7 +9,9 @@ from decimal import InvalidOperation, localcontext
 from numbers import Integral
 from typing import Any, Final
 
+from parquetry.message import Message
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spec.types import ColumnType, Decimal
 
 PartitionValue = str | int | bool | dt.date | Number | None
@@ -39,8 +41,12 @@ def partition_value(column: str, kind: ColumnType, value: Any) -> PartitionValue
     if found is None:
         expected = f"a number that {kind} holds" if isinstance(kind, Decimal) else _expected(str(kind))
         raise InvalidDataError(
-            f"partition column {column!r} is {kind}, and {value!r} of type {type(value).__name__} is none; "
-            f"pass {expected}, or give the partition by its path"
+            Message(
+                f"partition column {column!r} is {kind}, and ",
+                of_library(repr(value)),
+                f" of type {type(value).__name__} is none; "
+                f"pass {expected}, or give the partition by its path",
+            )
         )
     return found
 

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from pyspark.errors import PythonException
+
+from parquetry.runtime.task_failures import TaskFailureError
+
 Task = Callable[[Iterable[int]], Iterator[dict[str, Any]]]
 
 
@@ -23,7 +27,10 @@ class _Numbers:
 
     def collect(self) -> list[dict[str, Any]]:
         assert self.task is not None
-        return [row for number in self.numbers for row in self.task([number])]
+        try:
+            return [row for number in self.numbers for row in self.task([number])]
+        except TaskFailureError as failure:
+            raise PythonException(f"Traceback ...\n{type(failure).__name__}: {failure}") from failure
 
 
 class OneProcessSpark:

@@ -11,7 +11,6 @@ import click
 
 from parquetry.cli.terminal.styles import printable
 from parquetry.printable import json_text
-from parquetry.runtime.quoting import with_quotes
 
 _OPTION = "--log-format"
 _VARIABLE = "PARQUETRY_LOG_FORMAT"
@@ -19,7 +18,6 @@ _VARIABLE = "PARQUETRY_LOG_FORMAT"
 
 def write_message(message: str, *, log_format: str, level: str = "info", **facts: Any) -> None:
     """Write one line; as JSON it has time (UTC), level, message and the facts."""
-    message = with_quotes(message)
     if log_format == "json":
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = json_text({"time": now, "level": level, "message": message, **facts})

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from parquetry.errors import ParquetryError
+from parquetry.errors import ParquetryError, message_of
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.clustering.forecast.compression_ratio import CompressionRatio, TriedRows
 from parquetry.runtime.clustering.forecast.predicted_files import arranged_files, stitched_files
@@ -230,7 +230,7 @@ def _predicted(
     except (NotFoundError, RetryWrite):
         return {}
     except (ParquetryError, pa.ArrowException) as failure:
-        reason = masked_message(str(failure), spec, location=store.uri)
+        reason = masked_message(message_of(failure), spec, location=store.uri)
         _LOG.warning("%s: its clustering has no forecast: %s", store.uri, reason)
         return {}
     return {

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
 from parquetry.runtime.base_file.reader import reading
@@ -121,7 +122,7 @@ def _read(
     store: ObjectStore, path: str, number: int, schema: pa.Schema, *, most_bytes: int
 ) -> list[pa.RecordBatch]:
     """The rows of a row group; none when it is too large."""
-    place = f"{store.uri}/{path}"
+    place = Message(Value.uri(f"{store.uri}/{path}"))
     with reading(place), store.open_input(path) as content:
         file = open_parquet(content)
         if file.metadata.row_group(number).total_byte_size > most_bytes:

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from parquetry.errors import message_of
+from parquetry.message import Message
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast
@@ -77,7 +79,7 @@ class DryRun:
             try:
                 written = {file.stat.path: file.statistics for file in rewrite_group(context, work).files}
             except (NotFoundError, RetryWrite) as gone:
-                raise StaleTimelineError(f"{self._store.uri}: {gone}") from gone
+                raise StaleTimelineError(Message(f"{self._store.uri}: ", message_of(gone))) from gone
             made = with_pages(self._store, written, self._queries.predicates, self._queries.types)
             self._store.delete_all(written)
             found.append(self._queries.forecast([known[file.path] for file in files], [*made.values()]))

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.base_file.reader import reading
 from parquetry.runtime.clustering.rewrite.order import SAMPLE_BYTES, SAMPLE_ROWS
@@ -213,7 +214,7 @@ def _part_read(store: ObjectStore, groups: Sequence[Sequence[FileStatistics]], w
     first = next((file for files in groups for file in files), None)
     if first is None:
         return 1.0
-    with reading(f"{store.uri}/{first.path}"), store.open_input(first.path) as content:
+    with reading(Message(Value.uri(f"{store.uri}/{first.path}"))), store.open_input(first.path) as content:
         metadata, _ = open_footer(content)
     chunks = [
         (chunk.path_in_schema.partition(".")[0], chunk.total_compressed_size)
@@ -282,7 +283,7 @@ def _draw_file(
     first: int,
 ) -> None:
     """Offer the rows that are drawn from a file to the sample, numbered from ``first``."""
-    place = f"{store.uri}/{path}"
+    place = Message(Value.uri(f"{store.uri}/{path}"))
     with reading(place), store.open_input(path) as content:
         reader = ColumnReader(content, wanted, place=place)
         for chunk in chunks:

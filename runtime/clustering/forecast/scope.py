@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from parquetry.errors import ParquetryError
+from parquetry.errors import ParquetryError, message_of
 from parquetry.runtime.clustering.forecast.by_sample import Forecaster, files_of
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
@@ -65,7 +65,7 @@ class ScopeBySample:
         except (NotFoundError, RetryWrite):
             pass
         except (ParquetryError, pa.ArrowException) as failure:
-            reason = masked_message(str(failure), self._spec, location=self._store.uri)
+            reason = masked_message(message_of(failure), self._spec, location=self._store.uri)
             _LOG.warning("%s: statistics choose the scope of its clustering: %s", self._store.uri, reason)
         return choices
 

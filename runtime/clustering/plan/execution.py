@@ -25,6 +25,7 @@ from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import PartialFailureError
 from parquetry.runtime.layout.clustering.scope import tasks_of
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spec.clustering import (
     ClusteringScope,
     ExecutionPolicy,
@@ -104,8 +105,8 @@ class PartlyClusteredError(PartialFailureError):
     def __init__(self, place: str, failures: Sequence[Exception], result: ClusteringResult) -> None:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         reason = message_of(failures[0])
-        if "\n" in reason:
-            reason = reason.strip().partition("\n")[0]
+        if "\n" in reason and not isinstance(failures[0], ParquetryError):
+            reason = of_library(reason.strip().partition("\n")[0])
         instants = ", ".join(result.instants)
         done = f"{place}: clustering {instants} is committed, but not all of the run could be done"
         super().__init__(joined("", (done, ": ", reason, more)), "run again when that is fixed")
@@ -167,9 +168,7 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
     )
 
 
-def masked_clustering(
-    result: ClusteringResult, spec: TableSpec | None, *, location: str = ""
-) -> ClusteringResult:
+def masked_clustering(result: ClusteringResult, spec: TableSpec | None, *, location: str) -> ClusteringResult:
     """The result of clustering with the partitions of what was left out, reasons and warnings masked."""
     left_out = (
         replace(

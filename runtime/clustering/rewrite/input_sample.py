@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.base_file.model import WriteContext
@@ -108,11 +109,11 @@ def _of_order(schema: pa.Schema, order: RowOrder) -> pa.Schema:
 @contextmanager
 def _opened(store: ObjectStore, part: FileSlice) -> Iterator[tuple[pa.NativeFile, str]]:
     """The content of a file, and what errors call it."""
-    place = f"{store.uri}/{part.path}"
+    place = Message(Value.uri(f"{store.uri}/{part.path}"))
     try:
         content = store.open_input(part.path)
     except NotFoundError as gone:
-        raise RetryWrite(f"{place} has been cleaned meanwhile") from gone
+        raise RetryWrite(Message(place, " has been cleaned meanwhile")) from gone
     with reading(place), content:
         yield content, place
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.parquet.column_reader import ColumnReader
@@ -37,9 +38,8 @@ class KeptSample:
         """
         try:
             with store.open_input(self.path) as content:
-                return decode_sample(
-                    content, self.number, schema, most_bytes=most_bytes, place=f"{store.uri}/{self.path}"
-                )
+                place = Message(Value.uri(f"{store.uri}/{self.path}"))
+                return decode_sample(content, self.number, schema, most_bytes=most_bytes, place=place)
         except NotFoundError:
             return None
 

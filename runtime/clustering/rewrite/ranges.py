@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.fingerprint import Tally
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
@@ -264,9 +265,12 @@ class _Gathering:
         in_files = sum(file.stat.num_writes for file in files)
         if not expected == self._written.rows == in_files:
             raise ParquetryError(
-                f"partition {self._group.partition!r}: a task was sent {expected} rows to be clustered, got "
-                f"{self._written.rows} and wrote {in_files}; nothing was published: report this, with the "
-                "clustering spec"
+                Message(
+                    "partition ",
+                    Value.partition(self._group.partition),
+                    f": a task was sent {expected} rows to be clustered, got {self._written.rows} and wrote "
+                    f"{in_files}; nothing was published: report this, with the clustering spec",
+                )
             )
         yield result_rows(_counted(bucket.index, self._written.rows, self._written.fingerprint, tuple(files)))
         for message in told:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquetry.errors import ParquetryError
+from parquetry.message import Message
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_index, z_index
 from parquetry.runtime.quoting import of_library
@@ -93,8 +94,11 @@ def plug_in_errors(name: str) -> Iterator[None]:
             raise
         reason = of_library(" ".join(str(failure).split()))
         raise InvalidDataError(
-            f"clustering.execution.strategy: {name!r} failed: {type(failure).__name__}: {reason}; correct "
-            "the package that it comes from, or name another strategy"
+            Message(
+                f"clustering.execution.strategy: {name!r} failed: {type(failure).__name__}: ",
+                reason,
+                "; correct the package that it comes from, or name another strategy",
+            )
         ) from failure
 
 

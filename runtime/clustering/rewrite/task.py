@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.fingerprint import Tally
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
@@ -236,9 +237,12 @@ def check_values(group: GroupWork, sample: pa.Table) -> None:
 def _refuse_many(values: int, order: RowOrder, group: GroupWork) -> None:
     if values > _MOST_VALUES:
         raise InvalidDataError(
-            f"clustering.execution.split_by: rows of partition {group.partition!r} have more than "
-            f"{_MOST_VALUES:,} different values of {', '.join(order.split_by)}, each of which takes "
-            "a file of its own; name columns of few values"
+            Message(
+                "clustering.execution.split_by: rows of partition ",
+                Value.partition(group.partition),
+                f" have more than {_MOST_VALUES:,} different values of {', '.join(order.split_by)}, each of "
+                "which takes a file of its own; name columns of few values",
+            )
         )
 
 
@@ -250,9 +254,13 @@ def _check(
     if len(counts) == 1 and arrived.fingerprint == written.fingerprint:
         return
     raise ParquetryError(
-        f"partition {group.partition!r}: of {rows} rows to be clustered {arrived.rows + copied} were read "
-        f"and {in_files} written, with contents {arrived.fingerprint:x} and {written.fingerprint:x}; "
-        "they are not the same rows, so the group stays as it was: report this, with the clustering spec"
+        Message(
+            "partition ",
+            Value.partition(group.partition),
+            f": of {rows} rows to be clustered {arrived.rows + copied} were read and {in_files} written, "
+            f"with contents {arrived.fingerprint:x} and {written.fingerprint:x}; they are not the same rows, "
+            "so the group stays as it was: report this, with the clustering spec",
+        )
     )
 
 

@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 from typing import Final, Protocol
 
 from parquetry.errors import ParquetryError
+from parquetry.message import Message
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.depth import DEEP
 from parquetry.runtime.layout.clustering.model import ClusteringFile, DueReason, PlanContext
@@ -101,7 +102,7 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
             raise
         except Exception as failure:
             reason = of_library(" ".join(str(failure).split()))
-            raise _wrong(name, f"failed: {type(failure).__name__}: {reason}") from failure
+            raise _wrong(name, Message(f"failed: {type(failure).__name__}: ", reason)) from failure
         if reasons is None:
             raise _wrong(name, f"answered with {type(answer).__name__}, not with reasons by file id")
         ids = {file.file_id for file in files}
@@ -117,6 +118,9 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
 
 def _wrong(name: str, what: str) -> InvalidDataError:
     return InvalidDataError(
-        f"clustering.plan.strategy: {name!r} {what}; correct the package whose entry-point group "
-        f"{ENTRY_POINTS} has it, or name another strategy"
+        Message(
+            f"clustering.plan.strategy: {name!r} ",
+            what,
+            f"; correct the package whose entry-point group {ENTRY_POINTS} has it, or name another strategy",
+        )
     )

@@ -23,7 +23,7 @@ from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.spark.attempt.routed_rows import listed_by_bucket, staged_by_bucket
 from parquetry.runtime.spark.lookup.found import FoundKeys
 from parquetry.runtime.spark.lookup.local import LocatedKeys
-from parquetry.runtime.spark.session.numbered import Task, run_numbered
+from parquetry.runtime.spark.session.numbered import run_numbered
 from parquetry.runtime.spark.session.settings import ARROW_BATCH_BYTES, failures_translated
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.index import Numbers
@@ -32,6 +32,7 @@ from parquetry.runtime.stage.part import ORDERING, REFERENCE
 from parquetry.runtime.stage.reader import StageReader
 from parquetry.runtime.stage.regroup import group_of, regrouping_tasks
 from parquetry.runtime.stage.staged import StagedRows
+from parquetry.runtime.task_failures import Task
 from parquetry.runtime.write.plan import WritePlan
 
 _MOST_ROWS: Final = 65_536

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
+from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.table_spec import FilesPolicy
 from parquetry.runtime.stage.reader import StageReader
@@ -30,7 +31,7 @@ def sampled_record_size(spark: SparkSession, staged: StagedRows, files: FilesPol
         return None
     task = _sampler(staged, files)
     with failures_translated("a sample of the rows"):
-        (row,) = spark.range(0, 1, 1, 1).mapInArrow(task, "size double").collect()
+        (row,) = map_in_tasks(spark.range(0, 1, 1, 1), task, "size double").collect()
     size: float | None = row["size"]
     return size
 

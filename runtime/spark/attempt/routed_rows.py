@@ -19,6 +19,7 @@ from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.spark.attempt.routing import one_bucket_per_task, route
 from parquetry.runtime.spark.lookup.found import FoundKeys
 from parquetry.runtime.spark.prepare.materialise import run_stage
+from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import arrow_settings, failures_translated, session_settings
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.index import REFERENCE_SHIFT
@@ -46,7 +47,7 @@ def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: FoundKeys) -> M
     tasks = min(len(plan.buckets), _LISTS_OF_A_CORE * spark.sparkContext.defaultParallelism)
     placed = routed.repartition(tasks, BUCKET).sortWithinPartitions(*order)
     with session_settings(spark, arrow_settings(spark, None)), failures_translated(_WHAT):
-        listed = placed.mapInArrow(_lister(spec.place), "bucket int, name string").collect()
+        listed = map_in_tasks(placed, _lister(spec.place), "bucket int, name string").collect()
     return {row["bucket"]: row["name"] for row in listed}
 
 
@@ -58,7 +59,7 @@ def staged_by_bucket(
     files = max(staged.index.files) + 1
     share = F.expr(f"int(shiftright({REFERENCE}, {REFERENCE_SHIFT}) * {tasks} div {files})")
     placed = one_bucket_per_task(routed, tasks, by=share).sortWithinPartitions(REFERENCE)
-    summary = placed.mapInArrow(_stager(staged, instant), SUMMARY_SQL)
+    summary = map_in_tasks(placed, _stager(staged, instant), SUMMARY_SQL)
     return run_stage(summary, regrouped_spec(staged.spec), what=_WHAT)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.result import WriteResults
@@ -221,15 +222,23 @@ def check_results(plan: WritePlan, results: WriteResults, hash_sums: Mapping[str
         found = results.buckets.get(bucket.index)
         if found is None or found.consumed_rows != expected:
             raise ParquetryError(
-                f"partition {bucket.partition!r}: a task was to write {expected} rows and took in "
-                f"{found.consumed_rows if found else 'none'}; nothing was published, run the write again"
+                Message(
+                    "partition ",
+                    Value.partition(bucket.partition),
+                    f": a task was to write {expected} rows and took in "
+                    f"{found.consumed_rows if found else 'none'}; nothing was published, run the write again",
+                )
             )
         sums[bucket.partition] = (sums.get(bucket.partition, 0) + found.consumed_hash) % (1 << 64)
     for partition, expected in hash_sums.items():
         if sums[partition] != expected:
             raise ParquetryError(
-                f"partition {partition!r}: the rows that were written are not those that arrived "
-                f"(sums of hashes {sums[partition]:x} and {expected:x}); nothing was published, run it again"
+                Message(
+                    "partition ",
+                    Value.partition(partition),
+                    ": the rows that were written are not those that arrived (sums of hashes "
+                    f"{sums[partition]:x} and {expected:x}); nothing was published, run it again",
+                )
             )
 
 

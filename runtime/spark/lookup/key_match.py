@@ -18,12 +18,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.base_file.model import POSITION
 from parquetry.runtime.base_file.reader import reading
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.spark.lookup.tagging import FILE, STORED_KEY, STORED_ORDERING, STORED_PARTITION
+from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, session_settings
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.keys import key_tables
@@ -74,7 +76,7 @@ def matches(
     if ordering is not None:
         ddl += f", {STORED_ORDERING} {ordering.ddl}"
     with session_settings(spark, TYPE_SETTINGS):
-        return spark.range(0, tasks, 1, tasks).mapInArrow(task, ddl)
+        return map_in_tasks(spark.range(0, tasks, 1, tasks), task, ddl)
 
 
 def _matcher(
@@ -129,7 +131,7 @@ def key_columns(
     """
     if not len(wanted):
         return
-    place = f"{store.uri}/{file.path}"
+    place = Message(Value.uri(f"{store.uri}/{file.path}"))
     with store.open_input(file.path) as source, reading(place):
         parquet = open_parquet(source, pre_buffer=False)
         first = 0

@@ -23,7 +23,7 @@ from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.lookup.found import KeyTotals
 from parquetry.runtime.spark.lookup.key_match import key_columns
-from parquetry.runtime.spark.session.numbered import Task, run_numbered
+from parquetry.runtime.spark.session.numbered import run_numbered
 from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.keys import BatchKeys, references
@@ -31,6 +31,7 @@ from parquetry.runtime.stage.lists import read_list, write_list
 from parquetry.runtime.stage.part import ORDERING, REFERENCE, hash_sum
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.task_failures import Task
 from parquetry.runtime.write.plan import ChangeCounts
 
 _TASKS_PER_CORE = 3

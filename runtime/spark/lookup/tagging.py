@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
+from parquetry.message import Message, Value, joined
 from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.errors import CorruptTableError
@@ -77,13 +78,17 @@ def read_slices(
     now = {file.path: store.stat(file.path) for file in files}
     sizes = ((file, info.size_bytes if (info := now[file.path]) else 0) for file in files)
     cut = [
-        f"{file.path} has {size:,} bytes, and had {file.size_bytes:,}"
+        Message(Value.file(file.path), f" has {size:,} bytes, and had {file.size_bytes:,}")
         for file, size in sizes
         if size != file.size_bytes
     ]
     raise CorruptTableError(
-        f"{store.uri}: {'; '.join(cut[:_NAMED]) or f'its files have {found:,} bytes, and had {listed:,}'}: "
-        "somebody overwrites files while they are read; restore them from a copy, or the table to a savepoint"
+        Message(
+            f"{store.uri}: ",
+            joined("; ", cut[:_NAMED]) or f"its files have {found:,} bytes, and had {listed:,}",
+            ": somebody overwrites files while they are read; restore them from a copy, or the table to a "
+            "savepoint",
+        )
     )
 
 

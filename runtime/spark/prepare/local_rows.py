@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow.local_rows import LocalRows
 from parquetry.runtime.base_file.worker_process import spare_loaded_modules
+from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, session_settings
 from parquetry.runtime.stage.place import StagePlace
 
@@ -26,7 +27,7 @@ def frame_of_local_rows(spark: SparkSession, rows: LocalRows, place: StagePlace)
     columns = ", ".join(f"`{name}` {kind}" for name, kind in escaped)
     with session_settings(spark, TYPE_SETTINGS):
         numbers = spark.range(0, len(names), 1, max(len(names), 1))
-        return numbers.mapInArrow(_reader(place, names), columns)
+        return map_in_tasks(numbers, _reader(place, names), columns)
 
 
 def _written(batches: Iterator[pa.RecordBatch], place: StagePlace) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.spark.prepare.generated import declared_faults
+from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import (
     arrow_settings,
     failures_translated,
@@ -76,7 +77,7 @@ def materialise(frame: DataFrame, spec: StageSpec, *, what: str) -> StagedRows:
 
     InvalidDataError when the query fails or rows are not what the columns declare.
     """
-    staged = run_stage(frame.mapInArrow(_stager(spec), SUMMARY_SQL), spec, what=what)
+    staged = run_stage(map_in_tasks(frame, _stager(spec), SUMMARY_SQL), spec, what=what)
     staged.check(what)
     return staged
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.spark.prepare.parquet_rows import FilePiece, NotPlainError, PlainRows, is_read_alike
+from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.stage.part import StageSpec, fault_batch, stage_rows
 from parquetry.runtime.storage.parallel import map_each
 
@@ -78,7 +79,7 @@ def stage_plain_rows(
 ) -> DataFrame:
     """A frame whose tasks read the files and stage their rows; ``ddl`` is the schema of what they say."""
     tasks = len(files.pieces)
-    return spark.range(0, tasks, 1, max(tasks, 1)).mapInArrow(_stager(spec, rows, files.pieces), ddl)
+    return map_in_tasks(spark.range(0, tasks, 1, max(tasks, 1)), _stager(spec, rows, files.pieces), ddl)
 
 
 def _stager(

@@ -21,6 +21,7 @@ from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.lookup.tagging import FILE
+from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spec.meta_columns import FILE_NAME, PARTITION_PATH
 from parquetry.runtime.storage.open import ObjectStore
 
@@ -39,7 +40,8 @@ def encrypted_frame(
     names = [*meta, *wanted.names, FILE, POSITION]
     columns = [*(f"{name} string" for name in meta), *([ddl] if ddl else [])]
     found = ", ".join([*columns, f"{FILE} string", f"{POSITION} bigint"])
-    return spark.range(0, len(files), 1, len(files)).mapInArrow(_reader(store, files, wanted, names), found)
+    numbers = spark.range(0, len(files), 1, len(files))
+    return map_in_tasks(numbers, _reader(store, files, wanted, names), found)
 
 
 def _reader(

@@ -17,6 +17,7 @@ from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkE
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.sources.listing import FoundFile, open_file
@@ -96,8 +97,12 @@ def _check_folders(frame: DataFrame, files: Sequence[FoundFile], columns: Sequen
             if sign and name.lower() in lacking:
                 above = file.spark_uri.split("/")[: depth - len(folders) - 1]
                 raise InvalidDataError(
-                    f"the column {name!r} is in names of folders only, as for {file.file.path}, and would be "
-                    f"null; put basePath: {'/'.join(above)} into the source's options to read it from there"
+                    Message(
+                        f"the column {name!r} is in names of folders only, as for ",
+                        Value.uri(file.file.path),
+                        f", and would be null; put basePath: {'/'.join(above)} into the source's options to "
+                        "read it from there",
+                    )
                 )
 
 
@@ -269,7 +274,7 @@ def _avro_schema(file: FoundFile, storage: Mapping[str, Any]) -> str:
             return str(fastavro.reader(handle).metadata["avro.schema"])
         except (ValueError, LookupError, EOFError, SchemaParseException) as error:
             raise UnreadableFileError(
-                file.file.path, f"it is no Avro file ({of_library(str(error))})"
+                file.file.path, Message("it is no Avro file (", of_library(str(error)), ")")
             ) from error
 
 

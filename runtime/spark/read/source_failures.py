@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from parquetry.errors import ParquetryError, failures_declared
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.sources.lines import SEARCHED_BYTES, LineFault, find_fault
@@ -49,7 +50,9 @@ class UnreadableFileError(Exception):
     """A file of a source is not what its format says; :func:`source_failures` adds the place."""
 
     def __init__(self, file: str, reason: str) -> None:
-        super().__init__(f"{file} cannot be read: {reason}; correct or remove the file")
+        super().__init__(
+            Message(Value.uri(file), " cannot be read: ", reason, "; correct or remove the file")
+        )
         self.file = file
 
 
@@ -64,19 +67,23 @@ def unreadable_files(files: Sequence[str], error: Exception) -> InvalidDataError
     reason = of_library(_CONDITION.sub("", str(error).splitlines()[0]))
     if len(files) == 1:
         return InvalidDataError(
-            f"{files[0]} cannot be read: {reason}; correct the file, or the source's options"
+            Message(
+                Value.uri(files[0]),
+                " cannot be read: ",
+                reason,
+                "; correct the file, or the source's options",
+            )
         )
     return InvalidDataError(
-        f"the files cannot be read together: {reason}; correct them, or the source's options"
+        Message("the files cannot be read together: ", reason, "; correct them, or the source's options")
     )
 
 
 def gone_file(what: Exception | str) -> NotFoundError:
     """For a file that was there when the source was listed: by name, or by an error of :func:`is_gone`."""
     found = _GONE.search(str(what))
-    return NotFoundError(
-        f"{found['file'] if found else what} has gone since the source was listed; run again"
-    )
+    file = found["file"] if found else str(what)
+    return NotFoundError(Message(Value.uri(file), " has gone since the source was listed; run again"))
 
 
 def is_gone(error: Exception) -> bool:
@@ -118,18 +125,19 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
     except UnreadableFileError as error:
         reason = explain(error.file, str(error.__cause__)) if explain and error.__cause__ else None
         told = error if reason is None else UnreadableFileError(error.file, reason)
-        raise InvalidDataError(f"{place}: {told}") from error
+        raise InvalidDataError(Message(place, ": ", *told.args)) from error
     except (InvalidDataError, NotFoundError) as error:
-        if str(error).startswith(place):
+        if error.message.startswith(place):
             raise
         setting = settings if error.declared == DELETE_WHEN else ""
         with failures_declared(error.declared and f"{setting}{error.declared}"):
-            raise type(error)(f"{place}: {setting}{error}") from error
+            raise type(error)(Message(place, ": ", setting, error.message)) from error
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
         if found := _FILE.search(text):
             reason = (explain(found["file"], text) if explain else None) or of_library(_reasons(text))
-            raise InvalidDataError(f"{place}: {UnreadableFileError(found['file'], reason)}") from error
+            told = UnreadableFileError(found["file"], reason)
+            raise InvalidDataError(Message(place, ": ", *told.args)) from error
         if is_of_missing_format(error):
             raise InvalidDataError(
                 f"{place}: this Spark cannot read the format; run the job with the package it names "
@@ -194,9 +202,9 @@ def _described(fault: LineFault, types: Mapping[str, str], *, said: str, is_show
     else:
         text = f"column {fault.column!r}: {value} is not {types.get(root, 'of its type')}"
     if fault.line is not None:
-        return f"line {fault.line}, {text}" if value else f"line {fault.line}: {text}"
+        return Message(f"line {fault.line}{',' if value else ':'} ", text)
     if fault.is_truncated:
-        return f"{text} (line not looked for beyond {SEARCHED_BYTES // 1024**2} MiB)"
+        return Message(text, f" (line not looked for beyond {SEARCHED_BYTES // 1024**2} MiB)")
     return text
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.session.conversion import check_type, type_of
 
@@ -28,9 +29,14 @@ def check_one_type(schemas: Sequence[tuple[T.StructType, str]]) -> None:
                 continue
             if not _holds(field.dataType, known, name):
                 raise InvalidDataError(
-                    f"column {field.name!r} is {known.simpleString()} in {where} and "
-                    f"{field.dataType.simpleString()} in {file}; write it with one type, or keep the files "
-                    "in folders of their own, each with a source that casts it in its select"
+                    Message(
+                        f"column {field.name!r} is {known.simpleString()} in ",
+                        Value.uri(where),
+                        f" and {field.dataType.simpleString()} in ",
+                        Value.uri(file),
+                        "; write it with one type, or keep the files in folders of their own, each with a "
+                        "source that casts it in its select",
+                    )
                 )
             widest[name] = (field.dataType, file)
 

@@ -1,19 +1,19 @@
-"""Jobs whose tasks get a number and say a few rows: without Spark SQL.
+"""How tasks in Python are started, in frames of Spark SQL and as jobs that need no SQL.
 
-Planning such a job, and compiling what Spark generates for it, cost more than running it.
+What they fail with comes back whole, by :mod:`parquetry.runtime.task_failures`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+from parquetry.runtime.task_failures import Task, failures_encoded
 
 _TRACEBACKS: Final = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _TRACEBACKS_VARIABLE: Final = "SPARK_SIMPLIFIED_TRACEBACK"
@@ -24,8 +24,10 @@ _ENVIRONMENT: Final = Lock()
 def run_numbered(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, Any]]:
     """The rows of all tasks, in their order; each gets a batch of one column with its number.
 
-    What is written for ``mapInArrow`` over ``spark.range`` runs here too.
+    Without Spark SQL: planning such a job, and compiling what Spark generates for it, cost more than running
+    it. What is written for ``mapInArrow`` over ``spark.range`` runs here too.
     """
+    task = failures_encoded(task)
 
     def run(numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
         for rows in task(pa.record_batch({"id": pa.array([number])}) for number in numbers):
@@ -39,6 +41,11 @@ def run_numbered(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, 
         job.id()
     said: list[dict[str, Any]] = job.collect()
     return said
+
+
+def map_in_tasks(frame: DataFrame, task: Task, ddl: str) -> DataFrame:
+    """The frame's rows as tasks make them of its batches; ``ddl`` is their schema."""
+    return frame.mapInArrow(failures_encoded(task), ddl)
 
 
 @contextmanager

@@ -10,10 +10,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from parquetry.errors import ParquetryError
-from parquetry.runtime import errors
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
+from parquetry.runtime.task_failures import raised_in_task
 
 ARROW_BATCH_BYTES = 4 * 1024 * 1024
 _MIB, _GIB = 1024**2, 1024**3
@@ -29,10 +29,10 @@ _GONE = re.compile(
 _NO_FILE = re.compile(
     r"(?<=FILE_NOT_EXIST\] ).*?File does not exist|(?<=PATH_NOT_FOUND\] ).*?(?=\. SQLSTATE|$)"
 )
+_FILE_GONE = re.compile(r"(File |Path does not exist: )?(\w+:/.*?)( does not exist)?")
 _LONGEST_LINE = 10_000
 _CUT = re.compile(r"CANNOT_READ_FILE_FOOTER|is not a Parquet file|Could not read footer")
 _FILE_READ = re.compile(r"(?:reading file|footer for file|file:) *'?(?P<file>[^\s',]{1,4096}\.parquet)")
-_OURS = re.compile(r"parquetry\.(?:runtime\.)?errors\.(?P<name>\w+Error): (?P<message>.*)")
 _DATA_FAULTS = re.compile(
     r"ArithmeticException|ArrayIndexOutOfBoundsException|NumberFormatException|DateTimeException"
     r"|ParseException|AnalysisException|SparkRuntimeException|SparkUpgradeException"
@@ -160,27 +160,36 @@ def failures_translated(what: str, *, of_table: bool = False) -> Iterator[None]:
 
 def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
     text = str(error)
-    if found := _OURS.search(text):
-        kind = getattr(errors, found["name"], ParquetryError)
-        if isinstance(kind, type) and issubclass(kind, ParquetryError):
-            return kind(found["message"])
+    if ours := raised_in_task(text):
+        return ours
     if _GONE.search(text):
         line = next((line for line in text.splitlines() if _GONE.search(line)), text)
-        told = _NO_FILE.search(line[:_LONGEST_LINE])
-        said = " ".join((told[0] if told else line).split())
-        return NotFoundError(f"{what}: {said}; run again, and read what is there now")
+        found = _NO_FILE.search(line[:_LONGEST_LINE])
+        said = " ".join((found[0] if found else line).split())
+        gone = _FILE_GONE.fullmatch(said)
+        told = Message(gone[1] or "", Value.uri(gone[2]), gone[3] or "") if gone else of_library(said)
+        return NotFoundError(Message(what, ": ", told, "; run again, and read what is there now"))
     if of_table and _CUT.search(text):
         named = _FILE_READ.search(text)
-        place = named["file"] if named else "a file"
-        return CorruptTableError(f"{what}: {place} is not a whole parquet file; restore it from a copy")
+        file = Value.uri(named["file"]) if named else "a file"
+        return CorruptTableError(
+            Message(what, ": ", file, " is not a whole parquet file; restore it from a copy")
+        )
     message = _CALLED.sub("", text.strip()).partition("\n")[0]
     if "java.lang.StackOverflowError" in message:
-        return InvalidDataError(f"{what}: the SQL is nested too deeply for Spark; compute it in steps")
+        return InvalidDataError(
+            Message(what, ": the SQL is nested too deeply for Spark; compute it in steps")
+        )
     state = _SQL_STATE.search(text)
     blames_data = state is not None and state["kind"] in _DATA_STATES
     if blames_data or _DATA_FAULTS.search(type(error).__name__) or _DATA_FAULTS.search(message):
         first = " ".join(message.split())
         return InvalidDataError(
-            f"{what}: Spark cannot compute the rows: {of_library(first)}; correct the query or the data"
+            Message(
+                what,
+                ": Spark cannot compute the rows: ",
+                of_library(first),
+                "; correct the query or the data",
+            )
         )
     return error

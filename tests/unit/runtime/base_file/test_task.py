@@ -19,6 +19,7 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.task_failures import failure_json
 from tests.support.base_files import (
     FIRST,
     SECOND,
@@ -151,9 +152,9 @@ def test_failures_travel_as_rows(tmp_path, kind, error, words):
 
 def test_the_worst_failure_is_raised():
     rows = [
-        {"bucket": 1, "failure": "RetryWrite", "message": "gone"},
-        {"bucket": 2, "failure": "CorruptTableError", "message": "broken"},
-        {"bucket": 0, "failure": "RetryWrite", "message": "gone"},
+        {"bucket": 1, "failure": failure_json(RetryWrite("gone"))},
+        {"bucket": 2, "failure": failure_json(CorruptTableError("broken"))},
+        {"bucket": 0, "failure": failure_json(RetryWrite("gone"))},
     ]
     with pytest.raises(CorruptTableError, match="broken"):
         read_results(rows)

@@ -6,13 +6,14 @@ import pytest
 from pyspark.errors import PySparkException
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.quoting import with_quotes, without_quotes
 from parquetry.runtime.sources.ledger import SourceFile
 from parquetry.runtime.sources.listing import FoundFile
 from parquetry.runtime.spark.read.source_failures import explained, source_failures
 from parquetry.runtime.spark.session.settings import failures_translated
-from parquetry.runtime.spec.table_spec import Column, Source
+from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.table_spec import Column, Source, TableSpec
 
+PERSONAL = TableSpec(name="t", columns=(Column(name="id", type="string", pii=True),))
 CALLED = "An error occurred while calling o9.collectToPython.\n: org.apache.spark.SparkException: "
 
 
@@ -26,10 +27,11 @@ CALLED = "An error occurred while calling o9.collectToPython.\n: org.apache.spar
 def test_states_of_sql_that_blame_the_data_are_its_fault(said):
     with pytest.raises(InvalidDataError) as caught, failures_translated("rows for t"):
         raise PySparkException(message=CALLED + said)
-    told = with_quotes(str(caught.value))
+    told = str(caught.value)
     assert told.startswith("rows for t: Spark cannot compute the rows: org.apache.spark.Spark")
     assert said.splitlines()[0] in told
-    assert without_quotes(str(caught.value)) == (
+    masked = masked_message(caught.value.message, PERSONAL, location="/w/t")
+    assert masked == (
         f"rows for t: Spark cannot compute the rows: {said.partition(' ')[0]} ***; correct the query or the data"
     )
 
@@ -81,7 +83,4 @@ def test_a_value_that_is_refused_is_told_with_its_place_and_without_its_row(
     explain = explained(source, [file], columns, {}, of_table=columns)
     with pytest.raises(InvalidDataError) as caught, source_failures("here", explain=explain):
         raise PySparkException(message=READ.format(path=uri))
-    assert (
-        with_quotes(str(caught.value))
-        == f"here: file:{uri} cannot be read: {reason}; correct or remove the file"
-    )
+    assert str(caught.value) == f"here: file:{uri} cannot be read: {reason}; correct or remove the file"

@@ -1,0 +1,74 @@
+"""How failures of Spark's tasks come back whole: as JSON, in a row or as the message of an exception.
+
+Spark keeps of an exception in a Python worker the text of its traceback, in which values and commands of a
+message could not be told from the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from parquetry.errors import ParquetryError
+from parquetry.message import from_parts_json, parts_json
+from parquetry.runtime import errors
+from parquetry.runtime.errors import RetryWrite
+
+Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What a task of Spark runs, as ``mapInArrow`` takes it."""
+
+
+class TaskFailureError(Exception):
+    """What a task failed with, on its way through Spark: its text is that of :func:`failure_json`."""
+
+
+_RAISED: Final = re.compile(rf"{TaskFailureError.__name__}: (?P<failure>\{{.*\}})")
+
+
+def failures_encoded(task: Task) -> Task:
+    """The task, whose failures :func:`raised_in_task` finds again in those of Spark."""
+
+    @wraps(task)
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from task(batches)
+        except (ParquetryError, RetryWrite) as failure:
+            raise TaskFailureError(failure_json(failure)) from failure
+
+    return run
+
+
+def raised_in_task(text: str) -> Exception | None:
+    """What a task raised, by what Spark says; None where it says nothing of the kind."""
+    found = _RAISED.search(text)
+    try:
+        return failure_from_json(found["failure"]) if found else None
+    except (ValueError, KeyError, TypeError):  # a row that looks like one, in words of Spark
+        return None
+
+
+def failure_json(failure: ParquetryError | RetryWrite) -> str:
+    """The failure in one line of JSON: its class, its statements and the SQL of the spec that it is about."""
+    statements = [parts_json(each if isinstance(each, str) else str(each)) for each in failure.args]
+    about = {"declared": failure.declared} if isinstance(failure, ParquetryError) and failure.declared else {}
+    return json.dumps({"error": type(failure).__name__, "statements": statements, **about})
+
+
+def failure_from_json(text: str) -> Exception:
+    """The failure that :func:`failure_json` wrote, of its class, or of the root where that is none of ours.
+
+    ValueError, KeyError or TypeError where nobody wrote it so.
+    """
+    found: dict[str, Any] = json.loads(text)
+    kind = getattr(errors, found["error"], ParquetryError)
+    if not (isinstance(kind, type) and issubclass(kind, ParquetryError | RetryWrite)):
+        kind = ParquetryError
+    failure: Exception = kind(*map(from_parts_json, found["statements"]))
+    if isinstance(failure, ParquetryError):
+        failure.declared = found.get("declared")
+    return failure

@@ -1,0 +1,58 @@
+"""Judge of messages: what may be personal data in a text stands there as a value, so that it can be masked.
+
+The product masks values, and looks for none in a text. This looks for them, in every failure and every warning
+of every test.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from parquetry.errors import ParquetryError
+from parquetry.message import Message, Value
+from parquetry.runtime.errors import RetryWrite
+
+_QUOTED = r"""(?:'[^']+'|"[^"]+")"""
+_OF_TABLE = re.compile(
+    rf"\bpartition {_QUOTED}"
+    rf"|\brecord key {_QUOTED}"
+    r"|[^/\s'\"]+/[^_/\s]+_[^_./\s]+_\d+\.parquet"
+    r"|[^/\s'\"]+/\.hoodie_partition_metadata"
+)
+
+
+def plain_value(text: str) -> str | None:
+    """Something in the plain parts of a text that looks like a partition, a record key or a base file."""
+    parts = text.parts if isinstance(text, Message) else (text,)
+    found = (_OF_TABLE.search(part) for part in parts if isinstance(part, str))
+    return next((match[0] for match in found if match), None)
+
+
+def judge_messages() -> None:
+    """From now on failures of the product that hold such a text are AssertionErrors.
+
+    So are messages with values that it formats into another text, in which they could not be masked.
+    """
+    formatted = Message.__format__
+
+    def new(cls: type[Exception], *args: object, **_: object) -> Exception:
+        for statement in args:
+            if isinstance(statement, str) and _is_of_product() and (value := plain_value(statement)):
+                raise AssertionError(f"plain text holds {value}: {statement}")
+        return Exception.__new__(cls, *args)
+
+    def put_into_text(message: Message, how: str) -> str:
+        if _is_of_product() and any(isinstance(part, Value) for part in message.parts):
+            raise AssertionError(f"in another text, this message loses its values: {message}")
+        return formatted(message, how)
+
+    ParquetryError.__new__ = new  # type: ignore[assignment]
+    RetryWrite.__new__ = new  # type: ignore[assignment]
+    Message.__format__ = put_into_text  # type: ignore[method-assign]
+
+
+def _is_of_product() -> bool:
+    """Whether who called the caller is a module of the compiler or the runtime."""
+    name = sys._getframe(2).f_globals.get("__name__", "")
+    return str(name).startswith(("parquetry.runtime.", "parquetry.compiler."))

@@ -1,0 +1,102 @@
+"""What a task of Spark fails with comes back as it was: class, statements, values and commands."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parquetry.errors import ParquetryError
+from parquetry.message import Command, Message, Phrase, Value, ValueKind, from_parts_json, parts_json
+from parquetry.runtime import errors
+from parquetry.runtime.errors import CorruptTableError, InvalidDataError, RetryWrite, StorageError
+from parquetry.runtime.task_failures import (
+    TaskFailureError,
+    failure_from_json,
+    failure_json,
+    failures_encoded,
+    raised_in_task,
+)
+
+TEXTS = st.text(max_size=20)
+PARTS = st.one_of(
+    TEXTS,
+    st.builds(Command, st.lists(TEXTS, min_size=1, max_size=3).map(tuple), st.booleans()),
+    st.builds(Phrase, TEXTS, TEXTS),
+    st.builds(Value, st.sampled_from(ValueKind), TEXTS, TEXTS),
+)
+STATEMENTS = st.one_of(TEXTS, st.lists(PARTS, max_size=5).map(lambda parts: Message(*parts)))
+KINDS = st.sampled_from([CorruptTableError, InvalidDataError, StorageError, ParquetryError])
+TRACEBACK = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 3, in main
+parquetry.runtime.task_failures.TaskFailureError: {failure}
+
+\tat org.apache.spark.api.python.BasePythonRunner.run(PythonRunner.scala:572)
+"""
+
+
+def parts_of(statement):
+    return statement.parts if isinstance(statement, Message) else (statement,)
+
+
+@given(STATEMENTS)
+def test_parts_are_the_same_after_json(statement):
+    again = from_parts_json(parts_json(statement))
+    assert again == statement
+    assert [part for part in parts_of(again) if part] == [part for part in parts_of(statement) if part]
+
+
+@given(KINDS, st.lists(STATEMENTS, min_size=1, max_size=3), st.none() | st.just("sources.a.select"))
+def test_a_failure_is_the_same_behind_the_traceback_of_a_task(kind, statements, declared):
+    failure = kind(*statements)
+    failure.declared = declared
+
+    def task(_):
+        yield 1
+        raise failure
+
+    with pytest.raises(TaskFailureError) as raised:
+        list(failures_encoded(task)([]))
+    again = raised_in_task(TRACEBACK.format(failure=raised.value))
+    assert type(again) is kind
+    assert (again.args, again.declared, str(again)) == (failure.args, declared, str(failure))
+    assert [parts_of(one) for one in again.args if one] == [parts_of(one) for one in failure.args if one]
+
+
+def test_a_signal_to_try_again_comes_back_too():
+    again = failure_from_json(failure_json(RetryWrite(Message(Value.uri("/t/p=1/a"), " is gone"))))
+    assert type(again) is RetryWrite
+    assert again.args[0].parts == (Value.uri("/t/p=1/a"), " is gone")
+
+
+def test_a_class_of_somebody_else_comes_back_as_the_root():
+    class OwnError(StorageError):
+        pass
+
+    again = failure_from_json(failure_json(OwnError("full")))
+    assert type(again) is ParquetryError
+    assert str(again) == "full"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "TaskFailureError: {}",
+        "TaskFailureError: {not json}",
+        'TaskFailureError: {"error": 1, "statements": []}',
+        'TaskFailureError: {"error": "StorageError", "statements": [[{"command": []}]]}',
+        'TaskFailureError: {"error": "StorageError", "statements": [[{"value": "a", "kind": "x", "mask": ""}]]}',
+        'TaskFailureError: {"error": "StorageError", "statements": 3}',
+        "ValueError: For input string: Ada",
+    ],
+)
+def test_what_only_looks_like_one_is_none(said):
+    assert raised_in_task(TRACEBACK.replace("{failure}", "") + said) is None
+
+
+@pytest.mark.parametrize("name", ["ParquetryError", "annotations", "is_outage", "ClassVar"])
+def test_no_name_makes_anything_but_a_failure(name):
+    assert hasattr(errors, name)
+    again = failure_from_json(f'{{"error": "{name}", "statements": [["x"]]}}')
+    assert type(again) is ParquetryError
