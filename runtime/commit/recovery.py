@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.message import Message, command, joined
+from parquetry.message import Message, Value, command, joined
 from parquetry.runtime.commit.claims import Claim, Session, heartbeat_path, is_alive, read_claim
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.restoring import finish_restore
@@ -158,9 +158,11 @@ def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -
     # A clustering of this project gives up its claim when it ends: it may just have.
     for group, time in timeline.reload().groups_in_pending_clustering.items():
         if group in groups and time in unclaimed:
-            return (
-                f"file group {group[1]} of partition {group[0]!r} waits for the clustering {time}; let Hudi "
-                "execute that, or roll it back with " + _rollback(time)
+            return Message(
+                f"file group {group[1]} of partition ",
+                Value.partition(group[0]),
+                f" waits for the clustering {time}; let Hudi execute that, or roll it back with ",
+                _rollback(time),
             )
     return None
 

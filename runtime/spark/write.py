@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from parquetry.message import Message
 from parquetry.runtime.arrow.local_rows import is_spark_frame, local_rows
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
@@ -110,7 +111,9 @@ class _Job:
             self._result = self._written(transaction)
         except NotFoundError as gone:
             if _moved_on(transaction):
-                raise RetryWrite(f"another writer has replaced and cleaned a file: {gone}") from gone
+                raise RetryWrite(
+                    Message("another writer has replaced and cleaned a file: ", gone.message)
+                ) from gone
             raise
         return self._result.outcome
 

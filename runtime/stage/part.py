@@ -148,7 +148,7 @@ def stage_rows(spec: StageSpec, part: int, batches: Iterable[pa.RecordBatch]) ->
 
 def fault_batch(part: int, fault: str) -> pa.RecordBatch:
     """The summary of a task that could not stage its rows."""
-    row = {"part": part, "rows": 0, "fault": fault, "example": ""}
+    row = {"part": part, "rows": 0, "fault": fault, "example": "[]"}
     return pa.RecordBatch.from_pylist([row], schema=_SUMMARY)
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquetry.message import Value
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 from parquetry.runtime.storage.paths import checked_path, escape_glob
 from parquetry.runtime.storage.s3_errors import Answer, client_errors, failure
@@ -144,11 +145,16 @@ class S3Store(ObjectStore):
                 if (answer.final or expired) and not uncertain:
                     raise failure("write", where, error) from error
                 if expired:
-                    msg = (
-                        f"whether {where} was written is unknown: {error}; "
-                        "restore the connection, then run again"
-                    )
-                    raise UnknownOutcomeError(msg) from error
+                    reason = of_library(str(error), kind=type(error).__name__)
+                    raise UnknownOutcomeError(
+                        Message(
+                            "whether ",
+                            where,
+                            " was written is unknown: ",
+                            reason,
+                            "; restore the connection, then run again",
+                        )
+                    ) from error
             else:
                 return PutOutcome.WON
             time.sleep(min(_FIRST_PAUSE_SECONDS * 1.7**attempt, _LONGEST_PAUSE_SECONDS))

@@ -186,7 +186,7 @@ def masks_failures(
     """A service of a table whose failures lose its personal values."""
 
     @wraps(service)
-    def run(table: TableHandle, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+    def run(table: TableHandle, /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         with failures_masked(table.spec, location=table.store.uri):
             return service(table, *args, **kwargs)
 

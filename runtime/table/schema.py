@@ -43,7 +43,8 @@ def live_columns(store: ObjectStore, timeline: Timeline, config: TableConfig) ->
             return columns_from_avro(schema, place=f"{store.uri}: schema of the newest commit")
         except CorruptTableError as error:
             raise CorruptTableError(
-                f"{error}; roll that commit back with the program that wrote it, or with `service rollback`"
+                error.message,
+                "roll that commit back with the program that wrote it, or with `service rollback`",
             ) from error
     newest = max(
         FileSystemView(store, timeline, config).all_slices(),

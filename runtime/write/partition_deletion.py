@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from parquetry.message import Message
 from parquetry.runtime.commit.damaged_files import damaged_groups
 from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.files import column_types
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.table.handle import masks_failures
@@ -37,7 +39,8 @@ def delete_partitions(
     their column's type, and for one partition where a list of them belongs.
     """
     if isinstance(partitions, str | Mapping):
-        raise InvalidDataError(f"{partitions!r} is one partition; give a list of them: [{partitions!r}]")
+        one = of_library(repr(partitions))
+        raise InvalidDataError(Message(one, " is one partition; give a list of them: [", one, "]"))
     config = handle.config
     if not config.partition_by:
         raise InvalidDataError(

@@ -273,7 +273,7 @@ def _survey(context: WriteContext, group: GroupWork) -> tuple[int, int, frozense
     try:
         footers = [read_metadata(context.store, part.path) for part in group.slices]
     except NotFoundError as gone:
-        raise RetryWrite(f"a file has been cleaned meanwhile: {gone}") from gone
+        raise RetryWrite(Message("a file has been cleaned meanwhile: ", gone.message)) from gone
     kept = [small_dictionaries(footer, context.schema) for footer in footers if footer.num_rows]
     shared = frozenset(kept[0]).intersection(*kept) if kept else frozenset[str]()
     if group.order is not None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from parquetry.errors import message_of
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file.model import POSITION
 from parquetry.runtime.base_file.reader import BaseFileReader, open_base_file
@@ -58,7 +59,7 @@ def _reader(
                 with opened as reader:
                     yield from _batches(reader, part, names)
             except RetryWrite as gone:
-                raise NotFoundError(f"{gone}; run again, and read what is there now") from gone
+                raise NotFoundError(message_of(gone), "run again, and read what is there now") from gone
 
     return read
 

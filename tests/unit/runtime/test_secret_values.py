@@ -11,6 +11,7 @@ from botocore.exceptions import EndpointConnectionError
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of
+from parquetry.message import Value
 from parquetry.runtime.errors import SparkStartError
 from parquetry.runtime.main import execute
 from parquetry.runtime.redaction import secret_options, secrets_of, without_secrets
@@ -126,7 +127,7 @@ def test_numbers_and_flags_are_no_secrets_unless_they_are_called_so():
 def test_an_endpoint_that_is_secret_is_not_named(monkeypatch):
     monkeypatch.setenv("PARQUETRY_SECRET_HOST", "10.1.2.3:9000")
     error = EndpointConnectionError(endpoint_url="http://10.1.2.3:9000/lake/x")
-    assert 'endpoint URL: "http://***/lake/x"' in str(failure("read", "s3://lake/x", error))
+    assert 'endpoint URL: "http://***/lake/x"' in str(failure("read", Value.uri("s3://lake/x"), error))
 
 
 def test_the_failure_of_a_job_does_not_name_one(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from parquetry.message import Value
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.model import Objects
@@ -56,7 +57,7 @@ class FullDisk(WrappedStore):
         needed = 0 if self.inner.stat(path) else max(1, -(-len(data) // BLOCK))
         if needed > self.free:
             error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            raise error if self.raw else storage_error("write", f"{self.uri}/{path}", error)
+            raise error if self.raw else storage_error("write", Value.uri(f"{self.uri}/{path}"), error)
         self.free -= needed
 
     def _give_back(self, paths: Iterable[str]) -> None:
@@ -157,7 +158,7 @@ def test_the_sweep_tells_no_personal_values_of_what_it_could_not_delete(
 
         def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
             if self.has_refused and prefix == "p=a":
-                raise storage_error("list", f"{self.uri}/p=a", OSError(errno.EACCES, "denied"))
+                raise storage_error("list", Value.uri(f"{self.uri}/p=a"), OSError(errno.EACCES, "denied"))
             return super().list(prefix, recursive=recursive)
 
     handle = replace(table, store=Stuck(table.store)).handle

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from parquetry.message import Value
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
 from parquetry.runtime.storage.open import LocalStore, PutOutcome, open_store
 from parquetry.runtime.storage.os_errors import storage_error
@@ -297,10 +298,12 @@ def test_a_file_where_a_folder_is_needed_is_named(store):
 
 
 def test_errors_are_worded_with_path_reason_and_remedy():
-    absent = storage_error("read", "/t/x", FileNotFoundError(errno.ENOENT, "No such file or directory"))
+    absent = storage_error(
+        "read", Value.uri("/t/x"), FileNotFoundError(errno.ENOENT, "No such file or directory")
+    )
     assert isinstance(absent, NotFoundError)
     assert str(absent) == "cannot read /t/x: No such file or directory; check the path"
-    odd = storage_error("list", "/t", OSError(errno.EXDEV, "whatever"))
+    odd = storage_error("list", Value.uri("/t"), OSError(errno.EXDEV, "whatever"))
     assert str(odd) == "cannot list /t: Invalid cross-device link; check the storage, then run again"
 
 

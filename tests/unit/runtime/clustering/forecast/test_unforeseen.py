@@ -80,7 +80,7 @@ def test_what_is_no_strategy_is_named_too(installed):
     with pytest.raises(InvalidDataError, match="'theirs' failed: ArrowInvalid"):
         OrderKeys(ORDER, rows).of(rows)
     installed(lambda _columns, _sample: lambda _rows: [pa.array([1])])
-    with pytest.raises(InvalidDataError, match=r"'theirs' failed: ValueError: .1 sort keys for 2 rows"):
+    with pytest.raises(InvalidDataError, match=r"'theirs' failed: ValueError: 1 sort keys for 2 rows"):
         OrderKeys(ORDER, rows).of(rows)
     installed(load=broken)
     with pytest.raises(InvalidDataError, match=r"'theirs' failed: ImportError: .no module named numpyy"):
