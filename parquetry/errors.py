@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, ClassVar
 
-from parquetry.message import Message, Writer, joined, written
+from parquetry.message import Message, Value, Writer, joined, written
 
 
 class ParquetryError(Exception):
@@ -45,14 +45,15 @@ class ParquetryError(Exception):
 
 
 def message_of(failure: BaseException) -> str:
-    """What any failure says, a message where it is one of ours and has one."""
+    """What any failure says; the words of one that is none of ours are a value."""
     if isinstance(failure, ParquetryError):
         return failure.message
-    match failure.args:
-        case (Message() as only,):
-            return only
-        case _:
-            return str(failure)
+    if isinstance(failure, OSError) and failure.errno is not None:
+        where = (": ", Value.uri(str(failure.filename), quoted=True)) if failure.filename is not None else ()
+        return Message(f"[Errno {failure.errno}] {failure.strerror}", *where)
+    if type(failure).__module__.startswith("parquetry."):
+        return joined("; ", map(_text, failure.args))
+    return Message(Value.quote(str(failure), type(failure).__name__))
 
 
 def _text(statement: object) -> str:

@@ -59,38 +59,42 @@ class ValueKind(StrEnum):
 class Value:
     """Something of a table, or of what was read for it, that may be personal data; ``mask`` then replaces it.
 
-    Partitions and record keys are written between quotation marks.
+    ``quoted`` is written between quotation marks, with escapes.
     """
 
     kind: ValueKind
     text: str
     mask: str = MASK
+    quoted: bool = False
 
     def __str__(self) -> str:
-        return repr(self.text) if self.kind in _BETWEEN_MARKS else self.text
+        return repr(self.text) if self.quoted else self.text
 
     @classmethod
     def partition(cls, path: str) -> Value:
-        """The partition with this path."""
-        return cls(ValueKind.PARTITION, path)
+        """The partition with this path, quoted."""
+        return cls(ValueKind.PARTITION, path, quoted=True)
 
     @classmethod
     def record_key(cls, key: str) -> Value:
-        """The record key."""
-        return cls(ValueKind.RECORD_KEY, key)
+        """The record key, quoted."""
+        return cls(ValueKind.RECORD_KEY, key, quoted=True)
 
     @classmethod
-    def file(cls, path: str) -> Value:
+    def file(cls, path: str, *, quoted: bool = False) -> Value:
         """The file or folder of the table at this path."""
-        return cls(ValueKind.FILE, path)
+        return cls(ValueKind.FILE, path, quoted=quoted)
 
     @classmethod
-    def uri(cls, uri: str) -> Value:
+    def uri(cls, uri: str, *, quoted: bool = False) -> Value:
         """The file or folder that is there."""
-        return cls(ValueKind.URI, uri)
+        return cls(ValueKind.URI, uri, quoted=quoted)
 
+    @classmethod
+    def quote(cls, text: str, mask: str = MASK) -> Value:
+        """The words of somebody else."""
+        return cls(ValueKind.QUOTE, text, mask)
 
-_BETWEEN_MARKS: Final = (ValueKind.PARTITION, ValueKind.RECORD_KEY)
 
 MessagePart: TypeAlias = str | Command | Phrase | Value
 Writer: TypeAlias = Callable[[Command | Phrase], str]
@@ -160,7 +164,7 @@ def changed(text: str, change: Callable[[str], str]) -> str:
     return Message(*(_changed(part, change) for part in text.parts))
 
 
-def with_values(text: str, change: Callable[[Value], str | Value]) -> str:
+def with_values(text: str, change: Callable[[Value], Value]) -> str:
     """The text; of a message with what ``change`` gives for each of its values."""
     if not isinstance(text, Message):
         return text
@@ -230,8 +234,8 @@ def _part_json(part: MessagePart) -> Any:
             return {"command": list(words), "imperative": imperative}
         case Phrase(typed, called):
             return {"typed": typed, "called": called}
-        case Value(kind, text, mask):
-            return {"value": text, "kind": kind.value, "mask": mask}
+        case Value(kind, text, mask, quoted):
+            return {"value": text, "kind": kind.value, "mask": mask, "quoted": quoted}
         case _:
             return str(part)
 
@@ -244,8 +248,8 @@ def _part(part: Any) -> MessagePart:
             return Command(tuple(map(str, words)), imperative)
         case {"typed": str(typed), "called": str(called)}:
             return Phrase(typed, called)
-        case {"value": str(text), "kind": str(kind), "mask": str(mask)}:
-            return Value(ValueKind(kind), text, mask)
+        case {"value": str(text), "kind": str(kind), "mask": str(mask), "quoted": bool(quoted)}:
+            return Value(ValueKind(kind), text, mask, quoted)
         case _:
             raise ValueError(f"{part!r:.80} is no part of a message")
 

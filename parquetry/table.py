@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from parquetry.errors import UsageError
 from parquetry.in_python import worded
-from parquetry.runtime.commit.outcome import CommitResult
+from parquetry.runtime.clustering.plan.execution import masked_clustering
+from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.commit.rollback import RollbackResult
 from parquetry.runtime.services.accepted_loss import accept_loss
 from parquetry.runtime.services.archive import ArchiveResult, archive
@@ -160,15 +161,9 @@ class Table:
         from parquetry.runtime.spark.read.table import read_table  # noqa: PLC0415 - heavy
 
         handle = self._handle()
-        return read_table(
-            spark or self._session(handle),
-            handle,
-            as_of=as_of,
-            since=since,
-            until=until,
-            where=where,
-            meta=meta,
-        )
+        session = spark or self._session(handle)
+        with failures_masked(handle.spec, location=handle.store.uri):
+            return read_table(session, handle, as_of=as_of, since=since, until=until, where=where, meta=meta)
 
     @worded()
     def batch_writer(
@@ -277,8 +272,10 @@ class Table:
         session = spark or self._session(handle)
         with failures_masked(handle.spec, location=handle.store.uri):
             if instant is not None:
-                return execute(session, handle, instant)
-            return cluster(session, handle, budget_bytes=budget_bytes)
+                result = execute(session, handle, instant)
+            else:
+                result = cluster(session, handle, budget_bytes=budget_bytes)
+        return masked_clustering(result, handle.spec, location=handle.store.uri)
 
     def _handle(self) -> TableHandle:
         return open_table(self._store, owner=self._owner)
@@ -305,7 +302,8 @@ class Table:
 
         spark = getattr(rows, "sparkSession", None) or self._session(handle)
         with failures_masked(handle.spec, location=handle.store.uri):
-            return write(spark, handle, rows, request)
+            result = write(spark, handle, rows, request)
+        return masked_commit(result, handle.spec, location=handle.store.uri)
 
 
 @worded()

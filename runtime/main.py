@@ -89,23 +89,22 @@ def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None =
 
     Raises StalePlanError before anything is done when the job's requirements do not hold, ForeignTableError
     when the table is not the job's project's and target's, then or when it would be written. In the result
-    and in a failure personal partitions, record keys and paths of files are masked; other values that a
-    library quotes are not.
+    and in a failure personal values are masked.
     """
-    with failures_masked(job.spec, location=job.location):
-        try:
+    try:
+        with failures_masked(job.spec, location=job.location):
             return _shown(_execute(job, session or start_spark), job)
-        except ParquetryError as failure:
-            failure.reword(partial(changed, change=partial(without_secrets, values=job.secrets)))
-            raise
+    except ParquetryError as failure:
+        failure.reword(partial(changed, change=partial(without_secrets, values=job.secrets)))
+        raise
 
 
 def _shown(result: JobResult, job: JobPlan) -> JobResult:
     commit, clustering = result.commit, result.clustering
 
     def shown(warning: str) -> str:
-        told = changed(warning, partial(without_secrets, values=job.secrets))
-        return masked_message(told, job.spec, location=job.location)
+        masked = masked_message(warning, job.spec, location=job.location)
+        return changed(masked, partial(without_secrets, values=job.secrets))
 
     return replace(
         result,
@@ -344,5 +343,7 @@ def cluster_by_hand(
         name = f"parquetry {table.config.name} cluster"
         spark = start_session(settings, name=name, log=log, rules=rules)
         if instant is not None:
-            return execute(spark, table, instant)
-        return cluster(spark, table, budget_bytes=budget_bytes)
+            result = execute(spark, table, instant)
+        else:
+            result = cluster(spark, table, budget_bytes=budget_bytes)
+    return masked_clustering(result, table.spec, location=table.store.uri)

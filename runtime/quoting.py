@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from parquetry.message import Message, Value, ValueKind
+from parquetry.message import Message, Value
 from parquetry.secret_names import MASK
 
 CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]{2,120}\](?= )")
@@ -21,7 +21,7 @@ def of_library(text: str, *, kind: str = MASK) -> Message:
 
     That is Spark's where the text has it, else ``kind``, which stands for a text that says nothing, too.
     """
-    return Message(Value(ValueKind.QUOTE, text or kind, _without_values(text, kind)))
+    return Message(Value.quote(text or kind, _without_values(text, kind)))
 
 
 def _without_values(text: str, kind: str) -> str:

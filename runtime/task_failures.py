@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
+from secrets import token_hex
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -24,31 +25,36 @@ Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class TaskFailureError(Exception):
-    """What a task failed with, on its way through Spark: its text is that of :func:`failure_json`."""
+    """What a task failed with, on its way through Spark: its message, and a line for this driver alone."""
 
 
-_RAISED: Final = re.compile(rf"{TaskFailureError.__name__}: (?P<failure>\{{.*\}})")
+_OF_THIS_DRIVER: Final = token_hex(16)
+_LINE: Final = re.compile(rf"{_OF_THIS_DRIVER} (?P<failure>\{{.*\}})")
 
 
 def failures_encoded(task: Task) -> Task:
     """The task, whose failures :func:`raised_in_task` finds again in those of Spark."""
+    token = _OF_THIS_DRIVER
 
     @wraps(task)
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             yield from task(batches)
         except (ParquetryError, RetryWrite) as failure:
-            raise TaskFailureError(failure_json(failure)) from failure
+            raise TaskFailureError(f"{failure}\n{token} {failure_json(failure)}") from failure
 
     return run
 
 
 def raised_in_task(text: str) -> Exception | None:
-    """What a task raised, by what Spark says; None where it says nothing of the kind."""
-    found = _RAISED.search(text)
+    """What a task raised, by what Spark says; None where that was nothing of ours, or is cut.
+
+    Spark may quote rows in the same text. None of them knows the token of this driver.
+    """
+    found = _LINE.search(text)
     try:
         return failure_from_json(found["failure"]) if found else None
-    except (ValueError, KeyError, TypeError):  # a row that looks like one, in words of Spark
+    except ValueError:
         return None
 
 
@@ -62,7 +68,7 @@ def failure_json(failure: ParquetryError | RetryWrite) -> str:
 def failure_from_json(text: str) -> Exception:
     """The failure that :func:`failure_json` wrote, of its class, or of the root where that is none of ours.
 
-    ValueError, KeyError or TypeError where nobody wrote it so.
+    ValueError where it is cut.
     """
     found: dict[str, Any] = json.loads(text)
     kind = getattr(errors, found["error"], ParquetryError)

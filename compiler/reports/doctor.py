@@ -140,7 +140,7 @@ def _table(workspace: Workspace, table: ResolvedTable) -> str:
         return f"not created yet at {table.location}"
     observation.check_owner(workspace.owner)
     if warnings := property_warnings(observation.handle.store):
-        raise UnsupportedTableError("; ".join(warnings))
+        raise UnsupportedTableError(*warnings)
     admit(observation)
     if warnings := damage_warnings(observation.handle):
         shown_by = masked_by(observation.spec, table.spec)

@@ -42,7 +42,7 @@ from parquetry.runtime.spec.masking import failures_masked, masked_message, mask
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.consistent_read import read_consistently
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.open import TableHandle, open_table
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 from parquetry.runtime.timeline.rereading import read_again
@@ -173,10 +173,15 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
     """
     handle = open_table(store)
     shown_by = masked_by(handle.spec, declared)
-    lost = damaged_files(handle)
     with failures_masked(shown_by, location=store.uri):
-        # Nothing can be said of files that cannot be opened.
-        refuse_damage(handle, [file for file in lost if file.size_bytes is not None])
+        return _report(handle, shown_by)
+
+
+def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
+    store = handle.store
+    lost = damaged_files(handle)
+    # Nothing can be said of files that cannot be opened.
+    refuse_damage(handle, [file for file in lost if file.size_bytes is not None])
     timeline = handle.timeline()
     spec = handle.effective_spec(timeline)
     view = handle.view(timeline)
@@ -190,7 +195,7 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
     return LayoutReport(
         table=handle.config.name,
         instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
-        partitions=_partitions(slices, statistics, spec, shown_by=masked_by(spec, declared)),
+        partitions=_partitions(slices, statistics, spec, shown_by=shown_by),
         queries=_queries(conditions, with_pages(store, statistics, conditions.values(), types), types),
         overlap=tuple(_overlap(column, slices, statistics) for column in ordered_by),
         # How many runs it takes is a matter of the target's budget.

@@ -145,9 +145,7 @@ class IncomingRows:
         steps = np.diff(known, prepend=self._last)
         in_order = bool((steps > 0).all()) and bool((positions[: len(known)] == known).all())
         if not in_order or (len(known) and self._last == _NOWHERE):
-            raise AssertionError(
-                f"{self._place!s}: rows are not sorted by position, or two rows have the same"
-            )
+            raise AssertionError("rows to write are unsorted, or two have the same position")
         self._last = int(positions[-1])
         self._ready.append((rows, positions))
         self.consumed_rows += rows.num_rows

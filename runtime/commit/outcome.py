@@ -116,7 +116,7 @@ class CommitResult(Brief):
         return self.files_added + self.files_rewritten
 
 
-def masked_commit(result: CommitResult, spec: TableSpec, *, location: str) -> CommitResult:
+def masked_commit(result: CommitResult, spec: TableSpec | None, *, location: str) -> CommitResult:
     """The result of a write with its reasons and warnings masked."""
     return replace(
         result,

@@ -181,7 +181,7 @@ def run_once(
         else:
             outcome, warnings = _publish(transaction, outcome, narrow=narrow)
     except (RetryWrite, StaleTimelineError) as lost:
-        outcome, reasons = None, [str(lost)]
+        outcome, reasons = None, [message_of(lost)]
     except _ConflictFound as lost:
         outcome, reasons = None, [lost.conflict.reason]
     return _result(transaction, outcome, reasons, warnings=warnings)

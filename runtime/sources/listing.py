@@ -242,8 +242,11 @@ def _character_class(body: str) -> str:
 def _check_spelling(name: str, path: str, *, is_local: bool) -> None:
     if is_local and ":" in name.rpartition("/")[2]:
         raise InvalidDataError(
-            f"{path} matches a file called {name!r}, with a ':' that no local file of Hadoop's has, so "
-            "Spark cannot open it; rename it"
+            Message(
+                f"{path} matches a file called ",
+                Value.uri(name, quoted=True),
+                ", with a ':' that no local file of Hadoop's has, so Spark cannot open it; rename it",
+            )
         )
     try:
         name.encode()

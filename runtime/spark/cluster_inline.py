@@ -15,7 +15,6 @@ from parquetry.message import Message, joined
 from parquetry.runtime.clustering.plan.due import is_time, record_check, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.commit.outcome import CommitResult
-from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message
@@ -66,7 +65,7 @@ def _said(table: TableHandle, failure: Exception) -> str:
     """The warning, which is logged too; what nobody expected is named by its class."""
     text = message_of(failure)
     if not isinstance(failure, (ParquetryError, PySparkException, Py4JJavaError)):
-        text = Message(f"{type(failure).__name__}: ", of_library(text))
+        text = Message(f"{type(failure).__name__}: ", text)
     reason = masked_message(text, table.spec, location=table.store.uri)
     _LOG.warning("clustering after the write failed; the commit is not affected: %s", reason)
     return joined("", ("clustering: ", reason))

@@ -6,11 +6,13 @@ Partition paths, and what errors and results quote of rows, lose them before the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from itertools import zip_longest
+from posixpath import normpath
 from typing import Final
+from urllib.parse import unquote
 
 from parquetry.errors import ParquetryError
 from parquetry.message import Value, ValueKind, with_values
@@ -18,8 +20,13 @@ from parquetry.runtime.quoting import CONDITION
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.secret_names import MASK
 
-_SCHEME: Final = re.compile(r"^\w+:(?://)?")
-_OF_TABLE: Final = ".hoodie/"
+_SCHEME: Final = re.compile(r"^\w+:(?://(?:localhost(?=/))?)?")
+_OF_TIMELINE: Final = ".hoodie"
+_OF_TABLE: Final = re.compile(
+    r".*\.parquet(?:\.\w+)*\Z|\.hoodie_partition_metadata|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-\d+)?\Z"
+)
+"""Names of base files and of file groups."""
+
 _MARKERS_OF_INSTANT: Final = re.compile(r"\.hoodie/\.temp/[^/]+/")
 
 
@@ -46,14 +53,10 @@ def masked_partition(path: str, spec: TableSpec | None) -> str:
     """
     if not path or spec is None or not has_masked_partitions(spec):
         return path
-    pii = pii_columns(spec.columns)
     parts = path.split("/")
     if len(parts) != len(spec.partition_by):
         return MASK
-    return "/".join(
-        _masked_folder(part) if column.lower() in pii else part
-        for column, part in zip(spec.partition_by, parts, strict=True)
-    )
+    return _masked_levels(parts, spec)
 
 
 def masked_path(path: str, partition: str, spec: TableSpec | None) -> str:
@@ -89,7 +92,9 @@ def failures_masked(spec: TableSpec | None, *, location: str) -> Iterator[None]:
         if has_personal_columns(spec):
             failure.__cause__ = failure.__context__ = None
         raise
-    except OSError:  # names files, and no rows
+    except OSError as failure:  # names files, and no rows
+        if spec is not None and failure.filename is not None:
+            failure.filename = _masked_uri(str(failure.filename), spec, location)
         raise
     except Exception as bug:
         if not has_personal_columns(spec):
@@ -100,19 +105,18 @@ def failures_masked(spec: TableSpec | None, *, location: str) -> Iterator[None]:
         raise error.with_traceback(bug.__traceback__) from None
 
 
-def _masked_value(value: Value, spec: TableSpec, location: str) -> str | Value:
+def _masked_value(value: Value, spec: TableSpec, location: str) -> Value:
     match value.kind:
         case ValueKind.QUOTE:
-            return value.mask
+            return replace(value, text=value.mask)
         case ValueKind.RECORD_KEY:
-            return f"'{value.mask}'" if _has_personal_keys(spec) else value
+            return replace(value, text=value.mask) if _has_personal_keys(spec) else value
         case ValueKind.PARTITION:
-            masked = masked_partition(value.text, spec)
-            return value if masked == value.text else repr(masked)
+            return replace(value, text=masked_partition(value.text, spec))
         case ValueKind.FILE:
-            return _masked_below(value.text, spec)
+            return replace(value, text=_masked_file(value.text, spec))
         case ValueKind.URI:
-            return _masked_uri(value.text, spec, location)
+            return replace(value, text=_masked_uri(value.text, spec, location))
 
 
 def _has_personal_keys(spec: TableSpec) -> bool:
@@ -121,39 +125,60 @@ def _has_personal_keys(spec: TableSpec) -> bool:
 
 
 def _masked_uri(uri: str, spec: TableSpec, location: str) -> str:
-    """The path, masked as the table's where it lies below its location, else by ``column=value`` alone."""
-    root, where = (_SCHEME.sub("", each).rstrip("/") for each in (location, uri))
-    if root and where.startswith(f"{root}/"):
-        below = where.removeprefix(f"{root}/")
-        return f"{uri.rstrip('/').removesuffix(below)}{_masked_below(below, spec)}"
-    return "/".join(_masked_by_name(part, spec) for part in uri.split("/"))
+    """The path, masked as the table's where it lies below its location, else as somebody else's."""
+    if not has_masked_partitions(spec):
+        return uri
+    root = _bare(location)
+    # Spark escapes what it lists.
+    for spelled in (uri, unquote(uri)):
+        where = _bare(spelled)
+        if location and where.startswith(f"{root}/"):
+            below = where.removeprefix(f"{root}/")
+            above = spelled.removesuffix(below) if spelled.endswith(below) else f"{location.rstrip('/')}/"
+            return f"{above}{_masked_file(below, spec)}"
+    return _masked_elsewhere(uri, spec)
 
 
-def _masked_below(path: str, spec: TableSpec) -> str:
+def _bare(uri: str) -> str:
+    """The path in one spelling, without its scheme."""
+    return normpath(_SCHEME.sub("", uri))
+
+
+def _masked_elsewhere(uri: str, spec: TableSpec) -> str:
+    """The path without the values of ``column=value`` folders, nor the folders that hold a base file."""
+    pii = {column.lower() for column in spec.partition_by} & pii_columns(spec.columns)
+    *folders, last = uri.split("/")
+    if _OF_TABLE.match(last) and len(folders) > len(spec.partition_by):
+        above = "/".join(folders[: -len(spec.partition_by)])
+        return f"{above}/{_masked_file(uri.removeprefix(f'{above}/'), spec)}"
+    named = ((part, part.partition("=")[0]) for part in (*folders, last))
+    return "/".join(_masked_folder(part, name) if name.lower() in pii else part for part, name in named)
+
+
+def _masked_file(path: str, spec: TableSpec) -> str:
     """The path of a file or folder of the table with its partition masked."""
     if not has_masked_partitions(spec):
         return path
     markers = _MARKERS_OF_INSTANT.match(path)
-    if path.startswith(_OF_TABLE) and not markers:
+    if (path == _OF_TIMELINE or path.startswith(f"{_OF_TIMELINE}/")) and not markers:
         return path
     above = markers[0] if markers else ""
-    parts = path.removeprefix(above).split("/")
-    if len(parts) > len(spec.partition_by) + 1:
-        return f"{above}{MASK}/{parts[-1]}"
+    *folders, last = path.removeprefix(above).split("/")
+    if markers or _OF_TABLE.match(last):
+        return f"{above}{masked_partition('/'.join(folders), spec)}{'/' if folders else ''}{last}"
+    partition = [*folders, last]
+    if len(partition) > len(spec.partition_by):
+        return f"{above}{MASK}"
+    return f"{above}{_masked_levels(partition, spec)}"
+
+
+def _masked_levels(levels: Sequence[str], spec: TableSpec) -> str:
+    """The outermost levels of a partition's path, or all of them."""
     pii = pii_columns(spec.columns)
-    folders = zip_longest(parts, spec.partition_by[: len(parts)], fillvalue="")
-    shown = (_masked_folder(part) if column.lower() in pii else part for part, column in folders)
-    return f"{above}{'/'.join(shown)}"
+    named = zip(levels, spec.partition_by, strict=False)
+    return "/".join(_masked_folder(part, column) if column.lower() in pii else part for part, column in named)
 
 
-def _masked_by_name(part: str, spec: TableSpec) -> str:
-    """The folder ``column=value`` of somebody else's path with its value masked."""
+def _masked_folder(part: str, column: str) -> str:
     name, equals, _ = part.partition("=")
-    pii = pii_columns(spec.columns)
-    of_partition = any(name == column for column in spec.partition_by if column.lower() in pii)
-    return _masked_folder(part) if equals and of_partition else part
-
-
-def _masked_folder(part: str) -> str:
-    name, equals, _ = part.partition("=")
-    return f"{name}={MASK}" if equals else MASK
+    return f"{name}={MASK}" if equals and name.lower() == column.lower() else MASK

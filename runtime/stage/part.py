@@ -76,7 +76,7 @@ class RowFault:
 
     description: str
     rows: int
-    example: str
+    example: Message
 
 
 SUMMARY_SQL = "part int, name string, rows bigint, fault string, example string"

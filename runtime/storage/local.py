@@ -222,9 +222,9 @@ class LocalStore(ObjectStore):
         if not is_inside:
             raise StorageError(
                 Message(
-                    "the path '",
-                    Value.file(repr(path)[1:-1]),
-                    f"' leads out of {self.uri} to ",
+                    "the path ",
+                    Value.file(path, quoted=True),
+                    f" leads out of {self.uri} to ",
                     Value.uri(str(real)),
                     " through a symbolic link; replace the link by a folder",
                 )

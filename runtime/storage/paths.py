@@ -24,9 +24,9 @@ def checked_path(path: str, *, root: str, folder: bool = False) -> str:
     if "\0" in trimmed or any(segment in ("", ".", "..") for segment in segments):
         raise StorageError(
             Message(
-                "the path '",
-                Value.file(repr(path)[1:-1]),
-                f"' does not stay below {root}; use a relative path whose parts "
+                "the path ",
+                Value.file(path, quoted=True),
+                f" does not stay below {root}; use a relative path whose parts "
                 "are neither empty nor '.' nor '..'",
             )
         )

@@ -191,11 +191,15 @@ class S3Store(ObjectStore):
                 "delete_objects", "delete", Value.uri(self.uri), Delete={"Objects": batch, "Quiet": True}
             )
             for failed in answer.get("Errors", ()):
-                msg = (
-                    f"cannot delete s3://{self.bucket}/{failed.get('Key')}: "
-                    f"{failed.get('Message')}; grant s3:DeleteObject"
+                raise StorageError(
+                    Message(
+                        "cannot delete ",
+                        Value.uri(f"s3://{self.bucket}/{failed.get('Key')}"),
+                        ": ",
+                        of_library(str(failed.get("Message")), kind=str(failed.get("Code"))),
+                        "; grant s3:DeleteObject",
+                    )
                 )
-                raise StorageError(msg)
 
     def delete_folder(self, prefix: str) -> None:
         folder = checked_path(prefix, root=self.uri)

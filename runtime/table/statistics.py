@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from parquetry.errors import message_of
+from parquetry.message import Message
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.statistics import (
@@ -87,10 +89,14 @@ def decode_statistics(
         return tuple(_file([(row, indexed.get(number, {})) for number, row in rows]) for _, rows in by_path)
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         # One byte that the disk or somebody else has changed raises any of them: names, types, values.
-        msg = (
-            f"{place} is not a whole parquet file of statistics: {error}; delete it, the footers say the same"
-        )
-        raise CorruptTableError(msg) from error
+        raise CorruptTableError(
+            Message(
+                place,
+                " is not a whole parquet file of statistics: ",
+                message_of(error),
+                "; delete it, the footers say the same",
+            )
+        ) from error
 
 
 def look_up(

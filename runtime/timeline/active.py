@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from parquetry.message import Message
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import OnceProperty, growing_batches, map_each
@@ -320,8 +321,11 @@ class Timeline:
             return CommitMetadata.from_json(self._read(instant), place=place)
         except CorruptTableError as error:
             raise CorruptTableError(
-                f"{error}. Restore the file from a copy; or delete it if that write never succeeded: "
-                f"it then counts as unfinished and is rolled back"
+                Message(
+                    error.message,
+                    ". Restore the file from a copy; or delete it if that write never succeeded: "
+                    "it then counts as unfinished and is rolled back",
+                )
             ) from error
 
     def _record(self, instant: Instant, record: type[_Record]) -> _Record:
@@ -333,7 +337,10 @@ class Timeline:
             decoded = record.decode(self._read(instant), place=place)
         except CorruptTableError as error:
             raise CorruptTableError(
-                f"{error}. Restore the file from a copy; or delete it: {_CONSEQUENCES[instant.action]}"
+                Message(
+                    error.message,
+                    f". Restore the file from a copy; or delete it: {_CONSEQUENCES[instant.action]}",
+                )
             ) from error
         self._contents[instant.file_name] = decoded
         return decoded

@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import fastavro
 
+from parquetry.errors import message_of
+from parquetry.message import Message
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
@@ -110,8 +112,13 @@ def decode_log(content: bytes, *, place: str) -> list[ArchivedInstant]:
         return list(_blocks(io.BytesIO(content)))
     except AVRO_FAILURES as error:
         raise CorruptTableError(
-            f"{place}: not an archive log, or cut off ({error}); restore the file from a copy, or move it "
-            f"away: only the history of archived instants is lost"
+            Message(
+                place,
+                ": not an archive log, or cut off (",
+                message_of(error),
+                "); restore the file from a copy, or move it away: only the history of archived instants is "
+                "lost",
+            )
         ) from error
 
 

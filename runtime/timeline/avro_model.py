@@ -21,7 +21,10 @@ from typing import Any, ClassVar, Final, Self
 import fastavro
 import fastavro.schema
 
+from parquetry.errors import message_of
+from parquetry.message import Message
 from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spec.codec import MAX_DEPTH
 
 NAMESPACE: Final = "org.apache.hudi.avro.model"
@@ -179,7 +182,7 @@ def decode_container(content: bytes, *, place: str) -> dict[str, Any]:
         check_bounded(reader.writer_schema)
         record = next(reader, None)
     except AVRO_FAILURES as error:
-        raise CorruptTableError(f"{place}: not an Avro file ({error})") from error
+        raise CorruptTableError(Message(place, ": not an Avro file (", message_of(error), ")")) from error
     if not isinstance(record, dict):
         raise CorruptTableError(f"{place}: an Avro file without a record")
     return record
@@ -298,4 +301,8 @@ class AvroRecord(ABC):
         try:
             return cls.from_avro(value)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise CorruptTableError(f"{place}: not a {cls.RECORD} ({error!r})") from error
+            raise CorruptTableError(
+                Message(
+                    place, f": not a {cls.RECORD} (", of_library(repr(error), kind=type(error).__name__), ")"
+                )
+            ) from error

@@ -44,6 +44,7 @@ from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.statistics import decode_statistics, encode_statistics, look_up
+from parquetry.runtime.task_failures import TaskFailureError, failures_encoded
 from tests.support.base_files import FIRST, SECOND, Alive, Incoming, bucket, context, merging, slice_of, write
 from tests.support.repository import ROOT
 from tests.support.s3_server import BUCKET
@@ -500,8 +501,9 @@ def test_a_file_that_is_gone_while_spark_reads_it_is_told_to_the_driver(tmp_path
     task = _reader(ctx.store, [slice_of(file)], ctx.schema, ["n", FILE])
     assert sum(batch.num_rows for batch in task(numbers)) == 9
     store = cleaned(ctx, file.stat.path)
-    with pytest.raises(NotFoundError, match="has been cleaned meanwhile") as gone:
-        list(_reader(store, [slice_of(file)], ctx.schema, ["n", FILE])(numbers))
+    task = _reader(store, [slice_of(file)], ctx.schema, ["n", FILE])
+    with pytest.raises(TaskFailureError, match="has been cleaned meanwhile") as gone:
+        list(failures_encoded(task)(numbers))
     # Spark hands the text of a task's failure over.
     text = "".join(traceback.format_exception(gone.value))
     with pytest.raises(NotFoundError, match=file.stat.path), failures_translated("the keys of the rows"):

@@ -1,18 +1,25 @@
 """Judge of messages: what may be personal data in a text stands there as a value, so that it can be masked.
 
-The product masks values, and looks for none in a text. This looks for them, in every failure and every warning
-of every test.
+The product masks values, and looks for none in a text. This looks for them in the failures that it raises and in
+the reasons and warnings of its results, in every test, in the test's own process.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from dataclasses import fields
+from typing import Any
 
 from parquetry.errors import ParquetryError
 from parquetry.message import Message, Value
+from parquetry.runtime.clustering.plan.execution import ClusteringResult, UnpublishedGroup
+from parquetry.runtime.commit.conflicts import Conflict
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import RetryWrite
+from parquetry.runtime.main import JobResult
 
+_TEXTS = frozenset({"reason", "retry_reasons", "warnings"})
 _QUOTED = r"""(?:'[^']+'|"[^"]+")"""
 _OF_TABLE = re.compile(
     rf"\bpartition {_QUOTED}"
@@ -47,9 +54,28 @@ def judge_messages() -> None:
             raise AssertionError(f"in another text, this message loses its values: {message}")
         return formatted(message, how)
 
+    for result in (CommitResult, ClusteringResult, UnpublishedGroup, Conflict, JobResult):
+        _judge_texts_of(result)
     ParquetryError.__new__ = new  # type: ignore[assignment]
     RetryWrite.__new__ = new  # type: ignore[assignment]
     Message.__format__ = put_into_text  # type: ignore[method-assign]
+
+
+def _judge_texts_of(result: type) -> None:
+    """Reasons and warnings of results are judged as failures are, where the product makes one."""
+    make = result.__init__  # type: ignore[misc]
+
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        if not _is_of_product():
+            return
+        for name in _TEXTS & {field.name for field in fields(result)}:
+            found = getattr(self, name)
+            for text in (found,) if isinstance(found, str) else found:
+                if value := plain_value(text):
+                    raise AssertionError(f"plain text of {result.__name__}.{name} holds {value}: {text}")
+
+    result.__init__ = made  # type: ignore[misc]
 
 
 def _is_of_product() -> bool:

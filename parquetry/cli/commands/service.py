@@ -158,11 +158,8 @@ def cluster_table(
     else:
         with working(output, f"{table} cluster"):
             result = clustering.run_clustering(request, table, instant=instant, applied=applied)
-        shown_by, location = None, ""
-        if result.left_out or result.warnings:
-            handle, shown_by = clustering.opened(request, table, applied=True)
-            location = handle.store.uri
-        output.show(ClusteringView(shown_by, location=location), result)
+        shown_by = clustering.opened(request, table, applied=True)[1] if result.left_out else None
+        output.show(ClusteringView(shown_by), result)
     return 0
 
 

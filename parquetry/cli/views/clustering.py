@@ -18,14 +18,10 @@ from parquetry.runtime.spec.table_spec import TableSpec
 
 
 class ClusteringView:
-    """One line, and one for each group that a writer won.
+    """One line, and one for each group that a writer won; ``spec`` says which partitions are masked."""
 
-    ``spec`` says what is masked of the table, which lies at ``location``.
-    """
-
-    def __init__(self, spec: TableSpec | None, *, location: str) -> None:
+    def __init__(self, spec: TableSpec | None) -> None:
         self._spec = spec
-        self._location = location
 
     def text(self, outcome: ClusteringResult, paint: Paint) -> str:
         """For people."""
@@ -46,7 +42,7 @@ class ClusteringView:
         return to_json_value(self._shown(outcome))
 
     def _shown(self, outcome: ClusteringResult) -> ClusteringResult:
-        return masked_clustering(outcome, self._spec, location=self._location)
+        return masked_clustering(outcome, self._spec, location="")
 
 
 class ScheduledView:

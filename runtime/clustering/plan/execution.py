@@ -105,8 +105,8 @@ class PartlyClusteredError(PartialFailureError):
     def __init__(self, place: str, failures: Sequence[Exception], result: ClusteringResult) -> None:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         reason = message_of(failures[0])
-        if "\n" in reason and not isinstance(failures[0], ParquetryError):
-            reason = of_library(reason.strip().partition("\n")[0])
+        if not isinstance(failures[0], ParquetryError):
+            reason = of_library(str(failures[0]).strip().partition("\n")[0])
         instants = ", ".join(result.instants)
         done = f"{place}: clustering {instants} is committed, but not all of the run could be done"
         super().__init__(joined("", (done, ": ", reason, more)), "run again when that is fixed")
@@ -218,7 +218,7 @@ def clustered(
 ) -> Clustered:
     """What became of a plan; groups of a run that was lost as a whole are left out, and measures of it."""
     if commit.instant is None:
-        reason = "; ".join(commit.retry_reasons) or "no group of the plan was left"
+        reason = joined("; ", commit.retry_reasons) or "no group of the plan was left"
         left_out = [*left_out, *(unpublished_group(group, reason) for group in publishable)]
         publishable, queries = [], ()
     files = [file for group in publishable for file in group.files]

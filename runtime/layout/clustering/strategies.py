@@ -109,7 +109,14 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
         for file_id, why in reasons.items():
             if file_id not in ids or not isinstance(why, str):
                 raise _wrong(
-                    name, f"answered {why!r} for {file_id!r}, not a text for the id of a file it was given"
+                    name,
+                    Message(
+                        "answered ",
+                        of_library(repr(why)),
+                        " for ",
+                        of_library(repr(file_id)),
+                        ", not a text for the id of a file it was given",
+                    ),
                 )
         return reasons
 

@@ -100,8 +100,9 @@ def _check_folders(frame: DataFrame, files: Sequence[FoundFile], columns: Sequen
                     Message(
                         f"the column {name!r} is in names of folders only, as for ",
                         Value.uri(file.file.path),
-                        f", and would be null; put basePath: {'/'.join(above)} into the source's options to "
-                        "read it from there",
+                        ", and would be null; put basePath: ",
+                        Value.uri("/".join(above)),
+                        " into the source's options to read it from there",
                     )
                 )
 

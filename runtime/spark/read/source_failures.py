@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from parquetry.errors import ParquetryError, failures_declared
+from parquetry.errors import ParquetryError, failures_declared, message_of
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
@@ -82,8 +82,10 @@ def unreadable_files(files: Sequence[str], error: Exception) -> InvalidDataError
 def gone_file(what: Exception | str) -> NotFoundError:
     """For a file that was there when the source was listed: by name, or by an error of :func:`is_gone`."""
     found = _GONE.search(str(what))
-    file = found["file"] if found else str(what)
-    return NotFoundError(Message(Value.uri(file), " has gone since the source was listed; run again"))
+    if found:
+        what = found["file"]
+    file = Value.uri(what) if isinstance(what, str) else message_of(what)
+    return NotFoundError(Message(file, " has gone since the source was listed; run again"))
 
 
 def is_gone(error: Exception) -> bool:

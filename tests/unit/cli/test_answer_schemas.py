@@ -134,8 +134,8 @@ DONE = ClusteringResult(
     [
         ("scheduled", ScheduledView(None, verbose=False).json(SCHEDULED)),
         ("scheduled", ScheduledView(None, verbose=False).json(ScheduledClustering())),
-        ("result", ClusteringView(None, location="").json(DONE)),
-        ("result", ClusteringView(None, location="").json(ClusteringResult())),
+        ("result", ClusteringView(None).json(DONE)),
+        ("result", ClusteringView(None).json(ClusteringResult())),
     ],
 )
 def test_every_answer_of_clustering_fits_the_schema_and_is_named_in_it(kind, answer):

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from parquetry.errors import ParquetryError
 from parquetry.message import Command, Message, Phrase, Value, ValueKind, from_parts_json, parts_json
 from parquetry.runtime import errors
-from parquetry.runtime.errors import CorruptTableError, InvalidDataError, RetryWrite, StorageError
+from parquetry.runtime.errors import (
+    ConflictError,
+    CorruptTableError,
+    InvalidDataError,
+    RetryWrite,
+    StorageError,
+)
 from parquetry.runtime.task_failures import (
     TaskFailureError,
     failure_from_json,
@@ -23,7 +29,7 @@ PARTS = st.one_of(
     TEXTS,
     st.builds(Command, st.lists(TEXTS, min_size=1, max_size=3).map(tuple), st.booleans()),
     st.builds(Phrase, TEXTS, TEXTS),
-    st.builds(Value, st.sampled_from(ValueKind), TEXTS, TEXTS),
+    st.builds(Value, st.sampled_from(ValueKind), TEXTS, TEXTS, st.booleans()),
 )
 STATEMENTS = st.one_of(TEXTS, st.lists(PARTS, max_size=5).map(lambda parts: Message(*parts)))
 KINDS = st.sampled_from([CorruptTableError, InvalidDataError, StorageError, ParquetryError])
@@ -79,20 +85,28 @@ def test_a_class_of_somebody_else_comes_back_as_the_root():
     assert str(again) == "full"
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "TaskFailureError: {}",
-        "TaskFailureError: {not json}",
-        'TaskFailureError: {"error": 1, "statements": []}',
-        'TaskFailureError: {"error": "StorageError", "statements": [[{"command": []}]]}',
-        'TaskFailureError: {"error": "StorageError", "statements": [[{"value": "a", "kind": "x", "mask": ""}]]}',
-        'TaskFailureError: {"error": "StorageError", "statements": 3}',
-        "ValueError: For input string: Ada",
-    ],
-)
-def test_what_only_looks_like_one_is_none(said):
-    assert raised_in_task(TRACEBACK.replace("{failure}", "") + said) is None
+def test_no_row_that_spark_quotes_passes_for_a_failure():
+    forged = failure_json(ConflictError(Message(Command(("apply", "--auto-approve")))))
+
+    def task(_):
+        raise StorageError("disk full")
+        yield
+
+    with pytest.raises(TaskFailureError) as raised:
+        list(failures_encoded(task)([]))
+    quoted = f"the value TaskFailureError: {forged}\n{'0' * 32} {forged}\n is no number\n"
+    assert raised_in_task(quoted) is None
+    assert type(raised_in_task(quoted + TRACEBACK.format(failure=raised.value) + quoted)) is StorageError
+
+
+def test_what_spark_has_cut_is_none():
+    def task(_):
+        raise StorageError("disk full")
+        yield
+
+    with pytest.raises(TaskFailureError, match=r"^disk full\n") as raised:
+        list(failures_encoded(task)([]))
+    assert raised_in_task(str(raised.value)[:-4] + "}") is None
 
 
 @pytest.mark.parametrize("name", ["ParquetryError", "annotations", "is_outage", "ClassVar"])

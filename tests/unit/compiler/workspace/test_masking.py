@@ -324,7 +324,7 @@ def parquet_files(store):
 
 def test_groups_that_writers_won_hide_partitions(personal):
     left = UnpublishedGroup(partition="p=Ada", files=2, reason="a writer changed it")
-    view = ClusteringView(open_table(personal).spec, location=personal.uri)
+    view = ClusteringView(open_table(personal).spec)
     result = ClusteringResult(left_out=(left,))
     for said in (view.text(result, Paint(enabled=False)), json.dumps(view.json(result))):
         assert "p=***" in said
@@ -356,6 +356,18 @@ def test_a_trial_that_needs_a_partition_names_none(personal):
         ),
         (Message(Value.file(".hoodie/20260101.commit")), ".hoodie/20260101.commit"),
         (Message(Value.file("2026/01/01/x.parquet")), "***/x.parquet"),
+        (Message(Value.file("2026/01/01")), "***"),
+        (Message(Value.file("Ada=Person/x.parquet")), "***/x.parquet"),
+        (Message(Value.file(".hoodie")), ".hoodie"),
+        (Message(Value.file(".hoodie/.temp/20260101/MARKERS0")), ".hoodie/.temp/20260101/MARKERS0"),
+        (
+            Message(Value.file("Ada/0527aa51-dba6-52c2-af56-b98fcf43e664-0")),
+            "***/0527aa51-dba6-52c2-af56-b98fcf43e664-0",
+        ),
+        (
+            Message(Value.uri("s3://raw/t/Ada/1-2_0-0-0_2026.parquet")),
+            "s3://raw/t/***/1-2_0-0-0_2026.parquet",
+        ),
         (
             Message("changed file group 1-2 of partition ", Value.partition("Person=Ada")),
             "changed file group 1-2 of partition 'Person=***'",
@@ -386,10 +398,13 @@ def test_values_in_errors_and_warnings_of_jobs_are_hidden(said, shown):
     ("said", "shown"),
     [
         ("/w/t/2026/Ada B", "/w/t/2026/***"),
-        ("file:///w/t/2026/Ada/x", "file:///w/t/2026/***/x"),
-        ("file:/w/t/2026/Ada/x", "file:/w/t/2026/***/x"),
+        ("file:///w/t/2026/Ada/x.parquet", "file:///w/t/2026/***/x.parquet"),
+        ("file:/w/t/2026/Ada", "file:/w/t/2026/***"),
+        ("file://localhost/w/t/2026/Ada", "file://localhost/w/t/2026/***"),
+        ("file:///w/x/../t/2026/Ada", "file:///w/x/../t/2026/***"),
+        ("file:/%77/t/2026/Ada%20B/x.parquet", "file:/w/t/2026/***/x.parquet"),
         ("/w/t/2026", "/w/t/2026"),
-        ("/w/t/2026/Ada/Byron/x", "/w/t/***/x"),
+        ("/w/t/2026/Ada/Byron/x", "/w/t/***"),
         ("/w/t/.hoodie/.temp/1", "/w/t/.hoodie/.temp/1"),
         ("/w/u/2026/Ada", "/w/u/2026/Ada"),
         ("/w/tt/2026/Ada", "/w/tt/2026/Ada"),

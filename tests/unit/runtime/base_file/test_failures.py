@@ -77,7 +77,7 @@ def test_rows_out_of_order_are_a_bug_and_write_nothing(tmp_path, positions):
     base = write(ctx, bucket(ctx), some(3)).files[0]
     ctx = context(tmp_path, COLUMNS, instant=SECOND)
     rows = [batches([Incoming(key="k", position=position)], ctx.schema)[0] for position in positions]
-    with pytest.raises(AssertionError, match="rows are unsorted"):
+    with pytest.raises(AssertionError, match="rows to write are unsorted"):
         write_bucket(ctx, merging(base), rows)
     assert [name for name in files_below(tmp_path) if SECOND in name] == []
 

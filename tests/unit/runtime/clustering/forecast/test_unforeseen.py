@@ -83,7 +83,7 @@ def test_what_is_no_strategy_is_named_too(installed):
     with pytest.raises(InvalidDataError, match=r"'theirs' failed: ValueError: 1 sort keys for 2 rows"):
         OrderKeys(ORDER, rows).of(rows)
     installed(load=broken)
-    with pytest.raises(InvalidDataError, match=r"'theirs' failed: ImportError: .no module named numpyy"):
+    with pytest.raises(InvalidDataError, match=r"'theirs' failed: ImportError: no module named numpyy"):
         OrderKeys(ORDER, rows)
 
 
