@@ -24,8 +24,7 @@ _QUOTED = r"""(?:'[^']+'|"[^"]+")"""
 _OF_TABLE = re.compile(
     rf"\bpartition {_QUOTED}"
     rf"|\brecord key {_QUOTED}"
-    r"|[^/\s'\"]+/[^_/\s]+_[^_./\s]+_\d+\.parquet"
-    r"|[^/\s'\"]+/\.hoodie_partition_metadata"
+    r"|(?<![^/\s'\"])[^/\s'\"]+/(?:[^_/\s]+_[^_./\s]+_\d+\.parquet|\.hoodie_partition_metadata)"
 )
 
 
