@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from parquetry.project.schema.definitions import Kind, compiled_pattern, inlined
 
-Check: TypeAlias = Callable[[Any], bool]
+Accepts: TypeAlias = Callable[[Any], bool]
 _Sized: TypeAlias = str | list[Any] | dict[str, Any]
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
@@ -31,12 +31,12 @@ _WITHIN_OTHERS: Final = frozenset({"additionalProperties", "else", "then"})
 
 
 @cache
-def accepts(kind: Kind) -> Check:
+def accepts(kind: Kind) -> Accepts:
     """Says of the value of a file of that kind whether its schema has nothing against it."""
     return check_of(inlined(kind))
 
 
-def check_of(schema: Mapping[str, Any]) -> Check:
+def check_of(schema: Mapping[str, Any]) -> Accepts:
     """The check that a schema without references comes to; KeyError for a keyword that is not known here."""
     keywords = {"properties": {}, **schema} if "additionalProperties" in schema else schema
     checks = tuple(
@@ -54,14 +54,14 @@ def check_of(schema: Mapping[str, Any]) -> Check:
     return fits
 
 
-def _type(names: str | list[str], _: object) -> Check:
+def _type(names: str | list[str], _: object) -> Accepts:
     listed = [names] if isinstance(names, str) else names
     types = frozenset(kind for name in listed for kind in _TYPES[name])
     # The type itself: True is no number.
     return lambda value: type(value) in types
 
 
-def _members(properties: Mapping[str, Any], schema: Mapping[str, Any]) -> Check:
+def _members(properties: Mapping[str, Any], schema: Mapping[str, Any]) -> Accepts:
     """What ``properties`` and ``additionalProperties`` demand."""
     known = {name: check_of(below) for name, below in properties.items()}
     others = schema.get("additionalProperties", True)
@@ -77,40 +77,40 @@ def _members(properties: Mapping[str, Any], schema: Mapping[str, Any]) -> Check:
     return fits
 
 
-def _items(below: Mapping[str, Any], _: object) -> Check:
+def _items(below: Mapping[str, Any], _: object) -> Accepts:
     check = check_of(below)
     return lambda value: type(value) is not list or all(map(check, value))
 
 
-def _names(below: Mapping[str, Any], _: object) -> Check:
+def _names(below: Mapping[str, Any], _: object) -> Accepts:
     check = check_of(below)
     return lambda value: type(value) is not dict or all(map(check, value))
 
 
-def _required(names: list[str], _: object) -> Check:
+def _required(names: list[str], _: object) -> Accepts:
     wanted = frozenset(names)
     return lambda value: type(value) is not dict or wanted <= value.keys()
 
 
-def _among(words: list[str], _: object) -> Check:
+def _among(words: list[str], _: object) -> Accepts:
     assert all(isinstance(word, str) for word in words), "texts: numbers and flags may be equal"
     wanted = frozenset(words)
     return lambda value: type(value) is str and value in wanted
 
 
-def _unique(demand: bool, _: object) -> Check:  # noqa: FBT001 - the keyword's value
+def _unique(demand: bool, _: object) -> Accepts:  # noqa: FBT001 - the keyword's value
     def texts(value: list[Any]) -> set[str]:
         return {json.dumps(entry, sort_keys=True) for entry in value}
 
     return lambda value: not demand or type(value) is not list or len(texts(value)) == len(value)
 
 
-def _pattern(pattern: str, _: object) -> Check:
+def _pattern(pattern: str, _: object) -> Accepts:
     search = compiled_pattern(pattern).search
     return lambda value: type(value) is not str or search(value) is not None
 
 
-def _condition(demand: Mapping[str, Any], schema: Mapping[str, Any]) -> Check:
+def _condition(demand: Mapping[str, Any], schema: Mapping[str, Any]) -> Accepts:
     """What ``if``, ``then`` and ``else`` demand."""
     holds, so, otherwise = (
         check_of(part) for part in (demand, schema.get("then", {}), schema.get("else", {}))
@@ -118,15 +118,15 @@ def _condition(demand: Mapping[str, Any], schema: Mapping[str, Any]) -> Check:
     return lambda value: so(value) if holds(value) else otherwise(value)
 
 
-def _least(kind: type[_Sized], demand: int) -> Check:
+def _least(kind: type[_Sized], demand: int) -> Accepts:
     return lambda value: type(value) is not kind or len(value) >= demand
 
 
-def _most(kind: type[_Sized], demand: int) -> Check:
+def _most(kind: type[_Sized], demand: int) -> Accepts:
     return lambda value: type(value) is not kind or len(value) <= demand
 
 
-_KEYWORDS: Final[Mapping[str, Callable[[Any, Any], Check]]] = {
+_KEYWORDS: Final[Mapping[str, Callable[[Any, Any], Accepts]]] = {
     "const": lambda word, _: _among([word], _),
     "enum": _among,
     "if": _condition,

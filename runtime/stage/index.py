@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Numbers = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 REFERENCE_SHIFT: Final = 40
 PLACE_MASK: Final = (1 << REFERENCE_SHIFT) - 1
@@ -44,11 +44,11 @@ class StageIndex:
 
     files: Mapping[int, str]
     groups: Sequence[str]
-    group: Numbers
-    first: Numbers
-    rows: Numbers
-    offset: Numbers
-    size: Numbers
+    group: RowNumbers
+    first: RowNumbers
+    rows: RowNumbers
+    offset: RowNumbers
+    size: RowNumbers
 
     def ranges(self, batches: Iterable[int]) -> Iterator[ByteRange]:
         """Where these batches lie."""
@@ -57,7 +57,7 @@ class StageIndex:
             name = self.files[int(self.first[batch]) >> REFERENCE_SHIFT]
             yield ByteRange(name=name, start=start, stop=start + int(self.size[batch]))
 
-    def of_group(self, group: str) -> Numbers:
+    def of_group(self, group: str) -> RowNumbers:
         """The batches of a group, in order of arrival."""
         number = self._number_by_group.get(group)
         if number is None:
@@ -65,20 +65,20 @@ class StageIndex:
         low, high = np.searchsorted(self._sorted_groups, [number, number + 1])
         return self._by_group[low:high]
 
-    def having(self, references: Numbers) -> Numbers:
+    def having(self, references: RowNumbers) -> RowNumbers:
         """For each of the references the batch that has its row."""
-        found: Numbers = np.searchsorted(self.first, references, side="right") - 1
+        found: RowNumbers = np.searchsorted(self.first, references, side="right") - 1
         return found
 
-    def by_place(self, batches: Numbers) -> Numbers:
+    def by_place(self, batches: RowNumbers) -> RowNumbers:
         """The order in which these batches lie in files."""
-        order: Numbers = np.lexsort((self.offset[batches], self.first[batches] >> REFERENCE_SHIFT))
+        order: RowNumbers = np.lexsort((self.offset[batches], self.first[batches] >> REFERENCE_SHIFT))
         return order
 
     @property
-    def first_of_files(self) -> Numbers:
+    def first_of_files(self) -> RowNumbers:
         """The first batch of each file."""
-        found: Numbers = np.unique(self.first >> REFERENCE_SHIFT, return_index=True)[1]
+        found: RowNumbers = np.unique(self.first >> REFERENCE_SHIFT, return_index=True)[1]
         return found
 
     @cached_property
@@ -86,13 +86,13 @@ class StageIndex:
         return {group: number for number, group in enumerate(self.groups)}
 
     @cached_property
-    def _by_group(self) -> Numbers:
-        order: Numbers = np.argsort(self.group, kind="stable")
+    def _by_group(self) -> RowNumbers:
+        order: RowNumbers = np.argsort(self.group, kind="stable")
         return order
 
     @cached_property
-    def _sorted_groups(self) -> Numbers:
-        ordered: Numbers = self.group[self._by_group]
+    def _sorted_groups(self) -> RowNumbers:
+        ordered: RowNumbers = self.group[self._by_group]
         return ordered
 
 
@@ -102,7 +102,7 @@ class IndexBuilder:
     def __init__(self) -> None:
         self._groups: dict[str, int] = {}
         self._files: dict[int, str] = {}
-        self._found: list[Numbers] = []
+        self._found: list[RowNumbers] = []
 
     def add(self, part: int, name: str, groups: Sequence[str], batches: pa.ListArray) -> None:
         """The batches of task number ``part``: of each group those that ``batches`` lists in its place."""

@@ -72,7 +72,7 @@ class S3Store(ObjectStore):
         return self._get(self._key(path), where)
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
-        with self._reporting("read", f"{self.uri}/{path}"):
+        with self._reporting("read", self._where(path)):
             data: bytes = self._s3fs().cat_file(f"{self.bucket}/{self._key(path)}", start=start, end=stop)
         return data
 
