@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-RowNumbers = npt.NDArray[np.int64]
+IndexNumbers = npt.NDArray[np.int64]
 
 REFERENCE_SHIFT: Final = 40
 PLACE_MASK: Final = (1 << REFERENCE_SHIFT) - 1
@@ -44,11 +44,11 @@ class StageIndex:
 
     files: Mapping[int, str]
     groups: Sequence[str]
-    group: RowNumbers
-    first: RowNumbers
-    rows: RowNumbers
-    offset: RowNumbers
-    size: RowNumbers
+    group: IndexNumbers
+    first: IndexNumbers
+    rows: IndexNumbers
+    offset: IndexNumbers
+    size: IndexNumbers
 
     def ranges(self, batches: Iterable[int]) -> Iterator[ByteRange]:
         """Where these batches lie."""
@@ -57,7 +57,7 @@ class StageIndex:
             name = self.files[int(self.first[batch]) >> REFERENCE_SHIFT]
             yield ByteRange(name=name, start=start, stop=start + int(self.size[batch]))
 
-    def of_group(self, group: str) -> RowNumbers:
+    def of_group(self, group: str) -> IndexNumbers:
         """The batches of a group, in order of arrival."""
         number = self._number_by_group.get(group)
         if number is None:
@@ -65,20 +65,20 @@ class StageIndex:
         low, high = np.searchsorted(self._sorted_groups, [number, number + 1])
         return self._by_group[low:high]
 
-    def having(self, references: RowNumbers) -> RowNumbers:
+    def having(self, references: IndexNumbers) -> IndexNumbers:
         """For each of the references the batch that has its row."""
-        found: RowNumbers = np.searchsorted(self.first, references, side="right") - 1
+        found: IndexNumbers = np.searchsorted(self.first, references, side="right") - 1
         return found
 
-    def by_place(self, batches: RowNumbers) -> RowNumbers:
+    def by_place(self, batches: IndexNumbers) -> IndexNumbers:
         """The order in which these batches lie in files."""
-        order: RowNumbers = np.lexsort((self.offset[batches], self.first[batches] >> REFERENCE_SHIFT))
+        order: IndexNumbers = np.lexsort((self.offset[batches], self.first[batches] >> REFERENCE_SHIFT))
         return order
 
     @property
-    def first_of_files(self) -> RowNumbers:
+    def first_of_files(self) -> IndexNumbers:
         """The first batch of each file."""
-        found: RowNumbers = np.unique(self.first >> REFERENCE_SHIFT, return_index=True)[1]
+        found: IndexNumbers = np.unique(self.first >> REFERENCE_SHIFT, return_index=True)[1]
         return found
 
     @cached_property
@@ -86,13 +86,13 @@ class StageIndex:
         return {group: number for number, group in enumerate(self.groups)}
 
     @cached_property
-    def _by_group(self) -> RowNumbers:
-        order: RowNumbers = np.argsort(self.group, kind="stable")
+    def _by_group(self) -> IndexNumbers:
+        order: IndexNumbers = np.argsort(self.group, kind="stable")
         return order
 
     @cached_property
-    def _sorted_groups(self) -> RowNumbers:
-        ordered: RowNumbers = self.group[self._by_group]
+    def _sorted_groups(self) -> IndexNumbers:
+        ordered: IndexNumbers = self.group[self._by_group]
         return ordered
 
 
@@ -102,7 +102,7 @@ class IndexBuilder:
     def __init__(self) -> None:
         self._groups: dict[str, int] = {}
         self._files: dict[int, str] = {}
-        self._found: list[RowNumbers] = []
+        self._found: list[IndexNumbers] = []
 
     def add(self, part: int, name: str, groups: Sequence[str], batches: pa.ListArray) -> None:
         """The batches of task number ``part``: of each group those that ``batches`` lists in its place."""

@@ -19,7 +19,7 @@ from parquetry.runtime.stage.index import (
     PLACE_MASK,
     REFERENCE_SHIFT,
     IndexBuilder,
-    RowNumbers,
+    IndexNumbers,
     StageIndex,
 )
 from parquetry.runtime.stage.part import StageSpec, rows_schema
@@ -27,7 +27,7 @@ from parquetry.runtime.stage.place import ReadRanges, mapped_ranges
 
 _LAST: Final = np.iinfo(np.int64).max
 
-TakeRows = Callable[[RowNumbers], pa.RecordBatch]
+TakeRows = Callable[[IndexNumbers], pa.RecordBatch]
 """The rows of some references, in their order."""
 
 
@@ -66,7 +66,7 @@ class StageReader:
             yield self._with_key(batch.slice(low, high - low), references)
 
     @contextmanager
-    def taking(self, references: Iterable[RowNumbers]) -> Iterator[TakeRows]:
+    def taking(self, references: Iterable[IndexNumbers]) -> Iterator[TakeRows]:
         """A function that takes rows of these references, some at a time, in any order.
 
         What is fetched from a store is fetched once: the rows wait on the local disk.
@@ -88,14 +88,14 @@ class StageReader:
             copies = self._copied(fetched(), file)
             yield lambda some: self._with_key(copies.take(places[np.searchsorted(wanted, some)]), some)
 
-    def ascending(self, references: RowNumbers) -> pa.RecordBatch:
+    def ascending(self, references: IndexNumbers) -> pa.RecordBatch:
         """The rows of references that ascend; at least one."""
         return self._with_key(self._batches.take(references), references)
 
     def in_order(self, group: str, column: str, most_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of a group by a column of numbers, nulls last in order of arrival; so many at a time."""
         numbers = self._index.of_group(group)
-        keys: list[RowNumbers] = []
+        keys: list[IndexNumbers] = []
 
         def fetched() -> Iterator[pa.RecordBatch]:
             for rows in self._batches.read(numbers):
@@ -129,7 +129,7 @@ class StageReader:
         index.add(0, "", [""], pa.array([written], BATCHES))
         return _Batches(index.index(), schema, lambda ranges: mapped_ranges(lambda _: pages, ranges))
 
-    def _with_key(self, rows: pa.RecordBatch, references: RowNumbers) -> pa.RecordBatch:
+    def _with_key(self, rows: pa.RecordBatch, references: IndexNumbers) -> pa.RecordBatch:
         if RECORD_KEY in rows.schema.names:
             return rows
         if self._spec.key_column:
@@ -147,12 +147,12 @@ class _Batches:
         self._schema = schema
         self._read = read
 
-    def read(self, numbers: RowNumbers) -> Iterator[pa.RecordBatch]:
+    def read(self, numbers: IndexNumbers) -> Iterator[pa.RecordBatch]:
         """These batches, in their order; the next is read when the one before is done with."""
         for message in self._read(self._index.ranges(numbers.tolist())):
             yield pa.ipc.read_record_batch(message, self._schema)
 
-    def having(self, ascending: RowNumbers) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    def having(self, ascending: IndexNumbers) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         """The rows of references that ascend, batch by batch as they lie in files.
 
         With each batch from which to which (exclusive) of the references its rows are.
@@ -164,7 +164,7 @@ class _Batches:
             start, stop = int(starts[at]), int(stops[at])
             yield start, stop, batch.take(pa.array(ascending[start:stop] - self._index.first[numbers[at]]))
 
-    def take(self, references: RowNumbers) -> pa.RecordBatch:
+    def take(self, references: IndexNumbers) -> pa.RecordBatch:
         """The rows of these references, in their order; at least one."""
         order = np.argsort(references, kind="stable")
         back = np.empty_like(order)
@@ -177,7 +177,7 @@ class _Batches:
         return rows if (back[1:] > back[:-1]).all() else rows.take(pa.array(back))
 
 
-def generated_keys(instant: str, references: RowNumbers) -> pa.Array:
+def generated_keys(instant: str, references: IndexNumbers) -> pa.Array:
     """Keys for a table without record key: unique, as they carry the instant and the row's place."""
     tasks = pc.cast(pa.array(references >> REFERENCE_SHIFT), pa.string())
     places = pc.cast(pa.array(references & PLACE_MASK), pa.string())

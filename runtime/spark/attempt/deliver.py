@@ -26,7 +26,7 @@ from parquetry.runtime.spark.lookup.local import LocatedKeys
 from parquetry.runtime.spark.session.numbered import run_numbered
 from parquetry.runtime.spark.session.settings import ARROW_BATCH_BYTES, failures_translated
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
-from parquetry.runtime.stage.index import RowNumbers
+from parquetry.runtime.stage.index import IndexNumbers
 from parquetry.runtime.stage.lists import StagedList
 from parquetry.runtime.stage.part import ORDERING, REFERENCE
 from parquetry.runtime.stage.reader import StageReader
@@ -154,8 +154,8 @@ def _bucket_task(context: WriteContext, staged: StagedRows, work: Sequence[_Buck
     return write
 
 
-def _references(listed: pa.RecordBatch) -> RowNumbers:
-    references: RowNumbers = listed.column(REFERENCE).to_numpy()
+def _references(listed: pa.RecordBatch) -> IndexNumbers:
+    references: IndexNumbers = listed.column(REFERENCE).to_numpy()
     return references
 
 
