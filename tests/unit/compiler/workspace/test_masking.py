@@ -31,9 +31,17 @@ from parquetry.compiler.reports.inspection import inspect_table
 from parquetry.compiler.reports.timeline import report_timeline
 from parquetry.compiler.workspace.masking import masked_sql
 from parquetry.compiler.workspace.opened import jobs_of
+from parquetry.errors import message_of
 from parquetry.message import Message, Value
 from parquetry.runtime.base_file.task import write_bucket
-from parquetry.runtime.clustering.plan.execution import ClusteringResult, UnpublishedGroup, masked_clustering
+from parquetry.runtime.clustering.plan.execution import (
+    ClusteringResult,
+    RewrittenGroup,
+    UnpublishedGroup,
+    clustered,
+    masked_clustering,
+)
+from parquetry.runtime.clustering.rewrite.task import GroupWork
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.errors import InvalidDataError, RetryWrite
 from parquetry.runtime.main import execute
@@ -392,6 +400,47 @@ def test_values_in_errors_and_warnings_of_jobs_are_hidden(said, shown):
         name="t", columns=tuple(replace(c, pii=False) for c in columns), partition_by=("Person",)
     )
     assert masked_message(said, public, location="/w/t") == said
+
+
+@pytest.mark.parametrize(
+    ("failure", "shown"),
+    [
+        (OSError(28, "No space left", "/w/t/Ada/1-2_0-0-0_2026.parquet"), "No space left: '/w/t/***/"),
+        (ValueError("For input string: Ada"), "ValueError"),
+        (
+            RetryWrite(Message(Value.file("Ada/1-2_0-0-0_2026.parquet"), " is gone")),
+            "***/1-2_0-0-0_2026.parquet is gone",
+        ),
+        (RetryWrite("a file is gone"), "a file is gone"),
+        (InvalidDataError("rows", Message("in ", Value.partition("Ada"))), "rows; in '***'"),
+    ],
+)
+def test_failures_of_every_kind_are_hidden_in_warnings(failure, shown):
+    columns = (Column(name="person", type="string", pii=True),)
+    spec = TableSpec(name="t", columns=columns, partition_by=("person",))
+    masked = masked_message(message_of(failure), spec, location="/w/t")
+    assert shown in masked
+    assert "Ada" not in masked
+
+
+def test_an_error_of_the_system_names_no_partition():
+    columns = (Column(name="person", type="string", pii=True),)
+    spec = TableSpec(name="t", columns=columns, partition_by=("person",))
+    with pytest.raises(OSError, match="denied") as failure, failures_masked(spec, location="/w/t"):
+        raise PermissionError(13, "denied", "/w/t/Ada")
+    assert failure.value.filename == "/w/t/***"
+
+
+def test_a_group_that_was_lost_as_a_whole_names_no_partition():
+    why = Message("1 has changed file group 2 of partition ", Value.partition("Ada"))
+    commit = CommitResult(instant=None, action="replacecommit", operation="cluster", retry_reasons=(why, why))
+    columns = (Column(name="person", type="string", pii=True),)
+    spec = TableSpec(name="t", columns=columns, partition_by=("person",))
+    work = GroupWork(index=0, partition="Ada", slices=(), target_bytes=1, order=None)
+    lost = clustered(commit, [RewrittenGroup(work=work, files=())], (), ()).left_out
+    shown = masked_clustering(ClusteringResult(left_out=tuple(lost)), spec, location="/w/t")
+    assert "Ada" not in repr(shown)
+    assert shown.left_out[0].reason.startswith("1 has changed file group 2 of partition '***'; ")
 
 
 @pytest.mark.parametrize(

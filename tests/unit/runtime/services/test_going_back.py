@@ -20,7 +20,7 @@ from parquetry.runtime.services.retention import KEEP_LATEST_COMMITS, Horizon
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.open import TableHandle, open_table
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata
 from parquetry.runtime.timeline.sidecars import CLAIMS_FOLDER
@@ -46,6 +46,13 @@ def table(path: Path) -> SmallTable:
     return table
 
 
+def with_personal(handle: TableHandle, name: str) -> TableHandle:
+    """The table whose column holds personal data."""
+    assert handle.spec is not None
+    columns = tuple(replace(column, pii=column.name == name) for column in handle.spec.columns)
+    return replace(handle, spec=replace(handle.spec, columns=columns))
+
+
 def writes(table: SmallTable) -> list[str]:
     return [write.time for write in table.handle.timeline().completed_writes]
 
@@ -69,6 +76,8 @@ class TestRollback:
         newest = writes(table)[-1]
         with pytest.raises(InvalidDataError, match=rf"{newest} cannot be rolled back: the version of p=. *"):
             rollback(table.handle, newest, timing=FAST)
+        with pytest.raises(InvalidDataError, match=r"the version of p=\*\*\*/"):
+            rollback(with_personal(table.handle, "p"), newest, timing=FAST)
         assert writes(table)[-1] == newest
         assert rows_of(path) == view_rows(path) == before
         assert table.handle.timeline().of(Action.ROLLBACK)[1:] == ()

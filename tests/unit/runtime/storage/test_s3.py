@@ -8,6 +8,7 @@ import uuid
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 
+from parquetry.message import Value
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
 from parquetry.runtime.storage import s3
 from parquetry.runtime.storage.open import PutOutcome, open_store
@@ -129,6 +130,19 @@ def test_a_refusal_is_a_failure_at_once(store, error, message):
     assert not isinstance(caught.value, UnknownOutcomeError)
     assert store.sent == 1
     assert store.stat("t") is None
+
+
+def test_what_could_not_be_deleted_is_named_as_a_value(store, monkeypatch):
+    error = {"Key": "t/p=Ada/x.parquet", "Code": "AccessDenied", "Message": "not p=Ada"}
+    monkeypatch.setattr(store, "_call", lambda *_, **__: {"Errors": [error]})
+    with pytest.raises(
+        StorageError, match=f"cannot delete s3://{BUCKET}/t/p=Ada/x.parquet: not p=Ada"
+    ) as caught:
+        store.delete_all(["p=Ada/x.parquet"])
+    assert [part for part in caught.value.args[0].parts if "Ada" in str(part)] == [
+        Value.uri(f"s3://{BUCKET}/t/p=Ada/x.parquet"),
+        Value.quote("not p=Ada", "AccessDenied"),
+    ]
 
 
 def test_a_store_that_was_never_reached_is_a_failure_after_the_patience(store):
