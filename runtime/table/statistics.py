@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from io import BytesIO
-from itertools import groupby
+from itertools import groupby, starmap
 from typing import Any, Final
 
 import pyarrow as pa
@@ -110,11 +110,19 @@ def look_up(
     """
     wanted = {file_slice.path: file_slice for file_slice in slices}
 
-    def recorded(instant: str) -> list[FileStatistics]:
-        path = statistics_path(instant)
+    def content(instant: str) -> bytes | None:
         try:
-            files = decode_statistics(store.read(path), place=f"{store.uri}/{path}", columns=columns)
+            return store.read(statistics_path(instant))
         except (NotFoundError, CorruptTableError):
+            return None
+
+    def recorded(instant: str, content: bytes | None) -> list[FileStatistics]:
+        if content is None:
+            return []
+        place = f"{store.uri}/{statistics_path(instant)}"
+        try:
+            files = decode_statistics(content, place=place, columns=columns)
+        except CorruptTableError:
             return []
         return [f for f in files if f.path in wanted and wanted[f.path].size_bytes == f.size_bytes]
 
@@ -124,7 +132,9 @@ def look_up(
         return file if columns is None else _only(file, columns)
 
     instants = sorted({file_slice.instant for file_slice in slices})
-    found = {file.path: file for files in map_each(instants, recorded) for file in files}
+    # Requests are made side by side. Decoding is work, which threads would only pass to and fro.
+    contents = zip(instants, map_each(instants, content), strict=True)
+    found = {file.path: file for files in starmap(recorded, contents) for file in files}
     missing = [file_slice for path, file_slice in sorted(wanted.items()) if path not in found]
     return found | {file.path: file for file in map_each(missing, from_footer)}
 

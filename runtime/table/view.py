@@ -153,11 +153,8 @@ class FileSystemView:
 
         CorruptTableError for a ``.parquet`` file whose name no Hudi reader can understand.
         """
-        return [
-            _slice(partition, info, self._store.uri)
-            for info in self._listing(partition)
-            if _is_base_file(info.path)
-        ]
+        uri = self._store.uri
+        return [_slice(partition, info, uri) for info in self._listing(partition) if _is_base_file(info.path)]
 
     def check_time_travel(self, as_of: str) -> None:
         """Refuses a time of which files may have been cleaned already, naming the next one that is whole.

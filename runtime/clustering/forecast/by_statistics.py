@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from itertools import pairwise
 
 from parquetry.runtime.base_file.sizing import default_row_group_bytes
 from parquetry.runtime.clustering.forecast.pages import PageShape
@@ -68,13 +67,19 @@ def estimated_files(
     count = group.output_files * per_file
     data_bytes = whole.data_bytes // count
     predicates, types, columns = queries.predicates, queries.types, queries.columns
+
+    def cut(part: int) -> range:
+        """The rows of a row group."""
+        first, end = whole.rows * part // count, whole.rows * (part + 1) // count
+        return range(first, max(end, first + 1))
+
     for number in range(group.output_files):
-        ends = [whole.rows * end // count for end in range(number * per_file, (number + 1) * per_file + 1)]
-        cuts = [range(first, max(end, first + 1)) for first, end in pairwise(ends)]
-        of_file = range(cuts[0].start, cuts[-1].stop)
+        parts = range(number * per_file, (number + 1) * per_file)
+        of_file = range(cut(parts[0]).start, cut(parts[-1]).stop)
         as_one = spread.row_group(of_file, per_file * data_bytes)
         row_groups: tuple[RowGroupStatistics, ...] = (as_one,)
         if not spread.is_linear or may_match(as_one, predicates, types):
+            cuts = [cut(part) for part in parts]
             row_groups = tuple(spread.row_group(rows, data_bytes) for rows in cuts)
             if shape is not None:
                 row_groups = tuple(

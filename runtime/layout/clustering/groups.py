@@ -172,7 +172,7 @@ def _buckets(files: Sequence[ClusteringFile], context: PlanContext) -> list[list
 def _is_to_be_merged(file: ClusteringFile, reasons: Mapping[str, str], context: PlanContext) -> bool:
     """Whether the file is in order by the applied policy and of good size, and due all the same."""
     execution = context.execution
-    is_in_order = execution.arranges_rows and file.digest == execution.digest
+    is_in_order = file.digest is not None and execution.arranges_rows and file.digest == execution.digest
     is_for_its_size = reasons[file.file_id] in _SIZES or context.limits.is_off_size(file.size_bytes)
     return is_in_order and not is_for_its_size
 

@@ -106,11 +106,12 @@ def bounds_of(
     Columns whose stored type, in a file of an older schema, cannot be compared with the table's
     type are left out.
     """
-    return {
-        name: _bounds(group.columns[name], types[name], group.rows)
-        for name in (group.columns if columns is None else columns)
-        if name in group.columns and name in types and _comparable(group.columns[name].type, types[name])
-    }
+    found = {}
+    for name in group.columns if columns is None else columns:
+        column, declared = group.columns.get(name), types.get(name)
+        if column is not None and declared is not None and _comparable(column.type, declared):
+            found[name] = _bounds(column, declared, group.rows)
+    return found
 
 
 def _bounds(column: ColumnStatistics, declared: str, rows: int) -> Bounds:
@@ -210,7 +211,8 @@ def _groups_to_read(
 ) -> Iterator[RowGroupStatistics]:
     """The row groups that may hold a row for the condition, which looks at these ``columns``."""
     for group in file.row_groups:
-        if group.rows and may_hold(predicate, {**bounds_of(group, types, columns), **known}):
+        bounds = bounds_of(group, types, columns)
+        if group.rows and may_hold(predicate, {**bounds, **known} if known else bounds):
             yield group
 
 

@@ -143,6 +143,8 @@ def _begins(prefix: str, known: Bounds) -> bool:
 
 def _at_most(one: StatisticValue | None, other: StatisticValue | None) -> bool:
     """Whether one is no greater than the other, NaN being the greatest; so too where it is not known."""
+    if type(one) is int and type(other) is int:
+        return one <= other
     if one is None or other is None or not _comparable(one, other):
         return True
     if _is_nan(one) or _is_nan(other):
