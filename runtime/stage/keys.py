@@ -6,6 +6,7 @@ Nothing of Spark is imported. The rows that count are those of
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.parquet.small_files import read_parquet
@@ -59,6 +61,15 @@ def key_tables(
     """The keys files of task attempts, whole or some columns of them; read side by side."""
     files = map_each(names, lambda name: place.read(keys_name(name)))
     return [read_parquet(pa.BufferReader(file), columns) for file in files]
+
+
+def merged_keys(place: StagePlace, names: Sequence[str]) -> str:
+    """The name of one keys file with the rows of all these; for who would read many of them often."""
+    rows = pa.concat_tables(key_tables(place, names))
+    name = uuid.uuid4().hex
+    with place.create(keys_name(name)) as sink:
+        pq.write_table(rows, sink, compression="snappy", use_dictionary=[PARTITION], store_schema=False)
+    return name
 
 
 def winning_rows(rows: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Small batches on one machine: their keys are looked up by tasks alone.
+"""Small batches: their keys are looked up by tasks alone.
 
 Where every task can hold the keys of a batch, joins and shuffles cost more than the work. Tasks
 read the keys from the stage, look for them in base files, and leave lists on the stage that say
@@ -26,7 +26,7 @@ from parquetry.runtime.spark.lookup.key_match import key_columns
 from parquetry.runtime.spark.session.numbered import run_numbered
 from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
-from parquetry.runtime.stage.keys import BatchKeys, references
+from parquetry.runtime.stage.keys import BatchKeys, merged_keys, references
 from parquetry.runtime.stage.lists import read_list, write_list
 from parquetry.runtime.stage.part import ORDERING, REFERENCE, hash_sum
 from parquetry.runtime.stage.staged import StagedRows
@@ -35,6 +35,7 @@ from parquetry.runtime.task_failures import Task
 from parquetry.runtime.write.plan import ChangeCounts
 
 _TASKS_PER_CORE = 3
+_KEYS_FILES = 16
 _SUMMARY_SCHEMA = pa.schema(
     {
         "number": pa.int32(),
@@ -73,13 +74,11 @@ def locate_keys(
     *,
     partitioned: bool,
 ) -> LocatedKeys:
-    """Where the rows of a small batch on a local stage go, when none has to move between partitions.
+    """Where the rows of a small batch go, when none has to move between partitions.
 
     ``partitioned`` keys are found only in the partition they are for. Of others every row is a delete.
     """
-    keys = BatchKeys(
-        place=staged.spec.place, names=tuple(sorted(set(staged.names.values()))), partitioned=partitioned
-    )
+    keys = BatchKeys(place=staged.spec.place, names=_keys_files(spark, staged), partitioned=partitioned)
     ordered = sorted(files, key=lambda f: (f.partition, f.path))
     tasks = _TASKS_PER_CORE * spark.sparkContext.defaultParallelism
     found = _run(spark, _finder(keys, store, _shares(ordered, tasks)), min(len(ordered), tasks))
@@ -92,6 +91,19 @@ def locate_keys(
     tasks = min(len(work), spark.sparkContext.defaultParallelism)
     rest = _run(spark, _settler(keys, _shares(work, tasks)), tasks)
     return _located(found, ordered, rest, homes)
+
+
+def _keys_files(spark: SparkSession, staged: StagedRows) -> tuple[str, ...]:
+    """The names of the keys files: one when there are many, as every task reads all of them."""
+    place, names = staged.spec.place, tuple(sorted(set(staged.names.values())))
+    if len(names) <= _KEYS_FILES:
+        return names
+
+    def merge(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _chosen(numbers)
+        yield pa.RecordBatch.from_pydict({"name": [merged_keys(place, names)]})
+
+    return tuple(row["name"] for row in _run(spark, merge, 1))
 
 
 def _located(

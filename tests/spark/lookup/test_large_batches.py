@@ -9,6 +9,7 @@ import pytest
 
 import parquetry
 from parquetry.runtime.spark.attempt import deliver, upsert
+from parquetry.runtime.spark.lookup import local
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from tests.support.judges import HudiRs, assert_history
@@ -90,7 +91,12 @@ def test_rows_that_are_all_late_rewrite_no_file(spark, tmp_path, monkeypatch, li
     ]
 
 
-def test_small_batches_are_not(spark, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("on_cluster", "keys_files"), [(False, 16), (True, 16), (True, 0)])
+def test_small_batches_are_not(spark, tmp_path, monkeypatch, on_cluster, keys_files):
+    """``keys_files``: behind so many a task puts the keys together first."""
+    monkeypatch.setattr(local, "_KEYS_FILES", keys_files)
+    if on_cluster:
+        monkeypatch.setattr("parquetry.runtime.spark.write.stages_locally", lambda _: False)
     monkeypatch.setattr(upsert, "count_found", lambda *_, **__: pytest.fail("a join"))
     ours = create(spark, tmp_path / "table", typed=["c_int"], project="tests")
     rnd = random.Random(12)

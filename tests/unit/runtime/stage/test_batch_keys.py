@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
-from parquetry.runtime.stage.keys import BatchKeys, is_rankable, winning_rows
+from parquetry.runtime.stage.keys import BatchKeys, is_rankable, merged_keys, winning_rows
 from parquetry.runtime.stage.part import ORDERING, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.stage.place import LocalPlace
 
@@ -87,8 +87,9 @@ def test_a_nan_with_its_sign_set_is_a_nan():
     assert winning_rows(keys_table(rows, pa.float64()))[REFERENCE].to_pylist() == [1]
 
 
+@pytest.mark.parametrize("merged", [True, False])
 @pytest.mark.parametrize("partitioned", [True, False])
-def test_keys_count_within_partitions_or_everywhere(tmp_path, partitioned):
+def test_keys_count_within_partitions_or_everywhere(tmp_path, partitioned, merged):
     place = LocalPlace(folder=str(tmp_path))
     rows = [
         (0, "p", 0, False, "k", 1),
@@ -98,7 +99,8 @@ def test_keys_count_within_partitions_or_everywhere(tmp_path, partitioned):
     ]
     for name, some in (("one", rows[:3]), ("two", rows[3:])):
         pq.write_table(keys_table(some, pa.int32()), tmp_path / keys_name(name))
-    keys = BatchKeys(place=place, names=("one", "two"), partitioned=partitioned)
+    names = (merged_keys(place, ("one", "two")),) if merged else ("one", "two")
+    keys = BatchKeys(place=place, names=names, partitioned=partitioned)
 
     found = {p: keys.winners(p)[REFERENCE].to_pylist() for p in ("p", "q", "absent")}
 
