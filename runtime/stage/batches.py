@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, Final, Self
@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from parquetry.runtime.stage.index import PLACE_MASK
-from parquetry.runtime.stage.place import StagePlace
+from parquetry.runtime.stage.place import StagePlace, as_storage_error, scratch_folder
 
 _BATCH_BYTES: Final = 8 * 1024 * 1024
 
@@ -50,9 +50,9 @@ class GroupedFile:
         self._place = place
         self._name = name
         self._stack = ExitStack()
-        self._file: Any = self._stack.enter_context(
-            place.create(name) if place.is_mapped else TemporaryFile()  # noqa: SIM115 - the stack closes it
-        )
+        self._folder = scratch_folder()
+        sink = place.create(name) if place.is_mapped else TemporaryFile(dir=self._folder)  # noqa: SIM115
+        self._file: Any = self._stack.enter_context(sink)
         self._sink = BatchSink(self._file, schema, compress=not place.is_mapped)
 
     def __enter__(self) -> Self:
@@ -69,7 +69,9 @@ class GroupedFile:
 
     def write(self, group: str, rows: pa.RecordBatch, *, first: int) -> None:
         """Write rows of the group, the first of which has that reference."""
-        self.batches.setdefault(group, []).extend(self._sink.write(rows, first=first & PLACE_MASK))
+        with nullcontext() if self._place.is_mapped else as_storage_error(self._folder):
+            written = self._sink.write(rows, first=first & PLACE_MASK)
+        self.batches.setdefault(group, []).extend(written)
 
     def _put_together(self) -> None:
         with self._place.create(self._name) as sink:

@@ -8,6 +8,7 @@ What the files hold is the same, but for compression.
 from __future__ import annotations
 
 import mmap
+import os
 import shutil
 import tempfile
 from collections import deque
@@ -87,7 +88,7 @@ class LocalPlace:
     @contextmanager
     def create(self, name: str) -> Iterator[Any]:
         """As the protocol says."""
-        with _as_storage_error(self.folder), pa.OSFile(f"{self.folder}/{name}", "wb") as sink:
+        with as_storage_error(self.folder), pa.OSFile(f"{self.folder}/{name}", "wb") as sink:
             yield sink
 
     def read(self, name: str) -> pa.Buffer:
@@ -218,8 +219,16 @@ def _divided(neighbours: list[ByteRange], fetched: bytes) -> Iterator[pa.Buffer]
         yield whole.slice(wanted.start - neighbours[0].start, wanted.stop - wanted.start)
 
 
+def scratch_folder() -> str:
+    """Where a task has room for rows: Spark's folders of this executor, else that for temporary files."""
+    given = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    folders = [folder for folder in given if folder and Path(folder).is_dir()]
+    return folders[os.getpid() % len(folders)] if folders else tempfile.gettempdir()
+
+
 @contextmanager
-def _as_storage_error(folder: str) -> Iterator[None]:
+def as_storage_error(folder: str) -> Iterator[None]:
+    """What the system says of rows that are staged in the folder, as a StorageError."""
     try:
         yield
     except OSError as error:

@@ -23,7 +23,7 @@ from parquetry.runtime.stage.index import (
     StageIndex,
 )
 from parquetry.runtime.stage.part import StageSpec, rows_schema
-from parquetry.runtime.stage.place import ReadRanges, mapped_ranges
+from parquetry.runtime.stage.place import ReadRanges, as_storage_error, mapped_ranges, scratch_folder
 
 _LAST: Final = np.iinfo(np.int64).max
 
@@ -84,7 +84,7 @@ class StageReader:
                 copied += high - low
                 yield rows
 
-        with TemporaryFile() as file:
+        with TemporaryFile(dir=scratch_folder()) as file:
             copies = self._copied(fetched(), file)
             yield lambda some: self._with_key(copies.take(places[np.searchsorted(wanted, some)]), some)
 
@@ -102,7 +102,7 @@ class StageReader:
                 keys.append(rows.column(column).fill_null(_LAST).to_numpy())
                 yield rows
 
-        with TemporaryFile() as file:
+        with TemporaryFile(dir=scratch_folder()) as file:
             copies = self._copied(fetched(), file)
             order = np.argsort(np.concatenate([np.empty(0, np.int64), *keys]), kind="stable")
             for start in range(0, len(order), most_rows):
@@ -120,10 +120,11 @@ class StageReader:
         sink = BatchSink(file, schema, compress=False)
         written: list[dict[str, int]] = []
         copied = 0
-        for rows in batches:
-            written += sink.write(rows, first=copied)
-            copied += rows.num_rows
-        file.flush()
+        with as_storage_error(scratch_folder()):
+            for rows in batches:
+                written += sink.write(rows, first=copied)
+                copied += rows.num_rows
+            file.flush()
         pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         index = IndexBuilder()
         index.add(0, "", [""], pa.array([written], BATCHES))

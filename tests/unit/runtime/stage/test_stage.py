@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import uuid
 from itertools import pairwise
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from parquetry.runtime.base_file.model import DELETE
-from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.errors import InvalidDataError, StorageError
 from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.batches import GroupedFile
 from parquetry.runtime.stage.index import REFERENCE_SHIFT
 from parquetry.runtime.stage.part import PARTITION, REFERENCE, StageSpec, fault_batch, keys_name, stage_rows
-from parquetry.runtime.stage.place import LocalPlace, StorePlace, mapped_bytes
+from parquetry.runtime.stage.place import LocalPlace, StorePlace, mapped_bytes, scratch_folder
 from parquetry.runtime.stage.reader import StageReader
 from parquetry.runtime.stage.staged import staged_rows
 from parquetry.runtime.storage.open import open_store
@@ -312,3 +314,13 @@ def test_a_reader_keeps_little_of_the_stage_mapped_and_reads_right_what_it_let_g
     assert most - before < 24 * mib
     assert kept[0].column("n")[:3].to_pylist() == [0, 1, 2]
     assert taken.column("n")[:3].to_pylist() == [20 * count - 1, 20 * count - 8, 20 * count - 15]
+
+
+def test_rows_that_wait_on_a_full_disk_are_a_storage_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path}/absent")
+    assert scratch_folder() == str(tmp_path)
+    stage = spec(tmp_path, place=some_place(tmp_path, in_store=True))
+    full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    monkeypatch.setattr("parquetry.runtime.stage.batches.BatchSink.write", full)
+    with pytest.raises(StorageError, match=f"cannot stage rows in {tmp_path}: .*No space.*spark.local.dir"):
+        summaries(stage, [[batch([("a", 1, "p")])]])
