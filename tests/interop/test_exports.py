@@ -61,8 +61,18 @@ def adopted(folder, path):
     return folder.workspace().table("made").spec
 
 
+KINDS = ({}, {"partition_by": ["region", "c_int"]}, {"record_key": ["id", "version"]})
+
+
 @pytest.mark.parametrize(
-    "changes", [{}, {"partition_by": ["region", "c_int"]}, {"record_key": ["id", "version"]}], ids=str
+    ("hudi", "changes"),
+    [
+        pytest.param(version, changes, marks=[] if (i + j) % 2 == 0 else pytest.mark.soak)
+        for i, version in enumerate(("1.2.0", "0.15.0"))
+        for j, changes in enumerate(KINDS)
+    ],
+    indirect=["hudi"],
+    ids=str,
 )
 def test_real_hudi_writes_a_table_with_these_options_and_we_adopt_it(folder, hudi, changes):
     columns = [{**c, "nullable": c["name"] not in changes.get("record_key", ["id"])} for c in COLUMNS]

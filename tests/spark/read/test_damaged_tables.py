@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 import parquetry
@@ -29,13 +31,22 @@ SPEC = TableSpec(
 DDL = "sensor string, at bigint, site string"
 
 
-@pytest.fixture
-def table(tmp_path, spark):
-    made = parquetry.create(tmp_path / "readings", SPEC)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, spark):
+    """The folder of a table with a file in one partition and two in another."""
+    path = tmp_path_factory.mktemp("whole") / "readings"
+    made = parquetry.create(path, SPEC)
     made.insert(rows(spark, 0, 30, "north"))
     made.insert(rows(spark, 30, 60, "south"))
     made.bulk_insert(rows(spark, 60, 90, "south"))
-    return made
+    return path
+
+
+@pytest.fixture
+def table(tmp_path, whole):
+    """A copy of it for one test."""
+    shutil.copytree(whole, tmp_path / "readings")
+    return parquetry.open(tmp_path / "readings")
 
 
 def rows(spark, first, last, site, *, at=1):
