@@ -1,18 +1,18 @@
 """What looking and planning costs: ``python -m benchmarks.plans [--tables 1000] [--files 100000]``.
 
-``--help`` beside a bare interpreter; many applied tables of which ten changed; one table of many files and
-500 instants that changes. CPU seconds of the command as a process, and requests to the store; nothing starts
-a JVM. Writes benchmarks/PLANS.md.
+``--help`` beside a bare interpreter; many applied tables of which ten changed, and then all; one table of many
+files and 500 instants that changes. CPU seconds and memory of the command as a process, and requests to the
+store; nothing starts a JVM. Writes benchmarks/PLANS.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -62,28 +62,37 @@ TABLE = {
 }
 PAGE = """# Validate and plan
 
-These commands start no JVM. Figures are CPU seconds (user and system) of the whole process, on a machine of {cores}
-cores. The first two are the cheapest of ten starts.
+These commands start no JVM. Figures are CPU seconds (user and system) and the largest resident memory of the whole
+process, on a machine of {cores} cores. The first two are the cheapest of ten starts, the others the cheapest of three.
 
 The tables have 22 columns and one declared query. The files of the large table are sparse. Their statistics are
 recorded beside the timeline, as writes record them. `python -m benchmarks.plans` writes this page.
 
-| command | CPU s | |
-|---|---|---|
+| command | CPU s | MiB | |
+|---|---|---|---|
 {rows}
 """
 CLUSTERING = {"trigger": "async", "execution": {"strategy": "sort", "columns": ["id"]}}
+
+
+_MEASURED = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+"""
 
 
 class Counted:
     """A store that counts what is asked of it."""
 
     def __init__(self, inner: Any, calls: Counter[str]) -> None:
-        self.inner, self.calls = inner, calls
+        self.inner, self.calls, self.lock = inner, calls, threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
         if name in {"list", "list_folders", "read", "open_input", "stat"}:
-            self.calls[name] += 1
+            with self.lock:
+                self.calls[name] += 1
         return getattr(self.inner, name)
 
 
@@ -104,16 +113,20 @@ def apply(root: Path) -> None:
         raise result.failure
 
 
-def cost(*command: object) -> float:
-    """Return the CPU seconds of a command, the processes that it starts included."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def cost(*command: object, times: int = 3) -> tuple[float, float]:
+    """Return the CPU seconds and the MiB of the cheapest of some runs of a command."""
+    return min(_cost(*command) for _ in range(times))
 
 
-def row(name: str, seconds: float, remark: str = "") -> str:
-    line = f"| {name} | {seconds:.2f} | {remark} |"
+def _cost(*command: object) -> tuple[float, float]:
+    # A process begins with the memory of the one that starts it, so it is a small one that does.
+    words = [sys.executable, "-c", _MEASURED, *map(str, command)]
+    seconds, mib = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
+    return float(seconds), float(mib)
+
+
+def row(name: str, spent: tuple[float, float], remark: str = "") -> str:
+    line = f"| {name} | {spent[0]:.2f} | {spent[1]:.0f} | {remark} |"
     print(line, flush=True)
     return line
 
@@ -129,11 +142,10 @@ def requests(made: Workspace) -> tuple[Any, str]:
 def starts() -> Iterator[str]:
     """The cheapest of some starts, each: that is what a start costs on a machine that does other things too."""
     bare, shown = (
-        min(cost(*command) for _ in range(STARTS))
-        for command in ((sys.executable, "-c", "pass"), (SCRIPT, "--help"))
+        cost(*command, times=STARTS) for command in ((sys.executable, "-c", "pass"), (SCRIPT, "--help"))
     )
     yield row("a bare interpreter", bare)
-    above = shown - bare
+    above = shown[0] - bare[0]
     verdict = "reached" if above <= MOST_ABOVE_BARE else "**not reached**"
     yield row("`parquetry --help`", shown, f"{above:.2f} s more; goal at most {MOST_ABOVE_BARE}: {verdict}")
 
@@ -149,6 +161,12 @@ def many_tables(root: Path, count: int) -> Iterator[str]:
     plan, asked = requests(workspace(root))
     assert len(plan.intent.actions) == CHANGED
     yield row(f"`plan`, {count:,} tables, {count - CHANGED:,} of them unchanged", spent, asked)
+    for n in range(CHANGED, count):
+        declare(root, f"t{n:05d}", description="Changed.")
+    spent = cost(SCRIPT, "plan", "-p", root)
+    plan, asked = requests(workspace(root))
+    assert len(plan.intent.actions) == count
+    yield row(f"`plan`, {count:,} tables, all of them changed", spent, asked)
 
 
 def many_files(root: Path, count: int) -> Iterator[str]:

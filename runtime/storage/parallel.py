@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Generic, Self, TypeVar, overload
@@ -43,13 +44,42 @@ class OnceProperty(Generic[_Result]):
         return value
 
 
+class _AbandonedError(Exception):
+    """Nobody waits for the answer of a request any more."""
+
+
+class _Tasks(threading.local):
+    """Which calls of :func:`map_each` the thread works for, the outermost first."""
+
+    calls: tuple[threading.Event, ...] = ()
+
+
+_TASKS: Final = _Tasks()
+
+
 def map_each(items: Iterable[_Item], request: Callable[[_Item], _Result]) -> list[_Result]:
-    """The answers in the order of the items; the first failure is raised when all have ended."""
+    """The answers in the order of the items; the first failure is raised when all have ended.
+
+    After a failure, or Ctrl-C, no request is begun any more that is asked for by one of the others.
+    """
+    outer = _TASKS.calls
+    if any(call.is_set() for call in outer):
+        raise _AbandonedError
     listed = list(items)
     if len(listed) <= _FEW:
         return [request(item) for item in listed]
+    abandoned = threading.Event()
+
+    def task(item: _Item) -> _Result:
+        _TASKS.calls = (*outer, abandoned)
+        return request(item)
+
     with ThreadPoolExecutor(max_workers=_WORKERS) as pool:
-        return list(pool.map(request, listed))
+        try:
+            return list(pool.map(task, listed))
+        except BaseException:
+            abandoned.set()
+            raise
 
 
 def growing_batches(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
