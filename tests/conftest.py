@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from contextlib import ExitStack
@@ -34,6 +35,12 @@ def pytest_addoption(parser):
         action="store_true",
         help="write what the commands say now into tests/golden instead of comparing with it",
     )
+
+
+def pytest_collection_finish():
+    """Have the garbage collector pass over modules and tests, which stay to the end: 7 % of the time of fast tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
