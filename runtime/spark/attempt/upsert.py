@@ -123,7 +123,7 @@ def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -
         F.expr("true").alias(DELETE),
         F.xxhash64(RECORD_KEY, FILE, POSITION).alias(HASH),
     )
-    found = count_found(tagged, files=files)
+    found = count_found(tagged, files=files, rows=staged.rows)
     return _remove(attempt, staged, found, slices)
 
 
@@ -192,7 +192,7 @@ def _found(
         tagged = moved(tagged, ordering=compares)
     if home is not None:
         tagged = locate_deletes(tagged, found, home=home)
-    return count_found(tagged, files=candidates)
+    return count_found(tagged, files=candidates, rows=staged.rows)
 
 
 def _is_located_by_tasks(staged: StagedRows) -> bool:

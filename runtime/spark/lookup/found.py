@@ -19,12 +19,14 @@ from parquetry.runtime.stage.part import PARTITION
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.write.plan import ChangeCounts
 
-_SETTINGS = {
+_SETTINGS: Mapping[str, str] = {
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     # What is broadcast goes through the driver: only what is known to be small may, see BROADCAST_BYTES.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "-1",
 }
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_KEYS_OF_A_PARTITION = 250_000
 _LOW = 0xFFFFFFFF
 
 
@@ -74,19 +76,23 @@ def find_nothing(spark: SparkSession, staged: StagedRows, *, partitioned: bool) 
         F.lit(None).cast("bigint").alias(POSITION),
         F.lit(None).cast("string").alias(STORED_PARTITION),
     )
-    return count_found(tagged, files=())
+    return count_found(tagged, files=(), rows=staged.rows)
 
 
-def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
-    """Keep the tagged rows and count them; ``files`` are those that rows may have been found in."""
+def count_found(tagged: DataFrame, *, files: Sequence[FileSlice], rows: int) -> FoundKeys:
+    """Keep the tagged rows and count them.
+
+    ``files`` are those that rows may have been found in, ``rows`` how many of the batch were looked up.
+    """
     by_name = {file.path.rpartition("/")[2]: file for file in files}
-    with session_settings(tagged.sparkSession, _SETTINGS):
-        rows = tagged.persist(StorageLevel.DISK_ONLY)
-    keyed = RECORD_KEY in rows.columns
+    keys = rows + sum(file.rows or 0 for file in files)
+    with session_settings(tagged.sparkSession, {**_SETTINGS, **_partitions(tagged.sparkSession, keys)}):
+        kept = tagged.persist(StorageLevel.DISK_ONLY)
+    keyed = RECORD_KEY in kept.columns
     try:
-        counted = _counted(rows, keyed=keyed)
+        counted = _counted(kept, keyed=keyed)
     except BaseException:
-        rows.unpersist()
+        kept.unpersist()
         raise
     changes: dict[str, dict[str, ChangeCounts]] = {}
     inserts: dict[str, int] = {}
@@ -110,7 +116,7 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
                 updates=row["rows"] - row["deletes"], deletes=row["deletes"]
             )
     return FoundKeys(
-        rows=rows,
+        rows=kept,
         changes=changes,
         inserts=inserts,
         inserted_keys=ranges,
@@ -118,6 +124,13 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
         unmatched_deletes=unmatched,
         late_rows=late,
     )
+
+
+def _partitions(spark: SparkSession, keys: int) -> Mapping[str, str]:
+    """What is kept has as many partitions as a shuffle may have, unless few suffice for so many keys."""
+    given = spark.conf.get(_SHUFFLE_PARTITIONS) or ""
+    few = max(spark.sparkContext.defaultParallelism, -(-keys // _KEYS_OF_A_PARTITION))
+    return {_SHUFFLE_PARTITIONS: str(min(few, int(given)))} if given.isdecimal() else {}
 
 
 def _counted(rows: DataFrame, *, keyed: bool) -> list[Row]:

@@ -9,7 +9,8 @@ import pytest
 
 import parquetry
 from parquetry.runtime.spark.attempt import deliver, upsert
-from parquetry.runtime.spark.lookup import local
+from parquetry.runtime.spark.lookup import found, local
+from parquetry.runtime.spark.session.settings import session_settings
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from tests.support.judges import HudiRs, assert_history
@@ -120,3 +121,10 @@ def test_a_first_batch_of_several_files_in_any_codec(spark, tmp_path):
     assert len(files) > 3
     assert {pq.read_metadata(file).row_group(0).column(6).compression for file in files} == {"UNCOMPRESSED"}
     assert all(file.stat().st_size < 210_000 for file in files)
+
+
+def test_what_is_kept_of_few_keys_has_few_partitions(spark):
+    cores = spark.sparkContext.defaultParallelism
+    with session_settings(spark, {"spark.sql.shuffle.partitions": "200"}):
+        few, more, many = (found._partitions(spark, keys) for keys in (1000, 25_000_000, 10**9))
+    assert [int(one["spark.sql.shuffle.partitions"]) for one in (few, more, many)] == [cores, 100, 200]

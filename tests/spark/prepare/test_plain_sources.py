@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import nullcontext
 from decimal import Decimal
 
 import numpy as np
@@ -20,6 +21,7 @@ from parquetry.runtime.spark.session.settings import session_settings
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.table.partition_path import KeyRules
 from tests.support.judges import HudiRs
+from tests.support.spark_writes import as_on_a_cluster
 
 pytestmark = pytest.mark.spark
 
@@ -109,17 +111,18 @@ def test_the_same_table_as_by_way_of_spark(spark, tmp_path, source, monkeypatch,
         frame = spark.read.parquet(str(tmp_path / "keyed"))
         assert plain_files(frame) is not None
     found = {}
-    for way in ("plain", "spark"):
+    for way in ("plain", "plain, on a cluster", "spark"):
         if way == "spark":
             monkeypatch.setattr(staging, "plain_files", lambda _: None)
         table = parquetry.create(tmp_path / way, spec)
-        assert table.insert(frame).inserted_rows == frame.count()
+        with as_on_a_cluster() if "cluster" in way else nullcontext():
+            assert table.insert(frame).inserted_rows == frame.count()
         rows = HudiRs().read(str(tmp_path / way)).to_pylist()
         hidden = {"_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_file_name"}
         hidden |= set() if key else {"_hoodie_record_key"}
         found[way] = sorted(repr(sorted((k, v) for k, v in row.items() if k not in hidden)) for row in rows)
 
-    assert found["plain"] == found["spark"]
+    assert found["plain"] == found["plain, on a cluster"] == found["spark"]
 
 
 def test_selected_and_renamed_columns_are_plain(spark, source):
