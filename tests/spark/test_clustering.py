@@ -52,8 +52,8 @@ def timeline(ours):
     "section",
     [
         clustering_of(),
-        clustering_of("c_int"),
-        clustering_of("c_int", "c_string", strategy="zorder"),
+        pytest.param(clustering_of("c_int"), marks=pytest.mark.soak),
+        pytest.param(clustering_of("c_int", "c_string", strategy="zorder"), marks=pytest.mark.soak),
         clustering_of("c_double", "c_string", "c_int", strategy="hilbert"),
     ],
     ids=lambda section: section.execution.strategy,

@@ -56,7 +56,8 @@ def started_run(folder):
     )
 
 
-@pytest.mark.parametrize("runs", [1, pytest.param(10, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("runs", [1, 10])
 def test_columns_go_into_force_while_spark_writes(runs, spark, tmp_path):
     folder = ProjectFolder.create(tmp_path / "shop")
     declare(folder, 0)

@@ -13,7 +13,13 @@ from tools.tour import PAGES, play
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=pytest.mark.soak if page.name == "README.md" else ())
+        for page in PAGES
+    ],
+)
 def test_what_the_page_tells_to_type_works_and_answers_as_shown(page, tmp_path):
     steps = play(page, tmp_path)
     assert sum("parquetry" in step.command for step in steps) >= 6

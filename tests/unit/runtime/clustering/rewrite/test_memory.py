@@ -65,7 +65,7 @@ def group_in(folder, order) -> GroupWork:
     "order",
     [
         RowOrder(strategy="sort", columns=("skewed",)),
-        RowOrder(strategy="hilbert", columns=("n", "skewed")),
+        pytest.param(RowOrder(strategy="hilbert", columns=("n", "skewed")), marks=pytest.mark.soak),
         None,
     ],
 )
