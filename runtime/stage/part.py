@@ -5,7 +5,8 @@ stage, under a name of its own attempt, and returns that name; only the files th
 tasks named count. Rows keep the order in which they arrived; within a run of bounded size they
 are grouped by table partition into Arrow batches, and an index says which bytes of the file each
 batch has. A row is known by its reference: the number of its task shifted by 40 bits, plus its
-place among the rows of that task.
+place among the rows of that task. In a store, that is its place among those of its partition, behind
+the partitions that came before; on one machine it is that among the rows of its run, behind earlier runs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from parquetry.message import Message, Value, parts_json
 from parquetry.runtime.arrow.columns import values_at
@@ -31,6 +31,7 @@ from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.batches import GroupedFile
 from parquetry.runtime.stage.faults import required_holes, with_readable_text
 from parquetry.runtime.stage.index import BATCHES, REFERENCE_SHIFT
+from parquetry.runtime.stage.keys_file import KeysFile
 from parquetry.runtime.stage.place import StagePlace
 
 REFERENCE = "__ref"
@@ -164,7 +165,7 @@ class _PartWriter:
         self._faults: dict[str, tuple[int, str]] = {}
         self._next = part << REFERENCE_SHIFT
         self._rows: GroupedFile | None = None
-        self._keys: Any = None
+        self._keys: KeysFile | None = None
 
     def add(self, run: list[pa.RecordBatch]) -> None:
         """One run: checked, in the stage's types, grouped by partition, written."""
@@ -194,7 +195,7 @@ class _PartWriter:
             offset += count
         self._next += table.num_rows
         if self._keys is not None:
-            self._keys.write_batch(keys)
+            self._keys.write(keys, list(zip(partitions, counts.tolist(), strict=True)))
 
     def summary(self) -> pa.RecordBatch:
         """One row with the name of what was written, if anything, and one per kind of fault."""
@@ -245,10 +246,14 @@ class _PartWriter:
                 GroupedFile(spec.place, rows_name(self._name), rows_schema(spec))
             )
         if spec.keys:
-            sink = self._stack.enter_context(spec.place.create(keys_name(self._name)))
             self._keys = self._stack.enter_context(
-                pq.ParquetWriter(
-                    sink, keys, compression="snappy", use_dictionary=[PARTITION], store_schema=False
+                KeysFile(
+                    spec.place,
+                    keys_name(self._name),
+                    keys,
+                    rows=self._rows,
+                    reference=REFERENCE,
+                    dictionaries=[PARTITION],
                 )
             )
 

@@ -33,6 +33,9 @@ MAPPED_BYTES = 256 * 1024 * 1024
 _REQUEST_BYTES: Final = 8 * 1024 * 1024
 """What one request fetches at most, unless a single batch is larger."""
 
+_GAP_BYTES: Final = 512 * 1024
+"""What a request fetches for nothing rather than being two."""
+
 _AHEAD_BYTES: Final = 16 * 1024 * 1024
 _AHEAD_REQUESTS: Final = 8
 
@@ -195,11 +198,12 @@ def mapped_bytes() -> int:
 
 
 def _requests(ranges: Iterable[ByteRange]) -> Iterator[list[ByteRange]]:
-    """The ranges with those together that lie side by side, as far as a request goes."""
+    """The ranges with those together that lie side by side, or almost, as far as a request goes."""
     neighbours: list[ByteRange] = []
     for wanted in ranges:
         if neighbours and not (
-            (wanted.name, wanted.start) == (neighbours[-1].name, neighbours[-1].stop)
+            wanted.name == neighbours[-1].name
+            and 0 <= wanted.start - neighbours[-1].stop <= _GAP_BYTES
             and wanted.stop - neighbours[0].start <= _REQUEST_BYTES
         ):
             yield neighbours

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
-from parquetry.runtime.stage.batches import BatchSink
+from parquetry.runtime.stage.batches import BatchSink, joined_batches
 from parquetry.runtime.stage.index import (
     BATCHES,
     PLACE_MASK,
@@ -27,8 +27,10 @@ from parquetry.runtime.stage.place import ReadRanges, as_storage_error, mapped_r
 
 _LAST: Final = np.iinfo(np.int64).max
 
-TakeRows = Callable[[IndexNumbers], pa.RecordBatch]
-"""The rows of some references, in their order."""
+_PIECE_BYTES: Final = 8 * 1024 * 1024
+
+TakeRows = Callable[[IndexNumbers], Iterator[pa.RecordBatch]]
+"""The rows of some references, in their order, a few MiB at a time."""
 
 
 class StageReader:
@@ -72,7 +74,7 @@ class StageReader:
         What is fetched from a store is fetched once: the rows wait on the local disk.
         """
         if self._spec.place.is_mapped:
-            yield lambda some: self._with_key(self._batches.take(some), some)
+            yield lambda some: (self._with_key(rows, few) for few, rows in self._batches.taken(some))
             return
         wanted = np.unique(np.concatenate([np.empty(0, np.int64), *references]))
         places = np.empty(len(wanted), np.int64)
@@ -86,14 +88,21 @@ class StageReader:
 
         with TemporaryFile(dir=scratch_folder()) as file:
             copies = self._copied(fetched(), file)
-            yield lambda some: self._with_key(copies.take(places[np.searchsorted(wanted, some)]), some)
+
+            def take(some: IndexNumbers) -> Iterator[pa.RecordBatch]:
+                done = 0
+                for few, rows in copies.taken(places[np.searchsorted(wanted, some)]):
+                    yield self._with_key(rows, some[done : done + len(few)])
+                    done += len(few)
+
+            yield take
 
     def ascending(self, references: IndexNumbers) -> pa.RecordBatch:
         """The rows of references that ascend; at least one."""
         return self._with_key(self._batches.take(references), references)
 
-    def in_order(self, group: str, column: str, most_rows: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a group by a column of numbers, nulls last in order of arrival; so many at a time."""
+    def in_order(self, group: str, column: str) -> Iterator[pa.RecordBatch]:
+        """The rows of a group by a column of numbers, nulls last in order of arrival; a few MiB at a time."""
         numbers = self._index.of_group(group)
         keys: list[IndexNumbers] = []
 
@@ -105,9 +114,9 @@ class StageReader:
         with TemporaryFile(dir=scratch_folder()) as file:
             copies = self._copied(fetched(), file)
             order = np.argsort(np.concatenate([np.empty(0, np.int64), *keys]), kind="stable")
-            for start in range(0, len(order), most_rows):
+            for _, rows in copies.taken(order):
                 # Of rows that were found by their keys none has a key that is generated.
-                yield self._with_key(copies.take(order[start : start + most_rows]), order[:0])
+                yield self._with_key(rows, order[:0])
 
     def samples(self, files: int) -> Iterator[pa.RecordBatch]:
         """The first batch of so many files, evenly chosen, or of all."""
@@ -120,10 +129,11 @@ class StageReader:
         sink = BatchSink(file, schema, compress=False)
         written: list[dict[str, int]] = []
         copied = 0
-        with as_storage_error(scratch_folder()):
-            for rows in batches:
+        for rows in joined_batches(batches):
+            with as_storage_error(scratch_folder()):
                 written += sink.write(rows, first=copied)
-                copied += rows.num_rows
+            copied += rows.num_rows
+        with as_storage_error(scratch_folder()):
             file.flush()
         pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         index = IndexBuilder()
@@ -164,6 +174,18 @@ class _Batches:
         for at, batch in zip(order.tolist(), self.read(numbers[order]), strict=True):
             start, stop = int(starts[at]), int(stops[at])
             yield start, stop, batch.take(pa.array(ascending[start:stop] - self._index.first[numbers[at]]))
+
+    def taken(self, references: IndexNumbers) -> Iterator[tuple[IndexNumbers, pa.RecordBatch]]:
+        """The rows of these references, in their order: some of the references at a time, and their rows.
+
+        They take a few MiB, by the mean row of each batch, as it lies there without compression.
+        """
+        if not len(references):
+            return
+        batches = self._index.having(references)
+        sizes = np.cumsum(self._index.size[batches] / self._index.rows[batches])
+        for few in np.split(references, np.flatnonzero(np.diff(sizes // _PIECE_BYTES)) + 1):
+            yield few, self.take(few)
 
     def take(self, references: IndexNumbers) -> pa.RecordBatch:
         """The rows of these references, in their order; at least one."""

@@ -112,12 +112,16 @@ def _texts(buckets: pa.Array) -> pa.Array:
 
 
 def _in_runs(batches: Iterable[pa.RecordBatch], *, most_rows: int) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of about so many."""
+    """The rows in batches of at most so many."""
     waiting: list[pa.RecordBatch] = []
-    for batch in batches:
+    for batch in (part for whole in batches for part in _parts(whole, most_rows)):
         if waiting and sum(one.num_rows for one in waiting) + batch.num_rows > most_rows:
             yield pa.concat_batches(waiting)
             waiting = []
         waiting.append(batch)
     if waiting:
         yield pa.concat_batches(waiting)
+
+
+def _parts(batch: pa.RecordBatch, most_rows: int) -> Iterator[pa.RecordBatch]:
+    return (batch.slice(start, most_rows) for start in range(0, batch.num_rows, most_rows))

@@ -24,12 +24,12 @@ from parquetry.runtime.spark.attempt.routed_rows import listed_by_bucket, staged
 from parquetry.runtime.spark.lookup.found import FoundKeys
 from parquetry.runtime.spark.lookup.local import LocatedKeys
 from parquetry.runtime.spark.session.numbered import run_numbered
-from parquetry.runtime.spark.session.settings import ARROW_BATCH_BYTES, failures_translated
+from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.index import IndexNumbers
 from parquetry.runtime.stage.lists import StagedList
 from parquetry.runtime.stage.part import ORDERING, REFERENCE
-from parquetry.runtime.stage.reader import StageReader
+from parquetry.runtime.stage.reader import StageReader, TakeRows
 from parquetry.runtime.stage.regroup import group_of, regrouping_tasks
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.task_failures import Task
@@ -120,12 +120,11 @@ def _regrouping_tasks(staged: StagedRows, plan: WritePlan) -> int:
 
 def _bucket_task(context: WriteContext, staged: StagedRows, work: Sequence[_BucketRows]) -> Task:
     spec, index = staged.spec, staged.index
-    most_rows = max(1, min(_MOST_ROWS, int(ARROW_BATCH_BYTES / (staged.row_bytes or 1))))
 
     def written(reader: StageReader, rows: _BucketRows) -> Batches:
         bucket = rows.bucket
         if rows.by_bucket:
-            ordered = reader.in_order(group_of(bucket.index), POSITION, most_rows)
+            ordered = reader.in_order(group_of(bucket.index), POSITION)
             yield from written_bucket(context, bucket, ordered)
             return
         if not rows.lists:
@@ -135,13 +134,13 @@ def _bucket_task(context: WriteContext, staged: StagedRows, work: Sequence[_Buck
         lists = [StagedList(spec.place, one.name, start=one.start, rows=one.rows) for one in rows.lists]
 
         def listed() -> Batches:
-            return chain.from_iterable(one.batches(most_rows) for one in lists)
+            return chain.from_iterable(one.batches(_MOST_ROWS) for one in lists)
 
         if not spec.rows:
             yield from written_bucket(context, bucket, (_key_rows(context, batch) for batch in listed()))
             return
         with reader.taking(_references(batch) for batch in listed()) as take:
-            taken = (_with_control(take(_references(batch)), batch) for batch in listed())
+            taken = (rows for batch in listed() for rows in _taken(take, batch))
             yield from written_bucket(context, bucket, taken)
 
     def write(numbers: Iterable[pa.RecordBatch]) -> Batches:
@@ -157,6 +156,13 @@ def _bucket_task(context: WriteContext, staged: StagedRows, work: Sequence[_Buck
 def _references(listed: pa.RecordBatch) -> IndexNumbers:
     references: IndexNumbers = listed.column(REFERENCE).to_numpy()
     return references
+
+
+def _taken(take: TakeRows, listed: pa.RecordBatch) -> Batches:
+    done = 0
+    for rows in take(_references(listed)):
+        yield _with_control(rows, listed.slice(done, rows.num_rows))
+        done += rows.num_rows
 
 
 def _key_rows(context: WriteContext, listed: pa.RecordBatch) -> pa.RecordBatch:

@@ -82,7 +82,7 @@ def test_each_bucket_gets_its_rows_by_position_and_new_ones_by_arrival(
             key=lambda r: (r[POSITION] is None, r[POSITION] or 0, r[REFERENCE]),
         )
         with StageReader(again.spec, again.index, instant="1") as reader:
-            found = rows_of(reader.in_order(regroup.group_of(bucket), POSITION, 7))
+            found = rows_of(reader.in_order(regroup.group_of(bucket), POSITION))
         assert [(r[RECORD_KEY], r[POSITION], r[DELETE]) for r in found] == [
             (f"{r[REFERENCE] >> REFERENCE_SHIFT}-{r[REFERENCE] & PLACE_MASK}", r[POSITION], r[DELETE])
             for r in expected
@@ -142,3 +142,12 @@ def test_an_empty_stage_is_not_grouped():
     assert regroup.regrouping_tasks(empty, buckets(3)) == 0
     assert not len(empty.of_group("p"))
     assert np.array_equal(empty.first_of_files, [])
+
+
+def test_runs_have_at_most_so_many_rows():
+    batches = [
+        pa.record_batch({"n": list(range(first, first + rows))}) for first, rows in ((0, 5), (5, 16), (21, 1))
+    ]
+    runs = [run.column("n").to_pylist() for run in regroup._in_runs(batches, most_rows=6)]
+    assert [n for run in runs for n in run] == list(range(22))
+    assert max(map(len, runs)) <= 6

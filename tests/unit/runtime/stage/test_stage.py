@@ -117,7 +117,9 @@ def test_rows_come_by_their_references_in_any_order(tmp_path, tasks, data, run_b
     batches = [np.array(wanted[n : n + 4], np.int64) for n in range(0, len(wanted), 4)]
 
     with StageReader(stage, staged.index, instant="1") as reader, reader.taking(batches) as take:
-        taken = [key for some in batches for key in take(some).column(RECORD_KEY).to_pylist()]
+        taken = [
+            key for some in batches for rows in take(some) for key in rows.column(RECORD_KEY).to_pylist()
+        ]
 
     assert taken == [by_reference[reference] for reference in wanted]
 
@@ -161,7 +163,7 @@ def test_what_is_taken_is_fetched_once_and_neighbours_together(tmp_path):
 
     with StageReader(stage, staged.index, instant="1") as reader, reader.taking(references) as take:
         for some in references * 2:
-            assert take(some).column("n").to_pylist() == list(range(50))[::-1]
+            assert [n for rows in take(some) for n in rows.column("n").to_pylist()] == list(range(50))[::-1]
 
     assert store.counts() == {Kind.READ_RANGE: 2}
 
@@ -306,7 +308,7 @@ def test_a_reader_keeps_little_of_the_stage_mapped_and_reads_right_what_it_let_g
             most = max(most, mapped_bytes())
         references = np.arange(20 * count)[::-7]
         with reader.taking([references]) as take:
-            taken = take(references)
+            taken = pa.concat_batches(list(take(references)))
         most = max(most, mapped_bytes())
 
     assert seen == sum(range(20 * count))
@@ -314,6 +316,31 @@ def test_a_reader_keeps_little_of_the_stage_mapped_and_reads_right_what_it_let_g
     assert most - before < 24 * mib
     assert kept[0].column("n")[:3].to_pylist() == [0, 1, 2]
     assert taken.column("n")[:3].to_pylist() == [20 * count - 1, 20 * count - 8, 20 * count - 15]
+
+
+@pytest.mark.parametrize("in_store", [False, True])
+def test_rows_that_are_taken_come_in_pieces_by_their_own_width(tmp_path, in_store):
+    """The mean row of the whole stage says nothing of a partition whose rows are wide."""
+    wide, narrow = "w" * 100_000, 20_000
+    rows = [(f"n{n}", n, "p=narrow") for n in range(narrow)] + [
+        (f"{n}{wide}", n, "p=wide") for n in range(300)
+    ]
+    stage = spec(tmp_path, place=some_place(tmp_path, in_store=in_store), run_bytes=1)
+    staged = staged_rows(stage, summaries(stage, [[batch(rows)]]))
+    for partition, total in staged.totals.items():
+        with StageReader(stage, staged.index, instant="1") as reader:
+            arrived = list(reader.rows(partition, 0, total.rows))
+            numbers = staged.index.of_group(partition)
+            first, count = staged.index.first[numbers], staged.index.rows[numbers]
+            references = np.concatenate([np.arange(f, f + c) for f, c in zip(first, count, strict=True)])[
+                ::-1
+            ]
+            with reader.taking([references]) as take:
+                taken = list(take(references))
+        expected = [n for b in arrived for n in b.column("n").to_pylist()][::-1]
+        assert [n for b in taken for n in b.column("n").to_pylist()] == expected
+        assert max(b.column("k").nbytes for b in taken) < 9 * 1024 * 1024
+        assert len(taken) == (4 if partition == "p=wide" else 1)
 
 
 def test_rows_that_wait_on_a_full_disk_are_a_storage_error(tmp_path, monkeypatch):

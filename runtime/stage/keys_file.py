@@ -1,0 +1,104 @@
+"""The file of a stage with the keys of a task's rows, in parquet, which Spark reads as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.runtime.stage.batches import GroupedFile
+from parquetry.runtime.stage.index import PLACE_MASK
+from parquetry.runtime.stage.place import StagePlace, as_storage_error, scratch_folder
+
+
+class KeysFile:
+    """Writes the file ``name``; a context manager.
+
+    Batches have the references of their rows in the column ``reference``. Where the ``rows`` themselves are
+    numbered anew, keys wait on the local disk until the last has come.
+    """
+
+    def __init__(
+        self,
+        place: StagePlace,
+        name: str,
+        schema: pa.Schema,
+        *,
+        rows: GroupedFile | None,
+        reference: str,
+        dictionaries: Sequence[str],
+    ) -> None:
+        self._place = place
+        self._name = name
+        self._schema = schema
+        self._reference = reference
+        self._dictionaries = list(dictionaries)
+        self._rows = None if place.is_mapped else rows
+        self._stack = ExitStack()
+        self._groups: list[list[tuple[str, int]]] = []
+        self._folder = scratch_folder()
+        if self._rows is None:
+            self._keys = self._stack.enter_context(self._parquet())
+        else:
+            waiting = TemporaryFile(dir=self._folder)  # noqa: SIM115 - the stack closes it
+            self._file: Any = self._stack.enter_context(waiting)
+            options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+            self._waiting = pa.ipc.new_stream(self._file, schema, options=options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._rows is None or kind is not None:
+            self._stack.__exit__(kind, error, trace)
+            return
+        with self._stack:
+            self._number(self._rows)
+
+    def write(self, keys: pa.RecordBatch, groups: Sequence[tuple[str, int]]) -> None:
+        """Write keys, of which so many after each other are of each group."""
+        if self._rows is None:
+            self._keys.write_batch(keys)
+            return
+        self._groups.append(list(groups))
+        with as_storage_error(self._folder):
+            self._waiting.write_batch(keys)
+
+    @contextmanager
+    def _parquet(self) -> Iterator[pq.ParquetWriter]:
+        """The file in the stage, to be written."""
+        with (
+            self._place.create(self._name) as sink,
+            pq.ParquetWriter(
+                sink,
+                self._schema,
+                compression="snappy",
+                use_dictionary=self._dictionaries,
+                store_schema=False,
+            ) as writer,
+        ):
+            yield writer
+
+    def _number(self, rows: GroupedFile) -> None:
+        with as_storage_error(self._folder):
+            self._waiting.close()
+            self._file.seek(0)
+        after = dict(rows.starts())
+        with self._parquet() as file, pa.ipc.open_stream(self._file) as waiting:
+            for groups, keys in zip(self._groups, waiting, strict=True):
+                numbers = []
+                for group, count in groups:
+                    numbers.append(np.arange(after[group], after[group] + count))
+                    after[group] += count
+                at = keys.schema.get_field_index(self._reference)
+                task = keys.column(at)[0].as_py() & ~PLACE_MASK
+                found = pa.array(np.concatenate(numbers) + task, pa.int64())
+                file.write_batch(keys.set_column(at, keys.schema.field(at), found))
