@@ -53,7 +53,7 @@ def main() -> None:
     try:
         ours.read()
     except PythonException as error:
-        print("without the key:", re.findall(r"KeyUnavailableError: (.*)", str(error)))
+        print("without the key:", re.findall(r"TaskFailureError: (.*)", str(error)))
     spark.stop()
     print("sealed on Spark", pyspark.__version__)
 
