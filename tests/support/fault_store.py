@@ -22,7 +22,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.open import open_table
-from tests.support.processes import kill_session, parent
+from tests.support.processes import kill_session, kill_with_descendants, parent, running
 from tests.support.small_table import FAST, Rows, SmallTable
 from tests.support.stores import Kind, WrappedStore
 
@@ -30,6 +30,8 @@ from tests.support.stores import Kind, WrappedStore
 class Deed(StrEnum):
     """What happens. The writer is the process that made the store: Spark's driver.
 
+    ``KILL_EXECUTOR`` ends the JVM of the executor whose task comes by, and its Python workers find out;
+    ``KILL_EXECUTOR_AND_WORKERS`` ends them too. ``KILL_ALL_EXECUTORS`` is for operations of the driver.
     ``OVERTAKE`` lets another writer change a file that the writer needs, and clean its old versions.
     """
 
@@ -38,6 +40,8 @@ class Deed(StrEnum):
     KILL_WRITER = "kill writer"
     KILL_WRITER_AND_ALL_IT_STARTED = "kill writer and all it started"
     KILL_EXECUTOR = "kill executor"
+    KILL_EXECUTOR_AND_WORKERS = "kill executor and workers"
+    KILL_ALL_EXECUTORS = "kill all executors"
     KILL_THIS = "kill this process"
     OVERTAKE = "overtake"
 
@@ -120,14 +124,33 @@ class FaultStore(WrappedStore):
             case Deed.KILL_WRITER:
                 os.kill(self.writer, signal.SIGKILL)
             case Deed.KILL_EXECUTOR:
-                # A Python worker is forked by a daemon, and that one was started by the executor.
-                os.kill(parent(os.getppid()), signal.SIGKILL)
+                os.kill(_executor(), signal.SIGKILL)
+            case Deed.KILL_EXECUTOR_AND_WORKERS:
+                kill_with_descendants(_executor())
+            case Deed.KILL_ALL_EXECUTORS:
+                for executor in executors():
+                    kill_with_descendants(executor)
             case Deed.OVERTAKE:
                 overtake(self.inner)
             case Deed.KILL_THIS:
                 os.kill(os.getpid(), signal.SIGKILL)
             case Deed.KILL_WRITER_AND_ALL_IT_STARTED:
                 kill_session(self.writer)
+
+
+def executors() -> list[int]:
+    """The processes of the executors that work for the Spark application of this process."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    assert context is not None, "this is no driver"
+    port = context.getConf().get("spark.driver.port")
+    return running("CoarseGrainedExecutorBackend", f"--app-id {context.applicationId}", f":{port} ")
+
+
+def _executor() -> int:
+    """The executor of this worker, which a daemon has forked that the executor has started."""
+    return parent(os.getppid())
 
 
 OVERTAKING: Rows = {"k0": (7777, "a")}

@@ -50,16 +50,31 @@ def parent(pid: int) -> int:
     return int(_status(pid)[1])
 
 
-def descendants() -> list[int]:
-    """Every process that this one, or one of these, has started."""
+def descendants(of: int | None = None) -> list[int]:
+    """Every process that ``of``, or else this one, has started, or one of these."""
     children: dict[int, list[int]] = {}
     for pid in _processes():
         if status := _status(pid):
             children.setdefault(int(status[1]), []).append(pid)
-    found = list(children.get(os.getpid(), ()))
+    found = list(children.get(os.getpid() if of is None else of, ()))
     for pid in found:
         found += children.get(pid, ())
     return found
+
+
+def kill_with_descendants(pid: int) -> None:
+    """End a process and all that it has started at once, it first and this one last of those there are."""
+    below = descendants(pid)
+    for each in sorted((pid, *below), key=lambda one: (one == os.getpid(), one != pid)):
+        try:
+            os.kill(each, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def running(*words: str) -> list[int]:
+    """The processes whose command lines have all these words."""
+    return [pid for pid in _processes() if all(word in _command_line(pid) for word in words)]
 
 
 def compute_in_java(started: int, *, seconds: float = 2.0) -> int:
@@ -114,6 +129,13 @@ def _processes() -> Iterator[int]:
 def _session(pid: int) -> int | None:
     status = _status(pid)
     return int(status[3]) if status and status[0] not in "ZX" else None
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _status(pid: int) -> list[str]:

@@ -17,14 +17,16 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
 from typing import Any, Self
+from unittest import mock
 
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timing import Timing
-from tests.support.fault_store import Fault, FaultStore
+from tests.support.fault_store import Fault, FaultStore, executors
 from tests.support.no_fsync import skip_fsync
-from tests.support.processes import die_with_parent, in_session, kill_session
+from tests.support.processes import die_with_parent, in_session, kill_session, kill_with_descendants
 from tests.support.repository import ROOT
 from tests.support.small_table import FAST
 from tests.support.spark_writes import SparkWrite
@@ -172,7 +174,46 @@ class _Server:
     ) -> dict[str, Any]:
         store = FaultStore(open_store(path), Path(scratch), Fault(**fault) if fault else None)
         result = SparkWrite.from_json(write).perform(self.spark, store, timing=_timing(timing))
-        return {"instant": result.instant, "retries": result.retries, "warnings": list(result.warnings)}
+        return {
+            "instant": result.instant,
+            "retries": result.retries,
+            "warnings": list(result.warnings),
+            "happened": store.happened(),
+        }
+
+    def write_struck(
+        self, path: str, write: Mapping[str, Any], all_of: bool, timing: Mapping[str, float] | None = None
+    ) -> dict[str, Any]:
+        """Write while an executor, or ``all_of`` them, are killed in the middle of Spark's join of keys."""
+        from parquetry.runtime.spark.attempt import upsert
+
+        strikes: list[list[int]] = []
+
+        def struck(*arguments: Any, **options: Any) -> Any:
+            thread = Thread(target=lambda: strikes.append(self._strike(all_of=all_of)))
+            thread.start()
+            try:
+                return counted(*arguments, **options)
+            finally:
+                thread.join()
+
+        counted = upsert.count_found
+        with mock.patch.object(upsert, "count_found", struck):
+            result = SparkWrite.from_json(write).perform(self.spark, open_store(path), timing=_timing(timing))
+        return {"retries": result.retries, "warnings": list(result.warnings), "happened": len(strikes[0])}
+
+    def _strike(self, *, all_of: bool) -> list[int]:
+        """Wait until tasks run; the executors that were killed then."""
+        tracker = self.spark.sparkContext.statusTracker()
+        while not any(
+            (info := tracker.getStageInfo(stage)) is not None and info.numActiveTasks
+            for stage in tracker.getActiveStageIds()
+        ):
+            time.sleep(0.005)
+        struck = executors() if all_of else executors()[:1]
+        for executor in struck:
+            kill_with_descendants(executor)
+        return struck
 
     def cluster(
         self,

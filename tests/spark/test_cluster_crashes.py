@@ -1,0 +1,95 @@
+"""Something dies in each phase of each kind of work on a real cluster: the table is the old one or the new one.
+
+No row is there twice, none is lost, and the next write and the next clean find all that was left.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cluster_crash import CLUSTER, OLD, WORKS, Phase, Work, judged, make_old, owe_clustering
+from tests.support.fault_store import Deed
+from tests.support.spark_writer import SparkWriter, WriterKilled
+
+pytestmark = pytest.mark.spark
+
+SOAK = pytest.mark.soak
+
+
+@pytest.fixture(scope="module")
+def executors(standalone, tmp_path_factory) -> Iterator[SparkWriter]:
+    """A driver with two executors of one core each."""
+    with SparkWriter(tmp_path_factory.mktemp("writer"), conf={"spark.master": standalone, **CLUSTER}) as writer:
+        yield writer
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("kept") / "t"
+    make_old(path)
+    return path
+
+
+SHARP = {("insert", "fetching"), ("upsert", "staged by all"), ("upsert, regrouped", "regrouping")}
+CASES = [
+    pytest.param(name, phase, marks=[] if (name, phase) in SHARP else SOAK)
+    for name, work in WORKS.items()
+    for phase in work.phases
+]
+
+
+def do(writer: SparkWriter, work: Work, path: Path, phase: Phase, deed: Deed, **more: Any) -> dict[str, Any]:
+    """The work, while the deed happens in this phase."""
+    request = {"path": str(path), "scratch": str(path.parent / "scratch")}
+    request["fault"] = phase.fault(deed, **more).to_json()
+    if work.write is None:
+        return writer.ask("cluster", **request)
+    return writer.ask("write", write=work.write.to_json(), **request)
+
+
+def prepared(template: Path, folder: Path, work: Work) -> Path:
+    path = folder / "t"
+    shutil.copytree(template, path)
+    if work.scope is not None:
+        owe_clustering(path, work.scope)
+    return path
+
+
+def told(*words: object) -> None:
+    print("MATRIX | " + " | ".join(map(str, words)))
+
+
+@pytest.mark.parametrize(("name", "phase"), CASES)
+def test_an_executor_and_its_workers_are_killed(name, phase, executors, template, tmp_path) -> None:
+    """In a task its own executor, in a phase of the driver all of them: the work goes on and succeeds."""
+    work = WORKS[name]
+    path = prepared(template, tmp_path, work)
+    moment = work.phases[phase]
+    deed = Deed.KILL_ALL_EXECUTORS if moment.in_driver else Deed.KILL_EXECUTOR_AND_WORKERS
+    done = do(executors, work, path, moment, deed)
+    assert done["happened"] == 1, "nothing was killed"
+    assert not [*(path / ".hoodie/.parquetry/stage").glob("*")], "the stage is still there"
+    found = judged(path)
+    told(name, phase, deed, found.state, f"{done.get('retries', 0)} retries", f"swept {found.swept}")
+    assert found.rows == work.new
+
+
+@SOAK
+@pytest.mark.parametrize(("name", "phase"), [case.values for case in CASES])
+def test_the_driver_is_killed(name, phase, standalone, executors, template, tmp_path) -> None:
+    """The write counts as soon as its commit is there."""
+    work = WORKS[name]
+    path = prepared(template, tmp_path, work)
+    executors.ask("stop")
+    with SparkWriter(tmp_path / "writer", conf={"spark.master": standalone, **CLUSTER}) as writer:
+        with pytest.raises(WriterKilled):
+            do(writer, work, path, work.phases[phase], Deed.KILL_WRITER)
+        writer.wait_for_all()
+    found = judged(path)
+    told(name, phase, "the driver", found.state, "", f"swept {found.swept}")
+    assert found.rows == (work.new if phase == "committed" else OLD)
