@@ -85,6 +85,7 @@ HOMES = {
             "InvalidDataError",
             "KeyUnavailableError",
             "LockHeldError",
+            "LostTaskError",
             "MissingJavaError",
             "MissingSourceError",
             "NotFoundError",

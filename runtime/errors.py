@@ -89,6 +89,10 @@ class SparkStartError(ParquetryError):
     """Spark could not be started as the settings ask."""
 
 
+class LostTaskError(ParquetryError):
+    """A task of Spark lost its process, or found no memory, as often as Spark tries a task."""
+
+
 class SparkEndedError(ParquetryError):
     """Spark's JVM was killed, or crashed, while it worked."""
 

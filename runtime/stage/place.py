@@ -30,6 +30,9 @@ from parquetry.runtime.storage.paths import escape_glob
 MAPPED_BYTES = 256 * 1024 * 1024
 """What a task may keep mapped of a stage: what it looked at counts as its memory."""
 
+STAGE_PREFIX: Final = "parquetry-stage-"
+"""What the names of local stages begin with."""
+
 _REQUEST_BYTES: Final = 8 * 1024 * 1024
 """What one request fetches at most, unless a single batch is larger."""
 
@@ -81,7 +84,7 @@ class LocalPlace:
     @classmethod
     def make(cls, parent: str) -> LocalPlace:
         """A new folder below ``parent``."""
-        return cls(folder=tempfile.mkdtemp(prefix="parquetry-stage-", dir=parent))
+        return cls(folder=tempfile.mkdtemp(prefix=STAGE_PREFIX, dir=parent))
 
     @property
     def is_mapped(self) -> bool:

@@ -19,7 +19,9 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.errors import StorageError
+from parquetry.runtime.spark.prepare.materialise import remove_dead_stages
 from parquetry.runtime.spec.table_spec import Operation
+from parquetry.runtime.stage.place import STAGE_PREFIX
 from parquetry.runtime.storage.open import open_store
 from tests.support.fault_store import Deed, Fault, FaultStore
 from tests.support.local_spark import local_spark
@@ -216,13 +218,19 @@ def test_driver_killed_at_a_named_point(*, point, name, spark, template, writers
 def test_everything_killed_at_a_named_point(point, name, spark, template, tmp_path) -> None:
     path = _copy(template, tmp_path / "t")
     fault = fault_at(point, Deed.KILL_WRITER_AND_ALL_IT_STARTED)
-    with SparkWriter(tmp_path / "writer", conf={"spark.master": "local[2]"}) as writer:
+    spark_folders = tmp_path / "local"
+    conf = {"spark.master": "local[2]", "spark.local.dir": str(spark_folders)}
+    with SparkWriter(tmp_path / "writer", conf=conf) as writer:
         with pytest.raises(WriterKilled):
             writer.ask(
                 "write", path=str(path), write=WRITES[name].to_json(), scratch=str(tmp_path), fault=fault
             )
         writer.wait_for_all()
     _is_as_the_point_says(point, name, survives(path, [OLD, WRITES[name].after(OLD)], spark=spark))
+    stages = [*spark_folders.glob(f"*/*/{STAGE_PREFIX}*")]
+    assert len(stages) == (0 if WRITES[name].on_cluster else 1)
+    remove_dead_stages(spark_folders / "spark-next" / "userFiles-next")
+    assert not any(stage.exists() for stage in stages)
 
 
 def test_the_jvm_of_a_killed_driver_ends_and_takes_its_folders_along(spark, template, tmp_path) -> None:

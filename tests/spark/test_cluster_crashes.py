@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.cluster_crash import CLUSTER, OLD, WORKS, Phase, Work, judged, make_old, owe_clustering
 from tests.support.fault_store import Deed
-from tests.support.spark_writer import SparkWriter, WriterKilled
+from tests.support.spark_writer import SparkWriter, WriterError, WriterKilled
 
 pytestmark = pytest.mark.spark
 
@@ -24,7 +24,9 @@ SOAK = pytest.mark.soak
 @pytest.fixture(scope="module")
 def executors(standalone, tmp_path_factory) -> Iterator[SparkWriter]:
     """A driver with two executors of one core each."""
-    with SparkWriter(tmp_path_factory.mktemp("writer"), conf={"spark.master": standalone, **CLUSTER}) as writer:
+    with SparkWriter(
+        tmp_path_factory.mktemp("writer"), conf={"spark.master": standalone, **CLUSTER}
+    ) as writer:
         yield writer
 
 
@@ -93,3 +95,53 @@ def test_the_driver_is_killed(name, phase, standalone, executors, template, tmp_
     found = judged(path)
     told(name, phase, "the driver", found.state, "", f"swept {found.swept}")
     assert found.rows == (work.new if phase == "committed" else OLD)
+
+
+IN_TASKS = [
+    pytest.param(name, phase, marks=[] if (name, phase) == ("insert", "fetching") else SOAK)
+    for name, work in WORKS.items()
+    for phase, moment in work.phases.items()
+    if not moment.in_driver
+]
+
+
+@pytest.mark.parametrize(("name", "phase"), IN_TASKS)
+def test_the_store_fails_twice(name, phase, executors, template, tmp_path) -> None:
+    """Spark tries the tasks again."""
+    work = WORKS[name]
+    path = prepared(template, tmp_path, work)
+    done = do(executors, work, path, work.phases[phase], Deed.FAIL, times=2)
+    assert done["happened"] == 2
+    found = judged(path)
+    told(name, phase, "the store, twice", found.state, f"{done.get('retries', 0)} retries", found.swept)
+    assert found.rows == work.new
+
+
+ALWAYS = 10**6
+LASTING = {
+    "the store": (Deed.FAIL, "StorageError", "the disk did not answer"),
+    "the workers": (Deed.KILL_THIS, "LostTaskError", "Python worker exited unexpectedly"),
+    "the executors": (Deed.KILL_EXECUTOR_AND_WORKERS, "LostTaskError", "exited with code 137"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "what"),
+    [
+        pytest.param(*case.values, what, marks=[] if not case.marks and what == "the store" else SOAK)
+        for case in IN_TASKS
+        for what in LASTING
+        if what == "the store" or case.values[1] in ("staging", "lookup", "fetching", "writing")
+    ],
+)
+def test_a_task_fails_as_often_as_spark_tries_it(name, phase, what, executors, template, tmp_path) -> None:
+    """The error says why, the table is the old one, and the stage is gone."""
+    work = WORKS[name]
+    path = prepared(template, tmp_path, work)
+    deed, kind, words = LASTING[what]
+    with pytest.raises(WriterError, match=words) as failure:
+        do(executors, work, path, work.phases[phase], deed, times=ALWAYS)
+    assert not [*(path / ".hoodie/.parquetry/stage").glob("*")], "the stage is still there"
+    found = judged(path)
+    told(name, phase, f"{what}, always", found.state, str(failure.value)[:300], f"swept {found.swept}")
+    assert (failure.value.kind, found.rows) == (kind, OLD)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
@@ -10,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.worker_process import spare_loaded_modules
+from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.spark.prepare.generated import declared_faults
 from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import (
@@ -21,10 +26,12 @@ from parquetry.runtime.spark.session.settings import (
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.stage.part import SUMMARY_SQL, StageSpec, stage_rows
-from parquetry.runtime.stage.place import LocalPlace, StagePlace, StorePlace
+from parquetry.runtime.stage.place import STAGE_PREFIX, LocalPlace, StagePlace, StorePlace, as_storage_error
 from parquetry.runtime.stage.staged import StagedRows, staged_rows
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.sidecars import STAGE_FOLDER
+
+_OWNER: Final = "owner.json"
 
 
 def stage_place(store: ObjectStore, run: str | None) -> StagePlace:
@@ -33,9 +40,32 @@ def stage_place(store: ObjectStore, run: str | None) -> StagePlace:
     ``run`` names the write in the store; a folder there is swept once the write is over.
     """
     if run is None:
-        # Below Spark's own folder: that goes with the application, even when its driver is killed.
-        return LocalPlace.make(SparkFiles.getRootDirectory())
+        # Below Spark's own folder: that goes with the application, unless its JVM is killed too.
+        root = Path(SparkFiles.getRootDirectory())
+        remove_dead_stages(root)
+        return _owned_place(root)
     return StorePlace(store=store, folder=f"{STAGE_FOLDER}/{run}")
+
+
+def remove_dead_stages(root: Path) -> None:
+    """Remove the stages that processes which are gone have left beside this application's folder ``root``."""
+    machine = Owner.here()
+    machine.finish()
+    for note in root.parent.parent.glob(f"spark-*/userFiles-*/{STAGE_PREFIX}*/{_OWNER}"):
+        with suppress(OSError, ValueError):  # somebody else's, or gone by now
+            owner = Owner.from_json(json.loads(note.read_bytes()))
+            is_earlier_boot = owner.host == machine.host and owner.boot_id != machine.boot_id
+            if owner.is_process_gone or is_earlier_boot:
+                LocalPlace(folder=str(note.parent)).remove()
+
+
+def _owned_place(root: Path) -> LocalPlace:
+    place = LocalPlace.make(str(root))
+    owner = Owner.here()
+    owner.finish()  # only the process counts
+    with as_storage_error(place.folder):
+        Path(place.folder, _OWNER).write_text(json.dumps(owner.to_json()), encoding="ascii")
+    return place
 
 
 def stages_locally(spark: SparkSession) -> bool:

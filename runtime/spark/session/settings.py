@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
+from parquetry.runtime.spark.session.lost_tasks import lost_task
 from parquetry.runtime.task_failures import raised_in_task
 
 ARROW_BATCH_BYTES = 4 * 1024 * 1024
@@ -160,7 +161,7 @@ def failures_translated(what: str, *, of_table: bool = False) -> Iterator[None]:
 
 def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
     text = str(error)
-    if ours := raised_in_task(text):
+    if ours := raised_in_task(text) or lost_task(text, what):
         return ours
     if _GONE.search(text):
         line = next((line for line in text.splitlines() if _GONE.search(line)), text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.errors import InvalidDataError, LostTaskError
 from parquetry.runtime.sources.ledger import SourceFile
 from parquetry.runtime.sources.listing import FoundFile
 from parquetry.runtime.spark.read.source_failures import explained, source_failures
@@ -42,6 +42,53 @@ def test_a_file_that_cannot_be_read_is_not_the_querys_fault_whatever_caused_it()
     )
     with pytest.raises(PySparkException), failures_translated("rows for t"):
         raise PySparkException(message=CALLED + said)
+
+
+FAILED = "Job aborted due to stage failure: Task 1 in stage 4.0 failed 4 times, most recent failure: "
+TASK = "Lost task 1.3 in stage 4.0 (TID 27) (127.0.0.3 executor 6): "
+IN_PYTHON = 'org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  File "a.py"\n'
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            "ExecutorLostFailure (executor 6 exited for a task) Reason: Command exited with code 137\nDriver:\n\tat a.b",
+            "Spark lost the executor of a task each time that it tried the task (Command exited with code 137): ",
+        ),
+        (
+            "ExecutorLostFailure (executor 6 exited unrelated to the running tasks) Reason: Container killed",
+            "Spark lost the executor of a task each time that it tried the task (Container killed): ",
+        ),
+        (
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat a.b",
+            "the Python process of a task ended each time that Spark tried the task (Python worker exited unex",
+        ),
+        (
+            f"{IN_PYTHON}pyarrow.lib.ArrowMemoryError: malloc of size 64 failed\n\n\tat a.b",
+            "a task found no memory (ArrowMemoryError: malloc of size 64 failed): ",
+        ),
+        (f"{IN_PYTHON}MemoryError\n\n\tat a.b", "a task found no memory (MemoryError): "),
+        (
+            f"{IN_PYTHON}numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7 GiB for an array\n",
+            "a task found no memory (_ArrayMemoryError: Unable to allocate 7 GiB for an array): ",
+        ),
+    ],
+)
+def test_a_task_that_loses_its_process_is_no_bug(said, reason):
+    with pytest.raises(LostTaskError) as caught, failures_translated("rows for t"):
+        raise PySparkException(message=CALLED + FAILED + TASK + said)
+    assert str(caught.value).startswith(f"rows for t: {reason}")
+    assert "spark.executor.cores" in str(caught.value)
+    masked = masked_message(caught.value.message, PERSONAL, location="/w/t")
+    assert reason.partition(" (")[0] in masked
+    assert "137" not in masked
+
+
+def test_a_bug_in_a_task_stays_one():
+    said = f"{IN_PYTHON}KeyError: 'MemoryError in a row, ExecutorLostFailure (x) Reason: y'\n\n\tat a.b"
+    with pytest.raises(PySparkException), failures_translated("rows for t"):
+        raise PySparkException(message=CALLED + FAILED + TASK + said)
 
 
 READ = (

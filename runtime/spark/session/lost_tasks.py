@@ -1,0 +1,51 @@
+"""Tasks that fail for no fault of their rows: their processes were lost, or had no memory left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from parquetry.message import Message
+from parquetry.runtime.errors import LostTaskError
+from parquetry.runtime.quoting import of_library
+
+_LONGEST: Final = 10_000
+_FEWER_TASKS: Final = "fewer tasks at a time (spark.executor.cores)"
+_CAUSES: Final[Sequence[tuple[re.Pattern[str], str, str]]] = (
+    (
+        re.compile(r"(?:ExecutorLostFailure|ExecutorDeadException)\b.{0,200}?(?: Reason|): (?P<reason>.*)"),
+        "Spark lost the executor of a task each time that it tried the task",
+        "spark.executor.memoryOverhead, spark.executor.memory",
+    ),
+    (
+        re.compile(r"(?P<reason>Python worker exited unexpectedly.*)"),
+        "the Python process of a task ended each time that Spark tried the task",
+        "spark.executor.memoryOverhead, or spark.executor.pyspark.memory where that is set",
+    ),
+)
+"""What Spark says on the first line of a failure, what that means, and the settings that give more memory."""
+
+_NO_MEMORY: Final = re.compile(
+    r"^(?:[a-z_]\w*\.)*(?P<reason>(?:Arrow|_Array)?MemoryError\b.*|RuntimeError: can't start new thread)",
+    re.MULTILINE,
+)
+
+
+def lost_task(text: str, what: str) -> LostTaskError | None:
+    """What to tell of a failure of Spark whose text is this; None unless a task was lost so."""
+    first_line = text.partition("\n: ")[2] or text
+    first_line = first_line[:_LONGEST].partition("\n")[0]
+    for pattern, meaning, settings in _CAUSES:
+        if found := pattern.search(first_line):
+            reason = of_library(found["reason"].strip(), kind="SparkException")
+            remedy = (
+                "see the executor's log; if its memory was the reason, give it more "
+                f"({settings}) or {_FEWER_TASKS}"
+            )
+            return LostTaskError(Message(what, f": {meaning} (", reason, f"): {remedy}"))
+    if found := _NO_MEMORY.search(text):
+        reason = of_library(found["reason"], kind="MemoryError")
+        remedy = f"raise spark.executor.pyspark.memory, leave it unset, or run {_FEWER_TASKS}"
+        return LostTaskError(Message(what, ": a task found no memory (", reason, f"): {remedy}"))
+    return None
