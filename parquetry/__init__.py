@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         StorageError,
         TableNotFoundError,
         UnknownOutcomeError,
+        UnsupportedSessionError,
         UnsupportedTableError,
     )
     from parquetry.runtime.spec.sizing import SizingPolicy
@@ -109,6 +110,7 @@ __all__ = [
     "UnknownTableError",
     "UnnamedPlaceError",
     "UnsavedResultsError",
+    "UnsupportedSessionError",
     "UnsupportedTableError",
     "UsageError",
     "__version__",

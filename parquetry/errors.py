@@ -97,6 +97,7 @@ HOMES = {
             "StorageError",
             "TableNotFoundError",
             "UnknownOutcomeError",
+            "UnsupportedSessionError",
             "UnsupportedTableError",
         ),
         "parquetry.runtime.errors",

@@ -97,5 +97,9 @@ class SparkEndedError(ParquetryError):
     """Spark's JVM was killed, or crashed, while it worked."""
 
 
+class UnsupportedSessionError(ParquetryError):
+    """The Spark session is of a kind that cannot do what was asked, or its workers lack what it takes."""
+
+
 class RetryWrite(Exception):  # noqa: N818 - a signal between a write's body and run_write
     """The write cannot go on from the state it started from; it may from the present one."""

@@ -36,8 +36,12 @@ from parquetry.version import VERSION
 
 _OLDEST_PYTHON = (3, 11)
 _PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "fastavro", "fsspec")
-_EXTRAS = {"s3fs": ("s3", "tables and sources on S3"), "cryptography": ("encryption", "encrypted tables")}
-"""By package: the extra of parquetry that brings it, and what needs it."""
+_EXTRAS = {
+    "s3fs": ("s3fs", "s3", "tables and sources on S3"),
+    "cryptography": ("cryptography", "encryption", "encrypted tables"),
+    "grpcio": ("grpc", "connect", "sessions of Spark Connect"),
+}
+"""By package: its module, the extra of parquetry that brings it, and what needs it."""
 
 _PROBE_FOLDER = ".parquetry-doctor"
 
@@ -100,13 +104,13 @@ def _package(name: str) -> Check:
 
 def _extra(name: str) -> Check:
     """A package that not everybody needs: the checks of tables say where one that is missing is needed."""
-    extra, needed_for = _EXTRAS[name]
+    module, extra, needed_for = _EXTRAS[name]
     remedy = f"for {needed_for} run {shell.named('pip', 'install', f'parquetry[{extra}]')}"
     try:
-        import_module(name)
+        import_module(module)
         return Check(name=name, ok=True, found=version(name))
     except ImportError as error:
-        if error.name == name:
+        if error.name == module:
             return Check(name=name, ok=True, found=f"not installed; {remedy}")
         return Check(name=name, ok=False, found=f"cannot be imported: {error}; {remedy}")
 

@@ -41,7 +41,7 @@ from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spark.attempt.write_attempt import Attempt
 from parquetry.runtime.spark.session.numbered import run_numbered
-from parquetry.runtime.spark.session.settings import failures_translated
+from parquetry.runtime.spark.session.settings import failures_translated, parallelism
 from parquetry.runtime.spark.shuffle import rewrite_by_ranges
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns
@@ -75,7 +75,7 @@ def cluster(
     obey(LogRules(personal=has_personal_columns(table.spec)))
     due = due_clustering(table, budget_bytes=budget_bytes, timing=timing)
     chosen = due.debt
-    rounds = len(chosen.groups) // (_TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    rounds = len(chosen.groups) // (_TASKS_PER_CORE * parallelism(spark))
     parts: list[Clustered] = []
     ended: Exception | None = None
     try:

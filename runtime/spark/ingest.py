@@ -13,6 +13,7 @@ from parquetry.runtime.sources.due import DueBatch
 from parquetry.runtime.spark.read.source import read_files, selected
 from parquetry.runtime.spark.read.source_failures import explained, source_failures
 from parquetry.runtime.spark.read.table import read_table
+from parquetry.runtime.spark.session.connect import refuse_connect
 from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.table_spec import Column, Source
@@ -38,6 +39,7 @@ def write_batch(
     Raises InvalidDataError for SQL that is refused, and for rows that do not fit the table.
     """
     place = f"source {source.name} of {handle.config.name}"
+    refuse_connect(spark, place, reason="its files are explained and its SQL is judged in Spark's own JVM")
     settings = f"sources.{source.name}."
     if source.delete_when:
         with failures_declared(f"{settings}delete_when"):

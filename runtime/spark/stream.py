@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources import ledger
 from parquetry.runtime.sources.ledger import Consumption
+from parquetry.runtime.spark.session.connect import refuse_connect
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.masking import failures_masked
@@ -38,6 +39,11 @@ def batch_writer(
     """
 
     def write_batch(frame: DataFrame, batch_id: int) -> None:
+        refuse_connect(
+            frame.sparkSession,
+            "a batch writer",
+            reason="the server does not tell which streaming query a batch belongs to",
+        )
         query_id = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
         if query_id is None:
             raise InvalidDataError(

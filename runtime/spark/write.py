@@ -23,6 +23,7 @@ from parquetry.runtime.spark.cluster_inline import cluster_inline
 from parquetry.runtime.spark.prepare.local_rows import frame_of_local_rows
 from parquetry.runtime.spark.prepare.materialise import stage_place, stages_locally
 from parquetry.runtime.spark.prepare.staging import Incoming, Staged, stage
+from parquetry.runtime.spark.session.connect import check_session
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation
@@ -54,6 +55,7 @@ def write(
     Raises InvalidDataError, before anything is written, when the rows do not fit the table.
     """
     obey(LogRules(personal=has_personal_columns(handle.spec)))
+    check_session(spark)
     job = _Job(spark, rows, request, what=f"rows for {handle.config.name}")
     try:
         if stages_locally(spark):

@@ -42,7 +42,6 @@ class OneProcessSpark:
         self.sparkContext = SimpleNamespace(
             master="local[1]",
             defaultParallelism=1,
-            getConf=dict,
             environment={},
             parallelize=lambda numbers, _: _Numbers(numbers),
         )

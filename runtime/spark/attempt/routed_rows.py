@@ -20,7 +20,12 @@ from parquetry.runtime.spark.attempt.routing import one_bucket_per_task, route
 from parquetry.runtime.spark.lookup.found import FoundKeys
 from parquetry.runtime.spark.prepare.materialise import run_stage
 from parquetry.runtime.spark.session.numbered import map_in_tasks
-from parquetry.runtime.spark.session.settings import arrow_settings, failures_translated, session_settings
+from parquetry.runtime.spark.session.settings import (
+    arrow_settings,
+    failures_translated,
+    parallelism,
+    session_settings,
+)
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.index import REFERENCE_SHIFT
 from parquetry.runtime.stage.lists import write_list
@@ -44,7 +49,7 @@ def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: FoundKeys) -> M
     routed = route(found.rows, files=plan.files(), inserts=plan.inserts, carried=carried)
     order = [BUCKET, F.col(POSITION).asc_nulls_last(), *([REFERENCE] if spec.rows else [])]
     spark = routed.sparkSession
-    tasks = min(len(plan.buckets), _LISTS_OF_A_CORE * spark.sparkContext.defaultParallelism)
+    tasks = min(len(plan.buckets), _LISTS_OF_A_CORE * parallelism(spark))
     placed = routed.repartition(tasks, BUCKET).sortWithinPartitions(*order)
     with session_settings(spark, arrow_settings(spark, None)), failures_translated(_WHAT):
         listed = map_in_tasks(placed, _lister(spec.place), "bucket int, name string").collect()

@@ -20,7 +20,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import ENCRYPTION
 from parquetry.runtime.sources.ledger import Consumption, record
 from parquetry.runtime.spark.attempt.record_size import sampled_record_size
-from parquetry.runtime.spark.session.settings import task_memory_bytes
+from parquetry.runtime.spark.session.settings import parallelism, task_memory_bytes
 from parquetry.runtime.spec.avro import with_meta_columns
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.table.partition_path import check_nesting, check_partition_path
@@ -102,7 +102,7 @@ class Attempt:
         policy = self.state.spec.sizing
         if not fill:
             policy = replace(policy, small_file_limit_bytes=0)
-        tasks = 2 * self.spark.sparkContext.defaultParallelism
+        tasks = 2 * parallelism(self.spark)
         plan = plan_buckets(self.transaction.instant, works, policy=policy, tasks=tasks)
         # The announcement is on the timeline for everybody to read, so keys of encrypted files stay out.
         told = {} if self.state.spec.files.encryption_key else inserted_keys or {}
@@ -209,7 +209,7 @@ class Attempt:
             guess = staged.row_bytes * _GUESSED_COMPRESSION
             room = policy.max_file_size_bytes
             new_files = sum(-(-inserts.get(p, 0) * guess // room) for p in unknown if inserts.get(p))
-            enough = len(unknown) >= self.spark.sparkContext.defaultParallelism or new_files <= len(unknown)
+            enough = len(unknown) >= parallelism(self.spark) or new_files <= len(unknown)
             known = guess if enough else sampled_record_size(self.spark, staged, self.state.spec.files)
         return sizes | dict.fromkeys(unknown, (known or _UNKNOWN_RECORD_BYTES, False))
 

@@ -13,7 +13,7 @@ from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.lookup.tagging import FILE, STORED_PARTITION, key_rows, winners
-from parquetry.runtime.spark.session.settings import failures_translated, session_settings
+from parquetry.runtime.spark.session.settings import failures_translated, parallelism, session_settings
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.part import PARTITION
 from parquetry.runtime.stage.staged import StagedRows
@@ -129,7 +129,7 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice], rows: int) -> 
 def _partitions(spark: SparkSession, keys: int) -> Mapping[str, str]:
     """What is kept has as many partitions as a shuffle may have, unless few suffice for so many keys."""
     given = spark.conf.get(_SHUFFLE_PARTITIONS) or ""
-    few = max(spark.sparkContext.defaultParallelism, -(-keys // _KEYS_OF_A_PARTITION))
+    few = max(parallelism(spark), -(-keys // _KEYS_OF_A_PARTITION))
     return {_SHUFFLE_PARTITIONS: str(min(few, int(given)))} if given.isdecimal() else {}
 
 

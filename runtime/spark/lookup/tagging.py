@@ -14,13 +14,15 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from parquetry.message import Message, Value, joined
 from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import KeyRange
-from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.settings import failures_translated, load_files
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.stage.part import ORDERING, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.parallel import map_each
 
 FILE = "__file"
 STORED_ORDERING = "__stored_ordering"
@@ -68,20 +70,27 @@ def read_slices(
     """Base files of a table, each of the size that it was listed with.
 
     Spark lists them again, and passes over those without a byte: CorruptTableError names what was cut
-    in between.
+    in between. A Spark Connect server does not tell what it has listed, so the store is asked.
     """
     frame = read_files(spark, [store.spark_uri(file.path) for file in files], schema)
-    relation = frame._jdf.queryExecution().analyzed().relation()  # noqa: SLF001 - what Spark has listed
-    found, listed = relation.location().sizeInBytes(), sum(file.size_bytes for file in files)
-    if found == listed:
-        return frame
-    now = {file.path: store.stat(file.path) for file in files}
-    sizes = ((file, info.size_bytes if (info := now[file.path]) else 0) for file in files)
+    is_remote, listed = is_connect(spark), sum(file.size_bytes for file in files)
+    found = 0
+    if not is_remote:
+        relation = frame._jdf.queryExecution().analyzed().relation()  # noqa: SLF001 - what Spark has listed
+        found = relation.location().sizeInBytes()
+        if found == listed:
+            return frame
+    now = map_each(files, lambda file: store.stat(file.path))
+    if is_remote and (gone := [file for file, info in zip(files, now, strict=True) if info is None]):
+        raise NotFoundError(Message("files to read: ", Value.file(gone[0].path), " is gone; run again"))
+    sizes = ((file, info.size_bytes if info else 0) for file, info in zip(files, now, strict=True))
     cut = [
         Message(Value.file(file.path), f" has {size:,} bytes, and had {file.size_bytes:,}")
         for file, size in sizes
         if size != file.size_bytes
     ]
+    if is_remote and not cut:
+        return frame
     raise CorruptTableError(
         Message(
             f"{store.uri}: ",

@@ -14,7 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.spark.prepare.parquet_rows import FilePiece, NotPlainError, PlainRows, is_read_alike
+from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.numbered import map_in_tasks
+from parquetry.runtime.spark.session.settings import parallelism
 from parquetry.runtime.stage.part import StageSpec, fault_batch, stage_rows
 from parquetry.runtime.storage.parallel import map_each
 
@@ -48,12 +50,15 @@ class PlainFiles:
 def plain_files(frame: DataFrame) -> PlainFiles | None:
     """The files of a frame that selects and renames columns of local parquet files; None for any other.
 
-    What a frame computes shows only in Spark's analysed plan, which has no public interface. Every
+    What a frame computes shows only in Spark's analysed plan, which has no public interface, and which a
+    client of Spark Connect never sees. Every
     footer is looked at: a file that Spark would read in its own way (old calendars, INT96, other
     types than the frame's, a missing column) or that cannot be read leaves the frame to Spark.
     """
     spark = frame.sparkSession
-    if any(spark.conf.get(key, None) not in plain for key, plain in _PLAIN_SETTINGS.items()):
+    if is_connect(spark) or any(
+        spark.conf.get(key, None) not in plain for key, plain in _PLAIN_SETTINGS.items()
+    ):
         return None
     try:
         sources = _columns_of_scan(frame._jdf.queryExecution().analyzed())  # noqa: SLF001 - see above
@@ -70,7 +75,7 @@ def plain_files(frame: DataFrame) -> PlainFiles | None:
     wanted = {sources[name]: kind for name, kind in types.items()}
     if not all(_is_plain(footer, wanted) for footer in footers):
         return None
-    pieces = _pieces(paths, footers, spark.sparkContext.defaultParallelism)
+    pieces = _pieces(paths, footers, parallelism(spark))
     return PlainFiles(pieces=pieces, sources=sources)
 
 

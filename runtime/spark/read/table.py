@@ -14,6 +14,7 @@ from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.read.pruning import Pruner
 from parquetry.runtime.spark.read.scan import scan_files
+from parquetry.runtime.spark.session.connect import check_session
 from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS
@@ -54,6 +55,7 @@ def read_table(
     """
     if as_of is not None and (since is not None or until is not None):
         raise InvalidDataError("as_of and since/until exclude each other; give one of them")
+    check_session(spark)
     if where is not None:
         check_expression(spark, where, place="where")
     zone = handle.config.timezone

@@ -50,6 +50,9 @@ def value_text(path: str, data_type: T.DataType, *, use: str) -> str:
             return column
         case T.TimestampType():
             return f"CAST(unix_micros({column}) AS STRING)"
+        case T.DecimalType():
+            # What a cast gives depends on spark.sql.ansi.enabled.
+            return f"CASE WHEN {column} IS NOT NULL THEN format_string('%s', {column}) END"
         case (
             T.BooleanType()
             | T.ByteType()
@@ -58,7 +61,6 @@ def value_text(path: str, data_type: T.DataType, *, use: str) -> str:
             | T.LongType()
             | T.FloatType()
             | T.DoubleType()
-            | T.DecimalType()
             | T.DateType()
         ):
             return f"CAST({column} AS STRING)"

@@ -1,4 +1,4 @@
-"""How tasks in Python are started, in frames of Spark SQL and as jobs that need no SQL.
+"""How tasks in Python are started, in frames of Spark SQL and as jobs of their own.
 
 What they fail with comes back whole, by :mod:`parquetry.runtime.task_failures`.
 """
@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.task_failures import Task, failures_encoded
 
 _TRACEBACKS: Final = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
@@ -24,23 +25,39 @@ _ENVIRONMENT: Final = Lock()
 def run_numbered(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, Any]]:
     """The rows of all tasks, in their order; each gets a batch of one column with its number.
 
-    Without Spark SQL: planning such a job, and compiling what Spark generates for it, cost more than running
-    it. What is written for ``mapInArrow`` over ``spark.range`` runs here too.
+    Without Spark SQL where there is another way: planning such a job costs as much as running a small one.
+    What is written for ``mapInArrow`` over ``spark.range`` runs here too.
     """
+    if not tasks:
+        return []
+    if is_connect(spark):
+        return _run_by_sql(spark, task, tasks)
     task = failures_encoded(task)
 
     def run(numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
         for rows in task(pa.record_batch({"id": pa.array([number])}) for number in numbers):
             yield from rows.to_pylist()
 
-    if not tasks:
-        return []
     job = spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(run)
     with _workers_of_sql(spark):
         # Here Spark takes the function, and with it the environment; the tasks run without the lock.
         job.id()
     said: list[dict[str, Any]] = job.collect()
     return said
+
+
+def _run_by_sql(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, Any]]:
+    """The same by DataFrames alone: each batch of rows travels as one value, whatever its columns are."""
+
+    def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in task(numbers):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, rows.schema) as stream:
+                stream.write_batch(rows)
+            yield pa.record_batch({"rows": pa.array([sink.getvalue().to_pybytes()], pa.binary())})
+
+    said = map_in_tasks(spark.range(0, tasks, 1, tasks), run, "rows binary").collect()
+    return [row for batch in said for row in pa.ipc.open_stream(batch["rows"]).read_all().to_pylist()]
 
 
 def map_in_tasks(frame: DataFrame, task: Task, ddl: str) -> DataFrame:

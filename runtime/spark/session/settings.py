@@ -5,14 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.message import Message, Value
-from parquetry.runtime.errors import CorruptTableError, InvalidDataError, NotFoundError
+from parquetry.runtime.errors import (
+    CorruptTableError,
+    InvalidDataError,
+    NotFoundError,
+    UnsupportedSessionError,
+)
 from parquetry.runtime.quoting import of_library
+from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.lost_tasks import lost_task
 from parquetry.runtime.task_failures import raised_in_task
 
@@ -32,6 +40,11 @@ _NO_FILE = re.compile(
 )
 _FILE_GONE = re.compile(r"(File |Path does not exist: )?(\w+:/.*?)( does not exist)?")
 _LONGEST_LINE = 10_000
+_MOST_CORES = 65_536
+_PARALLELISM: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
+"""Of sessions of Spark Connect: nothing but a job tells, and it is asked for several times in a write."""
+
+_NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(?P<module>parquetry[\w.]*)'")
 _CUT = re.compile(r"CANNOT_READ_FILE_FOOTER|is not a Parquet file|Could not read footer")
 _FILE_READ = re.compile(r"(?:reading file|footer for file|file:) *'?(?P<file>[^\s',]{1,4096}\.parquet)")
 _DATA_FAULTS = re.compile(
@@ -52,8 +65,24 @@ def spark_version(spark: SparkSession) -> tuple[int, int]:
 
 
 def is_local(spark: SparkSession) -> bool:
-    """True where driver and tasks are one machine and one process tree (``local``, ``local[n]``)."""
+    """True where driver and tasks are one machine and one process tree (``local``, ``local[n]``).
+
+    A Spark Connect server may be on another machine than this process, whatever its own master is.
+    """
+    if is_connect(spark):
+        return False
     return re.fullmatch(r"local(\[.*\])?", spark.sparkContext.master) is not None
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at the same time."""
+    if not is_connect(spark):
+        return int(spark.sparkContext.defaultParallelism)
+    if spark not in _PARALLELISM:
+        numbers = spark.range(_MOST_CORES).select(F.spark_partition_id().alias("partition"))
+        (row,) = numbers.agg(F.max("partition").alias("last")).collect()
+        _PARALLELISM[spark] = int(row["last"]) + 1
+    return _PARALLELISM[spark]
 
 
 @contextmanager
@@ -93,7 +122,7 @@ def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]
     """
     settings = {}
     if len(uris) > _FILES_OF_ONE_TASK:
-        tasks = _LISTING_TASKS_OF_A_CORE * spark.sparkContext.defaultParallelism
+        tasks = _LISTING_TASKS_OF_A_CORE * parallelism(spark)
         settings[_LISTING_TASKS] = str(min(tasks, int(spark.conf.get(_LISTING_TASKS) or tasks)))
     with session_settings(spark, settings):
         return reader.load(list(uris))
@@ -120,17 +149,21 @@ def task_memory_bytes(spark: SparkSession) -> int:
     Else half a GiB on one machine, and on a cluster the share of the executor's memory overhead, at most
     half a GiB. Python itself has room beside it.
     """
-    conf = spark.sparkContext.getConf()
+
+    def setting(name: str) -> str | None:
+        value: str | None = spark.conf.get(f"spark.executor.{name}", None)
+        return value
+
     local = is_local(spark)
-    cores = spark.sparkContext.defaultParallelism if local else int(conf.get("spark.executor.cores") or 1)
-    if python := _size_bytes(conf.get("spark.executor.pyspark.memory"), 0):
+    cores = parallelism(spark) if local else int(setting("cores") or 1)
+    if python := _size_bytes(setting("pyspark.memory"), 0):
         # Spark bounds the address space of a worker by it, much of which is reserved and never used.
         return max(_TASK_BYTES_LEAST, python // cores - _ADDRESSES_BYTES)
     if local:
         return _TASK_BYTES_MOST
-    executor = _size_bytes(conf.get("spark.executor.memory"), _GIB)
-    factor = float(conf.get("spark.executor.memoryOverheadFactor") or 0.1)
-    overhead = _size_bytes(conf.get("spark.executor.memoryOverhead"), max(384 * _MIB, int(executor * factor)))
+    executor = _size_bytes(setting("memory"), _GIB)
+    factor = float(setting("memoryOverheadFactor") or 0.1)
+    overhead = _size_bytes(setting("memoryOverhead"), max(384 * _MIB, int(executor * factor)))
     return max(_TASK_BYTES_LEAST, min(_TASK_BYTES_MOST, overhead // cores - _PYTHON_BYTES))
 
 
@@ -159,9 +192,19 @@ def failures_translated(what: str, *, of_table: bool = False) -> Iterator[None]:
         raise _translated(error, what, of_table=of_table) from error
 
 
+def _missing_package(text: str) -> Exception | None:
+    missing = _NO_PACKAGE.search(text)
+    if missing is None:
+        return None
+    return UnsupportedSessionError(
+        f"Spark's workers have no {missing['module']}; install this version of parquetry where they run, or "
+        "send it: spark.addArtifacts(ZIP, pyfile=True) on Spark Connect, --py-files ZIP with spark-submit"
+    )
+
+
 def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
     text = str(error)
-    if ours := raised_in_task(text) or lost_task(text, what):
+    if ours := raised_in_task(text) or _missing_package(text) or lost_task(text, what):
         return ours
     if _GONE.search(text):
         line = next((line for line in text.splitlines() if _GONE.search(line)), text)

@@ -18,6 +18,7 @@ from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.spark.session.connect import refuse_connect
 from parquetry.sql_rules import (
     MOST_CHARACTERS,
     SOURCE,
@@ -62,15 +63,24 @@ _Names = frozenset[str]
 
 def check_query(spark: SparkSession, text: str, *, place: str) -> None:
     """Return when ``text`` is one SELECT that reads ``source`` alone; else InvalidDataError."""
-    _Guard(spark, place).check(_parsed(spark, text, place=place, expression=False), frozenset({SOURCE}))
+    plan = _parsed(spark, text, place=place, expression=False)
+    _Guard(spark, place).check(plan, frozenset({SOURCE}))
 
 
 def check_expression(spark: SparkSession, text: str, *, place: str) -> None:
     """Return when ``text`` is one expression that only computes; else InvalidDataError."""
-    _Guard(spark, place).check(_parsed(spark, text, place=place, expression=True), None)
+    plan = _parsed(spark, text, place=place, expression=True)
+    _Guard(spark, place).check(plan, None)
 
 
 def _parsed(spark: SparkSession, text: str, *, place: str, expression: bool) -> Any:
+    refuse_connect(
+        spark,
+        f"{place}: SQL",
+        reason="what it does is judged on Spark's own parsed plan, which stays on the server",
+        instead="compute it in the DataFrame that is written, filter the one that is read, or use a session "
+        "with its own JVM",
+    )
     if len(text) > MOST_CHARACTERS:
         raise InvalidDataError(
             f"{place}: the SQL has {len(text):,} characters, and {MOST_CHARACTERS:,} are read at most; "

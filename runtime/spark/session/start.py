@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from parquetry.runtime.errors import SparkEndedError, SparkStartError
 from parquetry.runtime.java import find_java
 from parquetry.runtime.redaction import secret_options
+from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.jvm import start_jvm
 from parquetry.runtime.spark_log import ANYTHING, LogRules, in_force, obey, see_log
 from parquetry.runtime.spec.job import SparkSettings, resolve_environment
@@ -68,6 +69,7 @@ def start_session(
     Under spark-submit the master is the one that was given there and the JVM is running already. What a
     JVM that is started here says goes into ``log`` by the ``rules``, with its workers' and PySpark's words;
     else to stderr. That of spark-submit logs nothing more where the rows are personal.
+    Where the environment names a Spark Connect server (``SPARK_REMOTE``), the session is a client of it.
     Raises MissingJavaError when a JVM would be needed and there is none that fits, SparkEndedError when the
     one that was started here is gone.
     """
@@ -78,6 +80,8 @@ def start_session(
     if running is not None:
         _obey(running, rules, submitted=submitted)
         return running
+    if "SPARK_REMOTE" in os.environ:
+        return _connected(settings)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     options = {"spark.app.name": name}
     if not submitted:
@@ -102,10 +106,21 @@ def start_session(
     return session
 
 
+def _connected(settings: SparkSettings) -> SparkSession:
+    """A session of the server that the environment names; its JVM runs, and takes no settings from here."""
+    given = [*settings.conf, *(("packages",) if settings.packages else ())]
+    if settings.master or given:
+        raise SparkStartError(
+            "SPARK_REMOTE names a Spark Connect server, which the target's spark settings cannot change "
+            f"({', '.join(['master'] * bool(settings.master) + given)}); unset SPARK_REMOTE, or drop them"
+        )
+    return SparkSession.builder.getOrCreate()
+
+
 def _obey(session: SparkSession, rules: LogRules, *, submitted: bool) -> None:
     """Have the rules hold for what Spark says from now on; it has not seen a row of the job yet."""
     obey(rules)
-    if rules.personal and submitted:
+    if rules.personal and submitted and not is_connect(session):
         # The log is somebody else's, and executors follow the driver's level.
         session.sparkContext.setLogLevel("OFF")
 
