@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JJavaError
@@ -87,18 +90,55 @@ def parallelism(spark: SparkSession) -> int:
 
 @contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """The session with ``settings`` in force; what the user had set is back afterwards."""
-    before = {key: spark.conf.get(key, None) for key in settings}
-    try:
+    """The session with ``settings`` in force; what the user had set is back afterwards.
+
+    Threads of one session may write at the same time. As long as one of them needs a setting it stays, and
+    the last of them puts back what the user had set.
+    """
+    with ExitStack() as stack:
         for key, value in settings.items():
-            spark.conf.set(key, value)
+            stack.enter_context(_setting(spark, key, value))
+        yield
+
+
+@contextmanager
+def _setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    turn = object()
+    with _SETTINGS:
+        place = (_identity(spark), key)
+        before = spark.conf.get(key, None)
+        spark.conf.set(key, value)
+        values = _IN_FORCE.setdefault(place, _InForce(before=before)).values
+        values[turn] = value
+    try:
         yield
     finally:
-        for key, old in before.items():
-            if old is None:
+        with _SETTINGS:
+            del values[turn]
+            upheld = next(reversed(values.values()), None)
+            back = _IN_FORCE.pop(place).before if upheld is None else upheld
+            if back is None:
                 spark.conf.unset(key)
             else:
-                spark.conf.set(key, old)
+                spark.conf.set(key, back)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InForce:
+    """A setting of a session: what the user had set, and the values that are needed, the newest last."""
+
+    before: str | None
+    values: dict[object, str] = field(default_factory=dict)
+
+
+_SETTINGS: Final = Lock()
+_IN_FORCE: Final[dict[tuple[object, str], _InForce]] = {}
+
+
+def _identity(spark: SparkSession) -> object:
+    """The session itself: several objects of PySpark may be one session of the JVM."""
+    of_jvm = getattr(spark, "_jsparkSession", None)
+    return spark if of_jvm is None else of_jvm.sessionUUID()
 
 
 TYPE_SETTINGS: Mapping[str, str] = {
