@@ -75,9 +75,26 @@ def test_an_executor_and_its_workers_are_killed(name, phase, executors, template
     deed = Deed.KILL_ALL_EXECUTORS if moment.in_driver else Deed.KILL_EXECUTOR_AND_WORKERS
     done = do(executors, work, path, moment, deed)
     assert done["happened"] == 1, "nothing was killed"
+    assert done.get("left_out", 0) == 0
     assert not [*(path / ".hoodie/.parquetry/stage").glob("*")], "the stage is still there"
     found = judged(path)
     told(name, phase, deed, found.state, f"{done.get('retries', 0)} retries", f"swept {found.swept}")
+    assert found.rows == work.new
+
+
+@SOAK
+@pytest.mark.parametrize("all_of", [False, True])
+@pytest.mark.parametrize("name", [name for name in WORKS if "joined" in name or "regrouped" in name])
+def test_executors_are_killed_in_the_middle_of_a_join(name, all_of, executors, template, tmp_path) -> None:
+    work = WORKS[name]
+    assert work.write is not None
+    path = prepared(template, tmp_path, work)
+    done = executors.ask("write_struck", path=str(path), write=work.write.to_json(), all_of=all_of)
+    assert done["happened"] == (2 if all_of else 1)
+    found = judged(path)
+    told(
+        name, "join", f"{done['happened']} executors", found.state, f"{done['retries']} retries", found.swept
+    )
     assert found.rows == work.new
 
 
@@ -92,7 +109,10 @@ def test_the_driver_is_killed(name, phase, standalone, executors, template, tmp_
         with pytest.raises(WriterKilled):
             do(writer, work, path, work.phases[phase], Deed.KILL_WRITER)
         writer.wait_for_all()
+    is_clustered = bool([*(path / ".hoodie").glob("*.replacecommit")])
     found = judged(path)
+    if work.write is None:
+        assert is_clustered == (phase == "committed")
     told(name, phase, "the driver", found.state, "", f"swept {found.swept}")
     assert found.rows == (work.new if phase == "committed" else OLD)
 

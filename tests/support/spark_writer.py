@@ -15,9 +15,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
 from types import TracebackType
 from typing import Any, Self
 from unittest import mock
@@ -234,6 +235,24 @@ class _Server:
             "left_out": len(result.left_out),
             "happened": store.happened(),
         }
+
+    def write_together(self, works: Sequence[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+        """Write in a thread for each path and write, all in one session, which begin at the same time."""
+        begin = Barrier(len(works))
+
+        def perform(path: str, write: Mapping[str, Any]) -> dict[str, Any]:
+            begin.wait()
+            result = SparkWrite.from_json(write).perform(self.spark, open_store(path))
+            return {"instant": result.instant, "retries": result.retries, "warnings": list(result.warnings)}
+
+        with ThreadPoolExecutor(max_workers=len(works)) as pool:
+            return [answer.result() for answer in [pool.submit(perform, *work) for work in works]]
+
+    def setting(self, key: str) -> str | None:
+        return self.spark.conf.get(key, None)
+
+    def executors(self) -> int:
+        return len(executors())
 
     def stop(self) -> None:
         self.spark.stop()

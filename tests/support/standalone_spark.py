@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,8 +19,10 @@ WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
 
 
 @contextmanager
-def standalone_spark(folder: Path) -> Iterator[str]:
-    """The master's URL; everything ends with the block."""
+def standalone_spark(
+    folder: Path, *, hosts: Sequence[str] = WORKER_HOSTS, cores: int = 1, memory: str = "1g"
+) -> Iterator[str]:
+    """The master's URL; each of the hosts has a worker with so many cores. Everything ends with the block."""
     folder.mkdir(parents=True, exist_ok=True)
     port = _free_port()
     master = f"spark://127.0.0.1:{port}"
@@ -28,8 +30,8 @@ def standalone_spark(folder: Path) -> Iterator[str]:
     started = [_start(folder, "127.0.0.1", "master.Master", "--port", str(port))]
     try:
         _wait_for(log, "I have been elected leader")
-        for host in WORKER_HOSTS:
-            arguments = ("-c", "1", "-m", "1g", "-d", str(folder / host))
+        for host in hosts:
+            arguments = ("-c", str(cores), "-m", memory, "-d", str(folder / host))
             started.append(_start(folder, host, "worker.Worker", *arguments, master))
             _wait_for(log, f"Registering worker {host}")
         yield master

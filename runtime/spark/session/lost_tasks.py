@@ -27,7 +27,8 @@ _CAUSES: Final[Sequence[tuple[re.Pattern[str], str, str]]] = (
 """What Spark says on the first line of a failure, what that means, and the settings that give more memory."""
 
 _NO_MEMORY: Final = re.compile(
-    r"^(?:[a-z_]\w*\.)*(?P<reason>(?:Arrow|_Array)?MemoryError\b.*|RuntimeError: can't start new thread)",
+    r"^(?:[a-z_]\w*\.)*(?P<reason>(?:Arrow|_Array)?MemoryError\b.*|RuntimeError: can't start new thread"
+    r"|ImportError: .*failed to map segment.*|OSError: \[Errno 12\].*)",
     re.MULTILINE,
 )
 

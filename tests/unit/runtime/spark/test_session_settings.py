@@ -64,6 +64,6 @@ def test_sessions_do_not_share_them():
 
 def test_a_setting_that_is_refused_leaves_the_others_as_they_were():
     spark = Session(size="1")
-    with pytest.raises(ValueError, match="^$"), session_settings(spark, {"size": "2", "": "3"}):
+    with pytest.raises(ValueError, match=r"^$"), session_settings(spark, {"size": "2", "": "3"}):
         pytest.fail("it was refused")
     assert spark.conf == {"size": "1"}

@@ -70,6 +70,10 @@ IN_PYTHON = 'org.apache.spark.api.python.PythonException: Traceback (most recent
         ),
         (f"{IN_PYTHON}MemoryError\n\n\tat a.b", "a task found no memory (MemoryError): "),
         (
+            f"{IN_PYTHON}ImportError: /a/b.so: failed to map segment from shared object\n\n\tat a.b",
+            "a task found no memory (ImportError: /a/b.so: failed to map segment from shared object): ",
+        ),
+        (
             f"{IN_PYTHON}numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7 GiB for an array\n",
             "a task found no memory (_ArrayMemoryError: Unable to allocate 7 GiB for an array): ",
         ),
