@@ -14,7 +14,9 @@ import pytest
 
 from tests.support.cluster_crash import CLUSTER, OLD, WORKS, Phase, Work, judged, make_old, owe_clustering
 from tests.support.fault_store import Deed
+from tests.support.small_table import Rows
 from tests.support.spark_writer import SparkWriter, WriterError, WriterKilled
+from tests.support.spark_writes import SparkWrite
 
 pytestmark = pytest.mark.spark
 
@@ -165,3 +167,33 @@ def test_a_task_fails_as_often_as_spark_tries_it(name, phase, what, executors, t
     found = judged(path)
     told(name, phase, f"{what}, always", found.state, str(failure.value)[:300], f"swept {found.swept}")
     assert (failure.value.kind, found.rows) == (kind, OLD)
+
+
+@pytest.mark.parametrize("tables", [1, pytest.param(2, marks=SOAK)])
+def test_two_threads_of_a_session_write_at_the_same_time(tables, executors, template, tmp_path) -> None:
+    """Into one table: neither write is lost, the younger one may have to begin again. The session stays as it was."""
+    zone = executors.ask("setting", key="spark.sql.session.timeZone")
+    paths = [tmp_path / f"{number}" / "t" for number in range(tables)]
+    for path in paths:
+        shutil.copytree(template, path)
+    works = [WORKS["upsert"].write, WORKS["delete"].write]
+    assert works[0] is not None and works[1] is not None
+    both = list(zip((paths * 2)[:2], works, strict=True))
+    done = executors.ask("write_together", works=[(str(path), write.to_json()) for path, write in both])
+    assert executors.ask("setting", key="spark.sql.session.timeZone") == zone
+    retries = sum(one["retries"] for one in done)
+    if tables == 2:
+        assert retries == 0
+    for path in paths:
+        here = [write for at, write in both if at == path]
+        found = judged(path)
+        told("two threads", f"{tables} tables", "", found.state, f"{retries} retries", found.swept)
+        first_to_last = [here, here[::-1]]
+        assert found.rows in [_after(order) for order in first_to_last]
+
+
+def _after(writes: list[SparkWrite]) -> Rows:
+    rows = OLD
+    for write in writes:
+        rows = write.after(rows)
+    return rows
