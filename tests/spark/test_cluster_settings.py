@@ -38,7 +38,7 @@ COMING_AND_GOING = {
     "spark.dynamicAllocation.cachedExecutorIdleTimeout": "1s",
     "spark.dynamicAllocation.schedulerBacklogTimeout": "200ms",
 }
-BETWEEN_STEPS = Phase(kind="put_if_absent|put", path=r".(inflight|requested)$")
+BETWEEN_STEPS = Phase(kind="put_if_absent|put", path=r"\.(inflight|requested)$")
 """The driver announces what it has looked up and is about to write."""
 
 _SLOW_SECONDS = 10.0
