@@ -36,7 +36,6 @@ COMING_AND_GOING = {
     "spark.dynamicAllocation.initialExecutors": "0",
     "spark.dynamicAllocation.executorIdleTimeout": "1s",
     "spark.dynamicAllocation.cachedExecutorIdleTimeout": "1s",
-    "spark.dynamicAllocation.schedulerBacklogTimeout": "200ms",
 }
 BETWEEN_STEPS = Phase(kind="put_if_absent|put", path=r"\.(inflight|requested)$")
 """The driver announces what it has looked up and is about to write."""
