@@ -147,13 +147,17 @@ LASTING = {
 }
 
 
+OF_EACH_KIND = ("insert", "upsert", "upsert, regrouped", "cluster groups", "cluster partitions")
+OF_EACH_TASK = ("staging", "lookup", "regrouping", "scattering", "writing")
+
+
 @pytest.mark.parametrize(
     ("name", "phase", "what"),
     [
         pytest.param(*case.values, what, marks=[] if not case.marks and what == "the store" else SOAK)
         for case in IN_TASKS
         for what in LASTING
-        if what == "the store" or case.values[1] in ("staging", "lookup", "fetching", "writing")
+        if what == "the store" or (case.values[0] in OF_EACH_KIND and case.values[1] in OF_EACH_TASK)
     ],
 )
 def test_a_task_fails_as_often_as_spark_tries_it(name, phase, what, executors, template, tmp_path) -> None:

@@ -96,7 +96,7 @@ def told(*words: object) -> None:
         (name, phase)
         for name, work in WORKS.items()
         for phase, moment in work.phases.items()
-        if not moment.in_driver
+        if not moment.in_driver and moment.when == "before"
     ],
 )
 def test_two_copies_of_a_task_run_to_their_end(name, phase, writer_with, template, tmp_path) -> None:

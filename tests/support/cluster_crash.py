@@ -68,6 +68,8 @@ STAGING = {
 WRITING = {
     "writing": Phase(kind="create_file", path=DATA_FILE, skip=1),
     "written": Phase(kind="create_file", path=DATA_FILE, when="after"),
+}
+COMMIT = {
     "validation": Phase(kind="put_if_absent", path=r"\.aux/lock$", when="after", in_driver=True),
     "commit": Phase(kind="put_if_absent", path=r"/[0-9]+\.(replace)?commit$", in_driver=True),
     "committed": Phase(
@@ -106,13 +108,14 @@ def _by(write: SparkWrite, way: Way) -> SparkWrite:
 
 WORKS: Mapping[str, Work] = {
     "insert": Work(
-        write=SparkWrite(operation=Operation.INSERT, rows=_NEW), phases={**STAGING, **FETCHING, **WRITING}
+        write=SparkWrite(operation=Operation.INSERT, rows=_NEW),
+        phases={**STAGING, **FETCHING, **WRITING, **COMMIT},
     ),
     "overwrite": Work(
         write=SparkWrite(operation=Operation.INSERT_OVERWRITE, rows=_NEW),
         phases={**FETCHING, **WRITING},
     ),
-    "upsert": Work(write=_UPSERT, phases={**STAGING, **LOOKUP, **LISTS, **FETCHING, **WRITING}),
+    "upsert": Work(write=_UPSERT, phases={**STAGING, **LOOKUP, **LISTS, **FETCHING, **WRITING, **COMMIT}),
     "upsert, matched keys joined": Work(
         write=_by(_UPSERT, Way.MATCHED), phases={**LOOKUP, **LISTS, **FETCHING, **WRITING}
     ),
@@ -128,15 +131,16 @@ WORKS: Mapping[str, Work] = {
             **WRITING,
         },
     ),
-    "delete": Work(write=_DELETE, phases={**STAGING, **LOOKUP, **LISTS, **WRITING}),
+    "delete": Work(write=_DELETE, phases={**STAGING, **LOOKUP, **LISTS, **WRITING, **COMMIT}),
     "delete, all keys joined": Work(write=_by(_DELETE, Way.JOINED), phases={**LISTS, **WRITING}),
-    "cluster groups": Work(scope=ClusteringScope.GROUP, phases={**LOOKUP, **WRITING}),
+    "cluster groups": Work(scope=ClusteringScope.GROUP, phases={**LOOKUP, **WRITING, **COMMIT}),
     "cluster partitions": Work(
         scope=ClusteringScope.PARTITION,
         phases={
             "sampling": Phase(kind="open_input", path=DATA_FILE),
             "scattering": Phase(kind="open_input", path=DATA_FILE, skip=9),
             **WRITING,
+            **COMMIT,
         },
     ),
 }
