@@ -23,7 +23,7 @@ from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import (
     arrow_settings,
     failures_translated,
-    parallelism,
+    reachable_parallelism,
     session_settings,
 )
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
@@ -49,7 +49,7 @@ def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: FoundKeys) -> M
     routed = route(found.rows, files=plan.files(), inserts=plan.inserts, carried=carried)
     order = [BUCKET, F.col(POSITION).asc_nulls_last(), *([REFERENCE] if spec.rows else [])]
     spark = routed.sparkSession
-    tasks = min(len(plan.buckets), _LISTS_OF_A_CORE * parallelism(spark))
+    tasks = min(len(plan.buckets), _LISTS_OF_A_CORE * reachable_parallelism(spark))
     placed = routed.repartition(tasks, BUCKET).sortWithinPartitions(*order)
     with session_settings(spark, arrow_settings(spark, None)), failures_translated(_WHAT):
         listed = map_in_tasks(placed, _lister(spec.place), "bucket int, name string").collect()

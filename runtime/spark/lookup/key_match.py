@@ -26,7 +26,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.spark.lookup.tagging import FILE, STORED_KEY, STORED_ORDERING, STORED_PARTITION
 from parquetry.runtime.spark.session.numbered import map_in_tasks
-from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, parallelism, session_settings
+from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, reachable_parallelism, session_settings
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.keys import key_tables
 from parquetry.runtime.stage.part import PARTITION
@@ -67,7 +67,7 @@ def matches(
     With ``by_partition`` a key counts only in the partition it is for.
     """
     ordered = sorted(files, key=lambda f: (f.partition, f.path))
-    tasks = min(len(ordered), _TASKS_PER_CORE * parallelism(spark))
+    tasks = min(len(ordered), _TASKS_PER_CORE * reachable_parallelism(spark))
     shares = [list(share) for share in np.array_split(np.arange(len(ordered)), tasks)]
     work = [[ordered[i] for i in share] for share in shares]
     names = sorted(set(staged.names.values()))

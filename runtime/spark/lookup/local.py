@@ -24,7 +24,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.lookup.found import KeyTotals
 from parquetry.runtime.spark.lookup.key_match import key_columns
 from parquetry.runtime.spark.session.numbered import run_numbered
-from parquetry.runtime.spark.session.settings import failures_translated, parallelism
+from parquetry.runtime.spark.session.settings import failures_translated, reachable_parallelism
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.keys import BatchKeys, merged_keys, references
 from parquetry.runtime.stage.lists import read_list, write_list
@@ -80,7 +80,7 @@ def locate_keys(
     """
     keys = BatchKeys(place=staged.spec.place, names=_keys_files(spark, staged), partitioned=partitioned)
     ordered = sorted(files, key=lambda f: (f.partition, f.path))
-    tasks = _TASKS_PER_CORE * parallelism(spark)
+    tasks = _TASKS_PER_CORE * reachable_parallelism(spark)
     found = _run(spark, _finder(keys, store, _shares(ordered, tasks)), min(len(ordered), tasks))
     lists: dict[str, list[str]] = {}
     for row in found:
@@ -88,7 +88,7 @@ def locate_keys(
         lists.setdefault(partition, []).append(row["name"])
     homes = sorted(staged.totals) if partitioned else [""]
     work = [(home, tuple(lists.get(home, ()))) for home in homes]
-    tasks = min(len(work), parallelism(spark))
+    tasks = min(len(work), reachable_parallelism(spark))
     rest = _run(spark, _settler(keys, _shares(work, tasks)), tasks)
     return _located(found, ordered, rest, homes)
 

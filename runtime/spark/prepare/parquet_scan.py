@@ -16,7 +16,7 @@ from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.spark.prepare.parquet_rows import FilePiece, NotPlainError, PlainRows, is_read_alike
 from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.numbered import map_in_tasks
-from parquetry.runtime.spark.session.settings import parallelism
+from parquetry.runtime.spark.session.settings import reachable_parallelism
 from parquetry.runtime.stage.part import StageSpec, fault_batch, stage_rows
 from parquetry.runtime.storage.parallel import map_each
 
@@ -75,7 +75,7 @@ def plain_files(frame: DataFrame) -> PlainFiles | None:
     wanted = {sources[name]: kind for name, kind in types.items()}
     if not all(_is_plain(footer, wanted) for footer in footers):
         return None
-    pieces = _pieces(paths, footers, parallelism(spark))
+    pieces = _pieces(paths, footers, reachable_parallelism(spark))
     return PlainFiles(pieces=pieces, sources=sources)
 
 

@@ -43,6 +43,7 @@ _NO_FILE = re.compile(
 )
 _FILE_GONE = re.compile(r"(File |Path does not exist: )?(\w+:/.*?)( does not exist)?")
 _LONGEST_LINE = 10_000
+_SHUFFLE_PARTITIONS = 200
 _MOST_CORES = 65_536
 _PARALLELISM: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
 """Of sessions of Spark Connect: nothing but a job tells, and it is asked for several times in a write."""
@@ -86,6 +87,21 @@ def parallelism(spark: SparkSession) -> int:
         (row,) = numbers.agg(F.max("partition").alias("last")).collect()
         _PARALLELISM[spark] = int(row["last"]) + 1
     return _PARALLELISM[spark]
+
+
+def reachable_parallelism(spark: SparkSession) -> int:
+    """How many tasks can run at the same time; under dynamic allocation once executors have come for them.
+
+    Spark starts executors for the tasks that wait, so a job of few tasks gets few of them.
+    """
+    now = parallelism(spark)
+    if spark.conf.get("spark.dynamicAllocation.enabled", "false") != "true" or is_local(spark):
+        return now
+    given = spark.conf.get("spark.sql.shuffle.partitions", None) or ""
+    wanted = int(given) if given.isdecimal() else _SHUFFLE_PARTITIONS
+    executors = spark.conf.get("spark.dynamicAllocation.maxExecutors", None) or ""
+    cores = int(spark.conf.get("spark.executor.cores", None) or 1)
+    return max(now, min(wanted, int(executors) * cores) if executors.isdecimal() else wanted)
 
 
 @contextmanager
