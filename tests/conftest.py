@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
 from contextlib import ExitStack
 
 import pytest
@@ -44,9 +45,21 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(scope="session")
-def s3_options():
-    with s3_server() as options:
+def _s3_counter():
+    return Counter()
+
+
+@pytest.fixture(scope="session")
+def s3_options(_s3_counter):
+    with s3_server(_s3_counter) as options:
         yield options
+
+
+@pytest.fixture
+def s3_requests(s3_options, _s3_counter):
+    """The requests that come to the server over HTTP, by kind."""
+    _s3_counter.clear()
+    return _s3_counter
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from parquetry.runtime.storage.s3_errors import Answer, client_errors, failure
 _PART_SIZE_BYTES = 16 * 1024 * 1024
 _READ_AHEAD_BYTES = 128 * 1024
 _DELETE_BATCH = 1000
+_READ_ATTEMPTS = 5
 _CLOCK_VALID_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 15.0
@@ -239,9 +240,26 @@ class S3Store(ObjectStore):
             token = {"ContinuationToken": page["NextContinuationToken"]}
 
     def _get(self, key: str, where: Value) -> bytes:
+        """One request; s3fs asks for the size of a whole object first, to read parts of it at once."""
+        filesystem = self._s3fs()
+
+        async def get() -> bytes:
+            for left in reversed(range(_READ_ATTEMPTS)):
+                answer = await filesystem._call_s3("get_object", Bucket=self.bucket, Key=key)  # noqa: SLF001
+                try:
+                    data: bytes = await answer["Body"].read()
+                except client_errors():  # the answer broke off
+                    if not left:
+                        raise
+                else:
+                    return data
+                finally:
+                    answer["Body"].close()
+            raise AssertionError
+
         with self._reporting("read", where):
-            data: bytes = self._s3fs().cat_file(f"{self.bucket}/{key}")
-        return data
+            found: bytes = importlib.import_module("fsspec.asyn").sync(filesystem.loop, get)
+        return found
 
     def _whose(
         self, key: str, where: Value, data: bytes, *, nonce: str | None, uncertain: bool

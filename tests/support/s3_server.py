@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import parse_qs
 
 BUCKET = "lake"
 
 
 @contextmanager
-def s3_server() -> Iterator[dict[str, Any]]:
-    """The options with which a store reaches the server; it has the bucket ``BUCKET``."""
+def s3_server(requests: Counter[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The options with which a store reaches the server; it has the bucket ``BUCKET``.
+
+    ``requests`` counts what comes over HTTP by :func:`kind_of`, from whichever process.
+    """
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = importlib.import_module("moto.server").ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
+    if requests is not None:
+        server._server.app = _counting(server._server.app, requests)
     try:
         host, port = server.get_host_and_port()
         options = {"key": "test", "secret": "test", "endpoint_url": f"http://{host}:{port}"}
@@ -25,3 +32,25 @@ def s3_server() -> Iterator[dict[str, Any]]:
         yield options
     finally:
         server.stop()
+
+
+def kind_of(method: str, query: str) -> str:
+    """What S3 calls a request: GET, HEAD, PUT or DELETE of an object, LIST, or a step of an upload in parts."""
+    asked = parse_qs(query, keep_blank_values=True)
+    match method:
+        case "GET" if "list-type" in asked or "prefix" in asked:
+            return "LIST"
+        case "POST" if "delete" in asked:
+            return "DELETE"
+        case "POST":
+            return "POST"
+        case _:
+            return method
+
+
+def _counting(app: Callable[..., Iterable[bytes]], requests: Counter[str]) -> Callable[..., Iterable[bytes]]:
+    def counted(environ: Mapping[str, Any], start_response: Any) -> Iterable[bytes]:
+        requests[kind_of(environ["REQUEST_METHOD"], environ.get("QUERY_STRING", ""))] += 1
+        return app(environ, start_response)
+
+    return counted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -23,22 +22,7 @@ ROWS = 10
 
 
 @pytest.fixture
-def requests(monkeypatch) -> Counter[str]:
-    """The requests to S3, by kind."""
-    s3fs = pytest.importorskip("s3fs")
-    counted: Counter[str] = Counter()
-    call = s3fs.S3FileSystem._call_s3
-
-    async def and_count(self, method, *arguments, **options):
-        counted[method] += 1
-        return await call(self, method, *arguments, **options)
-
-    monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", and_count)
-    return counted
-
-
-@pytest.fixture
-def staged(s3_options, requests) -> StagedRows:
+def staged(s3_options, s3_requests) -> StagedRows:
     """Rows of each partition in every run of every task; each run is grouped by partition."""
     store = open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}", s3_options)
     spec = StageSpec(
@@ -55,8 +39,8 @@ def staged(s3_options, requests) -> StagedRows:
         row for task in range(TASKS) for b in stage_rows(spec, task, _batches(task)) for row in b.to_pylist()
     ]
     staged = staged_rows(spec, said)
-    assert requests["get_object"] == TASKS, "the driver reads the totals of each task"
-    requests.clear()
+    assert s3_requests["GET"] == TASKS, "the driver reads the totals of each task"
+    s3_requests.clear()
     assert len(staged.index.first) == TASKS * PARTITIONS, "runs add nothing to what is remembered"
     return staged
 
@@ -73,7 +57,7 @@ def _batches(task: int):
         )
 
 
-def test_an_insert_reads_a_range_of_each_task_and_partition_and_one_more_for_each_bucket(staged, requests):
+def test_an_insert_reads_a_range_of_each_task_and_partition_and_one_more_for_each_bucket(staged, s3_requests):
     for p in range(PARTITIONS):
         rows = staged.totals[f"p={p}"].rows
         read = []
@@ -81,14 +65,14 @@ def test_an_insert_reads_a_range_of_each_task_and_partition_and_one_more_for_eac
             with StageReader(staged.spec, staged.index, instant="1") as reader:
                 read += [n for b in reader.rows(f"p={p}", start, stop) for n in b.column("n").to_pylist()]
         assert read == list(range(rows))
-    assert requests.keys() == {"get_object"}
-    assert requests["get_object"] <= TASKS * PARTITIONS + PARTITIONS * BUCKETS
+    assert s3_requests.keys() == {"GET"}
+    assert s3_requests["GET"] <= TASKS * PARTITIONS + PARTITIONS * BUCKETS
 
 
-def test_rows_by_reference_are_fetched_once_and_neighbours_together(staged, requests):
+def test_rows_by_reference_are_fetched_once_and_neighbours_together(staged, s3_requests):
     count = PARTITIONS * RUNS * ROWS
     references = [(np.arange(count) + (task << REFERENCE_SHIFT))[::-1] for task in (2, 0)]
     with StageReader(staged.spec, staged.index, instant="1") as reader, reader.taking(references) as take:
         for some in references * 2:
             assert sum(rows.num_rows for rows in take(some)) == count
-    assert requests == {"get_object": 2}
+    assert s3_requests == {"GET": 2}

@@ -174,6 +174,67 @@ def test_folder_markers_of_other_tools_are_no_objects(store):
     assert store.list_folders() == ["p"]
 
 
+def test_each_operation_is_one_request(store, s3_requests):
+    def requests():
+        found = dict(s3_requests)
+        s3_requests.clear()
+        return found
+
+    store.put("a", b"first")
+    assert requests() == {"PUT": 1}
+    assert store.read("a") == b"first"
+    assert requests() == {"GET": 1}
+    store.put("none", b"")
+    assert store.read("none") == b""
+    assert requests() == {"PUT": 1, "GET": 1}
+    assert store.read_range("a", 1, 3) == b"ir"
+    assert requests() == {"GET": 1}
+    store.put_if_absent("b", b"second")
+    assert requests() == {"PUT": 1}
+    store.stat("b")
+    assert requests() == {"HEAD": 1}
+    store.list()
+    store.list_folders()
+    assert requests() == {"LIST": 2}
+    with store.create_file("c") as sink:
+        sink.write(b"third")
+    assert requests() == {"PUT": 1}
+    store.delete_all(["a", "b"])
+    assert requests() == {"DELETE": 1}
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(store, monkeypatch):
+    store.put("a", b"data")
+    client = store._s3fs()
+    broken = [ConnectionResetError("gone"), TIMEOUT]
+    call = type(client)._call_s3
+
+    async def breaks_off(self, method, **request):
+        answer = await call(self, method, **request)
+        if broken:
+            answer["Body"] = Broken(broken.pop())
+        return answer
+
+    monkeypatch.setattr(type(client), "_call_s3", breaks_off)
+    assert store.read("a") == b"data"
+    broken[:] = [ConnectionResetError("gone")] * s3._READ_ATTEMPTS
+    with pytest.raises(StorageError, match="gone"):
+        store.read("a")
+
+
+class Broken:
+    """The body of an answer whose connection ends."""
+
+    def __init__(self, error):
+        self._error = error
+
+    async def read(self):
+        raise self._error
+
+    def close(self):
+        pass
+
+
 def test_an_overwritten_object_has_another_etag(store):
     store.put("f", b"1")
     first = store.stat("f")
