@@ -10,56 +10,145 @@ splittable pseudorandom number generators, OOPSLA 2014).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 Hashes = npt.NDArray[np.uint64]
+CellWords = npt.NDArray[np.unsignedinteger[Any]]
 Places = npt.NDArray[np.int64]
 
 MODULUS: Final = 2**64
 
 _GAMMA: Final = np.uint64(0x9E3779B97F4A7C15)
-_FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
+_FIRST_NUMBER: Final = 0xBF58476D1CE4E5B9
+_FIRST: Final = np.uint64(_FIRST_NUMBER)
 _SECOND: Final = np.uint64(0x94D049BB133111EB)
 _NULL: Final = np.uint64(0xD6E8FEB86659FD93)
+_HALF: Final = np.uint64(32)
 _WORD: Final = 8
 _PIECE_BYTES: Final = 512
+_BLOCK_BYTES: Final = 32
+"""So many bytes of each text are gathered at once: that costs no more than a word."""
+
 _OFFSET_BYTES: Final = 4
-_ROWS_AT_ONCE: Final = 16_384
+_ROWS_AT_ONCE: Final = 4096
 
 
 def fingerprint(rows: pa.RecordBatch) -> int:
     """The fingerprint of rows; those of all parts add up to that of the whole."""
-    starts = range(0, rows.num_rows, _ROWS_AT_ONCE)
-    return sum(_fingerprint(rows.slice(start, _ROWS_AT_ONCE)) for start in starts) % MODULUS
+    columns = _columns_of(rows)
+    most = min(rows.num_rows, _ROWS_AT_ONCE)
+    sums, room = np.empty(most, np.uint64), np.empty(most, np.uint64)
+    total = 0
+    for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
+        part = slice(start, min(start + _ROWS_AT_ONCE, rows.num_rows))
+        hashes, free = sums[: part.stop - start], room[: part.stop - start]
+        hashes.fill(0)
+        for column in columns:
+            hashes += column.cells(part, free)
+        total += int(_mixed(hashes).sum(dtype=np.uint64))
+    return total % MODULUS
 
 
-def _fingerprint(rows: pa.RecordBatch) -> int:
-    whole = np.zeros(rows.num_rows, np.uint64)
-    for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        cells = cell_hashes(column)
-        cells *= _factor(name)
-        whole += cells
-    return int(_mixed(whole).sum(dtype=np.uint64))
+class _Column(Protocol):
+    """A column of a batch."""
+
+    def cells(self, part: slice, room: Hashes) -> Hashes:
+        """The hashes of some cells times the column's factor; ``room`` has as many places, to be used."""
+        ...
+
+
+def _columns_of(rows: pa.RecordBatch) -> list[_Column]:
+    columns: list[_Column] = []
+    texts: list[_Cells] = []
+    for name, array in zip(rows.schema.names, rows.columns, strict=True):
+        factor = _factor(name)
+        if pa.types.is_dictionary(array.type):
+            columns.append(_Entries(array, factor))
+        elif _is_text(array.type):
+            # The record key often is a column of the table as well: both have the hashes of one.
+            same = next((text for text in texts if text.values.equals(array)), None)
+            if same is not None:
+                same.factor += factor
+            else:
+                texts.append(_Cells(array, factor))
+        elif array.null_count or not (words := _words_of(array)):
+            columns.append(_Cells(array, factor))
+        else:
+            columns.append(_Words(words, factor))
+    return columns + texts
+
+
+class _Words:
+    """Cells without nulls of a fixed number of words."""
+
+    def __init__(self, words: Sequence[CellWords], factor: int) -> None:
+        factors = [factor * _FIRST_NUMBER**place % MODULUS for place in reversed(range(len(words)))]
+        self._words = [(word, np.uint64(by)) for word, by in zip(words, factors, strict=True)]
+
+    def cells(self, part: slice, room: Hashes) -> Hashes:
+        """See :class:`_Column`."""
+        (first, factor), *others = self._words
+        _product(first[part], factor, room)
+        for words, factor in others:
+            room += _product(words[part], factor, np.empty_like(room))
+        return room
+
+
+def _product(words: CellWords, factor: np.uint64, room: Hashes) -> Hashes:
+    if words.itemsize == _WORD:
+        np.right_shift(words, _HALF, out=room)
+        np.bitwise_xor(room, words, out=room)
+        return np.multiply(room, factor, out=room)
+    return np.multiply(words, factor, out=room, dtype=np.uint64)
+
+
+class _Entries:
+    """Cells that are numbers of entries in a dictionary, each of which is hashed once."""
+
+    def __init__(self, array: pa.DictionaryArray, factor: int) -> None:
+        entries = cell_hashes(array.dictionary)
+        self._hashes = np.append(entries, _NULL) * np.uint64(factor)
+        indices = array.indices
+        if array.null_count:
+            indices = indices.cast(pa.int64()).fill_null(len(entries))
+        self._indices = indices.to_numpy()
+
+    def cells(self, part: slice, room: Hashes) -> Hashes:
+        """See :class:`_Column`."""
+        return self._hashes.take(self._indices[part], out=room, mode="clip")
+
+
+class _Cells:
+    """Cells of any kind."""
+
+    def __init__(self, values: pa.Array, factor: int) -> None:
+        self.values = values
+        self.factor = factor
+
+    def cells(self, part: slice, room: Hashes) -> Hashes:
+        """See :class:`_Column`."""
+        cells = cell_hashes(self.values[part])
+        return np.multiply(cells, np.uint64(self.factor % MODULUS), out=room)
 
 
 @cache
-def _factor(name: str) -> np.uint64:
+def _factor(name: str) -> int:
     """The odd number that is a column's own."""
     digest = hashlib.blake2b(name.encode(), digest_size=_WORD).digest()
-    return np.uint64(int.from_bytes(digest, "little") | 1)
+    return int.from_bytes(digest, "little") | 1
 
 
 def cell_hashes(array: pa.Array) -> Hashes:
     """A hash of each value, the same for a dictionary and the values it stands for."""
     kind = array.type
     if pa.types.is_dictionary(kind):
-        hashes = _of_dictionary(array)
+        hashes = _of_entries(array)
     elif pa.types.is_struct(kind):
         hashes = np.full(len(array), np.uint64(kind.num_fields))
         for index in range(kind.num_fields):
@@ -69,7 +158,7 @@ def cell_hashes(array: pa.Array) -> Hashes:
         hashes = _sums(_mixed(entries), _offsets(array))
     elif pa.types.is_list(kind):
         hashes = _sums(_sliced(array.values, array), _offsets(array))
-    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+    elif _is_text(kind):
         hashes = _of_bytes(array)
     elif pa.types.is_null(kind):
         hashes = np.zeros(len(array), np.uint64)
@@ -78,6 +167,10 @@ def cell_hashes(array: pa.Array) -> Hashes:
     if array.null_count:
         hashes[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return hashes
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _mixed(values: Hashes) -> Hashes:
@@ -92,10 +185,10 @@ def _mixed(values: Hashes) -> Hashes:
 
 def _folded(words: Hashes) -> Hashes:
     """The words with what only their upper halves tell in the lower ones, too."""
-    return words ^ (words >> np.uint64(32))
+    return words ^ (words >> _HALF)
 
 
-def _of_dictionary(array: pa.DictionaryArray) -> Hashes:
+def _of_entries(array: pa.DictionaryArray) -> Hashes:
     if not len(array.dictionary):
         return np.zeros(len(array), np.uint64)
     indices = array.indices.fill_null(0) if array.null_count else array.indices
@@ -104,32 +197,42 @@ def _of_dictionary(array: pa.DictionaryArray) -> Hashes:
 
 
 def _of_fixed(array: pa.Array) -> Hashes:
-    if pa.types.is_boolean(array.type):
-        array = array.cast(pa.uint8())
-    width = array.type.bit_width // 8
-    buffer = array.buffers()[1]
-    if buffer is None or not len(array):
+    words = _words_of(array)
+    if not words:
         return np.zeros(len(array), np.uint64)
-    if width <= _WORD and width & (width - 1) == 0:
-        words = np.frombuffer(buffer, f"<u{width}", len(array), array.offset * width)
-        return _folded(words) if width == _WORD else words.astype(np.uint64)
-    if width % _WORD == 0:
-        per_cell = width // _WORD
-        words = np.frombuffer(buffer, "<u8", len(array) * per_cell, array.offset * width)
-        return _of_words(words.reshape(-1, per_cell))
-    cells = np.frombuffer(buffer, np.uint8, len(array) * width, array.offset * width).reshape(-1, width)
-    padded = np.zeros((len(array), -(-width // _WORD) * _WORD), np.uint8)
-    padded[:, :width] = cells
-    return _of_words(padded.view("<u8"))
-
-
-def _of_words(cells: Hashes) -> Hashes:
-    """Hashes of cells of several words, a row each."""
-    hashes = _folded(cells[:, 0])
-    for word in cells.T[1:]:
+    hashes = _folded(words[0]) if words[0].itemsize == _WORD else words[0].astype(np.uint64)
+    for word in words[1:]:
         hashes *= _FIRST
         hashes += _folded(word)
     return hashes
+
+
+def _words_of(array: pa.Array) -> list[CellWords]:
+    """The values of a fixed width as one number each, or as several words of which each has a column.
+
+    None for other types, for values that take no bytes, and where there are no values.
+    """
+    if pa.types.is_boolean(array.type):
+        array = array.cast(pa.uint8())
+    width = _width_of(array.type)
+    buffer = array.buffers()[1] if width else None
+    if buffer is None or not len(array):
+        return []
+    if width <= _WORD and width & (width - 1) == 0:
+        return [np.frombuffer(buffer, f"<u{width}", len(array), array.offset * width)]
+    if width % _WORD == 0:
+        words = np.frombuffer(buffer, "<u8", len(array) * width // _WORD, array.offset * width)
+        return list(words.reshape(len(array), -1).T)
+    cells = np.frombuffer(buffer, np.uint8, len(array) * width, array.offset * width).reshape(-1, width)
+    padded = np.zeros((len(array), -(-width // _WORD) * _WORD), np.uint8)
+    padded[:, :width] = cells
+    return list(padded.view("<u8").T)
+
+
+def _width_of(kind: pa.DataType) -> int:
+    """How many bytes each value has, 0 unless all have the same number."""
+    is_fixed = pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind)
+    return kind.bit_width // 8 if is_fixed else 0
 
 
 def _of_bytes(array: pa.Array) -> Hashes:
@@ -138,39 +241,54 @@ def _of_bytes(array: pa.Array) -> Hashes:
     offsets, first = offsets - offsets[0], int(offsets[0])
     starts, lengths = offsets[:-1], np.diff(offsets)
     buffer = array.buffers()[2]
-    content = np.zeros(int(offsets[-1]) + _WORD, np.uint8)
+    content = np.zeros(int(offsets[-1]) + _BLOCK_BYTES, np.uint8)
     if buffer is not None and buffer.size:
-        content[:-_WORD] = np.frombuffer(buffer, np.uint8)[first : first + int(offsets[-1])]
-    words = np.ndarray((len(content) - _WORD + 1,), "<u8", content.data, strides=(1,))
+        content[:-_BLOCK_BYTES] = np.frombuffer(buffer, np.uint8)[first : first + int(offsets[-1])]
     if lengths.max(initial=0) <= _PIECE_BYTES:
-        return _of_pieces(words, starts, lengths)
+        return _of_pieces(content, starts, lengths)
     counts = np.maximum(-(-lengths // _PIECE_BYTES), 1)
     bounds = np.concatenate([[0], np.cumsum(counts)])
     numbers = _numbers(bounds)
     starts = np.repeat(starts, counts) + _PIECE_BYTES * numbers
     lengths = np.minimum(np.repeat(lengths, counts) - _PIECE_BYTES * numbers, _PIECE_BYTES)
-    pieces = _of_pieces(words, starts, lengths)
+    pieces = _of_pieces(content, starts, lengths)
     # Factors at even steps would let pieces change places in pairs. The first piece's is 1, so that a
     # short text is told alike among long ones.
     factors = (_mixed(numbers.astype(np.uint64)) ^ _PLACES_BEGIN) | np.uint64(1)
     return _between(pieces * factors, bounds)
 
 
-def _of_pieces(words: Hashes, starts: Places, lengths: Places) -> Hashes:
-    """Hashes of texts of at most a piece; ``words`` are the eight bytes from each byte on.
-
-    The last word of a text reaches back into the one before it, where there is one.
-    """
-    ends = lengths - _WORD
+def _of_pieces(content: npt.NDArray[np.uint8], starts: Places, lengths: Places) -> Hashes:
+    """Hashes of texts of at most a piece, behind which ``content`` has a block more."""
     hashes = lengths.astype(np.uint64) * _GAMMA
-    hashes += _folded(words[starts] & _MASKS[np.minimum(lengths, _WORD)]) * _PLACES[0]
-    for number in range(1, _PIECE_BYTES // _WORD):
-        longer = np.flatnonzero(ends > _WORD * (number - 1))
-        if not len(longer):
-            break
-        at = starts[longer] + np.minimum(ends[longer], _WORD * number)
-        hashes[longer] += _folded(words[at]) * _PLACES[number]
+    longest = int(lengths.max(initial=0))
+    hashes += _of_blocks(content, starts, lengths, number=0, longest=longest)
+    for number in range(1, -(-longest // _BLOCK_BYTES)):
+        at = number * _BLOCK_BYTES
+        longer = np.flatnonzero(lengths > at)
+        hashes[longer] += _of_blocks(
+            content, starts[longer] + at, lengths[longer] - at, number=number, longest=longest - at
+        )
     return hashes
+
+
+def _of_blocks(
+    content: npt.NDArray[np.uint8], starts: Places, lengths: Places, *, number: int, longest: int
+) -> Hashes:
+    """What the blocks of this number add to the hashes of their texts, which have so many bytes left."""
+    count = min(-(-longest // _WORD), _BLOCK_WORDS)
+    if count == 0:
+        return np.zeros(len(starts), np.uint64)
+    size = count * _WORD
+    blocks = np.ndarray((len(content) - size + 1,), f"V{size}", content.data, strides=(1,))
+    words: Hashes = blocks[starts].view("<u8").reshape(-1, count)
+    words &= _MASKS[count].take(np.minimum(lengths, size), axis=0, mode="clip")
+    words ^= words >> _HALF
+    factors = _PLACES[number * _BLOCK_WORDS :]
+    sums: Hashes = words[:, 0] * factors[0]
+    for place in range(1, count):
+        sums += words[:, place] * factors[place]
+    return sums
 
 
 def _sliced(child: pa.Array, parent: pa.Array) -> Hashes:
@@ -207,7 +325,18 @@ def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
 
 _PLACES_BEGIN: Final = _mixed(np.zeros(1, np.uint64))
 _PLACES: Final = _mixed(np.arange(_PIECE_BYTES // _WORD, dtype=np.uint64)) | np.uint64(1)
-_MASKS: Final = np.array([2 ** (8 * taken) - 1 for taken in range(_WORD + 1)], np.uint64)
+_BLOCK_WORDS: Final = _BLOCK_BYTES // _WORD
+_MASKS: Final = [
+    np.array(
+        [
+            [2 ** (8 * min(max(taken - _WORD * word, 0), _WORD)) - 1 for word in range(count)]
+            for taken in range(_WORD * count + 1)
+        ],
+        np.uint64,
+    )
+    for count in range(_BLOCK_WORDS + 1)
+]
+"""By the number of words, and by how many bytes of them belong to a text: what to keep of each."""
 
 
 class Tally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -95,8 +95,9 @@ class BaseFileReader:
         self._arrow_bytes_per_row = 4 * self._stored_bytes_per_row()
         self._most_rows = _MOST_ROWS
         self._undecoded: StoredColumns | None = None
-        if _may_repeat_long_values(file.metadata):
-            self._most_rows = min(_UNKNOWN_ROWS, batch_bytes // _longest_known(file.metadata))
+        if _may_repeat_long_values(file.metadata, conformer.source.names):
+            longest = _longest_known(file.metadata, conformer.source.names)
+            self._most_rows = min(_UNKNOWN_ROWS, batch_bytes // longest)
         self.place = place
         self.rows: int = file.metadata.num_rows
         self.schema = conformer.schema
@@ -312,18 +313,21 @@ def _dictionary_bytes(column: pq.ColumnChunkMetaData) -> int:
     return int(column.data_page_offset - column.dictionary_page_offset)
 
 
-def _may_repeat_long_values(metadata: pq.FileMetaData) -> bool:
-    """Whether rows may take many times more in memory than in the file, by the first row group."""
-    if not metadata.num_row_groups:
-        return False
-    group = metadata.row_group(0)
-    columns = (group.column(index) for index in range(group.num_columns))
+def _may_repeat_long_values(metadata: pq.FileMetaData, names: Collection[str]) -> bool:
+    """Whether values of these columns may take many times more in memory than in the file."""
     return any(
         column.physical_type == "BYTE_ARRAY"
         and column.has_dictionary_page
         and (_dictionary_bytes(column) > _SMALL_DICTIONARY_BYTES or _has_long_values(column))
-        for column in columns
+        for column in _first_chunks(metadata, names)
     )
+
+
+def _first_chunks(metadata: pq.FileMetaData, names: Collection[str]) -> list[pq.ColumnChunkMetaData]:
+    """What the footer says of these columns in the first row group, none without one."""
+    groups = [metadata.row_group(0)] if metadata.num_row_groups else []
+    chunks = [group.column(index) for group in groups for index in range(group.num_columns)]
+    return [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in names]
 
 
 def _has_long_values(column: pq.ColumnChunkMetaData) -> bool:
@@ -334,10 +338,9 @@ def _has_long_values(column: pq.ColumnChunkMetaData) -> bool:
     return max(len(known.min_raw), len(known.max_raw)) > _LONG_VALUE_BYTES
 
 
-def _longest_known(metadata: pq.FileMetaData) -> int:
-    """The bytes of the longest text that is the smallest or greatest of the first row group, at least one."""
-    group = metadata.row_group(0)
-    known = (group.column(index).statistics for index in range(group.num_columns))
+def _longest_known(metadata: pq.FileMetaData, names: Collection[str]) -> int:
+    """The bytes of the longest text that is the smallest or greatest of such a column, at least one."""
+    known = (chunk.statistics for chunk in _first_chunks(metadata, names))
     texts = (s for s in known if s is not None and s.has_min_max and s.physical_type == "BYTE_ARRAY")
     return max((max(len(s.min_raw), len(s.max_raw)) for s in texts), default=0) or 1
 

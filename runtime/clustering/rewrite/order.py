@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parquetry.runtime.clustering.rewrite.stable_order import stable_order
 from parquetry.runtime.clustering.rewrite.strategies import (
     execution_strategy,
     plug_in_errors,
@@ -123,7 +124,7 @@ def _told(types: Sequence[pa.DataType]) -> str:
 
 def sort_indices(keys: pa.Table) -> pa.Array:
     """The row numbers in order; rows with equal keys stay as they are."""
-    return pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
+    return pa.array(stable_order([whole(column) for column in keys.columns]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from parquetry.errors import ParquetryError
 from parquetry.message import Message
+from parquetry.runtime.clustering.rewrite.stable_order import stable_order
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_index, z_index
 from parquetry.runtime.quoting import of_library
@@ -128,7 +129,7 @@ def ranks_in(values: pa.Array, known: pa.Array, *, bits: int) -> Ranks:
     """
     if not len(known):
         return np.zeros(len(values), np.uint64)
-    order = pc.sort_indices(pa.concat_arrays([values, known])).to_numpy()
+    order = stable_order([pa.concat_arrays([values, known])])
     is_known = order >= len(values)
     before = np.cumsum(is_known)
     smaller = np.empty(len(values), np.uint64)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from parquetry.runtime.base_file.reader import open_base_file
 from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.spec.table_spec import Column
 from tests.support.allocations import counted_allocations
@@ -107,3 +108,24 @@ def test_a_full_file_whose_every_row_is_updated_fits_a_worker(tmp_path):
     assert found["compression"] > 5
     assert found["pool_mib"] <= 512  # the budget of a task; what the allocator holds back comes on top
     assert found["peak_mib"] < 1.5 * 1024
+
+
+def test_names_of_files_which_nobody_reads_make_no_batch_small(tmp_path):
+    rows = 6000
+    columns = [Column(name="c", type="bigint")]
+    ctx = context(tmp_path, columns)
+    incoming = pa.RecordBatch.from_pydict(
+        {
+            "_hoodie_record_key": pa.array(np.arange(rows)).cast(pa.string()),
+            "__position": pa.nulls(rows, pa.int64()),
+            "__delete": np.zeros(rows, bool),
+            "__hash": np.ones(rows, np.int64),
+            "c": np.arange(rows),
+        }
+    )
+    (file,) = write_bucket(ctx, bucket(ctx), [incoming]).files
+    assert len(file.stat.path) > 64
+    opened = open_base_file(ctx.store, slice_of(file), ctx.schema, decoded=frozenset(), batch_bytes=8 * MIB)
+    with opened as reader:
+        (group,) = reader.row_groups
+        assert [batch.num_rows for batch in reader.batches(group)] == [rows]
