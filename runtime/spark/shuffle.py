@@ -35,7 +35,12 @@ from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.attempt.routing import one_bucket_per_task
 from parquetry.runtime.spark.session.numbered import map_in_tasks
-from parquetry.runtime.spark.session.settings import arrow_settings, failures_translated, session_settings
+from parquetry.runtime.spark.session.settings import (
+    ARROW_BATCH_BYTES,
+    arrow_settings,
+    failures_translated,
+    session_settings,
+)
 from parquetry.runtime.table.statistics import look_up
 
 _SHARES_OF_A_TASK: Final = 4
@@ -53,7 +58,7 @@ def rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWor
     assert work.order is not None
     shares = shares_of(work.slices, _SHARES_OF_A_TASK * work.tasks)
     with (
-        session_settings(spark, arrow_settings(spark, MESSAGE_BYTES)),
+        session_settings(spark, arrow_settings(spark, ARROW_BATCH_BYTES // MESSAGE_BYTES)),
         failures_translated("the rows to cluster", of_table=True),
     ):
         sampled = _sample(spark, context, work, shares)

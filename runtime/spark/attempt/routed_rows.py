@@ -37,6 +37,7 @@ from parquetry.runtime.write.plan import WritePlan
 
 _WHAT: Final = "the rows to write"
 _LISTS_OF_A_CORE: Final = 3
+_ROUTES_OF_A_BATCH: Final = 4096
 
 MapBatches = Callable[[Iterable[pa.RecordBatch]], Batches]
 
@@ -51,7 +52,7 @@ def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: FoundKeys) -> M
     spark = routed.sparkSession
     tasks = min(len(plan.buckets), _LISTS_OF_A_CORE * reachable_parallelism(spark))
     placed = routed.repartition(tasks, BUCKET).sortWithinPartitions(*order)
-    with session_settings(spark, arrow_settings(spark, None)), failures_translated(_WHAT):
+    with session_settings(spark, arrow_settings(spark, _ROUTES_OF_A_BATCH)), failures_translated(_WHAT):
         listed = map_in_tasks(placed, _lister(spec.place), "bucket int, name string").collect()
     return {row["bucket"]: row["name"] for row in listed}
 
@@ -65,7 +66,7 @@ def staged_by_bucket(
     share = F.expr(f"int(shiftright({REFERENCE}, {REFERENCE_SHIFT}) * {tasks} div {files})")
     placed = one_bucket_per_task(routed, tasks, by=share).sortWithinPartitions(REFERENCE)
     summary = map_in_tasks(placed, _stager(staged, instant), SUMMARY_SQL)
-    return run_stage(summary, regrouped_spec(staged.spec), what=_WHAT)
+    return run_stage(summary, regrouped_spec(staged.spec), what=_WHAT, rows_of_a_batch=_ROUTES_OF_A_BATCH)
 
 
 def _lister(place: StagePlace) -> MapBatches:

@@ -16,6 +16,7 @@ from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.spark.prepare.generated import declared_faults
+from parquetry.runtime.spark.prepare.row_width import ROWS_OF_A_BATCH, is_wide_row, without_wide_rows
 from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import (
     arrow_settings,
@@ -107,17 +108,39 @@ def materialise(frame: DataFrame, spec: StageSpec, *, what: str) -> StagedRows:
 
     InvalidDataError when the query fails or rows are not what the columns declare.
     """
-    staged = run_stage(map_in_tasks(frame, _stager(spec), SUMMARY_SQL), spec, what=what)
+    staged = _staged_by_count(frame, spec, what) or run_stage(_staging(frame, spec), spec, what=what)
     staged.check(what)
     return staged
 
 
-def run_stage(summary: DataFrame, spec: StageSpec, *, what: str) -> StagedRows:
-    """Run the tasks that stage rows, and take in what they say."""
+def run_stage(
+    summary: DataFrame, spec: StageSpec, *, what: str, rows_of_a_batch: int | None = None
+) -> StagedRows:
+    """Run the tasks that stage rows, and take in what they say; None cuts their batches by bytes."""
     spark = summary.sparkSession
-    with session_settings(spark, arrow_settings(spark, None)), failures_translated(what):
+    with session_settings(spark, arrow_settings(spark, rows_of_a_batch)), failures_translated(what):
         rows = summary.collect()
     return staged_rows(spec, (row.asDict() for row in rows))
+
+
+def _staged_by_count(frame: DataFrame, spec: StageSpec, what: str) -> StagedRows | None:
+    """The rows, staged in Arrow batches of so many rows each; None where one may be too wide for that, or is.
+
+    What tasks wrote until then is named by nobody.
+    """
+    bounded = without_wide_rows(frame)
+    if bounded is None:
+        return None
+    try:
+        return run_stage(_staging(bounded, spec), spec, what=what, rows_of_a_batch=ROWS_OF_A_BATCH)
+    except Exception as error:
+        if is_wide_row(error):
+            return None
+        raise
+
+
+def _staging(frame: DataFrame, spec: StageSpec) -> DataFrame:
+    return map_in_tasks(frame, _stager(spec), SUMMARY_SQL)
 
 
 def _stager(spec: StageSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

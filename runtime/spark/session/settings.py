@@ -31,7 +31,8 @@ ARROW_BATCH_BYTES = 4 * 1024 * 1024
 _MIB, _GIB = 1024**2, 1024**3
 _TASK_BYTES_LEAST, _TASK_BYTES_MOST = 64 * _MIB, 512 * _MIB
 _PYTHON_BYTES, _ADDRESSES_BYTES = 128 * _MIB, 1536 * _MIB
-_ROWS_MOST = 65_536
+_ROWS_BY_BYTES, _ROWS_OF_ANY_SIZE = 16_384, 64
+_NO_LIMIT = 2**31 - 1
 _FILES_OF_ONE_TASK = 32
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS_OF_A_CORE = 4
@@ -184,17 +185,17 @@ def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]
         return reader.load(list(uris))
 
 
-def arrow_settings(spark: SparkSession, row_bytes: float | None) -> dict[str, str]:
-    """Settings that cut Arrow batches at about 4 MiB.
+def arrow_settings(spark: SparkSession, rows: int | None) -> dict[str, str]:
+    """Settings that cut Arrow batches after so many ``rows``, for those of which somebody knows the size.
 
-    ``row_bytes`` is the size of a row in memory, None when nobody knows. Spark 4 cuts by bytes
-    itself; before, the count of rows is all there is.
+    With None Spark 4 cuts at 8 MiB, for which it adds up all columns after each row; before, at 64 rows.
     """
-    cut_by_bytes = spark_version(spark) >= (4, 0)
-    rows = ARROW_BATCH_BYTES / row_bytes if row_bytes else (16_384 if cut_by_bytes else 4_096)
-    settings = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(max(1, min(_ROWS_MOST, int(rows))))}
-    if cut_by_bytes:
-        settings["spark.sql.execution.arrow.maxBytesPerBatch"] = str(2 * ARROW_BATCH_BYTES)
+    cuts_by_bytes = spark_version(spark) >= (4, 0)
+    most_rows = rows or (_ROWS_BY_BYTES if cuts_by_bytes else _ROWS_OF_ANY_SIZE)
+    settings = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(most_rows)}
+    if cuts_by_bytes:
+        most_bytes = _NO_LIMIT if rows else 2 * ARROW_BATCH_BYTES
+        settings["spark.sql.execution.arrow.maxBytesPerBatch"] = str(most_bytes)
     return settings
 
 
