@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow.schema import arrow_schema, columns_from_arrow
-from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
+from parquetry.runtime.base_file.model import DELETE, HASH, POSITION, Bucket
 from parquetry.runtime.commit.outcome import Footprint, KeyRange
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.attempt.deliver import write_rows
@@ -36,6 +36,7 @@ from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, KeyScope
 from parquetry.runtime.stage.keys import is_rankable
 from parquetry.runtime.stage.part import PARTITION, type_at
+from parquetry.runtime.stage.regroup import regrouping_tasks
 from parquetry.runtime.stage.staged import StagedRows
 
 UPSERT, DELETE_ROWS = "UPSERT", "DELETE"
@@ -175,7 +176,7 @@ def _found(
     """
     spec = attempt.state.spec
     candidates = _candidates(attempt, staged, slices, partitioned=partitioned and home is None)
-    if home is None and not moves and _is_located_by_tasks(staged):
+    if home is None and not moves and _is_located_by_tasks(staged, candidates):
         store = attempt.state.handle.store
         return locate_keys(attempt.spark, store, staged, candidates, partitioned=partitioned)
     incoming = winners(key_rows(attempt.spark, staged), partitioned=partitioned)
@@ -195,11 +196,22 @@ def _found(
     return count_found(tagged, files=candidates, rows=staged.rows)
 
 
-def _is_located_by_tasks(staged: StagedRows) -> bool:
-    """Whether every task can hold the keys, and rank them."""
+def _is_located_by_tasks(staged: StagedRows, files: Sequence[FileSlice]) -> bool:
+    """Whether every task can hold the keys, and rank them, and the files may fetch their rows one by one.
+
+    Rows that Spark has joined with their files can be grouped by them before.
+    """
     spec = staged.spec
     ranks = spec.ordering is None or is_rankable(type_at(spec.schema, spec.ordering))
-    return ranks and is_small(staged.rows, _longest_key(staged))
+    if not (ranks and is_small(staged.rows, _longest_key(staged))):
+        return False
+    if spec.place.is_mapped or not spec.rows:
+        return True
+    readers = (
+        Bucket(index=number, partition=file.partition, file_id=file.file_id, base=file, expected_updates=1)
+        for number, file in enumerate(files)
+    )
+    return not regrouping_tasks(staged.index, readers)
 
 
 def _longest_key(staged: StagedRows) -> float:
