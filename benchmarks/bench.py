@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ class Bench:
     counts: dict[str, int]
     scale: float
     maximum: int
+    start: Callable[[str], Peer]
+    """Starts a peer that is not among those of the run."""
+
     peers: dict[str, Peer] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     held: int = 0
@@ -36,6 +40,17 @@ class Bench:
     def data(self, peer: str, table: str) -> Path:
         """Where a peer's files lie: Iceberg's in the warehouse of its catalogue."""
         return self.tables / peer / "db" / table if peer == "iceberg" else self.tables / peer / table
+
+    def warm_up(self, name: str) -> None:
+        """A first write and a merge load the classes of a peer's JVM."""
+        for operation in {"plain": ("insert",), "arrow": ()}.get(name, ("insert", "upsert")):
+            self.peers[name].do(
+                "write",
+                table=self.table(name, "warm"),
+                source=str(self.inputs / "delete0.parquet"),
+                operation=operation,
+                fresh=operation == "insert",
+            )
 
     def write(
         self,

@@ -68,14 +68,19 @@ def formats(bench: Bench) -> list[str]:
 
 def small_files(bench: Bench) -> None:
     """Let each format write the same small files, once in a run; the floor takes those of plain Spark."""
-    source, files = scattered(bench)
-    per_file = -(-bench.counts["base"] // (files * 7))
     for name in [*formats(bench), *(["plain"] if "plain" in bench.peers else [])]:
         for table in ("small", "w4") if name == "iceberg" else ("small",):
-            if not bench.data(name, table).exists():
-                bench.peers[name].do(
-                    "scatter", table=bench.table(name, table), source=str(source), rows_per_file=per_file
-                )
+            scatter_small_files(bench, name, table)
+
+
+def scatter_small_files(bench: Bench, name: str, table: str) -> None:
+    """Let a peer write the small files, unless it has them."""
+    source, files = scattered(bench)
+    per_file = -(-bench.counts["base"] // (files * 7))
+    if not bench.data(name, table).exists():
+        bench.peers[name].do(
+            "scatter", table=bench.table(name, table), source=str(source), rows_per_file=per_file
+        )
 
 
 def clustering(bench: Bench, workload: str) -> None:

@@ -14,7 +14,7 @@ from benchmarks.peer import Peer
 from parquetry.runtime.base_file.encoding import ZSTD_LEVEL
 from tests.interop import environment
 
-HUDI = "1.2.0"
+HUDI, OLD_HUDI = "1.2.0", "0.15.0"
 VERSIONS = {
     "parquetry": "this clone",
     "plain": "the Spark that pip resolves to",
@@ -24,18 +24,26 @@ VERSIONS = {
     "iceberg": f"Iceberg {formats.ICEBERG.version}, Spark {formats.ICEBERG.spark}",
     "delta-rs": f"delta-rs ({formats.DELTA_RS[0]})",
 }
+CLUSTERS = {
+    "parquetry-cluster": "this clone, standalone cluster of two workers",
+    "hudi-cluster": f"Hudi {HUDI}, table version 6, Spark 3.5, standalone cluster of two workers",
+    "hudi-0.15-cluster": f"Hudi {OLD_HUDI}, Spark 3.5, standalone cluster of two workers",
+}
+"""Peers that have a Spark cluster of their own; the workload that compares them starts them."""
 
 
 def start(name: str, folder: Path, settings: Mapping[str, str]) -> Peer:
-    """Start a peer of ``VERSIONS``; its log lies in ``folder``."""
+    """Start a peer of ``VERSIONS`` or ``CLUSTERS``; its log lies in ``folder``."""
     here, log = Path(sys.executable), folder / f"{name}.log"
-    match name:
+    if name in CLUSTERS:
+        settings = {**settings, "cluster": str(folder / f"{name}-processes")}
+    match name.removesuffix("-cluster"):
         case "parquetry":
             return Peer(name, "ours.py", here, log, settings)
         case "plain":
             return Peer(name, "plain.py", here, log, settings)
-        case "hudi":
-            jar = str(environment.hudi_bundle(HUDI))
+        case "hudi" | "hudi-0.15" as hudi:
+            jar = str(environment.hudi_bundle(HUDI if hudi == "hudi" else OLD_HUDI))
             return Peer(name, "hudi.py", environment.spark_python("3.5"), log, {**settings, "jar": jar})
         case "delta" | "iceberg":
             package = formats.DELTA if name == "delta" else formats.ICEBERG
@@ -60,6 +68,6 @@ def machine(scale: float, reps: int, names: Iterable[str], **more: Any) -> dict[
         "scale": scale,
         "reps": reps,
         "zstd_level": ZSTD_LEVEL,
-        "peers": {name: VERSIONS[name] for name in names},
+        "peers": {name: {**VERSIONS, **CLUSTERS}[name] for name in names},
         **more,
     }

@@ -13,7 +13,7 @@ from benchmarks.results import Run, load, rows_with
 from benchmarks.tables import Row, middle, spread, table, verdict
 from tools.wrap_markdown import wrapped
 
-WORKLOADS = ("W1", "W1b", "W2", "W2b", "W2c", "W3", "W4a", "W4b", "W4c", "W5", "W5b", "W7")
+WORKLOADS = ("W1", "W1b", "W1c", "W2", "W2b", "W2c", "W3", "W4a", "W4b", "W4c", "W5", "W5b", "W7", "W8")
 MOST_AMPLIFIED = 5
 """How many bytes appends with ``min_fill`` 0.25 may write for each that stays."""
 

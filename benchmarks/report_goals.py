@@ -21,6 +21,8 @@ GOALS: list[tuple[str, str, str, float | None]] = [
     ("W1", "parquetry insert", "delta-rs append", None),
     ("W1b", "parquetry bulk_insert", "hudi bulk_insert", 2.0),
     ("W1b", "parquetry bulk_insert", "plain Spark write", 1.0),
+    ("W1c", "parquetry insert, computed", "plain Spark write, computed", 1.0),
+    ("W1c", "parquetry insert, computed", "parquetry insert, copied", 1 / 1.3),
     ("W2", "parquetry upsert", "hudi upsert, SIMPLE", 8.0),
     ("W2", "parquetry upsert", "hudi upsert, BLOOM", 5.0),
     ("W2", "parquetry upsert", "delta merge", 3.0),
@@ -52,12 +54,22 @@ GOALS: list[tuple[str, str, str, float | None]] = [
     ("W4c", "parquetry zorder", "delta zorder", 3.5),
     ("W4c", "parquetry zorder", "iceberg zorder", 3.5),
     ("W4c", "parquetry zorder", "delta-rs zorder", 1.0),
+    *(
+        ("W8", f"parquetry-cluster {work}", f"parquetry {work}", 1 / 1.3)
+        for work in ("insert", "insert of a frame that computes", "upsert", "delete", "sort", "zorder")
+    ),
+    *(
+        ("W8", f"parquetry-cluster {work}", f"{hudi} {work}", goal)
+        for hudi in ("hudi-cluster", "hudi-0.15-cluster")
+        for work, goal in (("insert", 4.0), ("upsert", 8.0), ("delete", 8.0), ("sort", 8.0), ("zorder", 12.0))
+    ),
 ]
 
 CHARTS = {
     "insert": ("First insert (W1) and bulk insert (W1b)", ("W1", "W1b")),
     "changes": ("Upserts (W2) and deletes (W2b)", ("W2", "W2b")),
     "appends": ("Forty appends (W3)", ("W3",)),
+    "cluster": ("On a standalone cluster (W8)", ("W8",)),
     "clustering": ("Clustering small files (W4a stitch, W4b sort, W4c z-order)", ("W4a", "W4b", "W4c")),
 }
 """File name, title and workloads of each chart of ratios."""

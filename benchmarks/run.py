@@ -14,9 +14,10 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from benchmarks import clustering, data, growth, peers, report, results, writing
+from benchmarks import cluster, clustering, data, growth, peers, report, results, writing
 from benchmarks.bench import MIB, Bench
 from benchmarks.peer import PeerFailedError
 from parquetry.runtime.base_file.encoding import ZSTD_LEVEL
@@ -27,6 +28,7 @@ CODEC, ROW_GROUP = "zstd", 8 * MIB
 
 WORKLOADS: dict[str, Callable[[Bench], None]] = {
     "W1": writing.first_insert,
+    "W1c": writing.computed_insert,
     "W2": writing.upserts,
     "W2b": writing.deletes,
     "W2c": writing.local_upsert,
@@ -35,6 +37,7 @@ WORKLOADS: dict[str, Callable[[Bench], None]] = {
     "W4b": clustering.sorted_,
     "W4c": clustering.curve,
     "W7": growth.growth,
+    "W8": cluster.clusters,
 }
 
 
@@ -53,9 +56,6 @@ def main() -> None:
     logs.mkdir(parents=True, exist_ok=True)
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="parquetry-bench-", dir=os.environ.get("BENCH_TMP")) as folder:
-        bench = Bench(
-            inputs=inputs, tables=Path(folder), reps=reps, counts=counts, scale=scale, maximum=maximum
-        )
         settings = {
             "max_file_size": str(maximum),
             "small_file_limit": str(maximum * 25 // 32),
@@ -65,9 +65,19 @@ def main() -> None:
             "row_group_rows": str(ROW_GROUP // 40),
             "heap": os.environ.get("BENCH_HEAP", "4g"),
         }
+        bench = Bench(
+            inputs=inputs,
+            tables=Path(folder),
+            reps=reps,
+            counts=counts,
+            scale=scale,
+            maximum=maximum,
+            start=partial(peers.start, folder=Path(folder), settings=settings),
+        )
         for name in named:
-            bench.peers[name] = peers.start(name, Path(folder), settings)
-        warm_up(bench)
+            bench.peers[name] = bench.start(name)
+        for name in named:
+            bench.warm_up(name)
         for name in chosen:
             machine = peers.machine(scale, reps, named, max_file_size=maximum)
             try:
@@ -87,19 +97,6 @@ def main() -> None:
             peer.close()
     if failed:
         raise SystemExit("\n".join(["without results:", *failed]))
-
-
-def warm_up(bench: Bench) -> None:
-    """A first write and a merge load the classes of each JVM."""
-    for name, peer in bench.peers.items():
-        for operation in {"plain": ("insert",), "arrow": ()}.get(name, ("insert", "upsert")):
-            peer.do(
-                "write",
-                table=bench.table(name, "warm"),
-                source=str(bench.inputs / "delete0.parquet"),
-                operation=operation,
-                fresh=operation == "insert",
-            )
 
 
 if __name__ == "__main__":

@@ -42,6 +42,19 @@ def first_insert(bench: Bench) -> None:
     bench.held = base
 
 
+def computed_insert(bench: Bench) -> None:
+    """W1c: the base rows with a column computed, against the same rows copied and Spark's own write of them."""
+    base = bench.counts["base"]
+    cases: list[tuple[str, str, dict[str, Any]]] = [
+        ("parquetry insert, computed", "parquetry", {"computes": True}),
+        ("parquetry insert, copied", "parquetry", {}),
+        (f"{PLAIN}, computed", "plain", {"computes": True}),
+    ]
+    for _ in range(bench.reps):
+        for case, peer, more in cases:
+            bench.write("W1c", case, peer, "c", "base.parquet", "insert", expect=base, fresh=True, **more)
+
+
 def based(bench: Bench) -> int:
     """See to the tables that W1 leaves, for Hudi one for each index; how many rows they hold."""
     if not bench.held:

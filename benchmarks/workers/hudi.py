@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.workers.loop import serve
+from benchmarks.workers.masters import on_cluster, settings_of
 from benchmarks.workers.scanning import collected
 
 ARGUMENTS = json.loads(sys.argv[1])
@@ -17,11 +18,14 @@ ALONE = str(1 << 40)
 BINARY_COPY = "org.apache.hudi.client.clustering.run.strategy.SparkBinaryCopyClusteringExecutionStrategy"
 
 
-def main() -> None:
+def main(master: str) -> None:
     from pyspark.sql import SparkSession
 
+    builder = SparkSession.builder
+    for key, value in settings_of(ARGUMENTS).items():
+        builder = builder.config(key, value)
     spark = (
-        SparkSession.builder.master("local[2]")
+        builder.master(master)
         .config("spark.jars", ARGUMENTS["jar"])
         .config("spark.driver.memory", ARGUMENTS["heap"])
         .config("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
@@ -120,4 +124,5 @@ def main() -> None:
     )  # fmt: skip
 
 
-main()
+with on_cluster(ARGUMENTS) as master:
+    main(master)

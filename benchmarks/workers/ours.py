@@ -9,14 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.workers.frames import frame_of
 from benchmarks.workers.loop import serve
+from benchmarks.workers.masters import on_cluster, settings_of
 from benchmarks.workers.scanning import collected
 
 ARGUMENTS = json.loads(sys.argv[1])
 PARTITION = ARGUMENTS.get("partition_by", "y")
 
 
-def main() -> None:
+def main(master: str) -> None:
     from pyspark.sql import SparkSession
 
     import parquetry
@@ -26,8 +28,11 @@ def main() -> None:
     from parquetry.runtime.table.applied import write_applied
     from parquetry.runtime.table.open import open_table
 
+    builder = SparkSession.builder
+    for key, value in settings_of(ARGUMENTS).items():
+        builder = builder.config(key, value)
     spark = (
-        SparkSession.builder.master("local[2]")
+        builder.master(master)
         .config("spark.driver.memory", ARGUMENTS["heap"])
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.ui.enabled", "false")
@@ -73,11 +78,12 @@ def main() -> None:
         *,
         fresh: bool = False,
         limits: dict[str, Any] | None = None,
+        computes: bool = False,
     ) -> None:
         if fresh or not Path(table).exists():
             shutil.rmtree(table, ignore_errors=True)
             create(table, source, limits or {})
-        getattr(parquetry.open(table), operation)(spark.read.parquet(source))
+        getattr(parquetry.open(table), operation)(frame_of(spark, source, computes=computes))
 
     def scatter(table: str, source: str, rows_per_file: int) -> None:
         """The input in files of so many rows in their order of arrival."""
@@ -125,4 +131,5 @@ def main() -> None:
     )  # fmt: skip
 
 
-main()
+with on_cluster(ARGUMENTS) as master:
+    main(master)

@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from benchmarks.workers.frames import frame_of
 from benchmarks.workers.loop import serve
 from benchmarks.workers.scanning import collected
 
@@ -33,10 +34,16 @@ def main() -> None:
     )
 
     def write(
-        table: str, source: str, operation: str, options: dict[str, str] | None = None, *, fresh: bool = False
+        table: str,
+        source: str,
+        operation: str,
+        options: dict[str, str] | None = None,
+        *,
+        fresh: bool = False,
+        computes: bool = False,
     ) -> None:
         mode = "overwrite" if fresh else "append"
-        save(spark.read.parquet(source), table, mode)
+        save(frame_of(spark, source, computes=computes), table, mode)
 
     def save(frame, table: str, mode: str) -> None:
         writer = frame.write.mode(mode)
