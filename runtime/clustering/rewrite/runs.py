@@ -12,7 +12,7 @@ An external distribution sort: D. Knuth, The Art of Computer Programming, volume
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, pairwise
 from pathlib import Path
@@ -70,7 +70,8 @@ class ArrangedRows:
 def in_order(pieces: list[pa.RecordBatch], keys: OrderKeys) -> pa.RecordBatch:
     """The rows of all batches, at least one, sorted, in one piece; the list lets go of them.
 
-    Column by column, so that no more than one of them is there three times.
+    Column by column, so that no more than one of them is there three times. A text column that is the same
+    as one before it, as a record key often is, is moved with that.
     """
     rows = pa.Table.from_batches(pieces)
     pieces.clear()
@@ -81,10 +82,27 @@ def in_order(pieces: list[pa.RecordBatch], keys: OrderKeys) -> pa.RecordBatch:
     order = sort_indices(keys.of(rows))
     schema, columns = rows.schema, rows.columns
     del rows
+    first = _first_alike(columns)
+    columns = [column if first[number] == number else None for number, column in enumerate(columns)]
     columns.reverse()
-    return pa.RecordBatch.from_arrays(
-        [in_one_piece(columns.pop()).take(order) for _ in schema], schema=schema
-    )
+    moved: list[pa.Array] = []
+    for number in first:
+        if columns[-1] is None:
+            columns.pop()
+            moved.append(moved[number])
+        else:
+            moved.append(in_one_piece(columns.pop()).take(order))
+    return pa.RecordBatch.from_arrays(moved, schema=schema)
+
+
+def _first_alike(columns: Sequence[pa.ChunkedArray]) -> list[int]:
+    """For each column the number of the first text column that is the same, or its own."""
+    texts = [number for number, column in enumerate(columns) if pa.types.is_string(column.type)]
+    first = list(range(len(columns)))
+    for place, number in enumerate(texts):
+        alike = (before for before in texts[:place] if columns[before].equals(columns[number]))
+        first[number] = next(alike, number)
+    return first
 
 
 def _in_pieces(rows: pa.Table, keys: OrderKeys, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:
