@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +32,17 @@ HUDI_JARS = {
     "1.2.0": "cc79fba00822f3a6c3a860df99375c2e3d4a034d037dbf4213a4966a706a7676",
 }
 """The SHA-256 of the bundle of every version."""
+
+S3A_COORDINATES = "org.apache.hadoop:hadoop-aws:3.5.0"
+"""Hadoop's client of S3, in the version of the Hadoop that comes with the development Spark."""
+
+S3A_JARS = {
+    "hadoop-aws-3.5.0.jar": "66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa",
+    "bundle-2.35.4.jar": "db4b55f24ad1b4e70f17eb1717a4de76a8dadc5a27d764be7c44ff67b2c1c677",
+    "analyticsaccelerator-s3-1.3.1.jar": "4959a9747cbb479c73c3ffbcd479bee5b014f8b2880994585a8693fb9d24675e",
+    "wildfly-openssl-2.2.5.Final.jar": "71fb7932f99a727edb23c5a2cb8c6855ac7196fad41aa0669b3998e277165154",
+}
+"""It and what it needs, with the SHA-256 of each."""
 
 HUDI_VERSIONS = tuple(HUDI_JARS)
 HUDI_ARTIFACT = "hudi-spark3.5-bundle_2.12"
@@ -82,9 +93,24 @@ def hudi_bundle(version: str) -> Path:
         jar = cache_folder() / "hudi" / f"{HUDI_ARTIFACT}-{version}.jar"
         if not jar.exists():
             _report(f"fetching {jar.name}, 80 to 110 MB")
-            _resolve(python, f"org.apache.hudi:{HUDI_ARTIFACT}:{version}", jar)
+            _resolve(python, f"org.apache.hudi:{HUDI_ARTIFACT}:{version}", [jar])
         check_jar(jar, HUDI_JARS[version])
     return jar
+
+
+def s3a_jars() -> list[Path]:
+    """The jars with which Spark reads S3; fetched from Maven Central when they are not there.
+
+    Long suites alone ask for them: they are large.
+    """
+    with _only_one("s3a"):
+        jars = [cache_folder() / "s3a" / name for name in S3A_JARS]
+        if not all(jar.exists() for jar in jars):
+            _report("fetching Hadoop's client of S3 and Amazon's bundle, 690 MB")
+            _resolve(Path(sys.executable), S3A_COORDINATES, jars)
+        for jar in jars:
+            check_jar(jar, S3A_JARS[jar.name])
+    return jars
 
 
 def check_jar(jar: Path, expected: str) -> None:
@@ -167,16 +193,18 @@ def _links(root: Path) -> Path:
     return folder
 
 
-def _resolve(python: Path, coordinates: str, jar: Path) -> None:
-    jar.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
+def _resolve(python: Path, coordinates: str, jars: Sequence[Path]) -> None:
+    folder = jars[0].parent
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
         nothing = Path(scratch, "nothing.py")
         nothing.touch()
         settings = ["--packages", coordinates, "--conf", f"spark.jars.ivy={scratch}/ivy"]
         submit = str(python.parent / "spark-submit")
         _run([submit, *settings, str(nothing)], environment=spark_environment(python))
-        (found,) = Path(scratch, "ivy", "jars").glob(f"*_{jar.name}")
-        found.replace(jar)
+        for jar in jars:
+            (found,) = Path(scratch, "ivy", "jars").glob(f"*_{jar.name}")
+            found.replace(jar)
 
 
 def _lock(group: str) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,18 +15,21 @@ from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table.open import open_table
 
 
+@dataclass(frozen=True)
 class ViewReader:
-    """Reads the files that the view names."""
+    """Reads the files that the view names; ``options`` are those of the store."""
 
-    name = "parquetry's view"
-    empty_is_null = False
-    needs_jvm = False
+    options: Mapping[str, Any] | None = None
+
+    name: ClassVar[str] = "parquetry's view"
+    empty_is_null: ClassVar[bool] = False
+    needs_jvm: ClassVar[bool] = False
 
     def read(
         self, path: str, *, as_of: str | None = None, since: str | None = None, until: str | None = None
     ) -> pa.Table:
         """Rows with meta columns: latest, as of an instant, or of the commits in (since, until]."""
-        store = open_store(path)
+        store = open_store(path, self.options)
         handle = open_table(store)
         timeline = handle.timeline()
         view = handle.view(timeline)
