@@ -30,22 +30,22 @@ _SETTINGS = {
 
 @contextmanager
 def connect_server(
-    folder: Path, *, settings: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
+    folder: Path, *, master: str = "local[2]", environment: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """The address of a server with two cores; it ends with the block."""
+    """The address of a server that runs its tasks on ``master``; it ends with the block."""
     import pyspark
 
     folder.mkdir(parents=True, exist_ok=True)
     port = _free_port()
     home = Path(pyspark.__file__).parent
-    given = {**_SETTINGS, "spark.connect.grpc.binding.port": str(port), **(settings or {})}
+    given = {**_SETTINGS, "spark.connect.grpc.binding.port": str(port)}
     log = folder / "server.log"
     with log.open("wb") as out:
         server = subprocess.Popen(
             [
                 str(home / "bin" / "spark-submit"),
                 *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
-                *("--name", "parquetry tests", "--master", "local[2]"),
+                *("--name", "parquetry tests", "--master", master),
                 *(word for key, value in given.items() for word in ("--conf", f"{key}={value}")),
                 "spark-internal",
             ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
 import sys
 import sysconfig
 from decimal import Decimal
@@ -14,13 +16,15 @@ import pytest
 import parquetry
 from parquetry.compiler.jobs.shipping import write_package
 from parquetry.confined_folder import ConfinedFolder
-from parquetry.runtime.errors import CorruptTableError, UnsupportedSessionError
+from parquetry.runtime.errors import CorruptTableError, SparkStartError, UnsupportedSessionError
 from parquetry.runtime.spark.attempt import deliver, upsert
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spark.prepare.materialise import stages_locally
+from parquetry.runtime.spark.session import start
 from parquetry.runtime.spark.session.numbered import run_numbered
 from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.spec.job import SparkSettings
 from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, TableSpec
 from tests.support.connect_spark import connect_server, connected
 from tests.support.judges import HudiRs, assert_history
@@ -177,3 +181,45 @@ def test_workers_without_parquetry_get_it_as_an_artifact(tmp_path):
             session.addArtifacts(str(package), pyfile=True)
             write.perform(session, table.store)
     assert rows_of(tmp_path / "t") == write.rows
+
+
+@pytest.mark.soak
+def test_a_server_that_the_environment_names_is_connected_to(connect, tmp_path):
+    make_table(tmp_path / "t")
+    script = (
+        "import sys, pandas, parquetry; "
+        "rows = pandas.DataFrame({'id': ['k'], 'v': [7], 'p': ['a']}); "
+        "table = parquetry.open(sys.argv[1]); "
+        "print(table.upsert(rows).inserted_rows, table.read().count())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "t")],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "SPARK_REMOTE": connect},
+    )
+    assert (run.returncode, run.stdout.split()) == (0, ["1", "1"]), run.stderr
+    assert rows_of(tmp_path / "t") == {"k": (7, "a")}
+
+
+def test_a_server_takes_no_settings_of_a_target(monkeypatch):
+    monkeypatch.setenv("SPARK_REMOTE", "sc://nowhere")
+    monkeypatch.setattr(start.SparkSession, "getActiveSession", lambda: None)
+    settings = SparkSettings(master="local[2]", conf={"spark.driver.memory": "2g"})
+    with pytest.raises(
+        SparkStartError, match=r"cannot change \(master, spark\.driver\.memory\); unset SPARK_REMOTE"
+    ):
+        start.start_session(settings, name="t")
+
+
+@pytest.mark.soak
+def test_a_server_whose_tasks_run_on_a_cluster(standalone, tmp_path):
+    table = make_table(tmp_path / "t")
+    rows = {f"k{n:03}": (n, "abc"[n % 3]) for n in range(200)}
+    changed = {key: (-value, p) for key, (value, p) in rows.items() if value % 7 == 0}
+    with connect_server(tmp_path / "server", master=standalone) as address, connected(address) as session:
+        SparkWrite(operation=Operation.INSERT, rows=rows).perform(session, table.store)
+        SparkWrite(operation=Operation.UPSERT, rows=changed).perform(session, table.store)
+        assert parquetry.open(tmp_path / "t").read(session).count() == len(rows)
+    assert rows_of(tmp_path / "t") == rows | changed
