@@ -184,6 +184,16 @@ def test_workers_without_parquetry_get_it_as_an_artifact(tmp_path):
 
 
 @pytest.mark.soak
+def test_a_wide_row_is_staged_by_bytes(remote, tmp_path):
+    table = parquetry.create(
+        tmp_path / "t",
+        TableSpec(name="t", columns=(Column(name="id", type="bigint"), Column(name="text", type="string"))),
+    )
+    assert table.insert(remote.range(5).selectExpr("id", "repeat('x', 40000) AS text")).inserted_rows == 5
+    assert {len(row.text) for row in table.read(remote).collect()} == {40_000}
+
+
+@pytest.mark.soak
 def test_a_server_that_the_environment_names_is_connected_to(connect, tmp_path):
     make_table(tmp_path / "t")
     script = (
