@@ -199,6 +199,8 @@ def _of_entries(array: pa.DictionaryArray) -> Hashes:
 def _of_fixed(array: pa.Array) -> Hashes:
     words = _words_of(array)
     if not words:
+        if len(array) and not _takes_no_bytes(array.type):
+            raise TypeError(f"no hash for {array.type}")
         return np.zeros(len(array), np.uint64)
     hashes = _folded(words[0]) if words[0].itemsize == _WORD else words[0].astype(np.uint64)
     for word in words[1:]:
@@ -227,6 +229,10 @@ def _words_of(array: pa.Array) -> list[CellWords]:
     padded = np.zeros((len(array), -(-width // _WORD) * _WORD), np.uint8)
     padded[:, :width] = cells
     return list(padded.view("<u8").T)
+
+
+def _takes_no_bytes(kind: pa.DataType) -> bool:
+    return pa.types.is_null(kind) or (pa.types.is_fixed_size_binary(kind) and not kind.byte_width)
 
 
 def _width_of(kind: pa.DataType) -> int:

@@ -58,7 +58,7 @@ def rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWor
     assert work.order is not None
     shares = shares_of(work.slices, _SHARES_OF_A_TASK * work.tasks)
     with (
-        session_settings(spark, arrow_settings(spark, ARROW_BATCH_BYTES // MESSAGE_BYTES)),
+        session_settings(spark, arrow_settings(spark, rows=ARROW_BATCH_BYTES // MESSAGE_BYTES)),
         failures_translated("the rows to cluster", of_table=True),
     ):
         sampled = _sample(spark, context, work, shares)

@@ -48,9 +48,9 @@ def write(
 ) -> CommitResult:
     """Write ``rows`` as one commit, as the request asks, and return what it did.
 
-    They are a DataFrame, or rows of this process as ``local_rows`` takes them. A query is computed once;
-    what is written is what it gave then. ``clustering_budget_bytes`` limits the clustering that the
-    applied policy may ask for behind the write.
+    They are a DataFrame, or rows of this process as ``local_rows`` takes them. A query is computed once,
+    or anew where a row is too wide; what is written is what it gave last. ``clustering_budget_bytes``
+    limits the clustering that the applied policy may ask for behind the write.
 
     Raises InvalidDataError, before anything is written, when the rows do not fit the table.
     """

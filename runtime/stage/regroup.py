@@ -37,6 +37,7 @@ def regrouping_tasks(index: StageIndex, buckets: Iterable[Bucket]) -> int:
     """
     group_bytes = np.bincount(index.group, index.size, len(index.groups))
     group_rows = np.bincount(index.group, index.rows, len(index.groups))
+    group_batches = np.bincount(index.group, minlength=len(index.groups))
     parts = np.unique(np.stack([index.group, index.first >> REFERENCE_SHIFT]), axis=1)
     group_parts = np.bincount(parts[0], minlength=len(index.groups))
     numbers = {group: number for number, group in enumerate(index.groups)}
@@ -46,10 +47,14 @@ def regrouping_tasks(index: StageIndex, buckets: Iterable[Bucket]) -> int:
         count += 1
         if (number := numbers.get(bucket.partition)) is None:
             continue
-        looks_up = bucket.expected_updates or bucket.expected_deletes
-        share = 1.0 if looks_up else bucket.expected_inserts / max(group_rows[number], 1)
+        rows, share = bucket.expected_inserts, bucket.expected_inserts / max(group_rows[number], 1)
+        ranges = share * group_parts[number]
+        if looked_up := bucket.expected_updates + bucket.expected_deletes:
+            # Its rows lie anywhere: at worst each in a batch of its own.
+            share = min((looked_up + rows) / max(group_batches[number], 1), 1.0)
+            ranges = min(looked_up + rows, group_parts[number])
         fetched += share * group_bytes[number]
-        requests += max(share * group_parts[number], 1)
+        requests += max(ranges, 1)
     total, files = int(index.size.sum()), len(index.files)
     least, most = (max(-(-total // size), 1) for size in reversed(_TASK_BYTES))
     tasks = min(max(total // (max(count, 1) * _RANGE_BYTES), least), most, files)

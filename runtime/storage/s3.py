@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import email.utils
 import importlib
 import itertools
@@ -244,13 +245,14 @@ class S3Store(ObjectStore):
         filesystem = self._s3fs()
 
         async def get() -> bytes:
-            for left in reversed(range(_READ_ATTEMPTS)):
+            for attempt in range(1, _READ_ATTEMPTS + 1):
                 answer = await filesystem._call_s3("get_object", Bucket=self.bucket, Key=key)  # noqa: SLF001
                 try:
                     data: bytes = await answer["Body"].read()
                 except client_errors():  # the answer broke off
-                    if not left:
+                    if attempt == _READ_ATTEMPTS:
                         raise
+                    await asyncio.sleep(_FIRST_PAUSE_SECONDS * 2**attempt)
                 else:
                     return data
                 finally:

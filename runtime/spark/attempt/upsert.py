@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
@@ -207,9 +208,12 @@ def _is_located_by_tasks(staged: StagedRows, files: Sequence[FileSlice]) -> bool
         return False
     if spec.place.is_mapped or not spec.rows:
         return True
+    # At worst each of the files that may have a row has as many as the others of its partition.
+    counts = Counter(file.partition for file in files)
+    rows = {name: -(-total.rows // max(counts[name], 1)) for name, total in staged.totals.items()}
     readers = (
-        Bucket(index=number, partition=file.partition, file_id=file.file_id, base=file, expected_updates=1)
-        for number, file in enumerate(files)
+        Bucket(index=at, partition=f.partition, file_id=f.file_id, expected_updates=rows.get(f.partition, 0))
+        for at, f in enumerate(files)
     )
     return not regrouping_tasks(staged.index, readers)
 

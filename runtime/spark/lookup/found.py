@@ -13,7 +13,13 @@ from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.lookup.tagging import FILE, STORED_PARTITION, key_rows, winners
-from parquetry.runtime.spark.session.settings import failures_translated, parallelism, session_settings
+from parquetry.runtime.spark.session.settings import (
+    SHUFFLE_PARTITIONS,
+    failures_translated,
+    parallelism,
+    session_settings,
+    set_by_user,
+)
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.part import PARTITION
 from parquetry.runtime.stage.staged import StagedRows
@@ -25,7 +31,6 @@ _SETTINGS: Mapping[str, str] = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "-1",
 }
-_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _KEYS_OF_A_PARTITION = 250_000
 _LOW = 0xFFFFFFFF
 
@@ -128,9 +133,9 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice], rows: int) -> 
 
 def _partitions(spark: SparkSession, keys: int) -> Mapping[str, str]:
     """What is kept has as many partitions as a shuffle may have, unless few suffice for so many keys."""
-    given = spark.conf.get(_SHUFFLE_PARTITIONS) or ""
+    given = set_by_user(spark, SHUFFLE_PARTITIONS) or ""
     few = max(parallelism(spark), -(-keys // _KEYS_OF_A_PARTITION))
-    return {_SHUFFLE_PARTITIONS: str(min(few, int(given)))} if given.isdecimal() else {}
+    return {SHUFFLE_PARTITIONS: str(min(few, int(given)))} if given.isdecimal() else {}
 
 
 def _counted(rows: DataFrame, *, keyed: bool) -> list[Row]:

@@ -1,8 +1,9 @@
-"""Prepared rows, computed once and kept: the one time that Spark evaluates what the user gave."""
+"""Prepared rows, computed and kept: later steps of a write read what was kept, not what the user gave."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from parquetry.runtime.spark.prepare.generated import declared_faults
 from parquetry.runtime.spark.prepare.row_width import ROWS_OF_A_BATCH, is_wide_row, without_wide_rows
 from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import (
+    NO_LIMIT,
     arrow_settings,
     failures_translated,
     is_local,
@@ -33,6 +35,8 @@ from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.sidecars import STAGE_FOLDER
 
 _OWNER: Final = "owner.json"
+_FOLDERS: Final = ("spark-", "userFiles-", STAGE_PREFIX)
+"""How the names of folders begin: an application's, that of its files, that of a stage among them."""
 
 
 def stage_place(store: ObjectStore, run: str | None) -> StagePlace:
@@ -50,14 +54,25 @@ def stage_place(store: ObjectStore, run: str | None) -> StagePlace:
 
 def remove_dead_stages(root: Path) -> None:
     """Remove the stages that processes which are gone have left beside this application's folder ``root``."""
-    machine = Owner.here()
-    machine.finish()
-    for note in root.parent.parent.glob(f"spark-*/userFiles-*/{STAGE_PREFIX}*/{_OWNER}"):
-        with suppress(OSError, ValueError):  # somebody else's, or gone by now
-            owner = Owner.from_json(json.loads(note.read_bytes()))
-            is_earlier_boot = owner.host == machine.host and owner.boot_id != machine.boot_id
-            if owner.is_process_gone or is_earlier_boot:
-                LocalPlace(folder=str(note.parent)).remove()
+    stages = [root.parent.parent]
+    for prefix in _FOLDERS:
+        stages = [folder for above in stages for folder in _own_folders(above, prefix)]
+    for stage in stages:
+        with suppress(OSError, ValueError):  # without a note, or gone by now
+            if Owner.from_json(json.loads(Path(stage, _OWNER).read_bytes())).is_process_gone:
+                LocalPlace(folder=str(stage)).remove()
+
+
+def _own_folders(parent: Path, prefix: str) -> list[Path]:
+    """Folders of this user with such a name, through no link: others may put anything beside them."""
+    found = []
+    with suppress(OSError), os.scandir(parent) as entries:  # others come and go
+        for entry in entries:
+            if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False):
+                with suppress(OSError):
+                    if entry.stat(follow_symlinks=False).st_uid == os.geteuid():
+                        found.append(Path(entry.path))
+    return found
 
 
 def _owned_place(root: Path) -> LocalPlace:
@@ -104,8 +119,9 @@ def stage_spec(
 
 
 def materialise(frame: DataFrame, spec: StageSpec, *, what: str) -> StagedRows:
-    """Run the query once and stage its rows; ``what`` names them in errors.
+    """Run the query and stage its rows; ``what`` names them in errors.
 
+    The query runs once, or a second time from the start where it met a row too wide for batches by count.
     InvalidDataError when the query fails or rows are not what the columns declare.
     """
     staged = _staged_by_count(frame, spec, what) or run_stage(_staging(frame, spec), spec, what=what)
@@ -118,7 +134,12 @@ def run_stage(
 ) -> StagedRows:
     """Run the tasks that stage rows, and take in what they say; None cuts their batches by bytes."""
     spark = summary.sparkSession
-    with session_settings(spark, arrow_settings(spark, rows_of_a_batch)), failures_translated(what):
+    settings = (
+        arrow_settings(spark, rows=rows_of_a_batch, most_bytes=NO_LIMIT)
+        if rows_of_a_batch
+        else arrow_settings(spark)
+    )
+    with session_settings(spark, settings), failures_translated(what):
         rows = summary.collect()
     return staged_rows(spec, (row.asDict() for row in rows))
 

@@ -40,7 +40,8 @@ def without_wide_rows(frame: DataFrame) -> DataFrame | None:
         return None
     if not parts:
         return frame
-    size = " + ".join(f"coalesce({part}, 0)" for part in parts)
+    # 0L: sums of lengths may exceed an INT.
+    size = " + ".join(["0L", *(f"coalesce({part}, 0)" for part in parts)])
     wide = F.raise_error(F.lit(_WIDE))
     # Within a column that is there anyway: Spark moves a condition on rows below what computes their values.
     return frame.withColumn(
@@ -67,4 +68,4 @@ def _bytes_sql(value: str, kind: T.DataType) -> Iterator[str | None]:
 
 
 def _items_sql(value: str, kind: T.DataType) -> str | None:
-    return None if isinstance(kind, (*_VARIABLE, *_NESTED)) else f"{_NUMBER_BYTES} * size({value})"
+    return None if isinstance(kind, (*_VARIABLE, *_NESTED)) else f"{_NUMBER_BYTES}L * size({value})"

@@ -23,7 +23,7 @@ from parquetry.runtime.spark.prepare.generated import with_generated
 from parquetry.runtime.spark.session.conversion import check_type, convert, type_of
 from parquetry.runtime.spark.session.keys import literal, partition_path_sql, quoted, record_key_sql
 from parquetry.runtime.spark.session.settings import (
-    EXPRESSION_SETTINGS,
+    expression_settings,
     failures_translated,
     session_settings,
 )
@@ -74,7 +74,7 @@ def prepare_rows(
     check_control_names(incoming.schema.names, place="the columns of the rows")
     _check_names(incoming.drop(*drop).schema, columns, delete_when)
     spark = frame.sparkSession
-    with session_settings(spark, EXPRESSION_SETTINGS):
+    with session_settings(spark, expression_settings(spark)):
         marked = _with_delete_flag(incoming, delete_when, by_flag=deletes_by_flag(columns))
         marked = marked.drop(*drop)
         conformed = marked.select(*(_conform(marked.schema, c) for c in columns), DELETE)
@@ -100,7 +100,7 @@ def prepare_keys(
     stored row's does not delete.
     """
     spark = frame.sparkSession
-    with session_settings(spark, EXPRESSION_SETTINGS):
+    with session_settings(spark, expression_settings(spark)):
         rows = _where(frame, delete_when)
         by_name = {c.name: c for c in columns}
         roots = {
@@ -150,7 +150,7 @@ def prepare_matches(
             raise InvalidDataError(
                 f"match column {name!r} holds maps, which cannot be compared; leave it out"
             )
-    with session_settings(frame.sparkSession, EXPRESSION_SETTINGS):
+    with session_settings(frame.sparkSession, expression_settings(frame.sparkSession)):
         rows = _where(frame, delete_when)
         typed = rows.select(*(_conform(rows.schema, by_name[name]) for name in match))
     selected = typed.select(

@@ -42,7 +42,7 @@ def value_text(path: str, data_type: T.DataType, *, use: str) -> str:
     """SQL for the text of a value inside a key or a partition path; null stays null.
 
     Timestamps are their microseconds, dates ``yyyy-MM-dd``, decimals ``BigDecimal.toString``.
-    Build it under :data:`parquetry.runtime.spark.session.settings.EXPRESSION_SETTINGS`.
+    Build it under :func:`parquetry.runtime.spark.session.settings.expression_settings`.
     """
     column = quoted(path)
     match data_type:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JJavaError
@@ -32,7 +32,10 @@ _MIB, _GIB = 1024**2, 1024**3
 _TASK_BYTES_LEAST, _TASK_BYTES_MOST = 64 * _MIB, 512 * _MIB
 _PYTHON_BYTES, _ADDRESSES_BYTES = 128 * _MIB, 1536 * _MIB
 _ROWS_BY_BYTES, _ROWS_OF_ANY_SIZE = 16_384, 64
-_NO_LIMIT = 2**31 - 1
+NO_LIMIT: Final = 2**31 - 1
+_BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+_LIMITS: Final = frozenset({_BATCH_ROWS, _BATCH_BYTES})
 _FILES_OF_ONE_TASK = 32
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS_OF_A_CORE = 4
@@ -44,7 +47,8 @@ _NO_FILE = re.compile(
 )
 _FILE_GONE = re.compile(r"(File |Path does not exist: )?(\w+:/.*?)( does not exist)?")
 _LONGEST_LINE = 10_000
-_SHUFFLE_PARTITIONS = 200
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_PARTITIONS_BY_DEFAULT = 200
 _MOST_CORES = 65_536
 _PARALLELISM: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
 """Of sessions of Spark Connect: nothing but a job tells, and it is asked for several times in a write."""
@@ -98,8 +102,8 @@ def reachable_parallelism(spark: SparkSession) -> int:
     now = parallelism(spark)
     if spark.conf.get("spark.dynamicAllocation.enabled", "false") != "true" or is_local(spark):
         return now
-    given = spark.conf.get("spark.sql.shuffle.partitions", None) or ""
-    wanted = int(given) if given.isdecimal() else _SHUFFLE_PARTITIONS
+    given = set_by_user(spark, SHUFFLE_PARTITIONS) or ""
+    wanted = int(given) if given.isdecimal() else _PARTITIONS_BY_DEFAULT
     executors = spark.conf.get("spark.dynamicAllocation.maxExecutors", None) or ""
     cores = int(spark.conf.get("spark.executor.cores", None) or 1)
     return max(now, min(wanted, int(executors) * cores) if executors.isdecimal() else wanted)
@@ -109,8 +113,8 @@ def reachable_parallelism(spark: SparkSession) -> int:
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """The session with ``settings`` in force; what the user had set is back afterwards.
 
-    Threads of one session may write at the same time. As long as one of them needs a setting it stays, and
-    the last of them puts back what the user had set.
+    Threads of one session may write at the same time. As long as one of them needs a setting it stays, the
+    newest one or the lowest limit, and the last of them puts back what the user had set.
     """
     with ExitStack() as stack:
         for key, value in settings.items():
@@ -123,21 +127,34 @@ def _setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
     turn = object()
     with _SETTINGS:
         place = (_identity(spark), key)
-        before = spark.conf.get(key, None)
-        spark.conf.set(key, value)
-        values = _IN_FORCE.setdefault(place, _InForce(before=before)).values
+        in_force = _IN_FORCE.get(place) or _InForce(before=spark.conf.get(key, None))
+        values = in_force.values
+        spark.conf.set(key, _upheld(key, {**values, turn: value}))
         values[turn] = value
+        _IN_FORCE[place] = in_force
     try:
         yield
     finally:
         with _SETTINGS:
             del values[turn]
-            upheld = next(reversed(values.values()), None)
-            back = _IN_FORCE.pop(place).before if upheld is None else upheld
+            back = _upheld(key, values) if values else _IN_FORCE.pop(place).before
             if back is None:
                 spark.conf.unset(key)
             else:
                 spark.conf.set(key, back)
+
+
+def _upheld(key: str, values: Mapping[object, str]) -> str:
+    """What holds for all who need the setting: the lowest limit, or what the newest of them needs."""
+    return min(values.values(), key=int) if key in _LIMITS else next(reversed(list(values.values())))
+
+
+def set_by_user(spark: SparkSession, key: str) -> str | None:
+    """The value that the user had set, whatever holds at the moment for a write of another thread."""
+    with _SETTINGS:
+        in_force = _IN_FORCE.get((_identity(spark), key))
+        value: str | None = in_force.before if in_force else spark.conf.get(key, None)
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,13 +180,18 @@ TYPE_SETTINGS: Mapping[str, str] = {
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
 
-EXPRESSION_SETTINGS: Mapping[str, str] = {
+_EXPRESSION_SETTINGS: Mapping[str, str] = {
     **TYPE_SETTINGS,
     # The text of a key, and what a generated column says, must not depend on who runs the write.
     "spark.sql.session.timeZone": "UTC",
     # Hudi's text of a decimal is java.math.BigDecimal.toString, which is what a cast gives here.
     "spark.sql.ansi.enabled": "false",
 }
+
+
+def expression_settings(spark: SparkSession) -> Mapping[str, str]:
+    """Settings under which expressions are built; none where a server analyses them later."""
+    return {} if is_connect(spark) else _EXPRESSION_SETTINGS
 
 
 def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]) -> DataFrame:
@@ -185,18 +207,18 @@ def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]
         return reader.load(list(uris))
 
 
-def arrow_settings(spark: SparkSession, rows: int | None) -> dict[str, str]:
-    """Settings that cut Arrow batches after so many ``rows``, for those of which somebody knows the size.
+def arrow_settings(
+    spark: SparkSession, *, rows: int | None = None, most_bytes: int = 2 * ARROW_BATCH_BYTES
+) -> dict[str, str]:
+    """Settings that cut Arrow batches after so many ``rows``, and before they exceed ``most_bytes``.
 
-    With None Spark 4 cuts at 8 MiB, for which it adds up all columns after each row; before, at 64 rows.
+    For the second one Spark 4 adds up all columns after each row, unless it is ``NO_LIMIT``. Before Spark 4
+    only rows are counted: without a number of them, a batch has 64.
     """
     cuts_by_bytes = spark_version(spark) >= (4, 0)
     most_rows = rows or (_ROWS_BY_BYTES if cuts_by_bytes else _ROWS_OF_ANY_SIZE)
-    settings = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(most_rows)}
-    if cuts_by_bytes:
-        most_bytes = _NO_LIMIT if rows else 2 * ARROW_BATCH_BYTES
-        settings["spark.sql.execution.arrow.maxBytesPerBatch"] = str(most_bytes)
-    return settings
+    settings = {_BATCH_ROWS: str(most_rows)}
+    return {**settings, _BATCH_BYTES: str(most_bytes)} if cuts_by_bytes else settings
 
 
 def task_memory_bytes(spark: SparkSession) -> int:
@@ -208,7 +230,9 @@ def task_memory_bytes(spark: SparkSession) -> int:
     """
 
     def setting(name: str) -> str | None:
-        value: str | None = spark.conf.get(f"spark.executor.{name}", None)
+        # A session may be told other values later, which change no executor.
+        conf: Any = spark.conf if is_connect(spark) else spark.sparkContext.getConf()
+        value: str | None = conf.get(f"spark.executor.{name}", None)
         return value
 
     local = is_local(spark)
@@ -261,7 +285,10 @@ def _missing_package(text: str) -> Exception | None:
 
 def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
     text = str(error)
-    if ours := raised_in_task(text) or _missing_package(text) or lost_task(text, what):
+    state = _SQL_STATE.search(text)
+    blames_data = state is not None and state["kind"] in _DATA_STATES
+    lost = None if blames_data else lost_task(text, what)  # a row that is quoted may say anything
+    if ours := raised_in_task(text) or _missing_package(text) or lost:
         return ours
     if _GONE.search(text):
         line = next((line for line in text.splitlines() if _GONE.search(line)), text)
@@ -281,8 +308,6 @@ def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
         return InvalidDataError(
             Message(what, ": the SQL is nested too deeply for Spark; compute it in steps")
         )
-    state = _SQL_STATE.search(text)
-    blames_data = state is not None and state["kind"] in _DATA_STATES
     if blames_data or _DATA_FAULTS.search(type(error).__name__) or _DATA_FAULTS.search(message):
         first = " ".join(message.split())
         return InvalidDataError(

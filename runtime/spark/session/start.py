@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from parquetry.message import Message
 from parquetry.runtime.errors import SparkEndedError, SparkStartError
 from parquetry.runtime.java import find_java
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.redaction import secret_options
 from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.jvm import start_jvm
@@ -114,7 +116,24 @@ def _connected(settings: SparkSettings) -> SparkSession:
             "SPARK_REMOTE names a Spark Connect server, which the target's spark settings cannot change "
             f"({', '.join(['master'] * bool(settings.master) + given)}); unset SPARK_REMOTE, or drop them"
         )
-    return SparkSession.builder.getOrCreate()
+    try:
+        return SparkSession.builder.getOrCreate()
+    except ImportError as error:
+        raise SparkStartError(
+            Message(
+                "SPARK_REMOTE names a Spark Connect server, and a package for its clients is missing (",
+                of_library(str(error).partition("\n")[0]),
+                "); install it: pip install 'parquetry[connect]'",
+            )
+        ) from error
+    except PySparkException as error:
+        raise SparkStartError(
+            Message(
+                "the Spark Connect server that SPARK_REMOTE names does not answer (",
+                of_library(str(error).partition("\n")[0]),
+                "); start it, or correct the address",
+            )
+        ) from error
 
 
 def _obey(session: SparkSession, rules: LogRules, *, submitted: bool) -> None:

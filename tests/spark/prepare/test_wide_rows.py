@@ -77,7 +77,7 @@ def test_the_batches_of_narrow_rows(spark):
         for batch in batches:
             yield pa.record_batch({"rows": pa.array([batch.num_rows])})
 
-    with materialise.session_settings(spark, materialise.arrow_settings(spark, ROWS_OF_A_BATCH)):
+    with materialise.session_settings(spark, materialise.arrow_settings(spark, rows=ROWS_OF_A_BATCH)):
         found = [row["rows"] for row in bounded.mapInArrow(sizes, "rows bigint").collect()]
     assert found == [ROWS_OF_A_BATCH] * 3
 

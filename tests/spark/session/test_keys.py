@@ -9,7 +9,7 @@ import pytest
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.session.keys import partition_path_sql, record_key_sql
-from parquetry.runtime.spark.session.settings import EXPRESSION_SETTINGS, session_settings
+from parquetry.runtime.spark.session.settings import expression_settings, session_settings
 from parquetry.runtime.table.partition_path import KeyRules, check_partition_path, partition_path
 from tests.support.model import TableModel
 
@@ -60,7 +60,7 @@ def row(**values):
 
 def evaluated(spark, rows, sql_of):
     frame = spark.createDataFrame([tuple(r.values()) for r in rows], SCHEMA)
-    with session_settings(spark, EXPRESSION_SETTINGS):
+    with session_settings(spark, expression_settings(spark)):
         frame = frame.selectExpr(f"{sql_of(frame.schema)} AS text")
     return [found.text for found in frame.collect()]
 
@@ -111,7 +111,7 @@ def test_values_of_every_type_as_hudi_spells_them(spark):
 
 
 def test_the_text_of_a_key_does_not_depend_on_the_session(spark):
-    before = {key: spark.conf.get(key) for key in EXPRESSION_SETTINGS}
+    before = {key: spark.conf.get(key) for key in expression_settings(spark)}
     values = row(d=Decimal("0.00000001"), at=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
     found = set()
     for zone, ansi in (("America/Los_Angeles", "true"), ("Asia/Tokyo", "false")):
@@ -121,7 +121,7 @@ def test_the_text_of_a_key_does_not_depend_on_the_session(spark):
             )
 
     assert found == {"d:1E-8,at:1577836800000000"}
-    assert {key: spark.conf.get(key) for key in EXPRESSION_SETTINGS} == before
+    assert {key: spark.conf.get(key) for key in expression_settings(spark)} == before
 
 
 def test_null_and_empty_parts_of_a_key(spark):

@@ -9,6 +9,12 @@ import pytest
 from parquetry.runtime.spark.session.settings import reachable_parallelism
 
 
+class Session:
+    def __init__(self, master: str, conf: dict[str, str]) -> None:
+        self.conf = conf
+        self.sparkContext = SimpleNamespace(master=master, defaultParallelism=3)
+
+
 @pytest.mark.parametrize(
     ("master", "settings", "tasks"),
     [
@@ -32,5 +38,4 @@ from parquetry.runtime.spark.session.settings import reachable_parallelism
 )
 def test_jobs_have_tasks_for_the_executors_that_may_come(master, settings, tasks):
     conf = {f"spark.{name}": value for name, value in settings.items()}
-    session = SimpleNamespace(conf=conf, sparkContext=SimpleNamespace(master=master, defaultParallelism=3))
-    assert reachable_parallelism(session) == tasks
+    assert reachable_parallelism(Session(master, conf)) == tasks

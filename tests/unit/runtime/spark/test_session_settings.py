@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime.spark.session.settings import session_settings
+from parquetry.runtime.spark.session.settings import session_settings, set_by_user
 
 ZONE = "spark.sql.session.timeZone"
 
@@ -51,6 +51,19 @@ def test_of_several_values_the_newest_that_is_needed_holds():
         outer.__exit__(None, None, None)
         assert spark.conf == {"size": "4"}
     assert spark.conf == {"size": "1"}
+
+
+def test_of_several_limits_the_lowest_holds_and_the_users_setting_is_known():
+    key = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    spark = Session(**{key: "10000"})
+    with session_settings(spark, {key: "64"}):
+        with session_settings(spark, {key: "2048"}):
+            assert spark.conf == {key: "64"}
+            assert set_by_user(spark, key) == "10000"
+        with session_settings(spark, {key: "4"}):
+            assert spark.conf == {key: "4"}
+        assert spark.conf == {key: "64"}
+    assert set_by_user(spark, key) == spark.conf[key] == "10000"
 
 
 def test_sessions_do_not_share_them():

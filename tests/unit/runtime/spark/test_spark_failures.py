@@ -36,6 +36,15 @@ def test_states_of_sql_that_blame_the_data_are_its_fault(said):
     )
 
 
+@pytest.mark.parametrize(
+    "quoted", ["note\nMemoryError in log", "Python worker exited unexpectedly (crashed)"]
+)
+def test_a_row_that_is_quoted_is_no_lost_task(quoted):
+    said = f"[CAST_INVALID_INPUT] The value '{quoted}' is no INT. SQLSTATE: 22018\n\tat a.b"
+    with pytest.raises(InvalidDataError), failures_translated("rows for t"):
+        raise PySparkException(message=CALLED + said)
+
+
 def test_a_file_that_cannot_be_read_is_not_the_querys_fault_whatever_caused_it():
     said = (
         "[FAILED_READ_FILE] Error while reading file s3a://b/x. SQLSTATE: KD001\nCaused by: a SQLSTATE: 22023"

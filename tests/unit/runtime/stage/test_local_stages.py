@@ -40,4 +40,4 @@ def test_stages_of_processes_that_are_gone_are_removed_and_no_others(tmp_path) -
     remove_dead_stages(tmp_path / "spark-next" / "userFiles-next")
 
     left = {name for name, place in places.items() if place.exists()}
-    assert left == {*places} - {"gone", "earlier-boot"}
+    assert left == {*places} - {"gone"}

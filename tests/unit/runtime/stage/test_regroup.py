@@ -103,7 +103,7 @@ def index(*, files: int, megabytes: int, partitions: int = 1) -> StageIndex:
     return builder.index()
 
 
-def buckets(count: int, *, updates: int = 1, inserts: int = 0, partitions: int = 1) -> list[Bucket]:
+def buckets(count: int, *, updates: int = 100_000, inserts: int = 0, partitions: int = 1) -> list[Bucket]:
     return [
         Bucket(
             index=n,
@@ -129,6 +129,10 @@ def buckets(count: int, *, updates: int = 1, inserts: int = 0, partitions: int =
         (index(files=100, megabytes=10), buckets(50, updates=0, inserts=2000), 0),
         # Many tiny ranges: 1,000 files by 100 buckets.
         (index(files=1000, megabytes=0), buckets(100), 1),
+        # A bucket of few rows reads no more ranges than it has rows.
+        (index(files=100, megabytes=10), buckets(50, updates=2), 0),
+        (index(files=1000, megabytes=0), buckets(1000, updates=5), 0),
+        (index(files=1000, megabytes=0), buckets(1000, updates=50), 1),
         # 500 GiB: no task takes more than 2 GiB.
         (index(files=5000, megabytes=100), buckets(4000), 245),
     ],
