@@ -10,7 +10,6 @@ import pytest
 import parquetry
 from parquetry.runtime.spark.attempt import deliver, upsert
 from parquetry.runtime.spark.lookup import found, local
-from parquetry.runtime.spark.session.settings import session_settings
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.stage import regroup
@@ -133,6 +132,7 @@ def test_a_first_batch_of_several_files_in_any_codec(spark, tmp_path):
 
 def test_what_is_kept_of_few_keys_has_few_partitions(spark):
     cores = spark.sparkContext.defaultParallelism
-    with session_settings(spark, {"spark.sql.shuffle.partitions": "200"}):
-        few, more, many = (found._partitions(spark, keys) for keys in (1000, 25_000_000, 10**9))
+    own = spark.newSession()
+    own.conf.set("spark.sql.shuffle.partitions", "200")
+    few, more, many = (found._partitions(own, keys) for keys in (1000, 25_000_000, 10**9))
     assert [int(one["spark.sql.shuffle.partitions"]) for one in (few, more, many)] == [cores, 100, 200]
