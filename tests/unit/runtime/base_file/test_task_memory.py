@@ -3,6 +3,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from pyspark import SparkConf
 
 from parquetry.runtime.spark.session.settings import task_memory_bytes
 from tests.support.base_files import MIB
@@ -10,9 +11,11 @@ from tests.support.base_files import MIB
 
 def session(master: str, **settings: str) -> SimpleNamespace:
     """What is looked at of a session; local ones have four slots."""
-    given = {f"spark.executor.{name.replace('_', '.')}": value for name, value in settings.items()}
+    conf = SparkConf(loadDefaults=False)
+    for name, value in settings.items():
+        conf.set(f"spark.executor.{name.replace('_', '.')}", value)
     return SimpleNamespace(
-        conf=SimpleNamespace(get=given.get), sparkContext=SimpleNamespace(master=master, defaultParallelism=4)
+        sparkContext=SimpleNamespace(master=master, defaultParallelism=4, getConf=lambda: conf)
     )
 
 
