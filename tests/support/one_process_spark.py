@@ -42,6 +42,7 @@ class OneProcessSpark:
         self.sparkContext = SimpleNamespace(
             master="local[1]",
             defaultParallelism=1,
+            getConf=dict,
             environment={},
             parallelize=lambda numbers, _: _Numbers(numbers),
         )

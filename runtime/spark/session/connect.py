@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from parquetry.runtime.errors import UnsupportedSessionError
 
 _MODULE = "pyspark.sql.connect."
-_OWN_SESSION = "use a Spark session that has its own JVM: `parquetry run`, spark-submit, or builder.master()"
+_OWN_SESSION = "use a Spark session that has its own JVM: that of a job, spark-submit, or builder.master()"
 
 
 def is_connect(spark: SparkSession) -> bool:
