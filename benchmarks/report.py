@@ -43,6 +43,10 @@ step.
 W1 W2` runs some of them. A ratio always compares two cases of the same run. At a small scale, the fixed cost of a job
 outweighs the cost of its rows for every peer. Read the ratios together with the scale below.
 
+In W8 the peers named *cluster* have a standalone cluster of their own on this machine: a master and two workers of one
+core, executors of 2 GiB and 640 MiB of memory overhead. Hudi's inserts there have the record size set. What the
+processes of a cluster take is counted with the peer.
+
 [SESSIONS.md](SESSIONS.md) measures a point query on many small files, before and after clustering.
 """
 
