@@ -6,9 +6,10 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks.workers.loop import serve
-from benchmarks.workers.masters import on_cluster, settings_of
+from benchmarks.workers.masters import session_builder
 from benchmarks.workers.scanning import collected
 
 ARGUMENTS = json.loads(sys.argv[1])
@@ -18,15 +19,9 @@ ALONE = str(1 << 40)
 BINARY_COPY = "org.apache.hudi.client.clustering.run.strategy.SparkBinaryCopyClusteringExecutionStrategy"
 
 
-def main(master: str) -> None:
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder
-    for key, value in settings_of(ARGUMENTS).items():
-        builder = builder.config(key, value)
+def main(builder: Any) -> None:
     spark = (
-        builder.master(master)
-        .config("spark.jars", ARGUMENTS["jar"])
+        builder.config("spark.jars", ARGUMENTS["jar"])
         .config("spark.driver.memory", ARGUMENTS["heap"])
         .config("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
         .config("spark.kryo.registrator", "org.apache.spark.HoodieSparkKryoRegistrar")
@@ -124,5 +119,5 @@ def main(master: str) -> None:
     )  # fmt: skip
 
 
-with on_cluster(ARGUMENTS) as master:
-    main(master)
+with session_builder(ARGUMENTS) as builder:
+    main(builder)

@@ -11,16 +11,14 @@ from typing import Any
 
 from benchmarks.workers.frames import frame_of
 from benchmarks.workers.loop import serve
-from benchmarks.workers.masters import on_cluster, settings_of
+from benchmarks.workers.masters import session_builder
 from benchmarks.workers.scanning import collected
 
 ARGUMENTS = json.loads(sys.argv[1])
 PARTITION = ARGUMENTS.get("partition_by", "y")
 
 
-def main(master: str) -> None:
-    from pyspark.sql import SparkSession
-
+def main(builder: Any) -> None:
     import parquetry
     from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
     from parquetry.runtime.spec.table_spec import Extra
@@ -28,12 +26,8 @@ def main(master: str) -> None:
     from parquetry.runtime.table.applied import write_applied
     from parquetry.runtime.table.open import open_table
 
-    builder = SparkSession.builder
-    for key, value in settings_of(ARGUMENTS).items():
-        builder = builder.config(key, value)
     spark = (
-        builder.master(master)
-        .config("spark.driver.memory", ARGUMENTS["heap"])
+        builder.config("spark.driver.memory", ARGUMENTS["heap"])
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -131,5 +125,5 @@ def main(master: str) -> None:
     )  # fmt: skip
 
 
-with on_cluster(ARGUMENTS) as master:
-    main(master)
+with session_builder(ARGUMENTS) as builder:
+    main(builder)

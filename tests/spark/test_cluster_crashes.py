@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster_crash import CLUSTER, OLD, WORKS, Phase, Work, judged, make_old, owe_clustering
+from tests.support.cluster_crash import OLD, WORKS, Phase, Work, judged, make_old, owe_clustering
 from tests.support.fault_store import Deed
 from tests.support.small_table import Rows
 from tests.support.spark_writer import SparkWriter, WriterError, WriterKilled
 from tests.support.spark_writes import SparkWrite
+from tests.support.standalone_spark import CLUSTER
 
 pytestmark = pytest.mark.spark
 

@@ -10,19 +10,15 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.storage.open import open_store
-from tests.support.cluster_crash import CLUSTER, OLD, WORKS, Phase, judged, make_old, owe_clustering
+from tests.support.cluster_crash import OLD, WORKS, Phase, judged, make_old, owe_clustering
 from tests.support.fault_store import Deed, Fault, FaultStore
 from tests.support.spark_writer import SparkWriter, WriterError
-from tests.support.standalone_spark import WORKER_HOSTS, standalone_spark
+from tests.support.standalone_spark import CLUSTER, SPECULATION, WORKER_HOSTS, standalone_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
-SPECULATION = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "50ms",
-    "spark.speculation.quantile": "0.3",
-    "spark.speculation.multiplier": "1.1",
-    "spark.speculation.minTaskRuntime": "50ms",
+SLOW_TASKS_TWICE = {
+    **SPECULATION,
     "spark.speculation.task.duration.threshold": "2s",
     "spark.python.task.killTimeout": "1h",
 }
@@ -111,7 +107,7 @@ def test_two_copies_of_a_task_run_to_their_end(name, phase, writer_with, templat
         seconds=_SLOW_SECONDS,
     )
     began = time.monotonic()
-    done = worked(writer_with("speculation", SPECULATION), name, path, slow)
+    done = worked(writer_with("speculation", SLOW_TASKS_TWICE), name, path, slow)
     took = time.monotonic() - began
     assert done["happened"] == 1
     time.sleep(max(_SLOW_SECONDS + 2 - took, 0))

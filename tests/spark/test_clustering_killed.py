@@ -16,23 +16,17 @@ from parquetry.runtime.spec.clustering import (
 )
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
-from tests.support.fast_java import java_options
 from tests.support.fault_store import Deed, Fault
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import apply_clustering, groups_owed
 from tests.support.small_table import SmallTable, make_table, rows_of, view_rows
-from tests.support.spark_crash import AT_ONCE
-from tests.support.spark_writer import ROOT, SparkWriter, WriterKilled
+from tests.support.spark_crash import AT_ONCE, DATA_FILE
+from tests.support.spark_writer import SparkWriter, WriterKilled
+from tests.support.standalone_spark import CLUSTER
 
 pytestmark = pytest.mark.spark
 
 SOAK = pytest.mark.soak
-DATA_FILE = r"^p=.*\.parquet$"
-CLUSTER = {
-    "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": java_options(),
-    "spark.executorEnv.PYTHONPATH": str(ROOT),
-}
 
 
 @pytest.fixture(scope="module")

@@ -17,22 +17,13 @@ from parquetry.runtime.spec.clustering import (
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
-from tests.support.fast_java import java_options
 from tests.support.fault_store import Deed, Fault
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import apply_clustering
-from tests.support.repository import ROOT
 from tests.support.small_table import Rows, SmallTable, make_table, rows_of, view_rows
 from tests.support.soundness import unsound
 from tests.support.spark_crash import AT_ONCE, DATA_FILE
 from tests.support.spark_writes import SparkWrite, Way
-
-CLUSTER: Mapping[str, str] = {
-    "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": java_options(),
-    "spark.executorEnv.PYTHONPATH": str(ROOT),
-}
-"""Settings of a driver whose executors run on the standalone cluster of the tests."""
 
 STAGED = r"/stage/.*\.(rows|keys)$"
 OLD: Rows = {f"k{n}": (n, "abc"[n % 3]) for n in range(120)}

@@ -7,15 +7,32 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.fast_java import java_options
 from tests.support.processes import die_with_parent, kill_session
+from tests.support.repository import ROOT
 
 WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
 """Spark starts a speculative copy of a task on another host only."""
+
+CLUSTER: Mapping[str, str] = {
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": java_options(),
+    "spark.executorEnv.PYTHONPATH": str(ROOT),
+}
+"""Settings of a driver whose executors run on such a cluster."""
+
+SPECULATION: Mapping[str, str] = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.quantile": "0.3",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.minTaskRuntime": "50ms",
+}
+"""Tasks that are a little slower than others get a second attempt at once."""
 
 
 @contextmanager

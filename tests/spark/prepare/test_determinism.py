@@ -17,34 +17,23 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from tests.support.effort import in_full
-from tests.support.fast_java import java_options
 from tests.support.fault_store import Deed, Fault, FaultStore
 from tests.support.orphans import leftovers
 from tests.support.random_rows import kept_rows, make_random_table, stored_rows
 from tests.support.soundness import unsound
-from tests.support.spark_crash import AT_ONCE
-from tests.support.spark_writer import ROOT, SparkWriter
+from tests.support.spark_crash import AT_ONCE, DATA_FILE
+from tests.support.spark_writer import SparkWriter
+from tests.support.standalone_spark import CLUSTER, SPECULATION
 
 pytestmark = pytest.mark.spark
 
 SOAK = pytest.mark.soak
-DATA_FILE = r"^p=.*\.parquet$"
 STAGE_FILE = r"\.parquetry/stage/.*\.(rows|keys)$"
 IDS = 1500
 
-CLUSTER = {
-    "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": java_options(),
-    "spark.executorEnv.PYTHONPATH": str(ROOT),
+FEW_BYTES_A_PARTITION = {
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "2k",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "1k",
-}
-SPECULATION = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "50ms",
-    "spark.speculation.quantile": "0.3",
-    "spark.speculation.multiplier": "1.1",
-    "spark.speculation.minTaskRuntime": "50ms",
 }
 NOBODY_IS_KILLED = {"spark.python.task.killTimeout": "1h"}
 
@@ -60,7 +49,7 @@ def retrying(tmp_path_factory) -> Iterator[SparkWriter]:
 @pytest.fixture(scope="module")
 def executors(standalone, tmp_path_factory) -> Iterator[SparkWriter]:
     """A driver with two executors; slow tasks get a second attempt, and the first one runs on."""
-    conf = {"spark.master": standalone, **CLUSTER, **SPECULATION, **NOBODY_IS_KILLED}
+    conf = {"spark.master": standalone, **CLUSTER, **FEW_BYTES_A_PARTITION, **SPECULATION, **NOBODY_IS_KILLED}
     with SparkWriter(tmp_path_factory.mktemp("executors"), conf=conf) as writer:
         yield writer
 
@@ -134,7 +123,7 @@ def test_a_slow_task_outlives_the_commit_of_its_second_attempt(operation, execut
 @SOAK
 def test_a_slow_task_is_killed_when_its_second_attempt_has_ended(standalone, executors, tmp_path) -> None:
     executors.ask("stop")
-    conf = {"spark.master": standalone, **CLUSTER, **SPECULATION}
+    conf = {"spark.master": standalone, **CLUSTER, **FEW_BYTES_A_PARTITION, **SPECULATION}
     slow = Fault(deed=Deed.SLEEP, kind="create_file", path=DATA_FILE, when="before", skip=2, seconds=120.0)
     with SparkWriter(tmp_path / "writer", conf=conf) as writer:
         trial = Trial(writer, tmp_path)
