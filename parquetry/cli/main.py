@@ -27,6 +27,7 @@ COMMANDS = {
     "compile": "Write target/manifest.json and one job per table and verb, as JSON and as a PySpark script.",
     "plan": "Show what apply would change, without a JVM and without writing to any table.",
     "show": "Print a saved plan.",
+    "review": "Show plans in pull requests, and find out which one is approved.",
     "diff": "Compare the specs with those of a git revision, without opening any table.",
     "simulate": "Try limits on given file sizes or on a table's own files.",
     "apply": "Apply the planned changes: create tables, record specs, evolve schemas.",
@@ -41,7 +42,7 @@ COMMANDS = {
 }
 _SECTIONS = (
     ("Author", ("init", "fmt", "validate", "ls", "explain", "schema", "compile")),
-    ("Review", ("plan", "show", "diff", "simulate")),
+    ("Review", ("plan", "show", "review", "diff", "simulate")),
     (
         "Operate",
         ("apply", "run", "inspect", "timeline", "drift", "service", "adopt", "unlock", "doctor"),

@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
+from tests.support.github_server import TOKEN, local_github
 
 HERE = Path(__file__).parent
 CASES = sorted(path.parent.name for path in HERE.glob("*/script"))
@@ -36,8 +37,11 @@ _VARYING = (
 )
 
 
-def transcript(script, directory, monkeypatch):
-    """What a terminal would show: each command, its output, and its exit code where it is not 0."""
+def transcript(script, directory, monkeypatch, forge):
+    """What a terminal would show: each command, its output, and its exit code where it is not 0.
+
+    `forge` is what people do on a local GitHub: `open`, `approve` and `merge` a pull request of HEAD.
+    """
     lines = []
     for line in script.splitlines():
         words = shlex.split(line, comments=True)
@@ -64,6 +68,10 @@ def transcript(script, directory, monkeypatch):
         if words[0] == "cat":
             lines.append(Path(words[1]).read_text(encoding="utf-8"))
             continue
+        if words[0] == "forge":
+            head = subprocess.run(["git", "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+            on_forge(forge, words[1], head.stdout.strip())
+            continue
         assert words[0] == "parquetry"
         result = CliRunner().invoke(command_line, words[1:], prog_name="parquetry")
         assert too_wide(words, result.stdout) == [], line
@@ -76,6 +84,25 @@ def transcript(script, directory, monkeypatch):
     return text
 
 
+def on_forge(forge, act, head):
+    match act:
+        case "open":
+            forge.open(head)
+        case "approve":
+            forge.review(forge.pulls[7])
+        case _:
+            forge.merge(forge.pulls[7], head)
+
+
+@pytest.fixture
+def forge(monkeypatch):
+    with local_github() as made:
+        monkeypatch.setenv("GITHUB_API_URL", made.address)
+        monkeypatch.setenv("GITHUB_REPOSITORY", "shop/lake")
+        monkeypatch.setenv("GH_TOKEN", TOKEN)
+        yield made
+
+
 def too_wide(words, stdout):
     """The lines for people that could be narrower; findings keep one line each, as compilers' do."""
     if words[1] in FOR_PROGRAMS or "--format" in words:
@@ -85,7 +112,7 @@ def too_wide(words, stdout):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_commands_answer_as_recorded(case, tmp_path, monkeypatch, request):
+def test_commands_answer_as_recorded(case, tmp_path, monkeypatch, forge, request):
     folder = HERE / case
     # So long that a path in it is never on one line with words, wherever pytest keeps its folders.
     work = tmp_path / ("work" * (WIDTH // 4))
@@ -96,7 +123,7 @@ def test_commands_answer_as_recorded(case, tmp_path, monkeypatch, request):
         monkeypatch.delenv(name)
     # Keeps the plan from naming a commit of this repository.
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
-    said = transcript((folder / "script").read_text(encoding="utf-8"), work, monkeypatch)
+    said = transcript((folder / "script").read_text(encoding="utf-8"), work, monkeypatch, forge)
     assert "a bug of parquetry" not in said
     expected = folder / "output"
     if request.config.getoption("--update-golden"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -22,29 +25,52 @@ from parquetry.compiler.workspace.opened import Workspace
 from parquetry.runtime.errors import StalePlanError
 
 
-def saved_plan(file: Path, workspace: Workspace, *, approved: str | None) -> PlanDocument:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovedId:
+    """What was approved: ``given`` on the command line, or by a review, which ``reviewed`` asks for."""
+
+    given: str | None = None
+    reviewed: Callable[[], str] | None = None
+
+    def of(self, plan: PlanDocument) -> str | None:
+        """The approved id, None where nobody named one. An empty plan needs no review."""
+        if self.reviewed is None:
+            return self.given
+        return plan.plan_id if plan.is_empty else self.reviewed()
+
+
+def saved_plan(file: Path, workspace: Workspace, *, approved: ApprovedId) -> PlanDocument:
     """The plan in ``file``, whole.
 
-    ``approved`` is the digest in the file, over all of it, or the plan's id: then nothing is used that the id
-    does not cover. StalePlanError when it is too old, not for what is here, or another one than was approved.
+    What was approved is the digest in the file, over all of it, or the plan's id, as a review gives it: then
+    nothing is used that the id does not cover. StalePlanError when it is too old, not for what is here, or
+    another one than was approved.
     """
     content = read_named(file)
     plan = decode(content, name=str(file))
     digest = digest_in(content)
-    if approved not in (None, plan.plan_id, digest):
+    wanted = approved.of(plan)
+    by_id = wanted is not None and _is_same(wanted, plan.plan_id)
+    by_digest = approved.reviewed is None and wanted is not None and _is_same(wanted, digest)
+    if wanted is not None and not by_id and not by_digest:
         raise StalePlanError(
-            f"{file} is {plan.plan_id} (the whole file {digest}), {approved} was approved: it was edited, or "
+            f"{file} is {plan.plan_id} (the whole file {digest}), {wanted} was approved: it was edited, or "
             "is another plan; give the file of that plan, or plan again"
         )
     check_age(plan, now_ms(), name=str(file))
     check_fits(plan, workspace)
-    if approved == plan.plan_id:
+    if by_id:
         plan = by_intent_alone(plan, workspace, name=str(file))
     return unmasked(plan, workspace)
 
 
+def _is_same(approved: str, plan_id: str) -> bool:
+    """Whether both are one id, compared whole and in constant time."""
+    return hmac.compare_digest(approved.encode(), plan_id.encode())
+
+
 def approved_plan(
-    workspace: Workspace, output: Output, *, approved: str | None, ask: bool, typed_options: TypedOptions
+    workspace: Workspace, output: Output, *, approved: ApprovedId, ask: bool, typed_options: TypedOptions
 ) -> PlanDocument:
     """A plan made now, and approved: by its id, by the caller, or by whoever answers the question.
 
@@ -53,10 +79,11 @@ def approved_plan(
     Raises StalePlanError when another plan was approved, click.Abort when the answer is no.
     """
     plan = plan_workspace(workspace, now_ms=now_ms())
-    if approved is not None:
-        if plan.plan_id != approved:
+    wanted = approved.of(plan)
+    if wanted is not None:
+        if not _is_same(wanted, plan.plan_id):
             raise StalePlanError(
-                f"the plan is {plan.plan_id} now, {approved} was approved; "
+                f"the plan is {plan.plan_id} now, {wanted} was approved; "
                 f"review the new one with {typed_options.named('parquetry', 'plan')}"
             )
         return plan

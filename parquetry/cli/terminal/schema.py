@@ -15,6 +15,8 @@ ANSWERS = (
     "explain",
     "compile",
     "plan",
+    "review-post",
+    "review-approved",
     "diff",
     "apply",
     "run",

@@ -1,0 +1,1 @@
+"""Plans in pull requests: shown there, approved there, and followed up there."""

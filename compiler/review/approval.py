@@ -1,0 +1,188 @@
+"""Which plan is approved at a merge: the one that a reviewer saw, of exactly the commit that was merged.
+
+A comment approves nothing, whoever wrote it. The plan's id is read from a check of the pull request's head
+commit. The account that posts plans has to have set it, and somebody else has to have approved that commit
+after it was planned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from parquetry.compiler.review.forge import (
+    Account,
+    CheckState,
+    CommitCheck,
+    Forge,
+    PullRequest,
+    Review,
+    ReviewVerdict,
+)
+from parquetry.errors import ParquetryError
+from parquetry.printable import quoted
+
+_PLAN_ID: Final = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class NotApprovedError(ParquetryError):
+    """No plan is approved at a commit; ``missing`` says what would have to be there."""
+
+    def __init__(self, subject: str, missing: Sequence[str]) -> None:
+        super().__init__(f"{subject}: no plan is approved", *missing)
+        self.missing = tuple(missing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """A project at a target, as a repository reviews it.
+
+    ``creator`` is the account that posts plans. ``branch`` is what pull requests are merged into, None for
+    the repository's default branch.
+    """
+
+    project: str
+    target: str
+    creator: str
+    branch: str | None = None
+
+    @property
+    def check(self) -> str:
+        """The name of the check that holds the id of its plan; no other project or target has the same."""
+        return f"parquetry/plan ({self.project}/{self.target})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A plan that is approved at ``commit``, which a pull request with the head commit ``head`` became."""
+
+    plan_id: str
+    commit: str
+    pull_request: int
+    head: str
+    approved_by: tuple[str, ...]
+    planned: datetime
+
+
+def approval_at(forge: Forge, commit: str, reviewed: Reviewed) -> Approval:
+    """What is approved at a commit of the branch. NotApprovedError says everything that is missing."""
+    subject = f"{reviewed.project} at {reviewed.target}, commit {commit[:12]}"
+    pull = _merged_as(forge, commit, reviewed, subject)
+    plan = _plan_of(forge.checks(pull.head), reviewed)
+    if isinstance(plan, str):
+        raise NotApprovedError(subject, (f"pull request {pull.number}, {plan}",))
+    verdicts = _newest_of_each(forge.reviews(pull))
+    problems = tuple(_refusals(forge, pull, verdicts))
+    since = _since(forge.last_reset(pull), plan.created)
+    approvers, missing = _approvers(forge, pull, verdicts, since)
+    if problems or not approvers:
+        none = (f"nobody else has approved {pull.head[:12]}, its head commit, since it was planned",)
+        said = problems if approvers else (*problems, *none, *missing)
+        raise NotApprovedError(f"{subject}, pull request {pull.number}", said)
+    return Approval(
+        plan_id=plan.text,
+        commit=commit,
+        pull_request=pull.number,
+        head=pull.head,
+        approved_by=approvers,
+        planned=plan.created,
+    )
+
+
+def _merged_as(forge: Forge, commit: str, reviewed: Reviewed, subject: str) -> PullRequest:
+    """The one pull request that became the commit, on the branch that counts."""
+    branch = reviewed.branch or forge.default_branch()
+    found = [
+        pull
+        for pull in forge.pull_requests_of(commit)
+        if pull.is_merged
+        and pull.merge_commit == commit
+        and pull.base == branch
+        and pull.base_repository.casefold() == forge.repository.casefold()
+    ]
+    if len(found) == 1:
+        return found[0]
+    numbers = ", ".join(str(pull.number) for pull in found)
+    several = f"pull requests {numbers} all became it; approve and merge the change again, by itself"
+    none = f"no pull request was merged into {quoted(branch)} as this commit; it needs one, with an approval"
+    raise NotApprovedError(subject, (several if found else none,))
+
+
+def _plan_of(checks: Sequence[CommitCheck], reviewed: Reviewed) -> CommitCheck | str:
+    """The check that holds the plan, of the time when that plan was made first; or what is wrong."""
+    named = [check for check in checks if check.name == reviewed.check]
+    ours = [check for check in named if _is(check.author, reviewed.creator)]
+    if not ours:
+        others = sorted({check.author.login if check.author else "nobody" for check in named})
+        by = f"; only {', '.join(map(quoted, others))} set it" if others else ""
+        return f"{quoted(reviewed.creator)} set no check {reviewed.check} on its head commit{by}"
+    newest = ours[-1]
+    if newest.state != CheckState.SUCCESS:
+        return f"its plan is {quoted(newest.text)} ({quoted(newest.state)}); plan it again, and approve that"
+    if not _PLAN_ID.fullmatch(newest.text):
+        return f"the check {reviewed.check} holds {quoted(newest.text)} and no id of a plan; plan it again"
+    first = newest
+    for check in reversed(ours):
+        if (check.state, check.text) != (newest.state, newest.text):
+            break
+        first = check
+    return first
+
+
+def _is(account: Account | None, login: str) -> bool:
+    return account is not None and account.is_named(login)
+
+
+def _newest_of_each(reviews: Sequence[Review]) -> tuple[Review, ...]:
+    """The newest verdict of each reviewer."""
+    return tuple({review.reviewer.login.casefold(): review for review in reviews}.values())
+
+
+def _refusals(forge: Forge, pull: PullRequest, verdicts: Sequence[Review]) -> Iterator[str]:
+    for review in verdicts:
+        if review.verdict is ReviewVerdict.CHANGES_REQUESTED and forge.may_write(review.reviewer):
+            yield f"{quoted(review.reviewer.login)} requests changes of pull request {pull.number}"
+
+
+def _since(reset: datetime | None, planned: datetime) -> datetime:
+    return planned if reset is None else max(planned, reset)
+
+
+def _approvers(
+    forge: Forge, pull: PullRequest, verdicts: Sequence[Review], since: datetime
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Who approved the head commit and counts, and why the other approvals do not."""
+    authors = {login.casefold() for login in forge.commit_authors(pull)}
+    approvers, missing = [], []
+    for review in verdicts:
+        problem = _problem(review, pull, authors, since)
+        if problem is None and not forge.may_write(review.reviewer):
+            problem = "may not write to the repository"
+        if problem is None:
+            approvers.append(review.reviewer.login)
+        elif review.verdict is not ReviewVerdict.CHANGES_REQUESTED:
+            missing.append(f"{quoted(review.reviewer.login)} {problem}")
+    return tuple(approvers), tuple(missing)
+
+
+def _problem(review: Review, pull: PullRequest, authors: set[str], since: datetime) -> str | None:
+    """Why an approval does not count, None where it may."""
+    reviewer, author = review.reviewer, pull.author
+    commit = review.commit[:12] if review.commit else "no commit"
+    problems = {
+        "has no approval that stands": review.verdict is not ReviewVerdict.APPROVED,
+        "opened the pull request, or nobody knows who did": author is None or reviewer.is_named(author.login),
+        "is an author of its commits": reviewer.login.casefold() in authors,
+        "is a program": not reviewer.is_person,
+        f"approved {commit}, another commit": review.commit != pull.head,
+        _TOO_EARLY: review.submitted <= since,
+    }
+    return next((problem for problem, is_so in problems.items() if is_so), None)
+
+
+_TOO_EARLY: Final = (
+    "approved before the commit was planned, or before the last forced push or change of the base"
+)

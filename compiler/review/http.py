@@ -1,0 +1,255 @@
+"""JSON over HTTPS with a token: bounded answers, whole lists, retries that obey the server's limits.
+
+A redirect is followed within the server alone, so that the token goes to no other. It is part of no message.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+
+from parquetry.compiler.review.forge import ForgeError
+from parquetry.errors import UsageError
+from parquetry.printable import quoted
+from parquetry.runtime.spec.codec import parsed_json
+from parquetry.version import VERSION
+
+PAGE: Final = 100
+"""Items of a list that one answer has."""
+
+_MOST_BYTES: Final = 16 << 20
+_MOST_PAGES: Final = 100
+_MOST_REDIRECTS: Final = 3
+_ATTEMPTS: Final = 6
+_MOST_WAITING_SECONDS: Final = 900
+"""For all attempts of one request together."""
+
+_FIRST_WAIT_SECONDS: Final = 1.0
+_UNNAMED_LIMIT_SECONDS: Final = 60.0
+"""GitHub asks for a minute where a limit does not say how long it lasts."""
+
+_LONGEST_MESSAGE: Final = 200
+_TIMEOUT: Final = urllib3.Timeout(connect=10, read=60)
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_REDIRECTS: Final = (301, 302, 307, 308)
+_LIMITED: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS)
+_FAILING: Final = (500, 502, 503, 504)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonAnswer:
+    """What a server answered, read to its end; ``next`` is where a list goes on."""
+
+    status: int
+    content: Any
+    next: str | None = None
+
+
+class NotThereError(ForgeError):
+    """The server knows no such thing, or does not show it to this token."""
+
+
+class NotAllowedError(ForgeError):
+    """The token is valid and may not do that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonClient:
+    """A server's JSON below ``address``; ``headers`` hold the token and go to that server alone.
+
+    ``sleep`` and ``now`` (seconds since 1970) are the clock that retries wait by.
+    """
+
+    address: str
+    headers: Mapping[str, str] = field(repr=False)
+    sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.time
+    _pools: dict[str, urllib3.PoolManager] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.address)
+        if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+            raise UsageError(
+                f"{quoted(self.address)} is no address of a forge: it begins with https://, so that nobody "
+                "on the way reads the token"
+            )
+        if not parts.hostname or parts.username is not None or parts.query or parts.fragment:
+            raise UsageError(f"the address of a forge is https://HOST/PATH, not {quoted(self.address)}")
+
+    def get(self, path: str) -> Any:
+        """The document at a path; NotThereError where there is none."""
+        return self._request("GET", self._url(path)).content
+
+    def pages(self, path: str) -> Iterator[Any]:
+        """Every item of a list. ForgeError for more than 10,000 items, and for a page that is no list."""
+        url: str | None = self._url(f"{path}?{urlencode({'per_page': PAGE})}")
+        for _ in range(_MOST_PAGES):
+            assert url is not None, "the loop ends with the last page"
+            answer = self._request("GET", url)
+            if not isinstance(answer.content, list):
+                raise ForgeError(f"{self._named(url)} answers with something else than a list")
+            yield from answer.content
+            url = answer.next
+            if url is None:
+                return
+        raise ForgeError(f"{self._named(self._url(path))} has more than {_MOST_PAGES * PAGE:,} items")
+
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None, *, repeatable: bool) -> Any:
+        """What the server answers to a change, sent again if it was refused, or if it is ``repeatable``."""
+        return self._request(method, self._url(path), body, repeatable=repeatable).content
+
+    def _url(self, path: str) -> str:
+        return f"{self.address.rstrip('/')}{path}"
+
+    def _request(
+        self, method: str, url: str, body: Mapping[str, Any] | None = None, *, repeatable: bool = True
+    ) -> JsonAnswer:
+        waited = 0.0
+        for attempt in range(1, _ATTEMPTS + 1):
+            pause = _FIRST_WAIT_SECONDS * 2 ** (attempt - 1) * (1 + random.random() / 2)  # noqa: S311  # jitter
+            try:
+                status, headers, content = self._sent(method, url, body)
+            except urllib3.exceptions.NewConnectionError as error:
+                problem = f"cannot be reached: {type(error).__name__}"
+            except urllib3.exceptions.HTTPError as error:
+                problem = f"broke off: {type(error).__name__}"
+                if not repeatable:
+                    raise ForgeError(f"{self._named(url)} {problem}; look whether it was done") from error
+            else:
+                limit = self._limit(status, headers, content)
+                problem = f"answers with {status}"
+                if limit is not None:
+                    problem, pause = "limits the rate of requests", max(limit, pause)
+                elif status not in _FAILING:
+                    return self._answer(method, url, status, headers, content)
+                elif not repeatable:
+                    raise ForgeError(f"{self._named(url)} {problem}; look whether it was done")
+            waited += pause
+            if attempt == _ATTEMPTS or waited > _MOST_WAITING_SECONDS:
+                break
+            self.sleep(pause)
+        raise ForgeError(f"{self._named(url)} {problem}, after {attempt} attempts; try again later")
+
+    def _sent(
+        self, method: str, url: str, body: Mapping[str, Any] | None
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body of one request; redirects within the server are followed for GET."""
+        sent = None if body is None else json.dumps(body).encode()
+        own = {"Content-Type": "application/json"} if sent is not None else {}
+        headers = {**self.headers, **own, "User-Agent": f"parquetry/{VERSION}", "Accept-Encoding": "identity"}
+        for _ in range(_MOST_REDIRECTS + 1):
+            response = self._pool(url).request(
+                method,
+                url,
+                body=sent,
+                headers=headers,
+                timeout=_TIMEOUT,
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            content = response.read(_MOST_BYTES + 1)
+            if len(content) > _MOST_BYTES:
+                response.close()
+                raise ForgeError(f"{self._named(url)} answers with more than {_MOST_BYTES >> 20} MiB")
+            response.release_conn()
+            place = response.headers.get("Location")
+            if response.status not in _REDIRECTS or place is None or method != "GET":
+                return response.status, response.headers, content
+            url = self._within(urljoin(url, place))
+        raise ForgeError(f"{self._named(url)} redirects again and again")
+
+    def _pool(self, url: str) -> urllib3.PoolManager:
+        """The connections, through the proxy that the environment names for them."""
+        parts = urlsplit(url)
+        host, proxies = parts.hostname or "", getproxies()
+        is_direct = host in _LOOPBACK or proxy_bypass(host)
+        proxy = "" if is_direct else proxies.get(parts.scheme, "")
+        if proxy not in self._pools:
+            self._pools[proxy] = urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
+        return self._pools[proxy]
+
+    def _within(self, url: str) -> str:
+        """The URL, which has to be the server's own: the token is for no other."""
+        asked, own = urlsplit(url), urlsplit(self.address)
+        if (asked.scheme, asked.netloc) != (own.scheme, own.netloc):
+            raise ForgeError(
+                f"{self.address} leads to another server ({quoted(asked.netloc)}), which is not to have the "
+                "token; give the forge's own address"
+            )
+        return url
+
+    def _limit(self, status: int, headers: Mapping[str, str], content: bytes) -> float | None:
+        """How long the server wants to be left alone, None where it does not."""
+        if status not in _LIMITED and status != HTTPStatus.SERVICE_UNAVAILABLE:
+            return None
+        with suppress(ValueError):
+            if "Retry-After" in headers:
+                return max(0.0, float(headers["Retry-After"]))
+            if headers.get("x-ratelimit-remaining") == "0" and "x-ratelimit-reset" in headers:
+                return max(0.0, float(headers["x-ratelimit-reset"]) - self.now())
+        is_limited = status == HTTPStatus.TOO_MANY_REQUESTS or b"rate limit" in content
+        return _UNNAMED_LIMIT_SECONDS if is_limited else None
+
+    def _answer(
+        self, method: str, url: str, status: int, headers: Mapping[str, str], content: bytes
+    ) -> JsonAnswer:
+        if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+            raise _FAILURES.get(status, ForgeError)(
+                f"{self._named(url)} answers {method} with {status}{_complaint(content)}; "
+                + _REMEDIES.get(status, "see whether the token may do that")
+            )
+        try:
+            document = parsed_json(content) if content else None
+        except ValueError as error:
+            raise ForgeError(f"{self._named(url)} answers with no JSON ({error})") from error
+        following = _next_of(headers.get("Link", ""))
+        return JsonAnswer(
+            status=status,
+            content=document,
+            next=None if following is None else self._within(urljoin(url, following)),
+        )
+
+    def _named(self, url: str) -> str:
+        """How messages call what was asked for: without a query."""
+        return quoted(urlsplit(url)._replace(query="", fragment="").geturl())
+
+
+_FAILURES: Final[Mapping[int, type[ForgeError]]] = {
+    HTTPStatus.NOT_FOUND: NotThereError,
+    HTTPStatus.FORBIDDEN: NotAllowedError,
+}
+_REMEDIES: Final[Mapping[int, str]] = {
+    HTTPStatus.UNAUTHORIZED: "the token is not valid",
+    HTTPStatus.FORBIDDEN: "the token may not do that",
+    HTTPStatus.NOT_FOUND: "it is not there, or the token may not see it",
+}
+
+
+def _complaint(content: bytes) -> str:
+    """What the server says of a failure, as much as is worth reading."""
+    with suppress(ValueError):
+        document = parsed_json(content)
+        if isinstance(document, dict) and isinstance(document.get("message"), str):
+            return f" ({quoted(document['message'][:_LONGEST_MESSAGE])})"
+    return ""
+
+
+def _next_of(links: str) -> str | None:
+    """The target of ``rel="next"`` in a Link header (RFC 8288)."""
+    for link in links.split(","):
+        target, _, parameters = link.strip().partition(">")
+        if target.startswith("<") and 'rel="next"' in (part.strip() for part in parameters.split(";")):
+            return target[1:]
+    return None

@@ -1,0 +1,107 @@
+"""A plan on its pull request: one comment for each project and target, and a check of the planned commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from parquetry.compiler.plan.codec import check_age
+from parquetry.compiler.plan.model import PlanDocument
+from parquetry.compiler.review.approval import Reviewed
+from parquetry.compiler.review.forge import CheckState, Comment, Forge, ForgeError, PullRequest
+from parquetry.runtime.errors import StalePlanError
+
+LONGEST_COMMENT_BYTES: Final = 60_000
+"""GitHub takes 65,536 characters."""
+
+BLOCKED: Final = "blocked"
+"""The text of the check of a plan that may not be applied: it holds no id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    """What was posted; ``replaced`` is whether the comment was there before."""
+
+    plan_id: str
+    pull_request: int
+    head: str
+    check: str
+    state: CheckState
+    text: str
+    comment: int
+    replaced: bool
+
+
+def post_plan(
+    plan: PlanDocument,
+    text: str,
+    forge: Forge,
+    *,
+    number: int,
+    creator: str,
+    name: str,
+    now_ms: int,
+) -> Posted:
+    """Show the plan on the pull request, then set its check: whoever approves later has seen it.
+
+    ``text`` is the comment; its first line is the marker by which it is found again. ``creator`` is the
+    account whose plans count, ``name`` what messages call the plan.
+
+    Raises StalePlanError, having posted nothing, for a plan of another commit than the pull request's head.
+    """
+    check_age(plan, now_ms, name=name)
+    pull = forge.pull_request(number)
+    made = plan.intent.git_commit
+    if made != pull.head:
+        raise StalePlanError(
+            f"{name} is the plan of {made[:12] if made else 'no commit'}, and the head commit of pull "
+            f"request {number} is {pull.head[:12]}; plan that commit"
+        )
+    comment, replaced = post_comment(forge, pull, text, creator=creator)
+    reviewed = Reviewed(project=plan.intent.project, target=plan.intent.target, creator=creator)
+    state = CheckState.FAILURE if plan.intent.blocked else CheckState.SUCCESS
+    said = BLOCKED if plan.intent.blocked else plan.plan_id
+    forge.set_check(made, name=reviewed.check, state=state, text=said)
+    return Posted(
+        plan_id=plan.plan_id,
+        pull_request=number,
+        head=made,
+        check=reviewed.check,
+        state=state,
+        text=said,
+        comment=comment.number,
+        replaced=replaced,
+    )
+
+
+def post_comment(forge: Forge, pull: PullRequest, text: str, *, creator: str) -> tuple[Comment, bool]:
+    """Replace the comment of this account with the same first line, or add one; and whether it was there.
+
+    Comments of others with that line are neither changed nor believed. Where two workflows at once have added
+    one, the older stays.
+    """
+    identity = forge.identity()
+    login = creator if identity is None else identity.login
+    if login.casefold() != creator.casefold():
+        raise ForgeError(
+            f"the token is that of {login}, and plans count if {creator} posts them; name the account with "
+            "--creator wherever plans are posted and approved"
+        )
+    marker = _first_line(text)
+    own = [
+        comment
+        for comment in forge.comments(pull)
+        if comment.author is not None
+        and comment.author.is_named(login)
+        and _first_line(comment.text) == marker
+    ]
+    for surplus in own[1:]:
+        forge.delete_comment(surplus)
+    if own:
+        forge.replace_comment(own[0], text)
+        return own[0], True
+    return forge.add_comment(pull, text), False
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0].rstrip("\r")

@@ -1,0 +1,7 @@
+"""`parquetry review`: plans in pull requests."""
+
+from __future__ import annotations
+
+from parquetry.cli.commands.review.group import command
+
+__all__ = ["command"]

@@ -1,0 +1,21 @@
+"""The commands below `parquetry review`."""
+
+from __future__ import annotations
+
+import click
+
+from parquetry.cli.commands.review.approved import show_approved
+from parquetry.cli.commands.review.post import post
+from parquetry.cli.grouped import Grouped
+
+
+@click.group(name="review", cls=Grouped)
+def command() -> None:
+    """Show plans in pull requests on GitHub, and find out which one is approved.
+
+    The token is read from GH_TOKEN or GITHUB_TOKEN.
+    """
+
+
+for one in (post, show_approved):
+    command.add_command(one)

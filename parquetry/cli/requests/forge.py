@@ -1,0 +1,107 @@
+"""Which repository on a forge a command is about, and how it gets in."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from parquetry.errors import UsageError
+
+if TYPE_CHECKING:
+    from parquetry.compiler.review.approval import Approval, Reviewed
+    from parquetry.compiler.review.forge import Forge
+    from parquetry.compiler.workspace.opened import Workspace
+
+_TOKENS: Final = ("GH_TOKEN", "GITHUB_TOKEN")
+_ADDRESS: Final = "GITHUB_API_URL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgeRequest:
+    """A repository, the account that posts its plans, and the branch that pull requests are merged into."""
+
+    repository: str | None
+    creator: str
+    branch: str | None
+
+    def open(self, environment: Mapping[str, str] = os.environ) -> Forge:
+        """The repository; UsageError where its name or the token is missing."""
+        from parquetry.compiler.review.github import ADDRESS, github
+
+        if self.repository is None:
+            raise UsageError("name the repository on GitHub: --repository OWNER/NAME")
+        token = next((environment[name] for name in _TOKENS if environment.get(name)), None)
+        if token is None:
+            raise UsageError(f"there is no token of GitHub: set the variable {' or '.join(_TOKENS)}")
+        return github(self.repository, token=token, address=environment.get(_ADDRESS) or ADDRESS)
+
+    def reviewed(self, *, project: str, target: str) -> Reviewed:
+        """The project at the target, as this repository reviews it."""
+        from parquetry.compiler.review.approval import Reviewed
+
+        return Reviewed(project=project, target=target, creator=self.creator, branch=self.branch)
+
+    def plan_id(self, workspace: Workspace) -> str:
+        """The id that is approved at the commit that is checked out; NotApprovedError for none."""
+        return self.approval(workspace).plan_id
+
+    def approval(self, workspace: Workspace, *, commit: str | None = None) -> Approval:
+        """What is approved for the project at a commit, by default the one that is checked out.
+
+        NotApprovedError where nothing is.
+        """
+        from parquetry.compiler.review.approval import approval_at
+        from parquetry.runtime.spec.git_commit import commit_named
+
+        merged = commit_named(commit or workspace.tree.commit)
+        if merged is None:
+            raise UsageError(
+                "no commit is checked out here, or --commit is not the whole name of one; name the commit "
+                "that a pull request was merged as"
+            )
+        project = workspace.project
+        return approval_at(
+            self.open(), merged, self.reviewed(project=project.name, target=project.target.name)
+        )
+
+
+def forge_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command ``forge``, a :class:`ForgeRequest`."""
+
+    @functools.wraps(command)
+    def gathered(*, repository: str | None, creator: str, branch: str | None, **rest: Any) -> Any:
+        return command(forge=ForgeRequest(repository=repository, creator=creator, branch=branch), **rest)
+
+    for option in reversed(_OPTIONS):
+        gathered = option(gathered)
+    return gathered
+
+
+_OPTIONS = (
+    click.option(
+        "--repository",
+        metavar="OWNER/NAME",
+        envvar="GITHUB_REPOSITORY",
+        help="Repository on GitHub. GH_TOKEN or GITHUB_TOKEN has the token, GITHUB_API_URL the address of "
+        "another server's API.",
+    ),
+    click.option(
+        "--creator",
+        metavar="LOGIN",
+        default="github-actions[bot]",
+        show_default=True,
+        envvar="PARQUETRY_CREATOR",
+        help="The one account whose comments are replaced and whose checks count.",
+    ),
+    click.option(
+        "--branch",
+        metavar="NAME",
+        envvar="PARQUETRY_BRANCH",
+        help="Branch that pull requests are merged into. Default: the repository's default branch.",
+    ),
+)

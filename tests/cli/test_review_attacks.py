@@ -1,0 +1,478 @@
+"""No attack on a review leads to a plan that nobody reviewed being applied, or shown as approved.
+
+The forge is local, git and the tables are real. The two honest cases at the end pass, whatever the way of merging.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from parquetry.runtime.spec.codec import canonical_json, digest_of
+from tests.support.github_server import BOT
+from tests.support.project_folder import EVENTS, ORDERS, PROJECT, ProjectFolder, columns_with
+from tests.support.reviewed_project import DEV, PROD, id_in, reviewed_project
+
+CHECK = "parquetry/plan (shop/dev)"
+MARKER = "<!-- parquetry:plan project=shop target=dev -->"
+OTHER = "sha256:" + "b" * 64
+
+
+@pytest.fixture
+def shop(tmp_path):
+    with reviewed_project(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def proposed(shop):
+    """A pull request of adam's whose plan is posted."""
+    pull = shop.propose()
+    return pull, shop.post(pull)
+
+
+def test_push_after_the_approval(shop, proposed):
+    pull, _ = proposed
+    shop.forge.review(pull)
+    shop.push(pull, "3MiB")
+    shop.post(pull)
+    shop.merge(pull)
+    assert shop.approved() is None
+    assert "approved" in shop.refused()
+
+
+def test_push_after_the_approval_before_it_is_planned(shop, proposed):
+    pull, _ = proposed
+    shop.forge.review(pull)
+    shop.push(pull, "3MiB")
+    shop.merge(pull)
+    assert shop.approved() is None
+    assert f"set no check {CHECK}" in shop.refused()
+
+
+def test_forced_push(shop, proposed):
+    pull, _ = proposed
+    shop.forge.review(pull)
+    shop.push(pull, "3MiB", force=True)
+    shop.post(pull)
+    shop.merge(pull)
+    assert shop.approved() is None
+    shop.refused()
+
+
+def test_forced_push_away_and_back(shop, proposed):
+    """The approval is of the merged commit, and older than what was shown last."""
+    pull, _ = proposed
+    shop.forge.review(pull)
+    head = pull.head
+    shop.push(pull, "3MiB", force=True)
+    shop.forge.push(pull, head, force=True)
+    shop.merge(pull)
+    assert shop.approved() is None
+    assert "forced push" in shop.refused()
+
+
+def test_forged_comment_with_marker_and_id(shop):
+    pull = shop.propose()
+    file = shop.plan(pull)
+    forged = f"{MARKER}\n`parquetry apply --approved {id_in(file)}`"
+    for by in ("adam", "rita", BOT):
+        shop.forge.comment(pull, by, forged)
+    shop.forge.review(pull)
+    shop.merge(pull)
+    assert shop.approved() is None
+    shop.refused()
+    assert not [call for call in shop.forge.calls if "comments" in call[1]]
+
+
+def test_a_comment_of_somebody_else_with_the_marker_is_left_alone(shop):
+    pull = shop.propose()
+    for by in ("adam", "evil[bot]"):
+        shop.forge.comment(pull, by, f"{MARKER}\nmine")
+    shop.forge.comment(pull, BOT, "of another workflow")
+    shop.post(pull)
+    shop.post(pull)
+    firsts = [(c["user"]["login"], c["body"].split("\n")[0]) for c in pull.comments]
+    others = [("adam", MARKER), ("evil[bot]", MARKER), (BOT, "of another workflow")]
+    assert firsts == [*others, (BOT, MARKER)]
+
+
+def test_forged_marker_in_the_description_of_a_table(shop):
+    shop.git("checkout", "-q", "-B", "change", "main")
+    trap = f"{MARKER}\nparquetry/plan (shop/dev)\napproved {OTHER}\n-->\n{MARKER}"
+    shop.folder.orders(description=f"One row per order.\n{trap}")
+    pull = shop.forge.open(shop.commit())
+    file = shop.post(pull)
+    (comment,) = shop.forge.of_workflow(pull)
+    assert [number for number, line in enumerate(comment.split("\n")) if line.startswith("<!--")] == [0]
+    (status,) = shop.forge.statuses[pull.head]
+    assert status["description"] == id_in(file) != OTHER
+
+
+def test_comment_edited_later(shop, proposed):
+    pull, file = proposed
+    shop.forge.review(pull)
+    for comment in pull.comments:
+        comment["body"] = comment["body"].replace(id_in(file), OTHER)
+    shop.merge(pull)
+    assert shop.approved() == id_in(file)
+
+
+@pytest.mark.parametrize("who", ["adam", "ADAM"])
+def test_approval_by_the_author(shop, proposed, who):
+    pull, _ = proposed
+    shop.forge.people["ADAM"] = "write"
+    shop.forge.review(pull, who)
+    shop.merge(pull)
+    assert shop.approved() is None
+    assert "opened the pull request" in shop.refused()
+
+
+def test_approval_by_an_author_of_a_commit(shop, proposed):
+    pull, _ = proposed
+    pull.commits[0] = ("rita", "web-flow")
+    shop.forge.review(pull)
+    shop.merge(pull)
+    assert shop.approved() is None
+    assert "author of its commits" in shop.refused()
+
+
+def test_dismissed_approval(shop, proposed):
+    pull, _ = proposed
+    shop.forge.review(pull)["state"] = "DISMISSED"
+    shop.merge(pull)
+    assert shop.approved() is None
+    assert "no approval that stands" in shop.refused()
+
+
+def test_approval_that_its_reviewer_takes_back(shop, proposed):
+    pull, _ = proposed
+    shop.forge.review(pull)
+    shop.forge.review(pull, "mona")
+    shop.forge.review(pull, state="CHANGES_REQUESTED")
+    shop.merge(pull)
+    assert shop.approved() is None
+    assert "requests changes" in shop.refused()
+
+
+@pytest.mark.parametrize("who", ["sam", "stranger", "evil[bot]"])
+def test_approval_by_somebody_who_does_not_count(shop, proposed, who):
+    shop.forge.people["evil[bot]"] = "write"
+    pull, _ = proposed
+    shop.forge.review(pull, who)
+    shop.forge.review(pull, "rita", state="COMMENTED")
+    shop.merge(pull)
+    assert shop.approved() is None
+    shop.refused()
+
+
+def test_two_targets(shop, proposed):
+    """The plan of dev is reviewed; that of prod was never made, and later the id of dev stands in its check."""
+    pull, file = proposed
+    shop.forge.review(pull)
+    shop.merge(pull)
+    assert shop.approved(PROD) is None
+    shop.refused(PROD)
+    shop.forge.status(pull.head, BOT, "parquetry/plan (shop/prod)", id_in(file))
+    shop.forge.review(pull)
+    assert "was approved" in shop.refused(PROD, code=4)
+    assert shop.approved() == id_in(file)
+
+
+def test_two_projects_in_one_repository(shop):
+    """Each has its comment and its check; the approval of one is none of the other."""
+    store = ProjectFolder.create(shop.folder.root / "store")
+    store.project(name="store", targets={DEV: PROJECT["targets"]["dev"] | {"warehouse": "./warehouse-dev"}})
+    shop.git("checkout", "-q", "main")
+    shop.commit("a second project")
+    pull = shop.propose()
+    file = shop.post(pull)
+    ours = shop.forge.of_workflow(pull)
+    shop.forge.review(pull)
+    theirs = shop.plan(pull, folder=store.root)
+    shop.merge(pull)
+    done = shop.run("review", "approved", folder=store.root)
+    assert done.exit_code == 1
+    assert "no check parquetry/plan (store/dev)" in done.output
+    assert shop.apply(folder=store.root).exit_code == 1
+    assert not store.table.exists()
+    assert shop.approved() == id_in(file) != id_in(theirs)
+    assert shop.run("review", "post", str(theirs), "--pull", str(pull.number)).exit_code == 0
+    assert shop.forge.of_workflow(pull)[0] == ours[0]
+    assert len(shop.forge.of_workflow(pull)) == 2
+    assert shop.approved() == id_in(file)
+
+
+def test_replay_of_an_older_plan(shop, proposed):
+    """Its pull request is applied, and another one after it; neither its file nor its commit applies it again."""
+    pull, file = proposed
+    shop.forge.review(pull)
+    first = shop.merge(pull)
+    assert shop.apply().exit_code == 0
+    later = shop.propose("3MiB", branch="later")
+    shop.post(later)
+    replayed = shop.run("review", "post", str(file), "--pull", str(later.number))
+    assert replayed.exit_code == 4
+    assert "plan that commit" in replayed.output
+    shop.forge.review(later)
+    second = shop.merge(later)
+    assert "was approved" in shop.refused(DEV, str(file), code=4)
+    assert shop.apply().exit_code == 0
+    shop.git("checkout", "-q", first)
+    shop.refused(code=4)
+    shop.refused(DEV, str(file), code=4)
+    shop.git("checkout", "-q", second)
+    assert shop.applied() == "3MiB"
+
+
+def test_older_plan_of_the_same_commit(shop, proposed):
+    """Meanwhile something else was applied, and the commit is planned again: the first approval is of the first."""
+    pull, file = proposed
+    reviewed = id_in(file)
+    shop.forge.review(pull)
+    shop.git("checkout", "-q", "main")
+    shop.folder.orders(description="Other words.")
+    assert shop.run("apply", "--target", DEV, "--auto-approve").exit_code == 0
+    shop.git("checkout", "-q", "--", ".")
+    assert id_in(shop.post(pull)) != reviewed
+    shop.merge(pull)
+    assert shop.approved() is None
+    assert "before the commit was planned" in shop.refused()
+
+
+@pytest.mark.parametrize("recomputes", [False, True])
+def test_plan_file_edited_by_hand(shop, proposed, recomputes):
+    pull, file = proposed
+    shop.forge.review(pull)
+    shop.merge(pull)
+    document = json.loads(file.read_text())
+    del document["digest"]
+    document["intent"]["actions"][0]["spec"]["sizing"]["max_file_size_bytes"] = 9 << 20
+    if recomputes:
+        document["plan_id"] = digest_of({k: v for k, v in document["intent"].items() if k != "git_commit"})
+    file.write_text(canonical_json(document | {"digest": digest_of(document)}))
+    shop.refused(DEV, str(file), code=4)
+
+
+def test_plan_file_with_the_approved_id_and_another_intent(shop, proposed):
+    pull, file = proposed
+    shop.forge.review(pull)
+    shop.merge(pull)
+    document = json.loads(file.read_text())
+    del document["digest"]
+    document["intent"]["parquetry"] = "9.9.9"
+    file.write_text(canonical_json(document | {"digest": digest_of(document)}))
+    assert "not the digest of its intent" in shop.refused(DEV, str(file), code=4)
+
+
+def test_fork_with_its_own_workflow_file(shop):
+    """Its workflow has a token that only reads: it posts nothing, so nothing is approved."""
+    pull = shop.propose()
+    file = shop.plan(pull)
+    shop.forge.readers.add(shop.token)
+    posted = shop.run("review", "post", str(file), "--pull", str(pull.number))
+    assert posted.exit_code == 1
+    assert "may not do that" in posted.output
+    assert pull.comments == []
+    shop.forge.review(pull)
+    shop.merge(pull)
+    assert shop.approved() is None
+    shop.refused()
+
+
+def test_race_of_two_merges_of_one_table(shop, proposed):
+    """Both are planned and approved before either is merged; the second plan does not hold after the first."""
+    first, _ = proposed
+    shop.git("checkout", "-q", "-B", "other", "main")
+    shop.folder.orders(description="Other words.")
+    second = shop.forge.open(shop.commit(), author="mona")
+    shop.post(second)
+    for pull in (first, second):
+        shop.forge.review(pull)
+    earlier, later = shop.merge(first), shop.merge(second)
+    shop.refused(code=4)
+    shop.git("checkout", "-q", earlier)
+    assert shop.apply().exit_code == 0
+    shop.git("checkout", "-q", later)
+    shop.refused(code=4)
+
+
+def test_race_of_two_merges_of_two_tables(shop, proposed):
+    """Whichever job is first, each applies what was approved for it, or nothing."""
+    first, _ = proposed
+    shop.git("checkout", "-q", "-B", "other", "main")
+    shop.folder.write("tables/events.yml", EVENTS)
+    second = shop.forge.open(shop.commit(), author="mona")
+    shop.post(second)
+    for pull in (first, second):
+        shop.forge.review(pull)
+    earlier, later = shop.merge(first), shop.merge(second)
+    shop.refused(code=4)
+    shop.git("checkout", "-q", earlier)
+    assert shop.apply().exit_code == 0
+    assert not (shop.folder.root / "warehouse-dev" / "events").exists()
+    shop.git("checkout", "-q", later)
+    assert shop.apply().exit_code == 0
+    assert (shop.folder.root / "warehouse-dev" / "events").exists()
+
+
+def test_check_by_the_bot_of_somebody_else(shop):
+    pull = shop.propose()
+    file = shop.plan(pull)
+    for by in ("evil[bot]", "adam", "github-actions"):
+        shop.forge.status(pull.head, by, CHECK, id_in(file))
+    shop.forge.review(pull)
+    shop.merge(pull)
+    assert shop.approved() is None
+    assert 'only "adam", "evil[bot]", "github-actions" set it' in shop.refused()
+
+
+def test_another_account_posts_no_plan(shop):
+    """A token of somebody who is not the creator would make a comment and a check that count for nothing."""
+    shop.forge.tokens["ghp_adam"] = "adam"
+    shop.token = "ghp_adam"
+    pull = shop.propose()
+    file = shop.plan(pull)
+    posted = shop.run("review", "post", str(file), "--pull", str(pull.number))
+    assert posted.exit_code == 1
+    assert (pull.comments, shop.forge.statuses) == ([], {})
+
+
+@pytest.mark.parametrize("cut", [slice(0, 20), slice(0, -1), slice(7, None)])
+def test_id_as_a_prefix(shop, cut):
+    pull = shop.propose()
+    file = shop.plan(pull)
+    shop.forge.status(pull.head, BOT, CHECK, id_in(file)[cut])
+    shop.forge.review(pull)
+    shop.merge(pull)
+    assert shop.approved() is None
+    shop.refused()
+
+
+def test_more_than_an_id(shop):
+    pull = shop.propose()
+    file = shop.plan(pull)
+    shop.forge.review(pull)
+    shop.merge(pull)
+    for text in (
+        f"{id_in(file)}0",
+        f"{id_in(file)}\n",
+        f" {id_in(file)}",
+        id_in(file).upper(),
+        "blocked",
+        "",
+    ):
+        shop.forge.status(pull.head, BOT, CHECK, text)
+        shop.forge.review(pull)
+        assert shop.approved() is None
+        shop.refused()
+
+
+def test_base_branch_moved(shop, proposed):
+    """What is merged contains more than what was planned: another change of the table that nobody applied yet."""
+    pull, _ = proposed
+    shop.forge.review(pull)
+    shop.git("checkout", "-q", "main")
+    shop.folder.write("tables/events.yml", EVENTS)
+    shop.commit()
+    shop.merge(pull)
+    assert "was approved" in shop.refused(code=4)
+
+
+def test_base_changed_after_the_approval(shop, proposed):
+    pull, _ = proposed
+    shop.forge.review(pull)
+    pull.resets.append({"event": "base_ref_changed", "created_at": shop.forge.tick()})
+    shop.merge(pull)
+    assert shop.approved() is None
+
+
+@pytest.mark.parametrize("changes", [{"base": "feature"}, {"repository": "eve/lake"}])
+def test_merged_elsewhere(shop, proposed, changes):
+    pull, _ = proposed
+    shop.forge.review(pull)
+    shop.merge(pull)
+    for name, value in changes.items():
+        setattr(pull, name, value)
+    assert shop.approved() is None
+    assert "no pull request was merged" in shop.refused()
+
+
+def test_pushed_without_a_pull_request(shop, proposed):
+    pull, _ = proposed
+    shop.forge.review(pull)
+    shop.merge(pull)
+    shop.git("commit", "-q", "--allow-empty", "-m", "by hand")
+    assert shop.approved() is None
+    shop.refused()
+
+
+def test_two_pull_requests_became_one_commit(shop, proposed):
+    """The second is opened by somebody else, so that the author of the first could approve it."""
+    pull, _ = proposed
+    commit = shop.merge(pull)
+    twin = shop.forge.open(pull.head, author="eve")
+    shop.forge.merge(twin, commit)
+    shop.forge.review(twin, "mona")
+    assert shop.approved() is None
+    assert "all became it" in shop.refused()
+
+
+def test_table_changed_between_plan_and_apply(shop, proposed):
+    pull, _ = proposed
+    shop.forge.review(pull)
+    shop.git("checkout", "-q", "main")
+    shop.folder.write("tables/orders.yml", ORDERS | {"description": "Other words."})
+    assert shop.run("apply", "--target", DEV, "--auto-approve").exit_code == 0
+    shop.git("checkout", "-q", "--", ".")
+    shop.merge(pull)
+    shop.refused(code=4)
+
+
+def test_blocked_plan(shop):
+    """It has a check that fails and holds no id, whoever approves."""
+    shop.git("checkout", "-q", "-B", "change", "main")
+    shop.folder.orders(columns=columns_with(items=None))
+    pull = shop.forge.open(shop.commit())
+    file = shop.plan(pull)
+    assert shop.run("review", "post", str(file), "--pull", str(pull.number)).exit_code == 1
+    (status,) = shop.forge.statuses[pull.head]
+    assert (status["state"], status["description"]) == ("failure", "blocked")
+    shop.forge.review(pull)
+    shop.merge(pull)
+    assert shop.approved() is None
+    shop.refused()
+
+
+@pytest.mark.parametrize("how", ["merge", "squash", "rebase", "queue"])
+def test_an_approved_plan_is_applied(shop, proposed, how):
+    pull, file = proposed
+    shop.forge.review(pull)
+    shop.merge(pull, how)
+    assert shop.approved() == id_in(file)
+    done = shop.apply()
+    assert done.exit_code == 0, done.output
+    assert (shop.applied(), shop.applied(PROD)) == ("2MiB", "1MiB")
+
+
+def test_a_plan_that_is_posted_again_stays_approved(shop, proposed):
+    """As somebody runs the workflow once more, which finds the same plan."""
+    pull, file = proposed
+    shop.forge.review(pull)
+    shop.post(pull)
+    shop.merge(pull)
+    assert shop.approved() == id_in(file)
+    saved = shop.plans / "merged.json"
+    assert shop.run("plan", "--out", str(saved)).exit_code == 0
+    assert shop.apply(DEV, str(saved)).exit_code == 0
+    assert shop.applied() == "2MiB"
+
+
+def test_nothing_to_apply_needs_no_approval(shop):
+    shop.git("checkout", "-q", "main")
+    (shop.folder.root / "README.md").write_text("words")
+    shop.commit()
+    before = len(shop.forge.calls)
+    assert shop.apply().exit_code == 0
+    assert len(shop.forge.calls) == before
