@@ -113,8 +113,8 @@ def table(name: str, source: dict, columns: list[dict]) -> dict:
 
 
 def ran(
-    root: Path, columns: list[dict], cases: Iterable[str] = tuple(CASES)
-) -> tuple[ProjectFolder, dict[str, str], str]:
+    root: Path, columns: list[dict], cases: Iterable[str] = tuple(CASES), *, log_format: str = "text"
+) -> tuple[ProjectFolder, dict[str, str], subprocess.CompletedProcess[str]]:
     """Each of the cases as a table of one project, after one run: the errors by case, and what was printed."""
     folder = ProjectFolder.create(root / "shop")
     (folder.root / "tables/orders.yml").unlink()
@@ -126,21 +126,22 @@ def ran(
         write(folder.root / "landing" / name / "a")
     applied = parquetry("apply", "--auto-approve", "-q", "-p", folder.root)
     assert applied.returncode == 0, applied.stderr
-    done = parquetry("run", "--only", "ingest", "--format", "json", "-p", folder.root)
+    formats = ("--format", "json", "--log-format", log_format)
+    done = parquetry("run", "--only", "ingest", *formats, "-p", folder.root)
     jobs = json.loads(done.stdout)["jobs"]
     assert [job["table"] for job in jobs if not job["error"]] == []
-    return folder, {names[job["table"]]: job["error"] for job in jobs}, done.stdout + done.stderr
+    return folder, {names[job["table"]]: job["error"] for job in jobs}, done
 
 
-def log_of(folder: ProjectFolder) -> str:
+def log_of(folder: ProjectFolder) -> Path:
     (log,) = folder.root.glob("target/runs/*/spark.log")
-    return log.read_text()
+    return log
 
 
 def test_what_is_wrong_is_told_without_the_rows(tmp_path):
-    folder, errors, printed = ran(tmp_path, COLUMNS)
+    folder, errors, done = ran(tmp_path, COLUMNS)
     assert {case: error for case, error in errors.items() if VALUE in error} == {}
-    assert VALUE not in printed
+    assert VALUE not in done.stdout + done.stderr
     assert files_with(VALUE, [folder.root / "target"]) == []
     for case, error in errors.items():
         assert re.match(r"(tables/t\d\d\.yml:\d+:\d+: )?source landing of t\d\d: ", error), case
@@ -150,7 +151,7 @@ def test_what_is_wrong_is_told_without_the_rows(tmp_path):
     assert (
         "[USER_RAISED_EXCEPTION] ***; correct the query or the data" in errors["an error that a query raises"]
     )
-    said = log_of(folder)
+    said = log_of(folder).read_text()
     assert "[MALFORMED_RECORD_IN_PARSING" in said
     assert "java.time.format.DateTimeParseException: ***" in said
     assert "\tat org.apache.spark.sql.catalyst.csv.UnivocityParser" in said
@@ -159,11 +160,16 @@ def test_what_is_wrong_is_told_without_the_rows(tmp_path):
 def test_without_personal_columns_values_and_traces_are_told(tmp_path):
     public = [{key: value for key, value in column.items() if key != "pii"} for column in COLUMNS]
     told = ("csv, a personal cell", "an error that a query raises", "a time that is parsed")
-    folder, errors, _ = ran(tmp_path, public, CASES if in_full() else told)
+    cases = CASES if in_full() else told
+    folder, errors, done = ran(tmp_path, public, cases, log_format="json")
     assert f"line 2, column 'born': \"{VALUE}\" is not date" in errors["csv, a personal cell"]
     assert f"{VALUE}!" in errors["an error that a query raises"]
-    assert VALUE in log_of(folder)
-    assert "\u2063" not in str(errors) + log_of(folder)
+    log = log_of(folder)
+    assert VALUE in log.read_text()
+    assert "\u2063" not in str(errors) + log.read_text()
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["log"] for line in lines if "log" in line] == [str(log)]
+    assert sum(f"line 2, column 'born': \"{VALUE}\"" in line["message"] for line in lines) == 1
 
 
 @pytest.mark.parametrize("program", ["python", pytest.param("spark-submit", marks=pytest.mark.soak)])
