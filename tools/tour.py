@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,11 +49,48 @@ class Step:
         return not self.shown or _steady(self.shown) == _steady(self.said)
 
 
-class Tour:
-    """A shell that stays in its directory from command to command."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command said, how it ended, and in which directory it left the shell."""
 
-    def __init__(self, directory: Path) -> None:
+    said: str
+    exit_code: int
+    directory: Path
+
+
+Shell = Callable[[str, str | None, Path], Answer]
+"""Runs a command, with what is entered, in a directory."""
+
+
+def bash(command: str, entered: str | None, directory: Path) -> Answer:
+    """Runs a command in bash; without ``entered`` on a terminal where every question gets a yes."""
+    controller, terminal = pty.openpty()
+    os.write(controller, b"y\n")
+    with tempfile.NamedTemporaryFile("r", suffix=".directory") as place:
+        script = f"{command}\ncode=$?\npwd > {place.name}\nexit $code"
+        given = {"input": entered} if entered is not None else {"stdin": terminal}
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=directory,
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            **given,
+        )
+        left = Path(place.read().strip() or directory)
+    os.close(controller)
+    os.close(terminal)
+    said = done.stdout if done.returncode == 0 else done.stdout + done.stderr
+    return Answer(said=said, exit_code=done.returncode, directory=left)
+
+
+class Tour:
+    """The commands of pages, typed into a shell that stays in its directory from command to command."""
+
+    def __init__(self, directory: Path, shell: Shell = bash) -> None:
         self.directory = directory
+        self._shell = shell
         self._last_file: Path | None = None
 
     def play(self, page: str) -> Iterator[Step]:
@@ -77,26 +114,9 @@ class Tour:
             yield self._typed(match["command"].rstrip("\n"), None, shown=body[match.end() : end])
 
     def _typed(self, command: str, entered: str | None, *, shown: str) -> Step:
-        """Runs a command in bash; without ``entered`` on a terminal where every question gets a yes."""
-        controller, terminal = pty.openpty()
-        os.write(controller, b"y\n")
-        with tempfile.NamedTemporaryFile("r", suffix=".directory") as place:
-            script = f"{command}\ncode=$?\npwd > {place.name}\nexit $code"
-            given = {"input": entered} if entered is not None else {"stdin": terminal}
-            done = subprocess.run(
-                ["bash", "-c", script],
-                cwd=self.directory,
-                env=_environment(),
-                capture_output=True,
-                text=True,
-                check=False,
-                **given,
-            )
-            self.directory = Path(place.read().strip() or self.directory)
-        os.close(controller)
-        os.close(terminal)
-        said = done.stdout if done.returncode == 0 else done.stdout + done.stderr
-        return Step(command=command, shown=shown, said=said, exit_code=done.returncode)
+        answer = self._shell(command, entered, self.directory)
+        self.directory = answer.directory
+        return Step(command=command, shown=shown, said=answer.said, exit_code=answer.exit_code)
 
     def _write(self, body: str) -> None:
         heading = re.match(r"# (\S+\.yml)\n", body)
@@ -119,13 +139,13 @@ class Tour:
         self._last_file.write_text(text[:at] + fragment + text[at:], encoding="utf-8")
 
 
-def play(page: Path, directory: Path) -> list[Step]:
+def play(page: Path, directory: Path, shell: Shell = bash) -> list[Step]:
     """The steps of a page of this clone, played in ``directory``, which looks like a clone."""
     shutil.copytree(
         ROOT / "examples" / "shop", directory / "examples" / "shop", ignore=shutil.ignore_patterns("target")
     )
     (directory / ".venv").symlink_to(Path(sys.prefix))
-    return list(Tour(directory).play(page.read_text(encoding="utf-8")))
+    return list(Tour(directory, shell).play(page.read_text(encoding="utf-8")))
 
 
 def rewritten(page: str, steps: list[Step]) -> str:

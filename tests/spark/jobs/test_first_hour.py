@@ -3,25 +3,50 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from tools.tour import PAGES, play
+from tests.support.command_script import parquetry
+from tools.tour import PAGES, Answer, Step, bash, play
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, id=page.name, marks=pytest.mark.soak if page.name == "README.md" else ())
-        for page in PAGES
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_the_page_tells_to_type_works_and_answers_as_shown(page, tmp_path):
-    steps = play(page, tmp_path)
+    assert_works_as_shown(play(page, tmp_path))
+
+
+def test_the_tutorial_works_and_answers_as_shown_beside_a_spark_that_runs(spark, tmp_path, monkeypatch):
+    """Commands are those of the tutorial; `run` and the lines of Python use the session of the tests."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    def shell(command: str, entered: str | None, directory: Path) -> Answer:
+        monkeypatch.chdir(directory)
+        program, *words = command.split()
+        if entered is not None:
+            exec(compile(entered, "tutorial.md", "exec"), {})
+            return Answer(said="", exit_code=0, directory=directory)
+        if (program, *words) == ("parquetry", "run"):
+            done = CliRunner().invoke(command_line, words)
+            said = done.stdout if done.exit_code == 0 else done.output
+            return Answer(said=said, exit_code=done.exit_code, directory=directory)
+        if program == "parquetry" and words != ["apply"]:  # which asks, and only on a terminal
+            forked = parquetry(*words, cwd=directory)
+            said = forked.stdout if forked.returncode == 0 else forked.stdout + forked.stderr
+            return Answer(said=said, exit_code=forked.returncode, directory=directory)
+        return bash(command, entered, directory)
+
+    (tutorial,) = (page for page in PAGES if page.name == "tutorial.md")
+    assert_works_as_shown(play(tutorial, tmp_path, shell))
+
+
+def assert_works_as_shown(steps: list[Step]) -> None:
     assert sum("parquetry" in step.command for step in steps) >= 6
     for step in steps:
         assert step.exit_code == 0, f"$ {step.command}\n{step.said}"

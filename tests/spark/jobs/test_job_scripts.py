@@ -69,11 +69,18 @@ def test_a_script_of_a_spec_that_is_not_applied_any_more_exits_4(folder):
     assert "Traceback" not in done.stderr
 
 
-def test_run_hands_jobs_to_spark_submit_where_the_target_says_so(folder):
-    folder.deliver("b.csv", SECOND)
+def submitting(folder):
+    """The project with a target whose jobs go to spark-submit."""
     submitted = SPARK | {"launcher": "spark-submit", "submit_args": ["--name", "from-run"]}
     folder.project(targets={"dev": with_leave({"warehouse": "./warehouse", "spark": submitted})})
     answered(folder, "apply", "--auto-approve")
+    return folder
+
+
+@pytest.mark.soak  # test_launcher shows the same on a cluster
+def test_run_hands_jobs_to_spark_submit_where_the_target_says_so(folder):
+    folder.deliver("b.csv", SECOND)
+    submitting(folder)
     jobs = {job["job"]: job["result"] for job in answered(folder, "run")["jobs"]}
     assert jobs["ingest_landing"]["commit"]["updated_rows"] == 1
     (results,) = (folder.root / "target/runs").glob("*/results.json")
@@ -83,6 +90,7 @@ def test_run_hands_jobs_to_spark_submit_where_the_target_says_so(folder):
 
 def test_a_failure_under_spark_submit_keeps_its_exit_code_and_message(folder):
     folder.deliver("c.csv", "order_id,city,amount,items,revision\nthree,Oslo,4.0,1,2\n")
+    submitting(folder)
     done = parquetry("run", "-p", folder.root)
     assert done.returncode == 1
     (line,) = [
@@ -93,7 +101,7 @@ def test_a_failure_under_spark_submit_keeps_its_exit_code_and_message(folder):
 
 
 def test_a_spark_submit_that_is_not_there_is_named(folder):
-    done = parquetry("run", "-p", folder.root, SPARK_HOME="/nowhere")
+    done = parquetry("run", "-p", submitting(folder).root, SPARK_HOME="/nowhere")
     assert done.returncode == 1
     assert "/nowhere/bin/spark-submit cannot be started" in done.stderr
 

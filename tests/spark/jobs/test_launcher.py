@@ -60,21 +60,36 @@ def rows_of(folder):
     return sorted(tuple(row.values()) for table in live for row in table.to_pylist())
 
 
-@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["once", "twice"])
-def test_run_ships_the_job_and_a_script_by_hand_makes_the_same_commit(again, tmp_path, standalone):
-    launched, by_hand = made(tmp_path / "launched", standalone), made(tmp_path / "by_hand", standalone)
-    done = parquetry("run", "--only", "ingest", "--format", "json", "-p", launched.root)
+def shipped(root, master):
+    """A project whose ingestion was run by spark-submit: the project, the job's result, and what was shipped."""
+    folder = made(root, master)
+    done = parquetry("run", "--only", "ingest", "--format", "json", "-p", folder.root)
     assert done.returncode == 0, done.stderr[-4000:]
     (job,) = json.loads(done.stdout)["jobs"]
     assert (job["job"], job["result"]["commit"]["inserted_rows"]) == ("ingest_landing", 180)
-    (shipped,) = (launched.root / "target" / "runs").glob("*/parquetry.zip")
-    assert (shipped.parent / "orders.ingest_landing.py").exists()
-    assert not list((launched.table / ".hoodie/.parquetry").glob("reports/*"))
+    (package,) = (folder.root / "target" / "runs").glob("*/parquetry.zip")
+    return folder, job["result"], package
 
+
+def test_run_ships_the_job(tmp_path, standalone):
+    folder, result, package = shipped(tmp_path, standalone)
+    assert (package.parent / "orders.ingest_landing.py").exists()
+    assert not list((folder.table / ".hoodie/.parquetry").glob("reports/*"))
+    kept = json.loads((package.parent / "results.json").read_text())
+    assert [job["result"] for job in kept["jobs"]] == [result]
+    newest = commit_of(folder)
+    assert (newest["operation"], newest["rows"]["inserted"]) == ("upsert", 180)
+    assert len(rows_of(folder)) == 180
+
+
+@pytest.mark.soak
+def test_a_script_by_hand_makes_the_same_commit(tmp_path, standalone):
+    launched, of_run, package = shipped(tmp_path / "launched", standalone)
+    by_hand = made(tmp_path / "by_hand", standalone)
     assert parquetry("compile", "-p", by_hand.root).returncode == 0
     submitted = subprocess.run(
         [
-            *(Path(sys.executable).parent / "spark-submit", "--master", standalone, "--py-files", shipped),
+            *(Path(sys.executable).parent / "spark-submit", "--master", standalone, "--py-files", package),
             *(f"--conf={key}={value}" for key, value in CONF.items()),
             by_hand.root / "target/jobs/orders/ingest_landing.py",
         ],
@@ -87,10 +102,9 @@ def test_run_ships_the_job_and_a_script_by_hand_makes_the_same_commit(again, tmp
     (said,) = [line for line in submitted.stdout.splitlines() if line.startswith(RESULT_PREFIX)]
     result = json.loads(said.removeprefix(RESULT_PREFIX))
     same = ("inserted_rows", "updated_rows", "deleted_rows", "files_added", "files_rewritten", "operation")
-    assert {key: result["commit"][key] for key in same} == {key: job["result"]["commit"][key] for key in same}
+    assert {key: result["commit"][key] for key in same} == {key: of_run["commit"][key] for key in same}
     assert commit_of(by_hand) == commit_of(launched)
     assert rows_of(by_hand) == rows_of(launched)
 
-    if again:
-        second = parquetry("run", "--only", "ingest", "--format", "json", "-p", launched.root)
-        assert json.loads(second.stdout)["jobs"][0]["result"]["commit"] is None
+    second = parquetry("run", "--only", "ingest", "--format", "json", "-p", launched.root)
+    assert json.loads(second.stdout)["jobs"][0]["result"]["commit"] is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 
 import pytest
@@ -39,10 +40,10 @@ def rows(first, last):
     return "order_id,city,amount,items,revision\n" + body
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def template(spark, tmp_path_factory):
     """A project in git with 4 files in each of 2 partitions of ``orders``."""
-    folder = ProjectFolder.create(tmp_path / "shop")
+    folder = ProjectFolder.create(tmp_path_factory.mktemp("template") / "shop")
     folder.orders(sizing=SIZES)
     (folder.root / ".gitignore").write_text("warehouse\ntarget\n")
     git(folder, "init", "--quiet")
@@ -53,7 +54,13 @@ def folder(tmp_path):
     for n in range(4):
         folder.deliver(f"{n}.csv", rows(n * 50, n * 50 + 50))
         said(folder, "run", "--only", "ingest")
-    return folder
+    return folder.root
+
+
+@pytest.fixture
+def folder(template, tmp_path):
+    shutil.copytree(template, tmp_path / "shop", symlinks=True)
+    return ProjectFolder(tmp_path / "shop")
 
 
 def git(folder, *arguments):
