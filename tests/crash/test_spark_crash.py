@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.spark.prepare.materialise import remove_dead_stages
+from parquetry.runtime.spark.prepare.local_stages import remove_dead_stages
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.stage.place import STAGE_PREFIX
 from parquetry.runtime.storage.open import open_store

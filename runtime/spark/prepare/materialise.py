@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
@@ -15,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.worker_process import spare_loaded_modules
-from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.spark.prepare.generated import declared_faults
+from parquetry.runtime.spark.prepare.local_stages import owned_place, remove_dead_stages
 from parquetry.runtime.spark.prepare.row_width import ROWS_OF_A_BATCH, is_wide_row, without_wide_rows
 from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import (
@@ -29,14 +25,10 @@ from parquetry.runtime.spark.session.settings import (
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.stage.part import SUMMARY_SQL, StageSpec, stage_rows
-from parquetry.runtime.stage.place import STAGE_PREFIX, LocalPlace, StagePlace, StorePlace, as_storage_error
+from parquetry.runtime.stage.place import StagePlace, StorePlace
 from parquetry.runtime.stage.staged import StagedRows, staged_rows
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.sidecars import STAGE_FOLDER
-
-_OWNER: Final = "owner.json"
-_FOLDERS: Final = ("spark-", "userFiles-", STAGE_PREFIX)
-"""How the names of folders begin: an application's, that of its files, that of a stage among them."""
 
 
 def stage_place(store: ObjectStore, run: str | None) -> StagePlace:
@@ -48,40 +40,8 @@ def stage_place(store: ObjectStore, run: str | None) -> StagePlace:
         # Below Spark's own folder: that goes with the application, unless its JVM is killed too.
         root = Path(SparkFiles.getRootDirectory())
         remove_dead_stages(root)
-        return _owned_place(root)
+        return owned_place(root)
     return StorePlace(store=store, folder=f"{STAGE_FOLDER}/{run}")
-
-
-def remove_dead_stages(root: Path) -> None:
-    """Remove the stages that processes which are gone have left beside this application's folder ``root``."""
-    stages = [root.parent.parent]
-    for prefix in _FOLDERS:
-        stages = [folder for above in stages for folder in _own_folders(above, prefix)]
-    for stage in stages:
-        with suppress(OSError, ValueError):  # without a note, or gone by now
-            if Owner.from_json(json.loads(Path(stage, _OWNER).read_bytes())).is_process_gone:
-                LocalPlace(folder=str(stage)).remove()
-
-
-def _own_folders(parent: Path, prefix: str) -> list[Path]:
-    """Folders of this user with such a name, through no link: others may put anything beside them."""
-    found = []
-    with suppress(OSError), os.scandir(parent) as entries:  # others come and go
-        for entry in entries:
-            if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False):
-                with suppress(OSError):
-                    if entry.stat(follow_symlinks=False).st_uid == os.geteuid():
-                        found.append(Path(entry.path))
-    return found
-
-
-def _owned_place(root: Path) -> LocalPlace:
-    place = LocalPlace.make(str(root))
-    owner = Owner.here()
-    owner.finish()  # only the process counts
-    with as_storage_error(place.folder):
-        Path(place.folder, _OWNER).write_text(json.dumps(owner.to_json()), encoding="ascii")
-    return place
 
 
 def stages_locally(spark: SparkSession) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from parquetry.runtime.commit.owner import Owner
-from parquetry.runtime.spark.prepare.materialise import remove_dead_stages
+from parquetry.runtime.spark.prepare.local_stages import remove_dead_stages
 from parquetry.runtime.stage.place import LocalPlace
 
 
