@@ -21,7 +21,6 @@ from parquetry.runtime.spark.lookup.found import FoundKeys
 from parquetry.runtime.spark.prepare.materialise import run_stage
 from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import (
-    NO_LIMIT,
     arrow_settings,
     failures_translated,
     reachable_parallelism,
@@ -53,7 +52,7 @@ def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: FoundKeys) -> M
     spark = routed.sparkSession
     tasks = min(len(plan.buckets), _LISTS_OF_A_CORE * reachable_parallelism(spark))
     placed = routed.repartition(tasks, BUCKET).sortWithinPartitions(*order)
-    settings = arrow_settings(spark, rows=_ROUTES_OF_A_BATCH, most_bytes=NO_LIMIT)
+    settings = arrow_settings(spark, rows=_ROUTES_OF_A_BATCH, by_count=True)
     with session_settings(spark, settings), failures_translated(_WHAT):
         listed = map_in_tasks(placed, _lister(spec.place), "bucket int, name string").collect()
     return {row["bucket"]: row["name"] for row in listed}

@@ -16,7 +16,6 @@ from parquetry.runtime.spark.prepare.local_stages import owned_place, remove_dea
 from parquetry.runtime.spark.prepare.row_width import ROWS_OF_A_BATCH, is_wide_row, without_wide_rows
 from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import (
-    NO_LIMIT,
     arrow_settings,
     failures_translated,
     is_local,
@@ -94,11 +93,7 @@ def run_stage(
 ) -> StagedRows:
     """Run the tasks that stage rows, and take in what they say; None cuts their batches by bytes."""
     spark = summary.sparkSession
-    settings = (
-        arrow_settings(spark, rows=rows_of_a_batch, most_bytes=NO_LIMIT)
-        if rows_of_a_batch
-        else arrow_settings(spark)
-    )
+    settings = arrow_settings(spark, rows=rows_of_a_batch, by_count=rows_of_a_batch is not None)
     with session_settings(spark, settings), failures_translated(what):
         rows = summary.collect()
     return staged_rows(spec, (row.asDict() for row in rows))

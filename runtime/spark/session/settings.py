@@ -32,7 +32,7 @@ _MIB, _GIB = 1024**2, 1024**3
 _TASK_BYTES_LEAST, _TASK_BYTES_MOST = 64 * _MIB, 512 * _MIB
 _PYTHON_BYTES, _ADDRESSES_BYTES = 128 * _MIB, 1536 * _MIB
 _ROWS_BY_BYTES, _ROWS_OF_ANY_SIZE = 16_384, 64
-NO_LIMIT: Final = 2**31 - 1
+_NO_LIMIT: Final = 2**31 - 1
 _BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _LIMITS: Final = frozenset({_BATCH_ROWS, _BATCH_BYTES})
@@ -117,16 +117,17 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
     newest one or the lowest limit, and the last of them puts back what the user had set.
     """
     with ExitStack() as stack:
+        session = _identity(spark) if settings else None
         for key, value in settings.items():
-            stack.enter_context(_setting(spark, key, value))
+            stack.enter_context(_setting(spark, session, key, value))
         yield
 
 
 @contextmanager
-def _setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+def _setting(spark: SparkSession, session: object, key: str, value: str) -> Iterator[None]:
     turn = object()
+    place = (session, key)
     with _SETTINGS:
-        place = (_identity(spark), key)
         in_force = _IN_FORCE.get(place) or _InForce(before=spark.conf.get(key, None))
         values = in_force.values
         spark.conf.set(key, _upheld(key, {**values, turn: value}))
@@ -207,17 +208,16 @@ def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]
         return reader.load(list(uris))
 
 
-def arrow_settings(
-    spark: SparkSession, *, rows: int | None = None, most_bytes: int = 2 * ARROW_BATCH_BYTES
-) -> dict[str, str]:
-    """Settings that cut Arrow batches after so many ``rows``, and before they exceed ``most_bytes``.
+def arrow_settings(spark: SparkSession, *, rows: int | None = None, by_count: bool = False) -> dict[str, str]:
+    """Settings that cut Arrow batches after so many ``rows``, and before they exceed two times 4 MiB.
 
-    For the second one Spark 4 adds up all columns after each row, unless it is ``NO_LIMIT``. Before Spark 4
-    only rows are counted: without a number of them, a batch has 64.
+    For the second one Spark 4 adds up all columns after each row, unless batches are cut ``by_count`` alone.
+    Before Spark 4 only rows are counted: without a number of them, a batch has 64.
     """
     cuts_by_bytes = spark_version(spark) >= (4, 0)
     most_rows = rows or (_ROWS_BY_BYTES if cuts_by_bytes else _ROWS_OF_ANY_SIZE)
     settings = {_BATCH_ROWS: str(most_rows)}
+    most_bytes = _NO_LIMIT if by_count else 2 * ARROW_BATCH_BYTES
     return {**settings, _BATCH_BYTES: str(most_bytes)} if cuts_by_bytes else settings
 
 
