@@ -21,7 +21,7 @@ from parquetry.runtime.spark.session.settings import failures_translated, load_f
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.stage.part import ORDERING, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.stage.staged import StagedRows
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 
 FILE = "__file"
@@ -73,28 +73,41 @@ def read_slices(
     in between. A Spark Connect server does not tell what it has listed, so the store is asked.
     """
     frame = read_files(spark, [store.spark_uri(file.path) for file in files], schema)
-    is_remote, listed = is_connect(spark), sum(file.size_bytes for file in files)
-    found = 0
-    if not is_remote:
-        relation = frame._jdf.queryExecution().analyzed().relation()  # noqa: SLF001 - what Spark has listed
-        found = relation.location().sizeInBytes()
-        if found == listed:
-            return frame
+    if is_connect(spark):
+        _check_stored(store, files)
+        return frame
+    relation = frame._jdf.queryExecution().analyzed().relation()  # noqa: SLF001 - what Spark has listed
+    found, listed = relation.location().sizeInBytes(), sum(file.size_bytes for file in files)
+    if found == listed:
+        return frame
+    cut = _cut(files, map_each(files, lambda file: store.stat(file.path)))
+    raise _overwritten(store, joined("; ", cut) or f"its files have {found:,} bytes, and had {listed:,}")
+
+
+def _check_stored(store: ObjectStore, files: Sequence[FileSlice]) -> None:
+    """NotFoundError when a file has been removed, CorruptTableError when one has another size by now."""
     now = map_each(files, lambda file: store.stat(file.path))
-    if is_remote and (gone := [file for file, info in zip(files, now, strict=True) if info is None]):
+    if gone := [file for file, info in zip(files, now, strict=True) if info is None]:
         raise NotFoundError(Message("files to read: ", Value.file(gone[0].path), " is gone; run again"))
+    if cut := _cut(files, now):
+        raise _overwritten(store, joined("; ", cut))
+
+
+def _cut(files: Sequence[FileSlice], now: Sequence[ObjectInfo | None]) -> list[Message]:
+    """Some of the files that have another size by now, with both sizes."""
     sizes = ((file, info.size_bytes if info else 0) for file, info in zip(files, now, strict=True))
-    cut = [
+    return [
         Message(Value.file(file.path), f" has {size:,} bytes, and had {file.size_bytes:,}")
         for file, size in sizes
         if size != file.size_bytes
-    ]
-    if is_remote and not cut:
-        return frame
-    raise CorruptTableError(
+    ][:_NAMED]
+
+
+def _overwritten(store: ObjectStore, what: str) -> CorruptTableError:
+    return CorruptTableError(
         Message(
             f"{store.uri}: ",
-            joined("; ", cut[:_NAMED]) or f"its files have {found:,} bytes, and had {listed:,}",
+            what,
             ": somebody overwrites files while they are read; restore them from a copy, or the table to a "
             "savepoint",
         )
