@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from parquetry.runtime.base_file.model import DELETE, POSITION, Bucket
+from parquetry.runtime.base_file.model import DELETE, POSITION
 from parquetry.runtime.stage.index import REFERENCE_SHIFT, StageIndex
 from parquetry.runtime.stage.part import PARTITION, REFERENCE, StageSpec, stage_rows
 from parquetry.runtime.stage.reader import StageReader
@@ -29,10 +29,34 @@ _RANGE_BYTES: Final = _MIB
 _RUN_BYTES: Final = 32 * _MIB
 
 
-def regrouping_tasks(index: StageIndex, buckets: Iterable[Bucket]) -> int:
-    """By how many tasks the stage should be grouped by bucket; 0: buckets read it as it is.
+class RangeReader(Protocol):
+    """Takes rows of a stage: of one partition, new ones in their order, and others from anywhere."""
 
-    It is worth it when buckets would fetch more than 8 times the bytes of the stage, and a GiB, or send
+    @property
+    def partition(self) -> str:
+        """The partition that its rows arrived for."""
+        ...
+
+    @property
+    def expected_inserts(self) -> int:
+        """How many rows it takes in the order of their arrival."""
+        ...
+
+    @property
+    def expected_updates(self) -> int:
+        """How many rows it takes because of their keys."""
+        ...
+
+    @property
+    def expected_deletes(self) -> int:
+        """How many deletes it takes because of their keys."""
+        ...
+
+
+def regrouping_tasks(index: StageIndex, readers: Iterable[RangeReader]) -> int:
+    """By how many tasks the stage should be grouped by bucket; 0: its readers read it as it is.
+
+    It is worth it when they would fetch more than 8 times the bytes of the stage, and a GiB, or send
     4 times the requests, and 10,000. A range should have a MiB then, and a task from 64 MiB to 2 GiB.
     """
     group_bytes = np.bincount(index.group, index.size, len(index.groups))
@@ -43,13 +67,13 @@ def regrouping_tasks(index: StageIndex, buckets: Iterable[Bucket]) -> int:
     numbers = {group: number for number, group in enumerate(index.groups)}
     fetched = requests = 0.0
     count = 0
-    for bucket in buckets:
+    for reader in readers:
         count += 1
-        if (number := numbers.get(bucket.partition)) is None:
+        if (number := numbers.get(reader.partition)) is None:
             continue
-        rows, share = bucket.expected_inserts, bucket.expected_inserts / max(group_rows[number], 1)
+        rows, share = reader.expected_inserts, reader.expected_inserts / max(group_rows[number], 1)
         ranges = share * group_parts[number]
-        if looked_up := bucket.expected_updates + bucket.expected_deletes:
+        if looked_up := reader.expected_updates + reader.expected_deletes:
             # Its rows lie anywhere: at worst each in a batch of its own.
             share = min((looked_up + rows) / max(group_batches[number], 1), 1.0)
             ranges = min(looked_up + rows, group_parts[number])

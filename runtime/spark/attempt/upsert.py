@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow.schema import arrow_schema, columns_from_arrow
-from parquetry.runtime.base_file.model import DELETE, HASH, POSITION, Bucket
+from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import Footprint, KeyRange
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.attempt.deliver import write_rows
@@ -42,6 +43,16 @@ from parquetry.runtime.stage.staged import StagedRows
 
 UPSERT, DELETE_ROWS = "UPSERT", "DELETE"
 _KEY_BYTES, _ROW_BYTES = 24.0, 64.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A base file that may have a row for each of so many keys, as a reader of the stage."""
+
+    partition: str
+    expected_updates: int
+    expected_inserts: int = 0
+    expected_deletes: int = 0
 
 
 def upsert_rows(attempt: Attempt, staged: StagedRows) -> AttemptResult:
@@ -212,8 +223,7 @@ def _is_located_by_tasks(staged: StagedRows, files: Sequence[FileSlice]) -> bool
     counts = Counter(file.partition for file in files)
     rows = {name: -(-total.rows // max(counts[name], 1)) for name, total in staged.totals.items()}
     readers = (
-        Bucket(index=at, partition=f.partition, file_id=f.file_id, expected_updates=rows.get(f.partition, 0))
-        for at, f in enumerate(files)
+        _Candidate(partition=file.partition, expected_updates=rows.get(file.partition, 0)) for file in files
     )
     return not regrouping_tasks(staged.index, readers)
 
