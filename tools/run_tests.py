@@ -20,7 +20,7 @@ KEPT = ROOT / "tests" / "LONG_RUN.md"
 _OWN = (
     "tests/spark/jobs",
     "tests/spark/prepare/test_determinism.py",
-    "tests/spark/test_clustering_killed.py",
+    "tests/spark/test_cluster_crashes.py",
 )
 SHARED_SPARK = ("tests/spark", *(f"--ignore={path}" for path in _OWN))
 OWN_SPARK = (*_OWN, "tests/crash", "tests/packaging")

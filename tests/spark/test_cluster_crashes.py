@@ -40,7 +40,7 @@ def template(tmp_path_factory) -> Path:
     return path
 
 
-SHARP = {("insert", "fetching"), ("upsert", "staged by all"), ("upsert, regrouped", "regrouping")}
+SHARP = {("insert", "fetching"), ("upsert", "staged by all"), ("cluster partitions", "written")}
 CASES = [
     pytest.param(name, phase, marks=[] if (name, phase) in SHARP else SOAK)
     for name, work in WORKS.items()

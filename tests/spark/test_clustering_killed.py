@@ -24,9 +24,8 @@ from tests.support.spark_crash import AT_ONCE, DATA_FILE
 from tests.support.spark_writer import SparkWriter, WriterKilled
 from tests.support.standalone_spark import CLUSTER
 
-pytestmark = pytest.mark.spark
-
-SOAK = pytest.mark.soak
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
+"""The short suites have such a case in test_cluster_crashes.py."""
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +61,9 @@ def kill(deed: Deed, when: str, *, skip: int = 0) -> dict[str, object]:
     ("scope", "when", "skip"),
     [
         (ClusteringScope.PARTITION, "after", 0),
-        pytest.param(ClusteringScope.PARTITION, "before", 1, marks=SOAK),
-        pytest.param(ClusteringScope.GROUP, "before", 0, marks=SOAK),
-        pytest.param(ClusteringScope.GROUP, "after", 1, marks=SOAK),
+        (ClusteringScope.PARTITION, "before", 1),
+        (ClusteringScope.GROUP, "before", 0),
+        (ClusteringScope.GROUP, "after", 1),
     ],
 )
 def test_an_executor_is_killed_while_it_clusters(scope, when, skip, executors, tmp_path) -> None:
@@ -81,7 +80,6 @@ def test_an_executor_is_killed_while_it_clusters(scope, when, skip, executors, t
     stands(tmp_path / "t", table, rows)
 
 
-@SOAK
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_driver_of_a_batch_is_killed(when, tmp_path) -> None:
     """What was not published is planned again, and the files of it are gone with the next write."""

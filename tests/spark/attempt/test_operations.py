@@ -96,6 +96,7 @@ def test_a_delete_beats_a_row_on_a_tie(spark, table, judges):
     assert_latest(judges, str(table.path), table.model)
 
 
+@SOAK
 def test_rows_that_say_themselves_that_they_are_deleted(spark, tmp_path, judges):
     keys = {"id": pa.string(), "region": pa.string(), "version": pa.int64(), "_hoodie_is_deleted": pa.bool_()}
     ours = create(spark, tmp_path / "table", typed=PLAIN, keys=keys, project="tests")
@@ -210,7 +211,7 @@ LAYOUTS = {
 }
 
 
-SHOWN_BY_OTHERS = ("several partition columns", "composite key", "plain folders")
+SHOWN_BY_OTHERS = ("no partitions", "several partition columns", "composite key", "plain folders")
 """Each is part of another layout, or read by more judges in tests/interop/test_our_operations.py."""
 
 

@@ -110,13 +110,13 @@ def test_the_same_table_as_by_way_of_spark(spark, tmp_path, source, monkeypatch,
         frame.write.parquet(str(tmp_path / "keyed"))
         frame = spark.read.parquet(str(tmp_path / "keyed"))
         assert plain_files(frame) is not None
-    found = {}
+    found, count = {}, frame.count()
     for way in ("plain", "plain, on a cluster", "spark"):
         if way == "spark":
             monkeypatch.setattr(staging, "plain_files", lambda _: None)
         table = parquetry.create(tmp_path / way, spec)
         with as_on_a_cluster() if "cluster" in way else nullcontext():
-            assert table.insert(frame).inserted_rows == frame.count()
+            assert table.insert(frame).inserted_rows == count
         rows = HudiRs().read(str(tmp_path / way)).to_pylist()
         hidden = {"_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_file_name"}
         hidden |= set() if key else {"_hoodie_record_key"}
