@@ -32,6 +32,7 @@ from parquetry.runtime.stage.batches import GroupedFile
 from parquetry.runtime.stage.faults import required_holes, with_readable_text
 from parquetry.runtime.stage.index import BATCHES, REFERENCE_SHIFT
 from parquetry.runtime.stage.keys_file import KeysFile
+from parquetry.runtime.stage.partition_paths import PartitionPaths
 from parquetry.runtime.stage.place import StagePlace
 
 REFERENCE = "__ref"
@@ -48,13 +49,13 @@ RUN_BYTES = 48 * 1024 * 1024
 class StageSpec:
     """What a task has to know to stage its rows.
 
-    ``schema`` are the columns to keep, in the types of the base files. ``key_column`` holds the
-    record key: one of them, or ``_hoodie_record_key`` beside them; None where keys are generated
-    later. ``rows`` asks for the file with whole rows, as Arrow batches; ``keys`` for the one with keys
-    and control columns, in parquet, which Spark reads as well; with ``matched`` that one has the columns
-    to keep too. ``required`` may not be null in rows that are no deletes.
-    ``ordering`` may be dotted. ``drop_duplicates`` is for those who read the stage: one row counts of
-    those with one key, where keys are unique. ``declared`` gives faults of generated columns the place
+    ``schema`` are the columns to keep, in the types of the base files. ``key_column`` holds the record key:
+    one of them, or ``_hoodie_record_key`` beside them; None where keys are generated later. ``paths``
+    computes the partition path, unless rows bring it. ``rows`` asks for the file with whole rows, as Arrow
+    batches; ``keys`` for the one with keys and control columns, in parquet, which Spark reads as well; with
+    ``matched`` that one has the columns to keep too. ``required`` may not be null in rows that are no
+    deletes. ``ordering`` may be dotted. ``drop_duplicates`` is for those who read the stage: one row counts
+    of those with one key, where keys are unique. ``declared`` gives faults of generated columns the place
     of their SQL in the spec.
     """
 
@@ -67,6 +68,7 @@ class StageSpec:
     keys: bool
     matched: bool = False
     drop_duplicates: bool = False
+    paths: PartitionPaths | None = None
     declared: Mapping[str, str] = field(default_factory=dict)
     run_bytes: int = RUN_BYTES
 
@@ -158,6 +160,7 @@ class _PartWriter:
 
     def __init__(self, spec: StageSpec, part: int, name: str, stack: ExitStack) -> None:
         self._spec = spec
+        self._naming = {*_TEXTS, *(spec.paths.rules.partition_by if spec.paths else ())}
         self._part = part
         self._name = name
         self._stack = stack
@@ -170,12 +173,13 @@ class _PartWriter:
     def add(self, run: list[pa.RecordBatch]) -> None:
         """One run: checked, in the stage's types, grouped by partition, written."""
         table, unreadable = with_readable_text(pa.concat_batches(run) if len(run) > 1 else run[0])
+        table = self._with_paths(table)
         for name, mask in unreadable.items():
-            if name not in _TEXTS and DELETE in table.schema.names:
+            if name not in self._naming and DELETE in table.schema.names:
                 # Of a row that deletes, only what says which row it is gets anywhere.
                 mask = pc.and_(mask, pc.invert(table.column(DELETE)))  # noqa: PLW2901
             self._count(f"{_TEXTS.get(name, f'column {name!r}')} is no UTF-8 text", table, mask)
-        codes = table.column(PARTITION).dictionary_encode()
+        codes = table.column(PARTITION)
         partitions = codes.dictionary.to_pylist()
         counts = np.bincount(codes.indices.to_numpy(zero_copy_only=False), minlength=len(partitions))
         if len(partitions) > 1:
@@ -265,7 +269,7 @@ class _PartWriter:
         spec = self._spec
         columns = {
             REFERENCE: self._references(table.num_rows),
-            PARTITION: table.column(PARTITION),
+            PARTITION: pc.cast(table.column(PARTITION), pa.string()),
             HASH: table.column(HASH),
             DELETE: table.column(DELETE),
         }
@@ -276,6 +280,15 @@ class _PartWriter:
         if spec.matched:
             columns |= {kept.name: conform(table.column(kept.name), kept.type) for kept in spec.schema}
         return pa.RecordBatch.from_pydict(columns)
+
+    def _with_paths(self, table: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with their partition paths as a dictionary."""
+        paths = self._spec.paths
+        encoded = paths.of_rows(table) if paths else table.column(PARTITION).dictionary_encode()
+        if PARTITION not in table.schema.names:
+            return table.append_column(PARTITION, encoded)
+        at = table.schema.get_field_index(PARTITION)
+        return table.set_column(at, pa.field(PARTITION, encoded.type), encoded)
 
     def _with_control(self, table: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with hash and delete flag; rows that bring none get the hash of their reference."""

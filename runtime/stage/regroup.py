@@ -95,6 +95,7 @@ def regrouped_spec(spec: StageSpec) -> StageSpec:
         spec,
         schema=schema,
         ordering=None,
+        paths=None,
         required=(),
         keys=False,
         drop_duplicates=False,

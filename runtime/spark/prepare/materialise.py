@@ -24,6 +24,7 @@ from parquetry.runtime.spark.session.settings import (
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.stage.part import SUMMARY_SQL, StageSpec, stage_rows
+from parquetry.runtime.stage.partition_paths import PartitionPaths
 from parquetry.runtime.stage.place import StagePlace, StorePlace
 from parquetry.runtime.stage.staged import StagedRows, staged_rows
 from parquetry.runtime.storage.open import ObjectStore
@@ -54,6 +55,7 @@ def stage_spec(
     place: StagePlace,
     ordering: str | None,
     key_column: str | None,
+    paths: PartitionPaths | None = None,
     rows: bool = True,
     keys: bool = True,
     matched: bool = False,
@@ -67,6 +69,7 @@ def stage_spec(
         place=place,
         schema=schema,
         key_column=key_column,
+        paths=paths,
         ordering=ordering,
         required=tuple(c.name for c in columns if not c.nullable) if rows else (),
         rows=rows,

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -22,11 +21,7 @@ from parquetry.runtime.spark.session.settings import ARROW_BATCH_BYTES
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
-from parquetry.runtime.stage.part import PARTITION
-from parquetry.runtime.table.partition_path import KeyRules, path_of_texts
-
-KEY_TYPES: Final = frozenset({"string", "tinyint", "smallint", "int", "bigint", "boolean", "date"})
-"""Types whose text is the same in Arrow and in Java."""
+from parquetry.runtime.table.partition_path import KeyRules
 
 _EPOCH = dt.date(1970, 1, 1)
 _FOUR_DIGITS = ((dt.date(1, 1, 1) - _EPOCH).days, (dt.date(9999, 12, 31) - _EPOCH).days)
@@ -68,9 +63,9 @@ class PlainRows:
     computes_key: bool
 
     def read(self, pieces: Sequence[FilePiece]) -> Iterator[pa.RecordBatch]:
-        """Batches with the table's columns, the partition path, and the record key unless a column is it.
+        """Batches with the table's columns, and the record key unless a column is it.
 
-        NotPlainError for a file that pyarrow cannot read, and for partition values that are no text.
+        NotPlainError for a file that pyarrow cannot read, and for keys that only Spark spells as it does.
         """
         try:
             yield from self._read(pieces)
@@ -94,10 +89,6 @@ class PlainRows:
             else pa.nulls(batch.num_rows, field.type)
             for field in arrow_schema(self.columns)
         }
-        types = {column.name: column.type for column in self.columns}
-        arrays[PARTITION] = partition_paths(
-            self.rules, [(arrays[f], types[f]) for f in self.rules.partition_by], batch.num_rows
-        )
         if self.computes_key:
             arrays[RECORD_KEY] = record_keys(self.rules, [arrays[f] for f in self.rules.record_key])
         return pa.RecordBatch.from_pydict(arrays)
@@ -118,26 +109,6 @@ def record_keys(rules: KeyRules, values: Sequence[pa.Array]) -> pa.Array:
         parts.append(pc.binary_join_element_wise(f"{name}:", spelled, ""))
     joined = pc.binary_join_element_wise(*parts, ",")
     return pc.if_else(lacking, pa.scalar(None, pa.string()), joined)
-
-
-def partition_paths(rules: KeyRules, values: Sequence[tuple[pa.Array, str]], rows: int) -> pa.Array:
-    """The partition path of each row, as a dictionary: each path is spelled once."""
-    if not values:
-        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([""]))
-    paths = np.zeros(rows, np.int64)
-    columns: list[tuple[list[str | None], np.ndarray, bool]] = []
-    for array, kind in values:
-        encoded = _text(array).dictionary_encode()
-        texts: list[str | None] = [*encoded.dictionary.to_pylist(), None]
-        codes = encoded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)
-        columns.append((texts, codes, kind == "string"))
-        # Numbered anew for each column, so that no product of many columns leaves the integers.
-        _, first_rows, paths = np.unique(paths * len(texts) + codes, return_index=True, return_inverse=True)
-    spelled = [
-        path_of_texts(rules, [(texts[codes[row]], is_text) for texts, codes, is_text in columns])
-        for row in first_rows
-    ]
-    return pa.DictionaryArray.from_arrays(pa.array(paths.astype(np.int32)), pa.array(spelled, pa.string()))
 
 
 def is_read_alike(arrow: pa.DataType, spark_type: str) -> bool:

@@ -33,6 +33,7 @@ from parquetry.runtime.spec.rules import CONTROL_COLUMNS, DELETE_FLAG, deletes_b
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Map, Primitive, Struct, parse_type
 from parquetry.runtime.stage.part import GENERATED_WRONG, PARTITION
+from parquetry.runtime.stage.partition_paths import PartitionPaths
 from parquetry.runtime.table.partition_path import KeyRules, path_of_texts
 
 DELETE_WHEN: Final = "delete_when"
@@ -44,10 +45,12 @@ class PreparedRows:
     """Rows ready to be materialised.
 
     ``frame`` has ``columns`` (table columns, a subset for deletes by key), then control columns.
+    Tasks compute the partition path by ``paths``, and in ``frame`` it is null; None where SQL computes it.
     """
 
     frame: DataFrame
     columns: tuple[str, ...]
+    paths: PartitionPaths | None = None
 
 
 def prepare_rows(
@@ -293,14 +296,16 @@ def _with_control(
     names = tuple(c.name for c in columns)
     table = frame.select(*map(quoted, names))
     key = record_key_sql(rules, table.schema)
-    added = [F.expr(partition_path_sql(rules, table.schema)).alias(PARTITION), F.col(DELETE)]
+    paths = PartitionPaths.of(rules, columns)
+    path = "CAST(NULL AS STRING)" if paths else partition_path_sql(rules, table.schema)
+    added = [F.expr(path).alias(PARTITION), F.col(DELETE)]
     if hash_rows:
         added.append(F.expr(f"xxhash64({', '.join(hashable(columns))})").alias(HASH))
     if key and not is_plain_key(rules, columns):
         added.append(F.expr(key).alias(RECORD_KEY))
     if GENERATED_WRONG in frame.columns:
         added.append(F.col(GENERATED_WRONG))
-    return PreparedRows(frame=frame.select(*map(quoted, names), *added), columns=names)
+    return PreparedRows(frame=frame.select(*map(quoted, names), *added), columns=names, paths=paths)
 
 
 def is_plain_key(rules: KeyRules, columns: Sequence[Column]) -> bool:

@@ -11,7 +11,7 @@ from parquetry.runtime.base_file.model import DELETE
 from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.prepare.materialise import materialise, run_stage, stage_spec
-from parquetry.runtime.spark.prepare.parquet_rows import KEY_TYPES, PlainRows
+from parquetry.runtime.spark.prepare.parquet_rows import PlainRows
 from parquetry.runtime.spark.prepare.parquet_scan import NOT_PLAIN, plain_files, stage_plain_rows
 from parquetry.runtime.spark.prepare.rows import (
     PreparedRows,
@@ -28,6 +28,7 @@ from parquetry.runtime.spec.rules import DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.spec.table_spec import Column, Operation
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.stage.part import SUMMARY_SQL, StageSpec
+from parquetry.runtime.stage.partition_paths import SPELLED_TYPES
 from parquetry.runtime.stage.place import StagePlace
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.write.request import WriteRequest
@@ -76,7 +77,13 @@ def _stage_upsert(incoming: Incoming, state: TableState, place: StagePlace) -> S
         )
     columns = state.spec.columns
     prepared = _prepared(incoming, incoming.frame, state, hash_rows=True)
-    spec = stage_spec(columns, place=place, ordering=state.spec.ordering, key_column=_key_column(state))
+    spec = stage_spec(
+        columns,
+        place=place,
+        ordering=state.spec.ordering,
+        key_column=_key_column(state),
+        paths=prepared.paths,
+    )
     return materialise(prepared.frame, spec, what=incoming.what)
 
 
@@ -92,6 +99,7 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
         place=place,
         ordering=state.spec.ordering if deduplicates else None,
         key_column=_key_column(state) if keyed else None,
+        paths=prepared.paths,
         keys=deduplicates,
         drop_duplicates=deduplicates,
     )
@@ -109,8 +117,11 @@ def _stage_plain(incoming: Incoming, state: TableState, spec: StageSpec) -> Stag
     """The rows of a frame that is nothing but columns of local parquet files; None for any other."""
     columns, rules = state.spec.columns, state.rules
     kinds = {column.name: str(parse_type(column.type)) for column in columns}
-    spelled = (*rules.record_key, *rules.partition_by)
-    if any(column.generated for column in columns) or any(kinds.get(f) not in KEY_TYPES for f in spelled):
+    if (
+        any(column.generated for column in columns)
+        or spec.paths is None
+        or any(kinds.get(field) not in SPELLED_TYPES for field in rules.record_key)
+    ):
         return None
     frame = incoming.frame.drop(*META_COLUMNS)
     given = {field.name.lower(): type_of(field.dataType, field.name) for field in frame.schema}

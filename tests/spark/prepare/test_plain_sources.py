@@ -14,11 +14,11 @@ import pytest
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.prepare import staging
-from parquetry.runtime.spark.prepare.parquet_rows import partition_paths
 from parquetry.runtime.spark.prepare.parquet_scan import plain_files
 from parquetry.runtime.spark.read.source_failures import source_failures
 from parquetry.runtime.spark.session.settings import session_settings
 from parquetry.runtime.spec.table_spec import Column, TableSpec
+from parquetry.runtime.stage.partition_paths import PartitionPaths
 from parquetry.runtime.table.partition_path import KeyRules
 from tests.support.judges import HudiRs
 from tests.support.spark_writes import as_on_a_cluster
@@ -195,7 +195,8 @@ def test_paths_of_many_columns_of_many_values():
     rules = KeyRules(
         record_key=(), partition_by=tuple("abcde"), hive_style=True, url_encode=True, named_key=False
     )
-    paths = partition_paths(rules, [(pa.array(column), "bigint") for column in values], 10_000)
+    rows = pa.RecordBatch.from_arrays([pa.array(column) for column in values], names=list("abcde"))
+    paths = PartitionPaths(rules=rules).of_rows(rows)
     assert paths.to_pylist() == [
         "/".join(f"{name}={value}" for name, value in zip("abcde", row, strict=True))
         for row in zip(*values, strict=True)

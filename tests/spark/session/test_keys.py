@@ -10,6 +10,8 @@ import pytest
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.session.keys import partition_path_sql, record_key_sql
 from parquetry.runtime.spark.session.settings import expression_settings, session_settings
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.stage.partition_paths import PartitionPaths
 from parquetry.runtime.table.partition_path import KeyRules, check_partition_path, partition_path
 from tests.support.model import TableModel
 
@@ -77,6 +79,38 @@ def test_partition_paths_of_any_text(spark, hive_style, url_encode):
 
     assert found == [model.place(r)[0] for r in rows]
     assert found == [partition_path(of, {"s": r["s"], "t": r["t"]}) for r in rows]
+
+
+@pytest.mark.parametrize("hive_style", [True, False])
+def test_tasks_spell_partition_paths_as_sql_does(spark, hive_style):
+    days = (0, -719_528, -719_163, -719_529, 2_932_896, 2_932_897, -(2**31), 2**31 - 1, None)
+    rows = zip(
+        [*WORDS, None, None, None], days * 2, [0, -1, 127, None] * 5, [True, False, None] * 6, strict=False
+    )
+    frame = spark.createDataFrame(list(rows), "s string, days int, y tinyint, b boolean").selectExpr(
+        "s", "date_from_unix_date(days) AS day", "y", "CAST(y AS SMALLINT) AS h", "CAST(y AS INT) AS i",
+        "CAST(y AS BIGINT) AS l", "b",
+    )  # fmt: skip
+    columns = [Column(name=f.name, type=f.dataType.simpleString()) for f in frame.schema]
+    for fields in (("s",), ("day",), ("y", "h", "i", "l"), ("b", "day", "s"), ()):
+        of = rules(partition=fields, hive_style=hive_style)
+        with session_settings(spark, expression_settings(spark)):
+            rows = frame.selectExpr("*", f"{partition_path_sql(of, frame.schema)} AS path").toArrow()
+        paths = PartitionPaths.of(of, columns)
+        assert paths is not None
+        (batch,) = rows.combine_chunks().to_batches()
+
+        spelled = paths.of_rows(batch)
+        assert spelled.to_pylist() == batch.column("path").to_pylist()
+        assert sorted(spelled.dictionary.to_pylist()) == sorted(set(spelled.to_pylist()))
+
+
+@pytest.mark.parametrize("kind", ["decimal(9,2)", "float", "double", "timestamp"])
+def test_what_sql_alone_spells(kind):
+    columns = [Column(name="v", type=kind), Column(name="n", type="struct<x:int>")]
+
+    assert PartitionPaths.of(rules(partition=("v",)), columns) is None
+    assert PartitionPaths.of(rules(partition=("n.x",)), columns) is None
 
 
 def test_values_of_every_type_as_hudi_spells_them(spark):
