@@ -13,7 +13,9 @@ from urllib.parse import unquote, urlsplit
 from parquetry.compiler.workspace.git import published_at, repository_root
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError
+from parquetry.project.loading.outline import outline
 from parquetry.project.schema.definitions import Kind, bundled, write_schemas
+from parquetry.project.yaml.folder import PROJECT_FILE
 from parquetry.project.yaml.scalar import scalar
 from parquetry.templates.environment import environment
 from parquetry.version import VERSION
@@ -29,8 +31,12 @@ _FILES = {
     REQUIREMENTS: "requirements.txt.j2",
 }
 _WORKFLOWS = ".github/workflows"
+_OF_REVIEWS = ("plan", "apply", "nightly")
+_CHECKOUT = "11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2"
+_SETUP_PYTHON = "a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0"
 _ADDRESS = re.compile(r"https?://(?:[^/@]*@)?(?P<rest>.+)|(?:ssh://)?git@(?P<host>[^:/]+)[:/](?P<path>.+)")
 _FALLBACK = "lake"
+_TARGETS = ("dev",)
 _LONGEST = 128
 
 
@@ -43,13 +49,16 @@ class ScaffoldContext:
     """Everything the templates of a new project may say.
 
     ``folder`` is the project's in the repository, empty at its root. ``requirement`` is what pip installs,
-    None where nobody knows.
+    None where nobody knows. Actions are pinned to commits.
     """
 
     name: str
     folder: str
     workflow: str
+    targets: tuple[str, ...]
     requirement: str | None
+    checkout: str = _CHECKOUT
+    setup_python: str = _SETUP_PYTHON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,43 +74,62 @@ class Scaffold:
     installs: str | None
 
 
-def scaffold(directory: Path, *, installs: str | None = None) -> Scaffold:
+def scaffold(directory: Path, *, installs: str | None = None, reviews: bool = False) -> Scaffold:
     """Make a project in ``directory``, which may exist; it is named after the directory.
 
     Nothing that is there is replaced: one file in the way, and nothing is written. In a git repository the
-    workflow goes to the root of it, where GitHub looks for workflows. ``installs`` is what pip gets parquetry
+    workflows go to the root of it, where GitHub looks for them. ``installs`` is what pip gets parquetry
     from, by default whatever this parquetry was installed from.
+
+    With ``reviews`` there are workflows that plan pull requests, apply what was approved, and look for drift.
+    A project that is there gets these alone.
 
     Raises:
         ScaffoldError: a file is in the way, or the directory cannot be written.
 
     """
-    name = project_name(directory)
+    there = outline(directory) if reviews and (directory / PROJECT_FILE).exists() else None
+    name = (there and there.project) or project_name(directory)
     workflow, folder = _workflow(directory, name)
     context = ScaffoldContext(
-        name=name, folder=folder, workflow=workflow, requirement=installs or _requirement()
+        name=name,
+        folder=folder,
+        workflow=workflow,
+        targets=(there and there.targets) or _TARGETS,
+        requirement=installs or _requirement(),
     )
     templates = environment(quoted=json.dumps)
+    wanted = {} if there else {**_FILES, workflow: "workflow.yml.j2"}
+    if there and not (directory / REQUIREMENTS).exists():
+        wanted[REQUIREMENTS] = _FILES[REQUIREMENTS]
+    if reviews:
+        above = os.path.dirname(workflow)  # noqa: PTH120  # it may begin with ".."
+        wanted |= {f"{above}/parquetry-{kind}-{name}.yml": f"github/{kind}.yml.j2" for kind in _OF_REVIEWS}
     texts = {
         path: templates.get_template(f"scaffold/{template}").render(scaffold=context)
-        for path, template in {**_FILES, workflow: "workflow.yml.j2"}.items()
+        for path, template in wanted.items()
     }
-    in_the_way = [path for path in (*texts, SCHEMAS) if os.path.lexists(_file(directory, path))]
+    schemas = () if there else (SCHEMAS,)
+    in_the_way = [path for path in (*texts, *schemas) if os.path.lexists(_file(directory, path))]
     if in_the_way:
-        there = os.path.normpath(directory / in_the_way[0])
-        raise ScaffoldError(f"{there} is there already; name an empty directory")
+        taken = os.path.normpath(directory / in_the_way[0])
+        raise ScaffoldError(
+            f"{taken} is there already; " + ("remove it first" if there else "name an empty directory")
+        )
     try:
+        written = [*texts]
         directory.mkdir(parents=True, exist_ok=True)
         place = ConfinedFolder((repository_root(directory) or directory).resolve())
         for path, text in texts.items():
             place.write(_file(directory, path), text)
-        schemas = write_schemas(directory / SCHEMAS, {kind.value: bundled(kind) for kind in Kind})
+        for folder_name in schemas:
+            made = write_schemas(directory / folder_name, {kind.value: bundled(kind) for kind in Kind})
+            written += [f"{folder_name}/{schema.name}" for schema in made]
     except OSError as error:
         raise ScaffoldError(
             f"{error.filename} cannot be written: {error.strerror}; name another directory"
         ) from error
-    written = (*texts, *(f"{SCHEMAS}/{schema.name}" for schema in schemas))
-    return Scaffold(directory=directory, name=name, files=written, installs=context.requirement)
+    return Scaffold(directory=directory, name=name, files=tuple(written), installs=context.requirement)
 
 
 def _file(directory: Path, path: str) -> Path:

@@ -19,8 +19,12 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """Names in alphabetical order; ``folders`` are those of tables, relative to the project."""
+    """Names in alphabetical order; ``folders`` are those of tables, relative to the project.
 
+    ``project`` is the project's own, None where there is none.
+    """
+
+    project: str | None
     tables: tuple[str, ...]
     targets: tuple[str, ...]
     tags: tuple[str, ...]
@@ -43,7 +47,9 @@ def outline(root: Path) -> Outline:
     tags = {tag for part in (*settings, *documents) for tag in _tags(part)}
     names = {document["name"] for document in documents if isinstance(document.get("name"), str)}
     folders = {PurePosixPath(path).parent.as_posix() for path in paths}
+    name = project.get("name")
     return Outline(
+        project=name if isinstance(name, str) else None,
         tables=tuple(sorted(names)),
         targets=tuple(sorted(targets)),
         tags=tuple(sorted(tags)),

@@ -1,11 +1,10 @@
-"""The workflows of docs/how-to/review.md apply what was approved, and nothing else: their own shell is run here."""
+"""The workflows of `init --ci github` are those of docs/how-to/review.md; their own shell is run here."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,363 +12,198 @@ from pathlib import Path
 import pytest
 import yaml
 
+from parquetry.compiler.spec_files.scaffold import ScaffoldError, scaffold
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.applied import read_applied
+from tests.support.github_server import BOT, TOKEN, local_github
+from tests.support.handmade_git import committed, git
 from tests.support.project_folder import ProjectFolder
 from tests.support.repository import ROOT
 
 PAGE = (ROOT / "docs" / "how-to" / "review.md").read_text(encoding="utf-8")
-BOT = {"login": "github-actions[bot]"}
-PLAN, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
-MERGE, HEAD, OLD = "1" * 40, "2" * 40, "3" * 40
-GH = """#!{python}
-import json, os, re, subprocess, sys
-state_file = os.environ["GH_STATE"]
-state = json.load(open(state_file))
-words = sys.argv[1:]
-assert words.pop(0) == "api", words
-fields, jq, method, place = {{}}, None, None, None
-while words:
-    word = words.pop(0)
-    if word in ("-f", "-F"):
-        name, _, value = words.pop(0).partition("=")
-        fields[name] = open(value[1:]).read() if word == "-F" and value.startswith("@") else value
-    elif word == "--jq":
-        jq = words.pop(0)
-    elif word == "--method":
-        method = words.pop(0)
-    elif word != "--paginate":
-        place = word
-method = method or ("POST" if fields else "GET")
-place = place.removeprefix("repos/shop/lake/")
-state["calls"].append([method, place])
-parts = place.split("/")
-answer = None
-if method == "GET" and parts[0] == "collaborators":
-    answer = {{"permission": state["permissions"].get(parts[1], "read")}}
-elif method == "GET":
-    answer = state["answers"].get(place, [])
-elif parts[0] == "statuses":
-    sha = parts[1]
-    kept = state["answers"].setdefault(f"commits/{{sha}}/statuses", [])
-    status = fields | {{"id": len(state["calls"]), "creator": {bot}, "created_at": state["now"]}}
-    kept.insert(0, status)
-elif method == "PATCH":
-    for comments in state["answers"].values():
-        for comment in comments:
-            if str(comment.get("id")) == parts[2]:
-                comment["body"] = fields["body"]
-else:
-    comment = {{"id": len(state["calls"]), "user": {bot}, "body": fields["body"]}}
-    state["answers"].setdefault(place, []).append(comment)
-json.dump(state, open(state_file, "w"))
-if answer is not None:
-    text = json.dumps(answer)
-    print(subprocess.run(["jq", "-r", jq], input=text, capture_output=True, text=True).stdout if jq else text, end="")
-"""
-APPLIES = """#!{python}
-import json, os, sys
-with open(os.environ["APPLIED"], "a") as log:
-    log.write(json.dumps(sys.argv[1:]) + "\\n")
-"""
-
-pytestmark = pytest.mark.skipif(shutil.which("jq") is None, reason="the workflows use jq, as runners have it")
+KINDS = ("plan", "apply", "nightly")
+OTHER = "sha256:" + "b" * 64
 
 
-def workflows():
-    blocks = re.findall(
-        r"^```yaml fragment\n(# \.github/workflows/(\w+)\.yml\n.*?)^```", PAGE, re.MULTILINE | re.DOTALL
-    )
-    return {name: yaml.load(text, yaml.BaseLoader) for text, name in blocks}
+@pytest.fixture
+def written(tmp_path):
+    """The texts of the workflows of a project `shop` with two targets, by kind."""
+    folder = ProjectFolder.create(tmp_path / "shop")
+    folder.project(targets={"dev": {"warehouse": "./dev"}, "prod": {"warehouse": "./prod"}})
+    scaffold(folder.root, reviews=True)
+    workflows = folder.root / ".github" / "workflows"
+    return {kind: (workflows / f"parquetry-{kind}-shop.yml").read_text(encoding="utf-8") for kind in KINDS}
 
 
-def steps(name):
-    (job,) = workflows()[name]["jobs"].values()
+def jobs(text):
+    return yaml.load(text, yaml.BaseLoader)["jobs"]
+
+
+def steps(text):
+    (job,) = jobs(text).values()
     return job["steps"]
 
 
-def script(name):
-    (found,) = (step["run"] for step in steps(name) if step.get("shell") == "bash")
-    return found
-
-
-class GitHub:
-    """A repository on GitHub as `gh api` shows it, and what the workflows did to it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.bin = folder, folder / "bin"
-        self.bin.mkdir(parents=True)
-        self.state_file, self.log = folder / "state.json", folder / "applied"
-        self._program("gh", GH.format(python=sys.executable, bot=BOT))
-        self.permissions = {"rita": "write", "adam": "write", "mona": "admin", "sam": "read"}
-        self.write(
-            {"calls": [], "permissions": self.permissions, "answers": {}, "now": "2026-01-01T10:00:00Z"}
-        )
-
-    def _program(self, name, text):
-        (self.bin / name).write_text(text)
-        (self.bin / name).chmod(0o755)
-
-    def read(self):
-        return json.loads(self.state_file.read_text())
-
-    def write(self, state):
-        self.state_file.write_text(json.dumps(state))
-
-    def answers(self, **places):
-        state = self.read()
-        state["answers"].update(places)
-        self.write(state)
-
-    def run(self, workflow, *, cwd=None, **variables):
-        given = {
-            "PATH": f"{self.bin}:{os.environ['PATH']}",
-            "HOME": str(self.folder),
-            "GH_STATE": str(self.state_file),
-            "APPLIED": str(self.log),
-            "GITHUB_REPOSITORY": "shop/lake",
-            "GITHUB_REF_NAME": "main",
-            "GITHUB_SHA": MERGE,
-            "TARGET": "prod",
-        }
-        return subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script(workflow)],
-            cwd=cwd or self.folder,
-            env=given | variables,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def apply(self, **variables):
-        """What was applied, as the words of the commands, and what was said."""
-        self._program("parquetry", APPLIES.format(python=sys.executable))
-        done = self.run("apply", **variables)
-        applied = (
-            [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
-        )
-        assert (done.returncode == 0) == (bool(applied) or "nothing to apply" in done.stdout), done.stderr
-        return applied, done.stdout + done.stderr
-
-
-def pull_request(**changes):
-    merged = {
-        "number": 7,
-        "merged_at": "2026-01-01T12:00:00Z",
-        "merge_commit_sha": MERGE,
-        "base": {"ref": "main"},
-    }
-    return merged | {"head": {"sha": HEAD}, "user": {"login": "adam"}} | changes
-
-
-def status(
-    description=PLAN, *, at="10:00:00", state="success", context="parquetry plan (prod)", number=1, by=BOT
-):
-    said = {"description": description, "state": state, "context": context, "creator": by, "id": number}
-    return said | {"created_at": f"2026-01-01T{at}Z"}
-
-
-def review(
-    user="rita", *, state="APPROVED", of=HEAD, at="11:00:00", number=1, body="approved sha256:" + "c" * 64
-):
-    said = {"user": {"login": user}, "state": state, "commit_id": of, "id": number, "body": body}
-    return said | {"submitted_at": f"2026-01-01T{at}Z"}
-
-
-@pytest.fixture
-def github(tmp_path):
-    """A pull request of adam's that rita approved after it was planned, and that is merged."""
-    made = GitHub(tmp_path)
-    made.answers(
-        **{
-            f"commits/{MERGE}/pulls": [pull_request()],
-            f"commits/{HEAD}/statuses": [status()],
-            "pulls/7/reviews": [review()],
-            "pulls/7/commits": [{"author": {"login": "adam"}, "committer": {"login": "web-flow"}}],
-        }
+def test_the_page_shows_what_is_written(written):
+    blocks = re.findall(
+        r"^```yaml fragment\n# \.github/workflows/parquetry-(\w+)-shop\.yml\n(.*?)^```",
+        PAGE,
+        re.MULTILINE | re.DOTALL,
     )
-    return made
+    assert dict(blocks) == {kind: written[kind] for kind in ("plan", "apply")}
 
 
-def test_what_was_approved_is_applied(github):
-    applied, _ = github.apply()
-    assert applied == [["apply", "--target", "prod", "--approved", PLAN]]
-
-
-def refused(github, **answers):
-    github.answers(**answers)
-    applied, said = github.apply()
-    assert applied == []
-    return said
-
-
-def test_a_push_after_the_approval_is_not_approved(github):
-    pushed = pull_request(head={"sha": OLD})
-    statuses = {f"commits/{OLD}/statuses": [status(OTHER, at="11:30:00")]}
-    said = refused(github, **{f"commits/{MERGE}/pulls": [pushed]}, **statuses)
-    assert f"nobody who may has approved {OLD}" in said
-
-
-def test_a_plan_made_after_the_approval_is_not_approved(github):
-    newer = [status(OTHER, at="11:00:01", number=2), status()]
-    assert "since it was planned" in refused(github, **{f"commits/{HEAD}/statuses": newer})
-
-
-@pytest.mark.parametrize("body", [f"approved {OTHER}", f"x\n```\nparquetry apply --approved {OTHER}\n```"])
-def test_a_line_that_the_author_planted_is_not_read(github, body):
-    planted = {"id": 1, "user": BOT, "body": f"<!-- parquetry:plan project=shop target=prod -->\n{body}"}
-    github.answers(**{"issues/7/comments": [planted]})
-    assert github.apply()[0] == [["apply", "--target", "prod", "--approved", PLAN]]
-    assert not [call for call in github.read()["calls"] if "comments" in call[1]]
-
-
-@pytest.mark.parametrize(
-    "statuses",
-    [
-        [],
-        [status("blocked", state="failure")],
-        [status("blocked", state="failure", number=2), status()],
-        [status(PLAN, state="failure")],
-        [status(context="parquetry plan (dev)")],
-        [status(context="parquetry plan (prod) ")],
-        [status(by={"login": "adam"})],
-        [status(f"{PLAN}; curl evil")],
-        [status(f"{PLAN}\n{OTHER}")],
-        [status("")],
-    ],
-)
-def test_a_plan_that_is_blocked_or_another_targets_or_not_the_bots_is_none(github, statuses):
-    refused(github, **{f"commits/{HEAD}/statuses": statuses})
-
-
-@pytest.mark.parametrize(
-    "reviews",
-    [
-        [],
-        [review("adam")],
-        [review("sam")],
-        [review("stranger")],
-        [review(of=OLD)],
-        [review(state="COMMENTED")],
-        [review(), review(state="DISMISSED", number=2)],
-        [review(), review(state="CHANGES_REQUESTED", number=2)],
-        [review(at="09:59:59")],
-        [review() | {"user": None}],
-    ],
-)
-def test_an_approval_is_somebody_elses_who_may_and_of_that_commit(github, reviews):
-    refused(github, **{"pulls/7/reviews": reviews})
-
-
-def test_who_wrote_a_commit_of_it_does_not_approve_it(github):
-    commits = [
-        {"author": {"login": "adam"}, "committer": None},
-        {"author": {"login": "rita"}, "committer": {}},
+def test_actions_are_pinned_and_no_expression_is_part_of_a_script(written):
+    texts = [
+        *written.values(),
+        (ROOT / "templates" / "scaffold" / "workflow.yml.j2").read_text(encoding="utf-8"),
     ]
-    refused(github, **{"pulls/7/commits": commits})
-    github.answers(**{"pulls/7/reviews": [review(), review("mona", number=2), review("sam", number=3)]})
-    assert github.apply()[0] == [["apply", "--target", "prod", "--approved", PLAN]]
+    for text in texts[:3]:
+        for step in steps(text):
+            assert "${{" not in step.get("run", "")
+            assert re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", step.get("uses", "actions/a@" + "0" * 40))
+            assert "ref" not in step.get("with", {})
+    pins = {found for text in written.values() for found in re.findall(r"uses: (\S+@\S+ # v[\d.]+)", text)}
+    assert len(pins) == 2
 
 
-@pytest.mark.parametrize(
-    "pull",
-    [
-        pull_request(merged_at=None),
-        pull_request(merge_commit_sha=OLD),
-        pull_request(base={"ref": "feature"}),
-    ],
-)
-def test_a_commit_that_no_approved_pull_request_became_is_not_applied(github, pull):
-    assert "without a pull request" in refused(github, **{f"commits/{MERGE}/pulls": [pull]})
-    refused(github, **{f"commits/{MERGE}/pulls": []})
+def test_workflows_have_the_permissions_that_they_need(written):
+    documents = {kind: yaml.load(text, yaml.BaseLoader) for kind, text in written.items()}
+    assert documents["plan"]["on"] == "pull_request_target"
+    assert documents["plan"]["permissions"] == {
+        "contents": "read",
+        "pull-requests": "write",
+        "statuses": "write",
+    }
+    assert documents["apply"]["on"] == {"push": {"branches": ["main"]}}
+    assert set(documents["apply"]["permissions"].values()) == {"read"}
+    assert documents["nightly"]["permissions"] == {"contents": "read"}
+    # The token is in the environment of the step that posts, not of the one that reads a stranger's files.
+    assert [step["name"] for step in steps(written["plan"]) if "GH_TOKEN" in step.get("env", {})] == [
+        "Show the plan"
+    ]
 
 
-def test_nothing_to_apply_needs_no_approval(github):
-    github.answers(**{f"commits/{HEAD}/statuses": [status("no changes")], "pulls/7/reviews": []})
-    assert github.apply()[0] == []
+def test_a_project_that_is_there_gets_workflows_alone(tmp_path):
+    folder = ProjectFolder.create(tmp_path)
+    before = {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
+    made = scaffold(folder.root, reviews=True)
+    assert set(made.files) == {
+        "requirements.txt",
+        *(f".github/workflows/parquetry-{kind}-shop.yml" for kind in KINDS),
+    }
+    assert {path: path.read_bytes() for path in before} == before
+    with pytest.raises(ScaffoldError, match=r"parquetry-plan-shop\.yml is there already; remove it"):
+        scaffold(folder.root, reviews=True)
+
+
+class Runner:
+    """A base with a project, a pull request of its repository on a local GitHub, and the jobs that run on them."""
+
+    def __init__(self, root: Path, forge) -> None:
+        self.root, self.forge = root, forge
+        self.shop = ProjectFolder.create(root / "origin" / "lake")
+        warehouses = {target: {"warehouse": str(root / f"lake-{target}")} for target in ("dev", "prod")}
+        self.shop.project(targets=warehouses)
+        self.origin = root / "origin"
+        committed(self.origin)
+        scaffold(self.shop.root, reviews=True, installs="parquetry")
+        self.commit()
+        git(self.origin, "checkout", "-q", "-b", "pull")
+        self.shop.orders(sizing={"max_file_size": "2MiB", "small_file_limit": "1MiB"})
+        self.pull = forge.open(self.commit())
+
+    def commit(self) -> str:
+        git(self.origin, "add", "-A")
+        git(self.origin, "commit", "-q", "-m", "specs")
+        return git(self.origin, "rev-parse", "HEAD")
+
+    def run(self, kind, target):
+        """The steps of a job in a fresh clone of the base, as GitHub runs them; the last one's process."""
+        git(self.origin, "update-ref", f"refs/pull/{self.pull.number}/head", self.pull.head)
+        place = self.root / f"{kind}-{target}-{len(self.forge.calls)}"
+        git(self.root, "clone", "-q", "--branch", "main", str(self.origin), str(place))
+        (place / "temp").mkdir()
+        text = (self.origin / ".github" / "workflows" / f"parquetry-{kind}-shop.yml").read_text(
+            encoding="utf-8"
+        )
+        (job,) = jobs(text).values()
+        expressions = {
+            "${{ matrix.target }}": target,
+            "${{ github.event.number }}": str(self.pull.number),
+            "${{ github.event.pull_request.head.sha }}": self.pull.head,
+            "${{ github.token }}": TOKEN,
+        }
+        assert job["strategy"]["matrix"]["target"] == ["dev", "prod"]
+        for step in job["steps"]:
+            if "run" not in step or step["run"].startswith("pip "):
+                continue
+            declared = {**job["env"], **step.get("env", {})}
+            given = {
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "HOME": str(self.root),
+                "RUNNER_TEMP": str(place / "temp"),
+                "GITHUB_REPOSITORY": "shop/lake",
+                "GITHUB_API_URL": self.forge.address,
+            }
+            done = subprocess.run(
+                ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+                cwd=place / "lake",
+                env=given | {name: expressions.get(value, value) for name, value in declared.items()},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                break
+        return done, place / "temp" / "plan.json"
+
+    def merge(self) -> None:
+        git(self.origin, "checkout", "-q", "main")
+        git(self.origin, "merge", "-q", "--squash", "pull")
+        self.forge.merge(self.pull, self.commit())
 
 
 @pytest.fixture
-def repository(tmp_path):
-    """A clone of a base with a project, whose origin has a pull request, number 7."""
-    origin = tmp_path / "origin"
-    shop = ProjectFolder.create(origin)
-    targets = {"dev": {"warehouse": "./warehouse"}, "prod": {"warehouse": str(tmp_path / "lake")}}
-    shop.project(targets=targets)
-    git(origin, "init", "-q")
-    commit(origin)
-    git(origin, "checkout", "-q", "-b", "pull")
-    return shop, tmp_path
+def runner(tmp_path):
+    with local_github() as forge:
+        yield Runner(tmp_path, forge)
 
 
-def git(folder, *words):
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
-    command = ["git", "-C", str(folder), *identity, *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def commit(folder):
-    git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", "specs")
-    return git(folder, "rev-parse", "HEAD")
-
-
-def planned(github, repository, *, target, name):
-    """Run the workflow on the pull request's newest commit, as GitHub would."""
-    shop, folder = repository
-    head = commit(shop.root)
-    git(shop.root, "update-ref", "refs/pull/7/head", head)
-    git(folder, "clone", "-q", "--branch", "main", str(shop.root), name)
-    (folder / f"{name}-temp").mkdir()
-    path = f"{github.bin}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = github.run(
-        "plan",
-        cwd=folder / name,
-        PATH=path,
-        PULL="7",
-        HEAD_SHA=head,
-        TARGET=target,
-        RUNNER_TEMP=str(folder / f"{name}-temp"),
-        PARQUETRY_UNTRUSTED="1",
-    )
-    state = github.read()["answers"]
-    return done, state[f"commits/{head}/statuses"][0], state["issues/7/comments"]
-
-
-def test_plans_are_statuses_of_their_commit_and_a_comment_for_each_target(tmp_path, repository):
-    github, (shop, folder) = GitHub(tmp_path / "hub"), repository
-    trap = f"<!-- parquetry:plan project=shop target=prod -->\napproved {OTHER}"
-    github.answers(**{"issues/7/comments": [{"id": 1000, "user": {"login": "adam"}, "body": trap}]})
-    shop.orders(description=f"One row per order.\n{trap}")
-    for round_number, target in enumerate(("dev", "prod", "dev")):
-        done, found, comments = planned(github, repository, target=target, name=f"run{round_number}")
+def test_a_change_from_the_pull_request_to_the_table(runner):
+    forge, pull = runner.forge, runner.pull
+    for target in ("dev", "prod", "dev"):
+        done, plan = runner.run("plan", target)
         assert done.returncode == 0, done.stderr
-        saved = json.loads((folder / f"run{round_number}-temp" / "plan.json").read_text())
-        assert found["description"] == saved["plan_id"]
-        assert (found["state"], found["context"]) == ("success", f"parquetry plan ({target})")
-        shop.orders(description=f"Round {round_number}.")
-    firsts = [comment["body"].splitlines()[0] for comment in comments]
+        status = forge.statuses[pull.head][0]
+        assert (status["state"], status["context"]) == ("success", f"parquetry/plan (shop/{target})")
+        assert status["description"] == json.loads(plan.read_text())["plan_id"]
     marker = "<!-- parquetry:plan project=shop target={} -->"
-    assert firsts == [marker.format("prod"), marker.format("dev"), marker.format("prod")]
-    assert comments[0]["body"] == trap
-
-
-def test_a_blocked_plan_has_a_failed_status_and_no_id(tmp_path, repository):
-    github, (shop, _) = GitHub(tmp_path / "hub"), repository
-    shop.orders(location="/etc", description=f"approved {OTHER}")
-    done, found, comments = planned(github, repository, target="prod", name="run")
+    firsts = [comment.split("\n")[0] for comment in forge.of_workflow(pull)]
+    assert firsts == [marker.format("dev"), marker.format("prod")]
+    runner.merge()
+    done, _ = runner.run("apply", "prod")
     assert done.returncode == 1
-    assert (found["state"], found["description"]) == ("failure", "blocked")
-    assert "SC507" in comments[0]["body"]
-    assert "--approved" not in comments[0]["body"]
+    assert "nobody else has approved" in done.stderr
+    forge.review(pull)
+    done, _ = runner.run("apply", "prod")
+    assert done.returncode == 0, done.stderr
+    spec = read_applied(open_store(runner.root / "lake-prod" / "orders")).spec
+    assert spec.sizing.max_file_size_bytes == 2 << 20
+    assert not (runner.root / "lake-dev" / "orders").exists()
+    done, _ = runner.run("nightly", "prod")
+    assert done.returncode == 0, done.stdout + done.stderr
+    done, _ = runner.run("nightly", "dev")
+    assert done.returncode == 3
 
 
-def test_no_expression_is_part_of_a_script_and_actions_are_pinned():
-    found = workflows()
-    assert set(found) == {"plan", "apply"}
-    for name in found:
-        for step in steps(name):
-            assert "${{" not in step.get("run", "")
-            assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step.get("uses", "a/b@" + "0" * 40))
-            assert "ref" not in step.get("with", {})
-    assert found["plan"]["on"] == "pull_request_target"
-    assert set(found["plan"]["permissions"].values()) == {"read", "write"}
-    assert set(found["apply"]["permissions"].values()) == {"read"}
+def test_a_blocked_plan_has_a_failed_check_and_no_id(runner):
+    runner.shop.orders(location="/etc", description=f"approved {OTHER}")
+    runner.forge.push(runner.pull, runner.commit())
+    done, _ = runner.run("plan", "prod")
+    assert done.returncode == 1
+    (status,) = runner.forge.statuses[runner.pull.head]
+    assert (status["state"], status["description"]) == ("failure", "blocked")
+    (comment,) = (c["body"] for c in runner.pull.comments if c["user"]["login"] == BOT)
+    assert "SC507" in comment
+    assert "--approved" not in comment

@@ -49,6 +49,8 @@ HUDI_ARTIFACT = "hudi-spark3.5-bundle_2.12"
 YAML_LANGUAGE_SERVER = ROOT / "tests" / "interop" / "yaml_language_server"
 """Its package.json and package-lock.json, with a hash of every package."""
 
+ACTIONLINT = "v1.7.12"
+
 STEPS = re.compile(
     r"""\s*( Downloading\ .*\(.*B\)          # pip, without its progress bars
          | Processing\ \S+
@@ -154,6 +156,21 @@ def yaml_language_server() -> list[str]:
             (folder / "complete").touch()
     script = folder / "node_modules" / "yaml-language-server" / "bin" / "yaml-language-server"
     return [str(runtime), str(script), "--stdio"]
+
+
+def actionlint() -> Path | None:
+    """The checker of GitHub's workflows: that on the path, else built by Go; None where there is neither."""
+    found, go = shutil.which("actionlint"), shutil.which("go")
+    if found or not go:
+        return Path(found) if found else None
+    folder = cache_folder() / f"actionlint-{ACTIONLINT}"
+    with _only_one("actionlint"):
+        if not (folder / "actionlint").exists():
+            _report("building actionlint by Go, which checks the hashes of its modules")
+            environment = {**os.environ, "GOBIN": str(folder)}
+            module = f"github.com/rhysd/actionlint/cmd/actionlint@{ACTIONLINT}"
+            subprocess.run([go, "install", module], env=environment, check=True, capture_output=True)
+    return folder / "actionlint"
 
 
 def spark_classes(python: Path) -> Path:

@@ -19,8 +19,14 @@ from parquetry.cli.terminal.output import Output
     metavar="REQUIREMENT",
     help="What pip installs in the workflow. Default: what this parquetry was installed from.",
 )
+@click.option(
+    "--ci",
+    type=click.Choice(("github",)),
+    help="Add workflows that plan pull requests, apply what was approved, and look for drift every night. "
+    "An existing project gets these alone.",
+)
 @output_options("text", "json")
-def command(*, output: Output, directory: Path, install: str | None) -> int:
+def command(*, output: Output, directory: Path, install: str | None, ci: str | None) -> int:
     """Create a project in DIR or the current directory; it plans, applies and runs at once.
 
     The project has sample data, JSON Schemas that editors find by themselves, and a GitHub
@@ -30,5 +36,5 @@ def command(*, output: Output, directory: Path, install: str | None) -> int:
     from parquetry.cli.views.files import InitView
     from parquetry.compiler.spec_files.scaffold import scaffold
 
-    output.show(InitView(), scaffold(directory, installs=install))
+    output.show(InitView(), scaffold(directory, installs=install, reviews=ci is not None))
     return 0
