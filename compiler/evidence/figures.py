@@ -6,10 +6,11 @@ bounded sample of rows; nothing is written.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures, TableFigures
 from parquetry.runtime.clustering.forecast.by_sample import predict
@@ -22,7 +23,9 @@ from parquetry.runtime.clustering.plan.survey import survey_under
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import MOST_FILES
 from parquetry.runtime.layout.clustering.debt import debt as clustering_debt
+from parquetry.runtime.layout.clustering.depth import overlap_depth
 from parquetry.runtime.layout.clustering.model import Debt, FileKey, PlannedGroup, rows_of
+from parquetry.runtime.layout.clustering.scope import Choose
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.packing import SIZE_TOLERANCE
@@ -46,6 +49,11 @@ _ONE_LARGE_TABLE: Final = Lock()
 """For tables of more than so many files, whose statistics take some hundred megabytes."""
 
 
+def in_turn(files: int) -> AbstractContextManager[object]:
+    """For looking at a table of so many files: of tables side by side one may take what memory it needs."""
+    return _ONE_LARGE_TABLE if files > _LARGE else nullcontext()
+
+
 def figures_of(
     handle: TableHandle,
     before: TableSpec,
@@ -62,8 +70,7 @@ def figures_of(
     timeline = handle.timeline()
     view = handle.view(timeline)
     slices = view.all_slices()
-    # Of tables that are looked at side by side one may take as much memory as it needs.
-    with _ONE_LARGE_TABLE if len(slices) > _LARGE else nullcontext():
+    with in_turn(len(slices)):
         return _figures(
             handle, view, slices, before, after, budget_bytes=budget_bytes, looks_at_rows=looks_at_rows
         )
@@ -85,7 +92,9 @@ def _figures(
     wants_statistics = bool(queries) or policy.trigger is not Trigger.OFF
     statistics = look_up(handle.store, slices) if wants_statistics else {}
     sample = _Sample(handle.store, after, policy) if looks_at_rows and queries else None
-    clustering = _clustering(handle, timeline, slices, statistics, after, sample=sample)
+    clustering = clustering_due(
+        handle, timeline, slices, statistics, after, choose=None if sample is None else sample.choose
+    )
     sizes = [part.size_bytes for part in slices]
     largest = after.sizing.max_file_size_bytes
     return TableFigures(
@@ -107,7 +116,7 @@ def due_figures(handle: TableHandle, spec: TableSpec, *, budget_bytes: int) -> D
     view = handle.view(timeline)
     slices = view.all_slices()
     statistics = {} if spec.clustering.trigger is Trigger.OFF else look_up(handle.store, slices)
-    clustering = _clustering(handle, timeline, slices, statistics, spec, sample=None)
+    clustering = clustering_due(handle, timeline, slices, statistics, spec)
     return _debt(handle, view, slices, clustering, spec, budget_bytes=budget_bytes)
 
 
@@ -150,21 +159,38 @@ def _runs(owed: Debt, *, budget_bytes: int, most_groups: int) -> int:
     )
 
 
-def _clustering(
+def clustering_due(
     handle: TableHandle,
     timeline: Timeline,
     slices: Sequence[FileSlice],
     statistics: Mapping[str, FileStatistics],
     spec: TableSpec,
     *,
-    sample: _Sample | None,
+    choose: Choose | None = None,
 ) -> Debt:
-    """What clustering would rewrite; nothing where it is off."""
+    """What clustering would rewrite; nothing where it is off. ``choose`` is for scopes that are automatic."""
     policy = spec.clustering
     if policy.trigger is Trigger.OFF:
         return Debt()
     files, situation = survey_under(handle, timeline, spec, slices, statistics)
-    return clustering_debt(policy, files, situation, choose=None if sample is None else sample.choose)
+    return clustering_debt(policy, files, situation, choose=choose)
+
+
+def overlap_depths(
+    column: str, slices: Iterable[FileSlice], statistics: Mapping[str, FileStatistics]
+) -> dict[str, int]:
+    """By partition, how many of its files share a value of the column where they are most."""
+    bounds: dict[str, list[tuple[Any, Any] | None]] = defaultdict(list)
+    for part in slices:
+        file = statistics[part.path]
+        found = file.columns.get(column)
+        if found is None or found.minimum is None or found.maximum is None:
+            # A file of nulls alone holds no value; any other one without bounds may hold every value.
+            if found is None or found.nulls != file.rows:
+                bounds[part.partition].append(None)
+        else:
+            bounds[part.partition].append((found.minimum, found.maximum))
+    return {partition: overlap_depth(ranges) for partition, ranges in bounds.items()}
 
 
 def _queries(

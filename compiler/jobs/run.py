@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -10,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from parquetry.compiler.errors import UnexpectedError, UnsavedResultsError
+from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.jobs.declared_rules import check_declared
 from parquetry.compiler.plan.settings_in_force import check_allowed, check_in_force
 from parquetry.compiler.workspace.observation import Observation, check_files, observe
 from parquetry.compiler.workspace.opened import Workspace, job
-from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
+from parquetry.compiler.workspace.run_results import save_results
 from parquetry.errors import ParquetryError
 from parquetry.message import command
 from parquetry.project import ResolvedTable
@@ -319,14 +318,9 @@ def _save(root: Path, result: RunResult) -> ParquetryError | None:
             for outcome in result.outcomes
         ],
     }
-    file = root / "target" / "runs" / result.run_id / "results.json"
-    try:
-        ConfinedFolder(root).write(file, json.dumps(document, indent=2) + "\n", private=True)
-    except (OSError, LinkInTheWayError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        return UnsavedResultsError(
-            f"{file} cannot be written: {why}; what the run committed is kept, "
-            + command("timeline")
-            + " shows it: make room, or make the folder writable, before the next run"
-        )
-    return None
+    return save_results(
+        root,
+        result.run_id,
+        document,
+        kept="what the run committed is kept, " + command("timeline") + " shows it",
+    )

@@ -9,7 +9,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from parquetry.compiler.evidence.figures import due_figures
+from parquetry.compiler.evidence.figures import due_figures, overlap_depths
 from parquetry.compiler.evidence.model import DueFigures
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.compiler.workspace.named_file import read_named
@@ -23,7 +23,6 @@ from parquetry.runtime.clustering.plan.history import (
     forecast_error,
 )
 from parquetry.runtime.commit.damaged_files import damage_warnings, damaged_files, refuse_damage
-from parquetry.runtime.layout.clustering.depth import overlap_depth
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping.files import (
@@ -217,17 +216,8 @@ def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
 def _overlap(
     column: str, slices: Sequence[FileSlice], statistics: Mapping[str, FileStatistics]
 ) -> OverlapReport:
-    bounds: dict[str, list[tuple[Any, Any] | None]] = defaultdict(list)
-    for part in slices:
-        file = statistics[part.path]
-        found = file.columns.get(column)
-        if found is None or found.minimum is None or found.maximum is None:
-            # A file of nulls alone holds no value; any other one without bounds may hold every value.
-            if found is None or found.nulls != file.rows:
-                bounds[part.partition].append(None)
-        else:
-            bounds[part.partition].append((found.minimum, found.maximum))
-    return OverlapReport(column=column, depth=max(map(overlap_depth, bounds.values()), default=0))
+    depths = overlap_depths(column, slices, statistics)
+    return OverlapReport(column=column, depth=max(depths.values(), default=0))
 
 
 def _queries(

@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from parquetry.compiler.workspace.spec_words import document as words
-from parquetry.compiler.workspace.spec_words import flatten, flow, format_size
+from parquetry.compiler.workspace.spec_words import flatten, flow, format_age, format_size
 from parquetry.project.diagnostics.source import SourceText
+from parquetry.project.model.table_tests import ITSELF, LIMITS, Unit, recorded_key, with_limits
 from parquetry.project.yaml.canonical import canonical
-from parquetry.runtime.spec.table_spec import Column, DataTest, Query, Source, TableSpec
+from parquetry.runtime.spec.table_spec import Column, Query, Source, TableSpec, TableTest
 
 _LINE: Final = 100
 _HEAD: Final = {"apiVersion": "parquetry/v1", "kind": "table"}
@@ -115,11 +116,26 @@ def _query(query: Query) -> dict[str, Any]:
     return entry if query.weight == 1 else entry | {"weight": query.weight}
 
 
-def _test(test: DataTest) -> dict[str, Any]:
+def _test(test: TableTest) -> dict[str, Any]:
+    units = LIMITS.get(test.kind, {})
+    declared = {recorded_key(key, unit): key for key, unit in units.items()}
     arguments = test.arguments
-    if test.kind == "file_size":
-        sizes = {key: arguments.get(f"{key}_bytes") for key in ("min", "max")}
-        shown = {key: format_size(size) for key, size in sizes.items() if size is not None}
-        arguments = {"percentile": arguments["percentile"]} | shown
-    entry = {test.kind: arguments}
-    return entry if test.severity == "error" else entry | {"severity": test.severity}
+    if isinstance(arguments, Mapping) and ITSELF not in units:
+        arguments = {declared.get(key, key): value for key, value in arguments.items() if value is not None}
+    entry = {"name": test.name, test.kind: with_limits(test.kind, arguments, _limit, named=_as_declared)}
+    if test.severity != "error":
+        entry["severity"] = test.severity
+    return {key: value for key, value in (entry | {"where": test.where}).items() if value is not None}
+
+
+def _limit(value: Any, unit: Unit) -> Any:
+    match unit:
+        case Unit.BYTES:
+            return format_size(value)
+        case Unit.SECONDS:
+            return format_age(value)
+    return value
+
+
+def _as_declared(key: str, _: Unit) -> str:
+    return key

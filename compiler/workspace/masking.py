@@ -18,7 +18,7 @@ from parquetry.project.model.explanation import Explanation
 from parquetry.runtime.layout.clustering.model import ScopeChoice
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.masking import masked_partition, pii_columns
-from parquetry.runtime.spec.table_spec import DataTest, Extra, Source, TableSpec
+from parquetry.runtime.spec.table_spec import Extra, Source, TableSpec, TableTest
 from parquetry.secret_names import MASK
 from parquetry.sql_tokens import Token, TokenKind, lexed
 
@@ -130,10 +130,10 @@ def _extra(spec: TableSpec, pii: Collection[str]) -> Extra:
     )
 
 
-def _test(test: DataTest, pii: Collection[str]) -> DataTest:
-    if test.kind != "expression":
-        return test
-    return replace(test, arguments=masked_sql(test.arguments, pii))
+def _test(test: TableTest, pii: Collection[str]) -> TableTest:
+    if test.kind == "expression":
+        test = replace(test, arguments=masked_sql(test.arguments, pii))
+    return replace(test, where=_optional(test.where, pii))
 
 
 def _without_partitions(clustering: ClusteringSpec) -> ClusteringSpec:

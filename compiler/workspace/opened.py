@@ -171,15 +171,16 @@ def open_workspace(
         variables=variables,
         base=base,
     )
-    if not select and not exclude:
-        return whole
+    return selected(whole, select=select, exclude=exclude) if select or exclude else whole
+
+
+def selected(whole: Workspace, *, select: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> Workspace:
+    """The workspace with the tables that these selectors choose."""
+    root, target = whole.project.root, whole.project.target
     methods = {
-        "state": changed_state(
-            whole.tables, whole.store, whole.owner, recorded_settings(result.project.target.declared)
-        ),
-        "git": changed_since(result.project.root, target=target, variables=variables),
+        "state": changed_state(whole.tables, whole.store, whole.owner, recorded_settings(target.declared)),
+        "git": changed_since(root, target=target.name, variables=whole.variables),
     }
-    root = result.project.root
     chosen = project.select(whole.tables, select=select, exclude=exclude, methods=methods, root=root)
     return replace(whole, tables=chosen, select=select, exclude=exclude)
 

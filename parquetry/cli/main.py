@@ -32,6 +32,7 @@ COMMANDS = {
     "simulate": "Try limits on given file sizes or on a table's own files.",
     "apply": "Apply the planned changes: create tables, record specs, evolve schemas.",
     "run": "Ingest the declared sources, then run the table services that are due.",
+    "test": "Carry out the declared tests of the tables' layout.",
     "inspect": "Show the live layout of a table.",
     "timeline": "List a table's instants: what each wrote and replaced, and why.",
     "service": "Run one table service by hand.",
@@ -45,7 +46,7 @@ _SECTIONS = (
     ("Review", ("plan", "show", "review", "diff", "simulate")),
     (
         "Operate",
-        ("apply", "run", "inspect", "timeline", "drift", "service", "adopt", "unlock", "doctor"),
+        ("apply", "run", "test", "inspect", "timeline", "drift", "service", "adopt", "unlock", "doctor"),
     ),
 )
 

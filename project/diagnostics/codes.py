@@ -322,6 +322,12 @@ _ALL = (
         warning=True,
     ),
     _code(
+        "PQ311",
+        "Unknown query",
+        "A test names a query that the table does not declare under `queries`.",
+        "Correct the spelling, or declare the query.",
+    ),
+    _code(
         "PQ401",
         "Unknown column",
         "A setting names a column that the table does not have. Fields of a struct are written with a dot.",
@@ -495,10 +501,10 @@ _ALL = (
     ),
     _code(
         "PQ709",
-        "Tests are not executed",
-        "Tests of a table are checked (their columns exist, their expressions are SQL) and recorded with "
-        "it. No command runs them on rows or files yet: a run whose rows break them succeeds.",
-        "Check the rows at their source until tests are executed, or accept the warning with an allow entry.",
+        "Test is not executed",
+        "`test` executes the tests of the layout. Tests of rows (not_null, unique, expression) "
+        "are checked and recorded, and the command lists them as not executed: it reads no rows.",
+        "Check the rows at their source, or accept the warning with an allow entry.",
         warning=True,
     ),
     _code(

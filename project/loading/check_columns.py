@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from parquetry.project.diagnostics.model import did_you_mean
-from parquetry.project.loading.resolve import Resolution
+from parquetry.project.loading.resolve import Resolution, test_entries
 from parquetry.project.model.resolved import ResolvedTable
 from parquetry.project.sql.grammar import columns_read
 from parquetry.project.sql.guard import SqlProblem, tokens
@@ -186,14 +186,14 @@ def _check_references(resolution: Resolution) -> None:
 
 def _tested(resolution: Resolution) -> Iterator[tuple[str, str]]:
     """Paths and columns that tests name."""
-    for index, entry in enumerate(resolution.layered.value.get("tests", ())):
+    for path, entry in test_entries(resolution):
         for kind in ("not_null", "unique"):
             names: Sequence[str] = entry.get(kind, ())
             for position, name in enumerate(names):
-                yield f"tests.{index}.{kind}.{position}", name
+                yield f"{path}.{kind}.{position}", name
         overlap = entry.get("max_overlap_depth")
         if overlap:
-            yield f"tests.{index}.max_overlap_depth.column", overlap["column"]
+            yield f"{path}.max_overlap_depth.column", overlap["column"]
 
 
 def _check_known(resolution: Resolution, name: str, path: str, setting: str) -> None:

@@ -1,4 +1,4 @@
-"""Checks of a table's limits, clustering, retention and tests: order, strategies, combinations."""
+"""Checks of a table's limits, clustering and retention: order, strategies, combinations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from importlib.metadata import entry_points
 from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.loading.resolve import Resolution
-from parquetry.project.model import settings
 
 PLAN_STRATEGIES = ("size", "overlap", "commits")
 EXECUTION_STRATEGIES = ("sort", "zorder", "hilbert", "stitch")
@@ -26,7 +25,6 @@ def check_settings(resolution: Resolution) -> None:
     _check_clustering_effect(resolution)
     _check_retention(resolution)
     _check_files(resolution)
-    _check_tests(resolution)
 
 
 def _check_sizing(resolution: Resolution) -> None:
@@ -188,24 +186,6 @@ def _check_key(resolution: Resolution, reference: str) -> None:
         return
     summary = "only parquetry reads encrypted files: hudi-rs, Hudi and Spark's own reader cannot"
     resolution.report("PQ708", summary, path, "accept it with an allow entry", at_key=True)
-
-
-def _check_tests(resolution: Resolution) -> None:
-    if resolution.layered.value.get("tests"):
-        summary = "tests are recorded, but no command executes them yet"
-        hint = "check the rows at their source, or accept the warning with an allow entry"
-        resolution.report("PQ709", summary, "tests", hint, at_key=True)
-    for index, entry in enumerate(resolution.layered.value.get("tests", ())):
-        if "max_small_files" in entry and resolution.table.spec.sizing.small_file_limit_bytes == 0:
-            path = f"tests.{index}.max_small_files"
-            resolution.report("PQ701", "no file is small with small_file_limit: 0", path, at_key=True)
-        test = settings.data_test(entry)
-        if test is not None and test.kind == "file_size":
-            least, most = test.arguments["min_bytes"], test.arguments["max_bytes"]
-            if least is not None and most is not None and least > most:
-                resolution.report(
-                    "PQ501", "min is above max", f"tests.{index}.file_size", "swap them", at_key=True
-                )
 
 
 def _in_table(resolution: Resolution, path: str) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from parquetry.project.diagnostics.model import did_you_mean, some
-from parquetry.project.loading.resolve import Resolution
+from parquetry.project.loading.resolve import Resolution, test_entries
 from parquetry.project.sql.grammar import Effort, columns_read, selected_names, unknown_columns
 from parquetry.project.sql.guard import SqlProblem, check_expression, check_select
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
@@ -24,6 +24,7 @@ def check_sources(resolution: Resolution) -> None:
     """Reports sources, queries and SQL that cannot work."""
     _check_unique(resolution, "sources", "source")
     _check_unique(resolution, "queries", "query")
+    _check_unique(resolution, "tests", "test")
     for source in resolution.table.spec.sources:
         _check_operation(resolution, source)
     _check_sql(resolution)
@@ -32,7 +33,9 @@ def check_sources(resolution: Resolution) -> None:
 def _check_unique(resolution: Resolution, section: str, noun: str) -> None:
     first: dict[str, str] = {}
     for index, entry in enumerate(resolution.file.value.get(section, ())):
-        name = entry["name"]
+        name = entry.get("name")
+        if name is None:
+            continue
         if (earlier := first.get(name.lower())) is not None:
             node = resolution.file.node.at((section, index, "name"))
             also = "" if earlier == name else f", also as '{earlier}'"
@@ -111,11 +114,24 @@ def _check_sql(resolution: Resolution) -> None:
         path = f"queries.{query.name}.where"
         found = _guarded(resolution, check_expression, query.where, path, effort)
         _check_names(resolution, found, path, effort, of_stored_rows=True)
-    for index, entry in enumerate(resolution.layered.value.get("tests", ())):
-        if "expression" in entry:
-            path = f"tests.{index}.expression"
-            found = _guarded(resolution, check_expression, entry["expression"], path, effort)
+    for place, entry in test_entries(resolution):
+        for key in {"expression", "where"} & entry.keys():
+            path = f"{place}.{key}"
+            found = _guarded(resolution, check_expression, entry[key], path, effort)
             _check_names(resolution, found, path, effort, of_stored_rows=True)
+            if key == "where":
+                _check_of_partitions(resolution, found, path, effort)
+
+
+def _check_of_partitions(resolution: Resolution, found: Sequence[Token], path: str, effort: Effort) -> None:
+    """Reports columns in the condition of a layout test that say nothing of a partition."""
+    partitioned = {name.lower() for name in resolution.table.spec.partition_by}
+    others = {name.lower(): name for name in resolution.types if name.lower() not in partitioned}
+    for name in sorted(columns_read(found, others, effort=effort)):
+        summary = f"column '{others[name]}' is no partition column, so it chooses no partition"
+        columns = ", ".join(resolution.table.spec.partition_by)
+        hint = f"use {columns}" if columns else "remove it: the table has no partitions"
+        resolution.report("PQ603", summary, path, hint)
 
 
 def _guarded(

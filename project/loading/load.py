@@ -21,6 +21,7 @@ from parquetry.project.diagnostics.model import (
 from parquetry.project.loading.check_columns import check_columns
 from parquetry.project.loading.check_settings import check_settings
 from parquetry.project.loading.check_sources import check_sources
+from parquetry.project.loading.check_tests import check_tests
 from parquetry.project.loading.project_file import ProjectFile, allow_entries, build_target, load_project_file
 from parquetry.project.loading.resolve import Resolution, Surroundings, resolve
 from parquetry.project.model.locations import absolute, contains
@@ -209,6 +210,7 @@ def _resolved(files: Iterable[SpecFile], around: Surroundings, found: list[Diagn
         check_columns(resolution)
         check_settings(resolution)
         check_sources(resolution)
+        check_tests(resolution)
         found += resolution.found
         name = resolution.table.name
         earlier = resolutions.setdefault(name.lower(), resolution)

@@ -15,6 +15,7 @@ from parquetry.project.model.columns import declared_columns
 from parquetry.project.model.layers import Layered, LayerValues, entry_name, history, leaves, merge
 from parquetry.project.model.locations import LocationProblem, absolute, is_relative, joined
 from parquetry.project.model.resolved import Layer, ResolvedTable
+from parquetry.project.model.table_tests import table_test
 from parquetry.project.schema.spec_file import SpecFile
 from parquetry.project.schema.template_syntax import is_template
 from parquetry.project.yaml.document import Node
@@ -108,6 +109,12 @@ class Resolution:
         return path in self.layered.places
 
 
+def test_entries(resolution: Resolution) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The entries of ``tests`` with their paths."""
+    for index, entry in enumerate(resolution.layered.value.get("tests", ())):
+        yield f"tests.{entry_name(entry, index)}", entry
+
+
 def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
     """The table a file declares at a target; None where it has no name."""
     name = file.value.get("name")
@@ -142,7 +149,7 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
             tags=tuple(sorted(tags)),
             clustering=settings.clustering(value["clustering"], sizing=sizing, files=files),
             queries=tuple(settings.query(entry) for entry in value.get("queries", ())),
-            tests=tuple(test for entry in value.get("tests", ()) if (test := settings.data_test(entry))),
+            tests=tuple(test for entry in value.get("tests", ()) if (test := table_test(entry))),
         ),
     )
     table = ResolvedTable(

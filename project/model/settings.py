@@ -25,7 +25,6 @@ from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (
     BloomFilter,
     Column,
-    DataTest,
     FilesPolicy,
     Operation,
     Query,
@@ -156,22 +155,6 @@ def source(value: Mapping[str, Any], *, path: str, has_key: bool) -> Source:
 def query(value: Mapping[str, Any]) -> Query:
     """A query."""
     return Query(name=value["name"], where=value["where"], weight=float(value.get("weight", 1)))
-
-
-def data_test(value: Mapping[str, Any]) -> DataTest | None:
-    """A test; None where nothing of it was usable."""
-    kinds = [key for key in value if key != "severity"]
-    if len(kinds) != 1:
-        return None
-    (kind,) = kinds
-    arguments = value[kind]
-    if kind == "file_size":
-        arguments = {
-            "percentile": arguments["percentile"],
-            "min_bytes": _size(arguments, "min"),
-            "max_bytes": _size(arguments, "max"),
-        }
-    return DataTest(kind=kind, arguments=arguments, severity=value.get("severity", "error"))
 
 
 def budget(value: Mapping[str, Any]) -> Budget:

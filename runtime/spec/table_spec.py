@@ -111,12 +111,17 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataTest:
-    """One declared test; ``arguments`` is what stands under its ``kind``, sizes in bytes."""
+class TableTest:
+    """One declared test; ``arguments`` is what stands under its ``kind``, sizes in bytes, times in seconds.
+
+    A limit is a number, which ``severity`` is for, or numbers by severity. ``where`` chooses partitions.
+    """
 
     kind: str
     arguments: Any
     severity: str
+    name: str | None = field(default=None, metadata=UNLESS_NONE)
+    where: str | None = field(default=None, metadata=UNLESS_NONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +133,7 @@ class Extra:
     tags: tuple[str, ...] = ()
     clustering: ClusteringSpec | None = field(default=None, metadata=UNLESS_NONE)
     queries: tuple[Query, ...] = ()
-    tests: tuple[DataTest, ...] = ()
+    tests: tuple[TableTest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -154,7 +154,7 @@ class FileSystemView:
         CorruptTableError for a ``.parquet`` file whose name no Hudi reader can understand.
         """
         uri = self._store.uri
-        return [_slice(partition, info, uri) for info in self._listing(partition) if _is_base_file(info.path)]
+        return [_slice(partition, info, uri) for info in self.listing(partition) if _is_base_file(info.path)]
 
     def check_time_travel(self, as_of: str) -> None:
         """Refuses a time of which files may have been cleaned already, naming the next one that is whole.
@@ -284,15 +284,15 @@ class FileSystemView:
         are asked for; a value with ``/`` in it lies deeper.
         """
         levels = len(self._config.partition_by)
-        if levels == 0 and _is_partition(self._listing("")):
+        if levels == 0 and _is_partition(self.listing("")):
             return [""]
         found: list[str] = []
         folders, level = self._sub_folders([""]), 1
         while folders:
             if level >= levels:
                 self._list_all(folders)
-                found += [folder for folder in folders if _is_partition(self._listing(folder))]
-                folders = [folder for folder in folders if not _is_partition(self._listing(folder))]
+                found += [folder for folder in folders if _is_partition(self.listing(folder))]
+                folders = [folder for folder in folders if not _is_partition(self.listing(folder))]
             folders, level = self._sub_folders(folders), level + 1
         return sorted(found)
 
@@ -305,7 +305,8 @@ class FileSystemView:
         for partition, infos in zip(missing, map_each(missing, self._store.list), strict=True):
             self._listings[partition] = tuple(infos)
 
-    def _listing(self, partition: str) -> tuple[ObjectInfo, ...]:
+    def listing(self, partition: str) -> tuple[ObjectInfo, ...]:
+        """Everything that lies in a partition's folder."""
         self._list_all([partition])
         return self._listings[partition]
 

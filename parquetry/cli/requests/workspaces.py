@@ -36,6 +36,11 @@ def workspace_of(request: ProjectRequest) -> Workspace:
     )
 
 
+def whole_workspace(request: ProjectRequest) -> Workspace:
+    """The same with all tables, for a command with selectors of its own."""
+    return reloader(request)()
+
+
 def _refuse_untrusted() -> None:
     """UsageError where the environment says that the project is a stranger's: `plan` alone is for that."""
     said = os.environ.get(UNTRUSTED, "")

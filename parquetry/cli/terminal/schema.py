@@ -20,6 +20,7 @@ ANSWERS = (
     "diff",
     "apply",
     "run",
+    "test",
     "simulate-sizing",
     "simulate-clustering",
     "inspect",

@@ -9,7 +9,7 @@ from typing import Final
 from parquetry import shell
 from parquetry.message import Command, Phrase, written
 
-_SELECTING: Final = frozenset({"plan", "apply", "run", "drift"})
+_SELECTING: Final = frozenset({"plan", "apply", "run", "test", "drift"})
 _WITHOUT_PROJECT: Final = frozenset({"init", "schema", "show", "fmt"})
 
 

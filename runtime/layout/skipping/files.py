@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import date, tzinfo
 from typing import Final, TypeAlias
 
 from parquetry.runtime.layout.skipping.condition import (
@@ -89,13 +89,26 @@ def column_types(columns: Iterable[Column]) -> dict[str, str]:
     return dict(_leaves("", fields))
 
 
-def parse_where(where: str, *, types: Types, time_zone: tzinfo | None = None) -> Predicate:
+def parse_where(
+    where: str, *, types: Types, time_zone: tzinfo | None = None, today: date | None = None
+) -> Predicate:
     """The condition of a SQL text, as far as statistics can answer it; never an error.
 
     Names are compared without case, as Spark does. ``time_zone`` is the session's: without it
-    local times skip nothing. What is not understood is Unknown.
+    local times skip nothing. ``today`` is what ``current_date`` is, unless a column has that name. What is
+    not understood is Unknown.
     """
-    return _resolved(parse_condition(where), types, time_zone)
+    is_column = any(name.lower() == "current_date" for name in types)
+    return _resolved(parse_condition(where, today=None if is_column else today), types, time_zone)
+
+
+def is_decided_by_values(predicate: Predicate) -> bool:
+    """Whether :func:`may_hold` is the condition itself where bounds are single values."""
+    match predicate:
+        case AllOf(parts=parts) | AnyOf(parts=parts):
+            return all(map(is_decided_by_values, parts))
+    # Of LIKE only what stands before the first wildcard is known.
+    return not isinstance(predicate, Unknown | StartsWith)
 
 
 def bounds_of(

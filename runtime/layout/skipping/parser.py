@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from parquetry.runtime.layout.skipping.condition import (
@@ -63,10 +63,13 @@ _TIMESTAMP = re.compile(
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
-def parse_condition(where: str) -> Condition:
-    """The condition, as far as it is understood; never an error."""
+def parse_condition(where: str, *, today: date | None = None) -> Condition:
+    """The condition, as far as it is understood; never an error.
+
+    With ``today``, ``current_date`` and days before and after it are dates; without it no one knows them.
+    """
     try:
-        parser = _Parser(tokens(where))
+        parser = _Parser(tokens(where), today)
         condition = parser.disjunction()
         parser.expect_end()
     except NotUnderstoodError:
@@ -110,8 +113,9 @@ def _typed_literal(keyword: str, text: str) -> Literal | None:
 class _Parser:
     """Recursive descent; NOT binds closer than AND, AND closer than OR."""
 
-    def __init__(self, found: list[Token]) -> None:
+    def __init__(self, found: list[Token], today: date | None) -> None:
         self._tokens = found
+        self._today = today
         self._position = 0
         self._depth = 0
 
@@ -269,10 +273,26 @@ class _Parser:
             literal = text_of(token)
         elif word(token) in ("TRUE", "FALSE"):
             literal = word(token) == "TRUE"
+        elif word(token) == "CURRENT_DATE" and self._today is not None:
+            literal = self._day(self._today)
         elif token.kind is TokenKind.WORD:
             text = text_of(self._next())
             literal = None if text is None else _typed_literal(word(token), text)
         return literal
+
+    def _day(self, today: date) -> date | None:
+        """What ``current_date`` is with what stands behind it: brackets, and days to add or take away."""
+        if self._take("(") and not self._take(")"):
+            return None
+        sign = 1 if self._take("+") else -1 if self._take("-") else 0
+        if not sign:
+            return today
+        token = self._next()
+        days = number(token.text) if token.kind is TokenKind.NUMBER else None
+        try:
+            return today + timedelta(days=sign * days) if isinstance(days, int) else None
+        except OverflowError:
+            return None
 
     def _pass_over_term(self) -> None:
         """Go on to the AND, OR, closing parenthesis or end after a term that is not understood."""

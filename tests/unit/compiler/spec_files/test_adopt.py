@@ -36,13 +36,13 @@ from parquetry.runtime.spec.avro import table_avro_schema
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (
     Column,
-    DataTest,
     Extra,
     FilesPolicy,
     Operation,
     Query,
     RetentionPolicy,
     Source,
+    TableTest,
 )
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied, read_identity, write_applied
@@ -242,12 +242,12 @@ def test_a_table_of_ours_keeps_every_setting_it_was_applied_with(folder):
             tags=("gold",),
             queries=(Query(name="q", where="n = 1", weight=0.5),),
             tests=(
-                DataTest(
+                TableTest(
                     kind="file_size",
                     severity="warn",
-                    arguments={"percentile": 95, "min_bytes": None, "max_bytes": 132 * 2**20},
+                    arguments={"percentile": 95, "max_bytes": 132 * 2**20},
                 ),
-                DataTest(kind="unique", severity="error", arguments=["id"]),
+                TableTest(kind="unique", severity="error", arguments=["id"]),
             ),
         ),
     )

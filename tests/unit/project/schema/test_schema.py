@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from parquetry import project
 from parquetry.project.model import settings
 from parquetry.project.model.resolved import Origin, ResolvedTable
+from parquetry.project.model.table_tests import ITSELF, LIMITS, table_test
 from parquetry.project.schema.definitions import Kind, bundled, inlined, schema
 from parquetry.project.schema.template_syntax import is_template
 from parquetry.project.schema.validators import validator
@@ -145,14 +146,7 @@ ELSEWHERE = {
 }
 # Keys without a value of their own in the model: what a file is, and what others stand for.
 FORM = {"apiVersion", "kind", "clustering.plan.partitions.all", "columns.file", "tests[].severity"}
-TESTS = {
-    "max_small_files",
-    "file_size",
-    "max_overlap_depth",
-    "not_null",
-    "unique",
-    "expression",
-}
+TESTS = {*LIMITS, "not_null", "unique", "expression"}
 
 
 def fields_of(kind: Any, prefix: str = "") -> Iterator[str]:
@@ -231,11 +225,14 @@ def test_the_model_holds_every_key_of_a_table_and_nothing_else():
 
 def test_every_kind_of_test_reaches_the_model():
     kinds = inlined(Kind.TABLE)["properties"]["tests"]["items"]["properties"]
-    assert set(kinds) == TESTS | {"severity"}
-    values = {"max_small_files": 1, "file_size": {"percentile": 95, "max": "1MiB"}}
-    for kind in TESTS:
-        made = settings.data_test({kind: values.get(kind, ["a"]), "severity": "warn"})
-        assert (made.kind, made.severity) == (kind, "warn")
+    assert set(kinds) == TESTS | {"name", "severity", "where"}
+    for kind, limits in LIMITS.items():
+        properties = kinds[kind].get("properties", {})
+        assert {key for key, value in properties.items() if "warn" in value.get("properties", {})} <= set(
+            limits
+        )
+        assert (ITSELF in limits) == ("warn" in properties), kind
+    assert table_test({"max_skew": 1, "severity": "warn"}).severity == "warn"
 
 
 @pytest.mark.parametrize("kind", Kind)

@@ -10,7 +10,6 @@ from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (
     BloomFilter,
     Column,
-    DataTest,
     Extra,
     FilesPolicy,
     KeyScope,
@@ -19,6 +18,7 @@ from parquetry.runtime.spec.table_spec import (
     RetentionPolicy,
     Source,
     TableSpec,
+    TableTest,
 )
 
 SPEC = TableSpec(
@@ -49,7 +49,7 @@ SPEC = TableSpec(
         tags=("gold",),
         clustering=ClusteringSpec(trigger=Trigger.INLINE),
         queries=(Query(name="q", where="a = 1", weight=0.5),),
-        tests=(DataTest(kind="unique", arguments=["a", {"x": 1.5}], severity="warn"),),
+        tests=(TableTest(kind="unique", arguments=["a", {"x": 1.5}], severity="warn"),),
     ),
 )
 

@@ -1,0 +1,1 @@
+"""Tests of tables: what is measured of live layouts is held against declared limits."""

@@ -1,0 +1,184 @@
+"""The kinds of layout tests: what each measures. The limits that are held against it are declared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil
+from statistics import median
+from typing import Final, TypeAlias
+
+from parquetry.compiler.evidence.figures import overlap_depths
+from parquetry.compiler.plan.drift import table_drift
+from parquetry.compiler.testing.live_table import LiveTable, Scope, UnmeasurableError
+from parquetry.project.model.table_tests import ITSELF
+from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.layout.sizing import is_small
+from parquetry.runtime.layout.skipping.files import touched
+from parquetry.runtime.parquet.page_index import with_pages
+from parquetry.runtime.spec.table_spec import TableTest
+from parquetry.runtime.storage.parallel import growing_batches, map_each
+from parquetry.runtime.timeline.clustering_plan import CLUSTER
+from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.instant import parse_instant_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A value for the limit with this key; None where there is nothing to measure.
+
+    ``partition`` is the one that has the value, where it is one partition's.
+    """
+
+    value: float | None
+    limit: str = ITSELF
+    partition: str | None = None
+
+
+LayoutMeasure: TypeAlias = Callable[[Scope, TableTest], Iterator[Measure]]
+"""Measures the part of a table that a test is about. UnmeasurableError where the table does not tell."""
+
+
+def _small_files(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    sizing = scope.table.spec.sizing
+    yield Measure(sum(is_small(part.size_bytes, sizing) for part in scope.slices))
+
+
+def _partition_files(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    yield _largest(Counter(part.partition for part in scope.slices))
+
+
+def _skew(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    sizes: Counter[str] = Counter()
+    for part in scope.slices:
+        sizes[part.partition] += part.size_bytes
+    middle = median(sizes.values()) if len(sizes) > 1 else 0
+    if not middle:
+        yield Measure(None)
+        return
+    partition = max(sorted(sizes), key=sizes.__getitem__)
+    yield Measure(sizes[partition] / middle, partition=partition)
+
+
+def _file_size(scope: Scope, test: TableTest) -> Iterator[Measure]:
+    sizes = sorted(part.size_bytes for part in scope.slices)
+    place = max(ceil(test.arguments["percentile"] / 100 * len(sizes)) - 1, 0)
+    for limit in ("min", "max"):
+        yield Measure(sizes[place] if sizes else None, limit)
+
+
+def _overlap_depth(scope: Scope, test: TableTest) -> Iterator[Measure]:
+    depths = overlap_depths(test.arguments["column"], scope.slices, scope.table.statistics)
+    largest = _largest(depths)
+    yield Measure(largest.value or 0, "value", largest.partition)
+
+
+def _query(scope: Scope, test: TableTest) -> Iterator[Measure]:
+    table, name = scope.table, test.arguments["name"]
+    condition = table.queries.get(name)
+    if condition is None:
+        raise UnmeasurableError(f"no query {name} is declared; declare it under queries")
+    files = {part.path: table.statistics[part.path] for part in scope.slices}
+    if {"max_rows", "max_bytes"} & test.arguments.keys():
+        files = with_pages(table.handle.store, files, [condition], table.types)
+    read = touched(files.values(), condition, table.types)
+    yield Measure(read.files, "max_files")
+    yield Measure(read.row_groups, "max_row_groups")
+    yield Measure(read.rows, "max_rows")
+    yield Measure(read.data_bytes, "max_bytes")
+
+
+def _clustering_debt(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    groups = [group for group in scope.table.debt.groups if scope.holds(group.partition)]
+    yield Measure(sum(group.size_bytes for group in groups), "max_bytes")
+    oldest = min((file.instant for group in groups for file in group.files), default=None)
+    yield Measure(0 if oldest is None else _age_seconds(scope.table, oldest), "max_age")
+
+
+def _commit_age(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    timeline = scope.table.timeline
+    newest_first = [write.time for write in reversed(timeline.completed_writes)]
+    for times in growing_batches(newest_first):
+        for time, metadata in zip(times, map_each(times, timeline.commit_metadata), strict=True):
+            is_inside = any(scope.holds(partition) for partition in metadata.partitions)
+            if is_inside and metadata.operation != CLUSTER:
+                yield Measure(_age_seconds(scope.table, time))
+                return
+    raise UnmeasurableError("no commit of the active timeline wrote there, so its age is not known")
+
+
+def _write_amplification(scope: Scope, test: TableTest) -> Iterator[Measure]:
+    timeline = scope.table.timeline
+    times = [write.time for write in timeline.completed_writes[-test.arguments["commits"] :]]
+    commits = map_each(times, timeline.commit_metadata)
+    written = sum(stat.file_size_bytes for commit in commits for stat in commit.all_stats())
+    arrived = sum(map(_arrived_bytes, commits))
+    yield Measure(written / arrived if arrived else None, "max")
+
+
+def _arrived_bytes(commit: CommitMetadata) -> float:
+    """About how many of the bytes that a commit wrote are rows that it inserted or updated."""
+    if commit.operation == CLUSTER:
+        return 0
+    return sum(
+        stat.file_size_bytes * min((stat.num_inserts + stat.num_update_writes) / stat.num_writes, 1)
+        for stat in commit.all_stats()
+        if stat.num_writes > 0
+    )
+
+
+def _file_versions(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    view = scope.table.view
+    versions: dict[str, int] = {}
+    for partition in view.partitions():
+        if scope.holds(partition):
+            groups = view.file_groups(partition)
+            versions[partition] = max((len(group.slices) for group in groups), default=0)
+    yield _largest(versions)
+
+
+def _orphans(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    found = {path: len(files) for path, files in scope.table.orphans.items() if scope.holds(path)}
+    yield Measure(sum(found.values()), partition=_largest(found).partition if any(found.values()) else None)
+
+
+def _drift(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    handle = scope.table.handle
+    found = table_drift(handle.store, table=handle.config.name, location=handle.store.uri, owner=handle.owner)
+    if not found.is_applied:
+        raise UnmeasurableError("no spec is applied to the table, so nothing can drift from it")
+    yield Measure(len(found.drifts))
+
+
+def _age_seconds(table: LiveTable, instant: str) -> float:
+    try:
+        begun_ms = parse_instant_ms(instant, table.handle.config.timezone)
+    except CorruptTableError as error:
+        raise UnmeasurableError(f"the instant {instant} is no time") from error
+    return max(0, (table.now_ms - begun_ms) / 1000)
+
+
+def _largest(by_partition: Mapping[str, float]) -> Measure:
+    """The largest value, and the first partition that has it; 0 without partitions."""
+    if not by_partition:
+        return Measure(0)
+    partition = max(sorted(by_partition), key=lambda path: by_partition[path])
+    return Measure(by_partition[partition], partition=partition)
+
+
+KINDS: Final[Mapping[str, LayoutMeasure]] = {
+    "max_small_files": _small_files,
+    "max_partition_files": _partition_files,
+    "max_skew": _skew,
+    "file_size": _file_size,
+    "max_overlap_depth": _overlap_depth,
+    "query": _query,
+    "clustering_debt": _clustering_debt,
+    "max_commit_age": _commit_age,
+    "write_amplification": _write_amplification,
+    "max_file_versions": _file_versions,
+    "max_orphans": _orphans,
+    "max_drift": _drift,
+}
+"""By kind, what measures it; each kind's limits are in ``project/model/table_tests.py``."""

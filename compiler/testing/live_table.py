@@ -1,0 +1,152 @@
+"""A live table as its layout tests see it: read once for all tests, and only what they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from parquetry.compiler.evidence.figures import clustering_due
+from parquetry.errors import ParquetryError
+from parquetry.runtime.layout.clustering.model import Debt
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.skipping.files import (
+    Types,
+    column_types,
+    columns_of,
+    is_decided_by_values,
+    parse_where,
+)
+from parquetry.runtime.layout.skipping.predicate import Predicate, may_hold
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
+from parquetry.runtime.services.orphans import find_orphans
+from parquetry.runtime.spec.clustering import Trigger
+from parquetry.runtime.spec.table_spec import TableSpec, TableTest
+from parquetry.runtime.storage.parallel import OnceProperty
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.partition_bounds import PartitionBounds
+from parquetry.runtime.table.statistics import look_up
+from parquetry.runtime.table.view import FileSystemView
+from parquetry.runtime.timeline.active import Timeline
+
+
+class UnmeasurableError(ParquetryError):
+    """A test asks for what the table does not tell."""
+
+
+class LiveTable:
+    """A table under the spec that its tests are declared with; what was read is kept."""
+
+    def __init__(self, handle: TableHandle, spec: TableSpec, tests: Sequence[TableTest]) -> None:
+        """Nothing is read yet; ``tests`` are those that will ask."""
+        self.handle = handle
+        self.spec = spec
+        self.now_ms = handle.store.now_ms()
+        self.types: Types = column_types(spec.columns)
+        self._tests = tests
+
+    @OnceProperty
+    def timeline(self) -> Timeline:
+        """The timeline when the first test asked."""
+        return self.handle.timeline()
+
+    @OnceProperty
+    def view(self) -> FileSystemView:
+        """The files under that timeline."""
+        return self.handle.view(self.timeline)
+
+    @OnceProperty
+    def slices(self) -> Sequence[FileSlice]:
+        """The live files."""
+        return self.view.all_slices()
+
+    @OnceProperty
+    def statistics(self) -> Mapping[str, FileStatistics]:
+        """What is recorded of the live files, by path: the columns that any of the tests is about."""
+        return look_up(self.handle.store, self.slices, columns=self._columns())
+
+    @OnceProperty
+    def queries(self) -> Mapping[str, Predicate]:
+        """The conditions of the declared queries by name; local times are in UTC, as in sessions of jobs."""
+        return {
+            query.name: parse_where(query.where, types=self.types, time_zone=UTC, today=self._today)
+            for query in self.spec.extra.queries
+        }
+
+    @OnceProperty
+    def debt(self) -> Debt:
+        """What clustering would rewrite."""
+        return clustering_due(self.handle, self.timeline, self.slices, self.statistics, self.spec)
+
+    @OnceProperty
+    def orphans(self) -> Mapping[str, Sequence[str]]:
+        """By partition the data files that no commit stands behind.
+
+        A write that began after the timeline was read may have put files: the timeline is read again.
+        """
+        listed = {partition: self.view.listing(partition) for partition in self.view.partitions()}
+        now = self.timeline.reload()
+        found = frozenset(find_orphans([info for infos in listed.values() for info in infos], now))
+        return {
+            partition: [info.path for info in infos if info.path in found]
+            for partition, infos in listed.items()
+        }
+
+    def scope(self, where: str | None) -> Scope:
+        """The part of the table that a test is about; UnmeasurableError where paths do not answer that."""
+        if where is None:
+            return Scope(table=self, partitions=None)
+        predicate = parse_where(where, types=self.types, time_zone=UTC, today=self._today)
+        asked = columns_of(predicate)
+        if not is_decided_by_values(predicate) or not asked <= set(self.handle.config.partition_by):
+            raise UnmeasurableError(
+                "paths of partitions do not answer the condition in where: compare partition columns with "
+                "literals of their type or with current_date, as in day >= current_date - 7"
+            )
+        bounds, chosen = PartitionBounds(self.handle, self.types), set()
+        for partition in self.view.partitions():
+            known = bounds.of(partition)
+            if not asked <= known.keys():
+                raise UnmeasurableError(
+                    "the values of the columns in where cannot be read from the paths of the partitions; "
+                    "remove where"
+                )
+            if may_hold(predicate, known):
+                chosen.add(partition)
+        return Scope(table=self, partitions=frozenset(chosen))
+
+    @property
+    def _today(self) -> date:
+        return datetime.fromtimestamp(self.now_ms / 1000, UTC).date()
+
+    def _columns(self) -> frozenset[str]:
+        kinds = {test.kind for test in self._tests}
+        names: set[str] = {
+            test.arguments["column"] for test in self._tests if test.kind == "max_overlap_depth"
+        }
+        asked = {test.arguments["name"] for test in self._tests if test.kind == "query"}
+        clusters = "clustering_debt" in kinds and self.spec.clustering.trigger is not Trigger.OFF
+        for name, predicate in self.queries.items():
+            if clusters or name in asked:
+                names |= columns_of(predicate)
+        if clusters:
+            execution = self.spec.clustering.execution
+            names.update(execution.columns, execution.split_by)
+        return frozenset(names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Partitions of a table; None is all of them."""
+
+    table: LiveTable
+    partitions: frozenset[str] | None
+
+    def holds(self, partition: str) -> bool:
+        """Whether a partition belongs to it."""
+        return self.partitions is None or partition in self.partitions
+
+    @property
+    def slices(self) -> Sequence[FileSlice]:
+        """Its live files."""
+        return [part for part in self.table.slices if self.holds(part.partition)]

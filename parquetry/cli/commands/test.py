@@ -1,0 +1,33 @@
+"""`parquetry test`: the declared tests of tables."""
+
+from __future__ import annotations
+
+import click
+
+from parquetry.cli.requests.options import ProjectRequest, output_options, project_options
+from parquetry.cli.terminal.output import Output
+
+
+@click.command(name="test")
+@click.option("--fail-fast", is_flag=True, help="Measure nothing after the first test that fails.")
+@project_options
+@output_options("text", "json")
+def command(*, request: ProjectRequest, output: Output, fail_fast: bool) -> int:
+    """Measure the layout of the tables, and compare it with the limits of the declared tests.
+
+    Starts no JVM and writes nothing to any table. Reads the timeline, listings and recorded
+    statistics. A test ends as passed, warned, failed, unmeasured or not executed; the command
+    ends with 1 if one failed or could not be measured. Tests of rows (not_null, unique,
+    expression) are not executed. Selectors may also be test:NAME.
+    """
+    from parquetry.cli.requests.workspaces import whole_workspace
+    from parquetry.cli.views.tests import TestsView
+    from parquetry.compiler.jobs.launch import new_run_id
+    from parquetry.compiler.testing.execution import execute_tests_of
+    from parquetry.compiler.testing.selecting import selected_tests
+
+    workspace = whole_workspace(request)
+    chosen = selected_tests(workspace, select=request.select, exclude=request.exclude)
+    result = execute_tests_of(workspace, chosen, run_id=new_run_id(), fail_fast=fail_fast)
+    output.show(TestsView(), result)
+    return output.ended(result.failure)

@@ -1,0 +1,113 @@
+"""What tests came to, in text and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from parquetry.cli.terminal.format import columns, human_size
+from parquetry.cli.terminal.output import Paint
+from parquetry.compiler.testing.model import LimitOutcome, Outcome, Status, TableTests, to_json
+from parquetry.compiler.workspace.spec_words import elapsed, format_age, format_size
+from parquetry.project.model.table_tests import Unit
+
+_HEADER = ("", "test", "measured", "limit")
+_NAMED = 3
+
+
+class TestsView:
+    """A block for each table with a line for each limit, then how many tests ended in which way."""
+
+    def text(self, outcome: TableTests, paint: Paint) -> str:
+        """Those without an answer have the reason below them."""
+        if not outcome.outcomes:
+            return "Nothing to test: no test is declared for the selected tables."
+        blocks = [
+            f"{paint.bold(name)}\n{_table(list(tests), paint)}"
+            for name, tests in groupby(outcome.outcomes, key=lambda test: test.table)
+        ]
+        counts = (f"{number} {words(status)}" for status, number in outcome.counts.items() if number)
+        return "\n\n".join([*blocks, ", ".join(counts)])
+
+    def json(self, outcome: TableTests) -> Any:
+        """The documented shape."""
+        return to_json(outcome)
+
+
+def words(status: Status) -> str:
+    """The status as people read it."""
+    return status.replace("_", " ")
+
+
+def finding(outcome: Outcome) -> str:
+    """One line about a test that did not pass: what was measured against which limit, or why nothing was."""
+    if outcome.reason is not None:
+        return f"{words(outcome.status)}: {outcome.reason}"
+    return "; ".join(
+        f"{limit.limit}: {_value(limit)}, {_bounds(limit)}"
+        for limit in outcome.limits
+        if limit.status is not Status.PASSED
+    )
+
+
+def _table(tests: list[Outcome], paint: Paint) -> str:
+    rows = [row for test in tests for row in _rows(test)]
+    lines = columns(_HEADER, rows, paint=paint).split("\n")
+    reasons: dict[str, list[str]] = {}
+    for test in tests:
+        if test.reason is not None:
+            reasons.setdefault(test.reason, []).append(test.test)
+    told = (f"  {_named(names)}: {reason}" for reason, names in reasons.items())
+    return "\n".join([*(f"  {line}" for line in lines), *told])
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
+
+
+def _rows(test: Outcome) -> Iterator[tuple[str, ...]]:
+    if not test.limits:
+        yield words(test.status), test.test, "", ""
+    for number, limit in enumerate(test.limits):
+        name = test.test if number == 0 else ""
+        key = "" if limit.limit == test.kind else f"{limit.limit} "
+        yield words(limit.status), name, _value(limit), f"{key}{_bounds(limit)}"
+
+
+def _value(limit: LimitOutcome) -> str:
+    if limit.value is None:
+        return "nothing"
+    place = f" in {limit.partition}" if limit.partition else ""
+    return f"{_measured(limit.value, limit.unit)}{place}"
+
+
+def _bounds(limit: LimitOutcome) -> str:
+    word = "below" if limit.is_lower else "above"
+    found = [
+        f"{severity} {word} {_declared(bound, limit.unit)}"
+        for severity, bound in (("warn", limit.warn), ("error", limit.error))
+        if bound is not None
+    ]
+    return ", ".join(found)
+
+
+def _measured(value: float, unit: Unit) -> str:
+    match unit:
+        case Unit.COUNT:
+            return f"{value:,.0f}"
+        case Unit.RATIO:
+            return f"{value:,.2f}"
+        case Unit.BYTES:
+            return human_size(value)
+    return elapsed(int(value))
+
+
+def _declared(bound: float, unit: Unit) -> str:
+    match unit:
+        case Unit.COUNT | Unit.RATIO:
+            return f"{bound:,}"
+        case Unit.BYTES:
+            return format_size(int(bound))
+    return format_age(int(bound))

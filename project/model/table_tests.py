@@ -1,0 +1,152 @@
+"""Declared tests of a table: their kinds, the limits in them, their names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+from parquetry.project.schema.units import duration_seconds, size_bytes
+from parquetry.runtime.spec.table_spec import TableTest
+
+
+class Unit(StrEnum):
+    """What a limit counts; sizes are recorded in bytes, durations in seconds."""
+
+    COUNT = "count"
+    RATIO = "ratio"
+    BYTES = "bytes"
+    SECONDS = "seconds"
+
+
+ITSELF: Final = ""
+"""The key of the limit where the test is nothing but a limit, such as ``max_skew: 5``."""
+
+LIMITS: Final[Mapping[str, Mapping[str, Unit]]] = {
+    "max_small_files": {ITSELF: Unit.COUNT},
+    "max_partition_files": {ITSELF: Unit.COUNT},
+    "max_skew": {ITSELF: Unit.RATIO},
+    "file_size": {"min": Unit.BYTES, "max": Unit.BYTES},
+    "max_overlap_depth": {"value": Unit.COUNT},
+    "query": {
+        "max_files": Unit.COUNT,
+        "max_row_groups": Unit.COUNT,
+        "max_rows": Unit.COUNT,
+        "max_bytes": Unit.BYTES,
+    },
+    "clustering_debt": {"max_bytes": Unit.BYTES, "max_age": Unit.SECONDS},
+    "max_commit_age": {ITSELF: Unit.SECONDS},
+    "write_amplification": {"max": Unit.RATIO},
+    "max_file_versions": {ITSELF: Unit.COUNT},
+    "max_orphans": {ITSELF: Unit.COUNT},
+    "max_drift": {ITSELF: Unit.COUNT},
+}
+"""The limits of each kind of layout test, by their keys."""
+
+OF_WHOLE_TABLE: Final = frozenset({"write_amplification", "max_drift"})
+"""Layout tests of what is no partition's own."""
+
+LOWER_LIMITS: Final = frozenset({"min"})
+
+WARN: Final = "warn"
+ERROR: Final = "error"
+
+_BESIDE: Final = frozenset({"name", "severity", "where"})
+_READERS: Final[Mapping[Unit, Callable[[Any], Any]]] = {
+    Unit.BYTES: size_bytes,
+    Unit.SECONDS: duration_seconds,
+}
+_SUFFIXES: Final = {Unit.BYTES: "_bytes", Unit.SECONDS: "_seconds"}
+
+
+def table_test(value: Mapping[str, Any]) -> TableTest | None:
+    """An entry of ``tests``; None where nothing of it was usable."""
+    kinds = [key for key in value if key not in _BESIDE]
+    if len(kinds) != 1:
+        return None
+    (kind,) = kinds
+    return TableTest(
+        kind=kind,
+        arguments=with_limits(kind, value[kind], _read, named=recorded_key),
+        severity=value.get("severity", ERROR),
+        name=value.get("name"),
+        where=value.get("where"),
+    )
+
+
+def recorded_key(key: str, unit: Unit) -> str:
+    """The key under which a limit is recorded: it ends in the unit."""
+    suffix = _SUFFIXES.get(unit, "")
+    return key if key.endswith(suffix) else f"{key}{suffix}"
+
+
+def with_limits(
+    kind: str,
+    arguments: Any,
+    change: Callable[[Any, Unit], Any],
+    *,
+    named: Callable[[str, Unit], str],
+) -> Any:
+    """The arguments of a test with each limit changed, and under the key that ``named`` gives it."""
+    units = LIMITS.get(kind)
+    if units is None:
+        return arguments
+    if ITSELF in units:
+        return _changed(arguments, units[ITSELF], change)
+    return {
+        named(key, units[key]) if key in units else key: _changed(value, units[key], change)
+        if key in units
+        else value
+        for key, value in arguments.items()
+    }
+
+
+def _changed(limit: Any, unit: Unit, change: Callable[[Any, Unit], Any]) -> Any:
+    if isinstance(limit, Mapping):
+        return {severity: change(value, unit) for severity, value in limit.items()}
+    return change(limit, unit)
+
+
+def _read(value: Any, unit: Unit) -> Any:
+    reader = _READERS.get(unit)
+    return value if reader is None else reader(value)
+
+
+def limit_of(test: TableTest, key: str) -> Mapping[str, Any]:
+    """The limit of a layout test under one of its keys, by severity; empty where it has none."""
+    unit = LIMITS[test.kind][key]
+    limit = test.arguments if key == ITSELF else test.arguments.get(recorded_key(key, unit))
+    if limit is None:
+        return {}
+    return limit if isinstance(limit, Mapping) else {test.severity: limit}
+
+
+def names_of(tests: Sequence[TableTest]) -> tuple[str, ...]:
+    """The names of the tests, in their order: as declared, else by kind and what it is about."""
+    taken = {test.name for test in tests if test.name is not None}
+    seen: Counter[str] = Counter()
+    found = []
+    for test in tests:
+        if test.name is not None:
+            found.append(test.name)
+            continue
+        plain = _plain_name(test)
+        name = plain
+        while name in taken:
+            seen[plain] += 1
+            name = f"{plain}_{seen[plain] + 1}"
+        taken.add(name)
+        found.append(name)
+    return tuple(found)
+
+
+def _plain_name(test: TableTest) -> str:
+    match test.kind:
+        case "query":
+            return f"query_{test.arguments['name']}"
+        case "max_overlap_depth":
+            return f"max_overlap_depth_{test.arguments['column']}"
+        case "not_null" | "unique":
+            return "_".join([test.kind, *test.arguments])
+    return test.kind

@@ -1,0 +1,134 @@
+"""Each way in which a layout decays is caught by the test that is for it, and healthy ones pass them all."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from parquetry.compiler.testing.execution import execute_tests
+from parquetry.compiler.testing.model import Status
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.properties import PROPERTIES_PATH
+from parquetry.runtime.timeline.instant import format_instant, parse_instant_ms
+from tests.support.effort import in_full
+from tests.support.small_table import SmallTable
+from tests.support.stores import WrappedStore
+from tests.support.tested_layouts import (
+    DAY_MS,
+    FULL,
+    by_status,
+    fill,
+    healthy_history,
+    healthy_table,
+    outcomes,
+    under_test,
+)
+
+
+def foreign_appends(table):
+    for number in range(8):
+        table.insert({f"x{number}": (number, "a")})
+
+
+def one_large_partition(table):
+    for number in range(10, 20):
+        fill(table, number, "a")
+
+
+def many_files(table):
+    for number in range(10, 23):
+        fill(table, number)
+
+
+def shuffled_values(table):
+    """What a clustering had put in order comes again in no order."""
+    for number in range(3):
+        values = range(number, 3 * FULL, 3)
+        table.insert({f"{p}again{value}": (value, p) for p in "ab" for value in values})
+
+
+def upsert_storm(table):
+    """One row of each file gets a value far away."""
+    for number, value in ((0, 10**6), (1, -(10**6)), (2, 10**6)):
+        table.upsert({f"a{number * FULL:06}": (value, "a"), f"a{number * FULL + 9:06}": (-value, "a")})
+
+
+def single_updates(table):
+    for number in range(9):
+        table.upsert({f"a{number:06}": (number, "a")})
+
+
+def orphan(table):
+    handle = table.handle
+    timeline = handle.timeline()
+    part = handle.view(timeline).all_slices()[0]
+    last = timeline.completed_writes[-1].time
+    dead = format_instant(parse_instant_ms(last, handle.config.timezone) + 1, handle.config.timezone)
+    folder = table.store.uri.removeprefix("file://")
+    shutil.copy(f"{folder}/{part.path}", f"{folder}/{part.path.replace(part.instant, dead)}")
+
+
+def other_property(table):
+    path = f"{table.store.uri.removeprefix('file://')}/{PROPERTIES_PATH}"
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text.replace("hive_style_partitioning=true", "hive_style_partitioning=false"))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    path = tmp_path_factory.mktemp("healthy") / "t"
+    table = healthy_table(path)
+    for number in range(3):
+        fill(table, number)
+    assert by_status(outcomes(table)) == {}
+    return path
+
+
+@pytest.fixture
+def table(base, tmp_path):
+    shutil.copytree(base, tmp_path / "t")
+    return SmallTable(store=open_store(tmp_path / "t"))
+
+
+@pytest.mark.parametrize(
+    ("decay", "test"),
+    [
+        (foreign_appends, "max_small_files"),
+        (foreign_appends, "file_size"),
+        (many_files, "max_partition_files"),
+        (one_large_partition, "max_skew"),
+        (shuffled_values, "query_first"),
+        (shuffled_values, "clustering_debt"),
+        (upsert_storm, "max_overlap_depth_v"),
+        (single_updates, "write_amplification"),
+        (single_updates, "max_file_versions"),
+        (orphan, "max_orphans"),
+        (other_property, "max_drift"),
+    ],
+)
+def test_a_decay_is_caught_by_the_test_that_is_for_it(table, decay, test):
+    decay(table)
+    assert test in by_status(outcomes(table)).get(Status.FAILED, [])
+
+
+class LaterStore(WrappedStore):
+    """The same store two days later."""
+
+    def now_ms(self) -> int:
+        return self.inner.now_ms() + 2 * DAY_MS
+
+
+def test_a_table_that_nobody_wrote_to_is_stale(table):
+    later = under_test(table, store=LaterStore(table.store))
+    found = execute_tests([later], run_id=None, target=None)
+    assert by_status(found.outcomes) == {Status.FAILED: ["max_commit_age"]}
+
+
+@pytest.mark.parametrize("seed", range(200 if in_full() else 4))
+def test_no_test_fails_on_a_healthy_history(tmp_path, seed):
+    table = healthy_table(tmp_path / "t")
+    healthy_history(table, seed)
+    assert by_status(outcomes(table)) == {}
