@@ -32,7 +32,7 @@ COMMANDS = {
     "simulate": "Try limits on given file sizes or on a table's own files.",
     "apply": "Apply the planned changes: create tables, record specs, evolve schemas.",
     "run": "Ingest the declared sources, then run the table services that are due.",
-    "test": "Carry out the declared tests of the tables' layout.",
+    "test": "Execute the declared tests of the tables' layout.",
     "inspect": "Show the live layout of a table.",
     "timeline": "List a table's instants: what each wrote and replaced, and why.",
     "service": "Run one table service by hand.",
@@ -41,11 +41,13 @@ COMMANDS = {
     "unlock": "Show who holds the tables' locks; release one.",
     "doctor": "Check Java, Spark, storage and versions, and show how to repair what does not work.",
 }
+# Title in the help, room below `commands`, names.
 _SECTIONS = (
-    ("Author", ("init", "fmt", "validate", "ls", "explain", "schema", "compile")),
-    ("Review", ("plan", "show", "review", "diff", "simulate")),
+    ("Author", "authoring", ("init", "fmt", "validate", "ls", "explain", "schema", "compile")),
+    ("Review", "reviewing", ("plan", "show", "review", "diff", "simulate")),
     (
         "Operate",
+        "operating",
         ("apply", "run", "test", "inspect", "timeline", "drift", "service", "adopt", "unlock", "doctor"),
     ),
 )
@@ -62,7 +64,8 @@ class CommandLine(click.Group):
         """The command, imported now; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"parquetry.cli.commands.{cmd_name}").command
+        room = next(room for _, room, names in _SECTIONS if cmd_name in names)
+        command: click.Command = importlib.import_module(f"parquetry.cli.commands.{room}.{cmd_name}").command
         return command
 
     def resolve_command(
@@ -81,7 +84,7 @@ class CommandLine(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands without importing any."""
-        for title, names in _SECTIONS:
+        for title, _, names in _SECTIONS:
             with formatter.section(title):
                 formatter.write_dl([(name, COMMANDS[name]) for name in names])
 

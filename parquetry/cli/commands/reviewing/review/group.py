@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.commands.review.approved import show_approved
-from parquetry.cli.commands.review.post import post
+from parquetry.cli.commands.reviewing.review.approved import show_approved
+from parquetry.cli.commands.reviewing.review.post import post
 from parquetry.cli.grouped import Grouped
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from parquetry.cli.commands.review.group import command
+from parquetry.cli.commands.reviewing.review.group import command
 
 __all__ = ["command"]
