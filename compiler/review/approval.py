@@ -69,8 +69,8 @@ class Approval:
 
 def approval_at(forge: Forge, commit: str, reviewed: Reviewed) -> Approval:
     """What is approved at a commit of the branch. NotApprovedError says everything that is missing."""
-    subject = f"{reviewed.project} at {reviewed.target}, commit {commit[:12]}"
-    pull = _merged_as(forge, commit, reviewed, subject)
+    subject = _subject(reviewed, commit)
+    pull = merged_as(forge, commit, reviewed)
     plan = _plan_of(forge.checks(pull.head), reviewed)
     if isinstance(plan, str):
         raise NotApprovedError(subject, (f"pull request {pull.number}, {plan}",))
@@ -92,8 +92,8 @@ def approval_at(forge: Forge, commit: str, reviewed: Reviewed) -> Approval:
     )
 
 
-def _merged_as(forge: Forge, commit: str, reviewed: Reviewed, subject: str) -> PullRequest:
-    """The one pull request that became the commit, on the branch that counts."""
+def merged_as(forge: Forge, commit: str, reviewed: Reviewed) -> PullRequest:
+    """The one pull request that became the commit, on the branch that counts; NotApprovedError for none."""
     branch = reviewed.branch or forge.default_branch()
     found = [
         pull
@@ -108,7 +108,11 @@ def _merged_as(forge: Forge, commit: str, reviewed: Reviewed, subject: str) -> P
     numbers = ", ".join(str(pull.number) for pull in found)
     several = f"pull requests {numbers} all became it; approve and merge the change again, by itself"
     none = f"no pull request was merged into {quoted(branch)} as this commit; it needs one, with an approval"
-    raise NotApprovedError(subject, (several if found else none,))
+    raise NotApprovedError(_subject(reviewed, commit), (several if found else none,))
+
+
+def _subject(reviewed: Reviewed, commit: str) -> str:
+    return f"{reviewed.project} at {reviewed.target}, commit {commit[:12]}"
 
 
 def _plan_of(checks: Sequence[CommitCheck], reviewed: Reviewed) -> CommitCheck | str:

@@ -13,6 +13,7 @@ import click
 from parquetry.errors import UsageError
 
 if TYPE_CHECKING:
+    from parquetry.compiler.plan.model import PlanDocument
     from parquetry.compiler.review.approval import Approval, Reviewed
     from parquetry.compiler.review.forge import Forge
     from parquetry.compiler.workspace.opened import Workspace
@@ -45,6 +46,24 @@ class ForgeRequest:
         from parquetry.compiler.review.approval import Reviewed
 
         return Reviewed(project=project, target=target, creator=self.creator, branch=self.branch)
+
+    def post_at(self, plan: PlanDocument, text: str) -> int:
+        """Make or replace a comment on the pull request that became the plan's commit; the number of it.
+
+        NotApprovedError where no single pull request did.
+        """
+        from parquetry.compiler.review.approval import merged_as
+        from parquetry.compiler.review.post import post_comment
+        from parquetry.runtime.spec.git_commit import commit_named
+
+        merged = commit_named(plan.intent.git_commit)
+        if merged is None:
+            raise UsageError("the plan was made of no commit, so no pull request became it")
+        forge = self.open()
+        reviewed = self.reviewed(project=plan.intent.project, target=plan.intent.target)
+        pull = merged_as(forge, merged, reviewed)
+        post_comment(forge, pull, text, creator=self.creator)
+        return pull.number
 
     def plan_id(self, workspace: Workspace) -> str:
         """The id that is approved at the commit that is checked out; NotApprovedError for none."""

@@ -17,6 +17,7 @@ ANSWERS = (
     "plan",
     "review-post",
     "review-approved",
+    "review-follow-up",
     "diff",
     "apply",
     "run",

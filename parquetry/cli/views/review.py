@@ -1,14 +1,20 @@
-"""What was posted on a pull request, and what is approved there."""
+"""What was posted on a pull request, what is approved there, and what became of it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from parquetry.cli.terminal.format import human_size
+from parquetry.cli.terminal.markdown import code, inline
 from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.queries import MEASURED_HEADER, measured_rows, measured_table
 from parquetry.runtime.spec.codec import to_json_value
 
 if TYPE_CHECKING:  # each command loads its own
     from parquetry.compiler.review.approval import Approval
+    from parquetry.compiler.review.follow_up import FollowedTable, FollowUp
     from parquetry.compiler.review.post import Posted
 
 
@@ -43,3 +49,51 @@ class ApprovalView:
         """Every field."""
         document = to_json_value(outcome)
         return document | {"planned": outcome.planned.isoformat()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUpView:
+    """Predicted against measured; ``pull_request`` is where it was posted, None where it was not."""
+
+    pull_request: int | None
+
+    def text(self, outcome: FollowUp, paint: Paint) -> str:
+        """A line for each table, with a table of its queries; whether it was posted."""
+        if not outcome.tables:
+            return "the plan predicted nothing of its tables: no file was due for clustering"
+        lines = []
+        for table in outcome.tables:
+            lines.append(f"{paint.bold(table.table)}  {_status(table)}")
+            if table.queries:
+                lines += [measured_table(table.queries, paint), ""]
+        if self.pull_request is None:
+            return "\n".join([*lines, "not posted: that follows when all is paid"])
+        return "\n".join([*lines, f"{paint.good('posted')} on pull request {self.pull_request}"])
+
+    def json(self, outcome: FollowUp) -> Any:
+        """Every field."""
+        return to_json_value(outcome) | {"pull_request": self.pull_request}
+
+
+def follow_up_comment(outcome: FollowUp) -> str:
+    """The same in GitHub's Markdown, below a marker for project and target."""
+    return "\n".join(_comment_lines(outcome)) + "\n"
+
+
+def _comment_lines(outcome: FollowUp) -> Iterator[str]:
+    yield f"<!-- parquetry:follow-up project={outcome.project} target={outcome.target} -->"
+    yield f"### parquetry: what the plan for {code(outcome.target)} was good for"
+    for table in outcome.tables:
+        yield f"\n**{code(table.table)}**: {inline(_status(table))}"
+        if table.queries:
+            yield f"\n| {' | '.join(MEASURED_HEADER)} |\n|---|---|---:|---:|---:|---:|"
+            for cells in measured_rows(table.queries):
+                yield f"| {' | '.join(map(inline, cells))} |"
+    yield f"\n---\nplan {code(outcome.plan_id)}"
+
+
+def _status(table: FollowedTable) -> str:
+    if table.files is not None:
+        counts = table.files
+        return f"paid: {counts.before:,} files before, {counts.expected:,} expected, {counts.after:,} now"
+    return f"due: {human_size(table.due_bytes)}" if table.due_bytes else f"{table.status}, or replaced"

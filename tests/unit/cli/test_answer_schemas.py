@@ -35,6 +35,7 @@ HEADS = {
     "plan": ("plan", "show"),
     "inspect": ("inspect orders --format", "inspect orders --out"),
     "inspect-files": ("inspect orders --files",),
+    "review-follow-up": ("review follow-up",),
 }
 
 

@@ -1,0 +1,116 @@
+"""What became of a plan: what queries were predicted to read after clustering, and what they read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from parquetry.compiler.evidence.figures import figures_of
+from parquetry.compiler.evidence.model import TableFigures
+from parquetry.compiler.plan.model import PlanDocument, TableAction
+from parquetry.compiler.workspace.observation import observe
+from parquetry.compiler.workspace.opened import Workspace
+from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
+from parquetry.runtime.errors import StalePlanError
+
+
+class DebtStatus(StrEnum):
+    """How far the debt of a plan's table is paid."""
+
+    PAID = "paid"
+    DUE = "due"
+    NOT_APPLIED = "not applied"
+    """Or something else was applied since: what the table reads is not this plan's doing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedFiles:
+    """How many files a table had, was expected to have with the debt paid, and has."""
+
+    before: int
+    expected: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedTable:
+    """A table of a plan. ``due_bytes`` are still to be rewritten; figures are there once the debt is paid."""
+
+    table: str
+    status: DebtStatus
+    due_bytes: int = 0
+    files: FollowedFiles | None = None
+    queries: tuple[MeasuredQuery, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUp:
+    """What became of a plan, by those of its tables that predictions were made of."""
+
+    plan_id: str
+    project: str
+    target: str
+    tables: tuple[FollowedTable, ...]
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether nothing is due any more, and something was."""
+        statuses = {table.status for table in self.tables}
+        return DebtStatus.PAID in statuses and DebtStatus.DUE not in statuses
+
+
+def follow_up(plan: PlanDocument, workspace: Workspace) -> FollowUp:
+    """Measure the plan's tables by the functions that predicted them.
+
+    Rows that were ingested meanwhile count, too. StalePlanError for a plan of another project or target.
+    """
+    intent, project = plan.intent, workspace.project
+    if (intent.project, intent.target) != (project.name, project.target.name):
+        raise StalePlanError(
+            f"the plan is for project {intent.project}, target {intent.target}; this is project "
+            f"{project.name}, target {project.target.name}; give the plan of this one"
+        )
+    predicted = [(a, plan.evidence.figures[a.table]) for a in intent.actions if _is_predicted(a, plan)]
+    return FollowUp(
+        plan_id=plan.plan_id,
+        project=intent.project,
+        target=intent.target,
+        tables=tuple(_followed(action, figures, plan, workspace) for action, figures in predicted),
+    )
+
+
+def _is_predicted(action: TableAction, plan: PlanDocument) -> bool:
+    figures = plan.evidence.figures.get(action.table)
+    return figures is not None and figures.debt is not None and figures.debt.rewrite_bytes > 0
+
+
+def _followed(
+    action: TableAction, predicted: TableFigures, plan: PlanDocument, workspace: Workspace
+) -> FollowedTable:
+    observation = observe(workspace.store_at(action.location))
+    applied = None if observation is None else observation.handle.applied
+    if observation is None or observation.spec is None or applied is None or applied.plan_id != plan.plan_id:
+        return FollowedTable(table=action.table, status=DebtStatus.NOT_APPLIED)
+    found = figures_of(
+        observation.handle,
+        observation.spec,
+        observation.spec,
+        budget_bytes=workspace.project.target.budget.services_bytes,
+        looks_at_rows=any(query.sampled for query in predicted.queries),
+    )
+    if found.debt is not None and found.debt.rewrite_bytes:
+        return FollowedTable(table=action.table, status=DebtStatus.DUE, due_bytes=found.debt.rewrite_bytes)
+    measured = {query.query: query.now for query in found.queries}
+    assert predicted.debt is not None, "only such tables are followed"
+    return FollowedTable(
+        table=action.table,
+        status=DebtStatus.PAID,
+        files=FollowedFiles(before=predicted.files, expected=predicted.debt.files_after, after=found.files),
+        queries=tuple(
+            MeasuredQuery.of(
+                query.query, before=query.now, expected=query.expected, after=measured[query.query]
+            )
+            for query in predicted.queries
+            if query.query in measured
+        ),
+    )
