@@ -32,6 +32,15 @@ class Posted:
     replaced: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostedComment:
+    """A comment on a pull request; ``replaced`` is whether it was there before."""
+
+    pull_request: int
+    comment: int
+    replaced: bool
+
+
 def post_plan(
     plan: PlanDocument,
     text: str,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from parquetry.compiler.plan.model import PlanDocument
     from parquetry.compiler.review.approval import Approval, Reviewed
     from parquetry.compiler.review.forge import Forge
+    from parquetry.compiler.review.post import PostedComment
     from parquetry.compiler.workspace.opened import Workspace
 
 _TOKENS: Final = ("GH_TOKEN", "GITHUB_TOKEN")
@@ -46,6 +47,14 @@ class ForgeRequest:
         from parquetry.compiler.review.approval import Reviewed
 
         return Reviewed(project=project, target=target, creator=self.creator, branch=self.branch)
+
+    def post_on(self, number: int, text: str) -> PostedComment:
+        """Make or replace a comment on a pull request."""
+        from parquetry.compiler.review.post import PostedComment, post_comment
+
+        forge = self.open()
+        comment, replaced = post_comment(forge, forge.pull_request(number), text, creator=self.creator)
+        return PostedComment(pull_request=number, comment=comment.number, replaced=replaced)
 
     def post_at(self, plan: PlanDocument, text: str) -> int:
         """Make or replace a comment on the pull request that became the plan's commit; the number of it.

@@ -16,6 +16,7 @@ ANSWERS = (
     "compile",
     "plan",
     "review-post",
+    "review-diff",
     "review-approved",
     "review-follow-up",
     "diff",

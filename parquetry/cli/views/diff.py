@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+
+import click
 
 from parquetry.cli.terminal.format import count, human_size
-from parquetry.cli.terminal.output import Paint
+from parquetry.cli.terminal.output import Output, Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
+from parquetry.cli.views.diagnostics import path_in_repository
+from parquetry.cli.views.plan.specs import render_diff_github, render_diff_markdown
 from parquetry.cli.views.plan.words import classes_text, small_words, value_text
 from parquetry.compiler.plan.codec import changes_json
 from parquetry.compiler.plan.model import Change
 from parquetry.compiler.reports.diff import DiffStatus, Estimate, SpecDiff, TableDiff, TargetDiff
 from parquetry.compiler.workspace.target_settings import target_name
 from parquetry.runtime.spec.codec import to_json_value
+
+_LONGEST_COMMENT_BYTES: Final = 60_000
+"""Fits GitHub."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +53,17 @@ class DiffView:
         if outcome.default_target is not None:
             document["default_target"] = changes_json((outcome.default_target,))[0]
         return document
+
+
+def show_diff(diff: SpecDiff, output: Output, *, project: Path) -> None:
+    """Write the difference to stdout in the format that was asked for; ``project`` is its folder."""
+    match output.format:
+        case "markdown":
+            click.echo(render_diff_markdown(diff, max_bytes=_LONGEST_COMMENT_BYTES), nl=False)
+        case "github":
+            click.echo(render_diff_github(diff, prefix=path_in_repository(project)), nl=False)
+        case _:
+            output.show(DiffView(typed_options=output.typed_options), diff)
 
 
 def _json(table: TableDiff | TargetDiff) -> dict[str, Any]:

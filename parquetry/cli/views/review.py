@@ -15,7 +15,7 @@ from parquetry.runtime.spec.codec import to_json_value
 if TYPE_CHECKING:  # each command loads its own
     from parquetry.compiler.review.approval import Approval
     from parquetry.compiler.review.follow_up import FollowedTable, FollowUp
-    from parquetry.compiler.review.post import Posted
+    from parquetry.compiler.review.post import Posted, PostedComment
 
 
 class PostedView:
@@ -23,15 +23,31 @@ class PostedView:
 
     def text(self, outcome: Posted, paint: Paint) -> str:
         """A line for each."""
-        verb = "replaced" if outcome.replaced else "added"
         return (
-            f"{paint.good(verb)} the comment on pull request {outcome.pull_request}\n"
+            f"{_posted(outcome, paint)}\n"
             f"{paint.good('set')} {outcome.check} of {outcome.head[:12]} to {outcome.state}: {outcome.text}"
         )
 
     def json(self, outcome: Posted) -> Any:
         """Every field."""
         return to_json_value(outcome)
+
+
+class DiffPostedView:
+    """The comment alone."""
+
+    def text(self, outcome: PostedComment, paint: Paint) -> str:
+        """What became of it."""
+        return _posted(outcome, paint)
+
+    def json(self, outcome: PostedComment) -> Any:
+        """Every field."""
+        return to_json_value(outcome)
+
+
+def _posted(outcome: Posted | PostedComment, paint: Paint) -> str:
+    verb = "replaced" if outcome.replaced else "added"
+    return f"{paint.good(verb)} the comment on pull request {outcome.pull_request}"
 
 
 class ApprovalView:

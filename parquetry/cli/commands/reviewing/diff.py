@@ -31,7 +31,7 @@ DIFFERENT = 3
     help="Exit with 3 if the specs differ.",
 )
 @project_options
-@output_options("text", "json")
+@output_options("text", "json", "markdown", "github")
 def command(
     *, request: ProjectRequest, output: Output, base: str, states: tuple[Path, ...], detailed_exitcode: bool
 ) -> int:
@@ -40,7 +40,7 @@ def command(
     Opens no table and reads no environment variable, so it works in a fork without credentials. The
     applied specs may differ from the base: only `plan` shows what apply would do.
     """
-    from parquetry.cli.views.diff import DiffView
+    from parquetry.cli.views.diff import show_diff
     from parquetry.compiler.reports.diff import diff_specs
     from parquetry.compiler.reports.inspection import read_layouts
 
@@ -53,5 +53,5 @@ def command(
         exclude=request.exclude,
         layouts=read_layouts(states),
     )
-    output.show(DiffView(typed_options=output.typed_options), diff)
+    show_diff(diff, output, project=request.directory)
     return DIFFERENT if detailed_exitcode and not diff.is_empty else 0

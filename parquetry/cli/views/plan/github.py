@@ -49,6 +49,11 @@ def _change(change: Change) -> str:
     return f"{change.path}: {value_text(change.old)} -> {value_text(change.new)}"
 
 
+def annotation(kind: str, origin: str | None, title: str, message: str, *, prefix: str = "") -> str:
+    """A workflow command at a place in the project, to which ``prefix`` leads from the repository."""
+    return _command(kind, f"{prefix}/{origin}" if prefix and origin else origin, title, message)
+
+
 def _command(kind: str, origin: str | None, title: str, message: str) -> str:
     return workflow_command(kind, {**_place(origin), "title": title}, message)
 

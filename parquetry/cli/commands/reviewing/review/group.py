@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from parquetry.cli.commands.reviewing.review.approved import show_approved
+from parquetry.cli.commands.reviewing.review.diff import post_diff
 from parquetry.cli.commands.reviewing.review.follow_up import show_follow_up
 from parquetry.cli.commands.reviewing.review.post import post
 from parquetry.cli.grouped import Grouped
@@ -18,5 +19,5 @@ def command() -> None:
     """
 
 
-for one in (post, show_approved, show_follow_up):
+for one in (post, post_diff, show_approved, show_follow_up):
     command.add_command(one)

@@ -1,0 +1,111 @@
+"""A difference of specs as a comment on a pull request, within a byte budget, and as annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from parquetry.cli.terminal.format import count
+from parquetry.cli.terminal.markdown import code, code_html, inline
+from parquetry.cli.views.plan.github import annotation
+from parquetry.cli.views.plan.words import change_notes, classes_text, value_text
+from parquetry.compiler.plan.model import Change
+from parquetry.compiler.reports.diff import DiffStatus, SpecDiff, TableDiff, TargetDiff
+from parquetry.compiler.workspace.target_settings import target_name
+
+_ROOM_FOR_NOTE = 100
+
+
+def render_diff_markdown(diff: SpecDiff, *, max_bytes: int) -> str:
+    """The difference in GitHub's Markdown, at most ``max_bytes`` long in UTF-8; what is omitted is counted.
+
+    The first line is a marker for project and target.
+    """
+    tables = sorted(diff.tables, key=lambda table: (not _blocks(table), table.table))
+    entries: list[TableDiff | TargetDiff] = [*diff.targets, *tables]
+    found = count(len(entries) + (diff.default_target is not None), "difference")
+    text = (
+        f"<!-- parquetry:diff project={diff.project} target={diff.target} -->\n"
+        f"### parquetry: specs for {code(diff.target)} against {code(diff.base)}: {found}\n\n"
+        "No table was opened. What apply would do is in a plan.\n"
+    )
+    if diff.default_target is not None:
+        text += f"\n{_line(diff.default_target)}"
+    for number, entry in enumerate(entries):
+        section = _section(entry, diff.target)
+        if len((text + section).encode()) > max_bytes - _ROOM_FOR_NOTE:
+            return f"{text}\n*Omitted for lack of space: {count(len(entries) - number, 'difference')}.*\n"
+        text += section
+    return text
+
+
+def render_diff_github(diff: SpecDiff, *, prefix: str = "") -> str:
+    """Workflow commands: an error for each entry that is blocked, a notice for each changed field."""
+    return "".join(f"{line}\n" for line in _annotations(diff, prefix))
+
+
+def _annotations(diff: SpecDiff, prefix: str) -> Iterator[str]:
+    entries: list[TableDiff | TargetDiff] = [*diff.targets, *diff.tables]
+    for entry in entries:
+        name = _name(entry)
+        place = next((change.origin for change in entry.changes if change.origin), None)
+        for reason in _blocks(entry):
+            yield annotation("error", place, f"{name} blocked", reason, prefix=prefix)
+        for change in entry.changes:
+            title = f"{name} {change.change_class}"
+            yield annotation("notice", change.origin, title, _change(change), prefix=prefix)
+        if not entry.changes:
+            yield annotation("notice", None, name, _status(entry), prefix=prefix)
+    if diff.default_target is not None:
+        change = diff.default_target
+        yield annotation("notice", change.origin, "default target", _change(change), prefix=prefix)
+
+
+def _section(entry: TableDiff | TargetDiff, target: str) -> str:
+    blocks = "".join(f"- **blocked**: {inline(reason)}\n" for reason in _blocks(entry))
+    changes = "".join(map(_line, entry.changes))
+    title = f"{code_html(_name(entry))}: {_status(entry)}"
+    body = f"{blocks}{changes}" or f"- {_added(entry, target)}\n"
+    return f"\n<details{' open' if blocks else ''}><summary>{title}</summary>\n\n{body}\n</details>\n"
+
+
+def _added(entry: TableDiff | TargetDiff, target: str) -> str:
+    return code(entry.file if isinstance(entry, TableDiff) else target_name(target))
+
+
+def _name(entry: TableDiff | TargetDiff) -> str:
+    return entry.table if isinstance(entry, TableDiff) else target_name(entry.target)
+
+
+def _status(entry: TableDiff | TargetDiff) -> str:
+    if entry.status is DiffStatus.CHANGED:
+        return classes_text(entry.change_class, entry.changes)
+    return str(entry.status)
+
+
+def _blocks(entry: TableDiff | TargetDiff) -> tuple[str, ...]:
+    """Why the entry may not be applied as it is."""
+    return tuple(_reasons(entry))
+
+
+def _reasons(entry: TableDiff | TargetDiff) -> Iterable[str]:
+    if isinstance(entry, TableDiff) and entry.never_in_place:
+        yield "never made in place; the plan has the recipe"
+    if isinstance(entry, TableDiff) and entry.protected:
+        yield "the target protects this table"
+    for what in entry.unallowed:
+        yield f"{what} needs an allow entry"
+
+
+def _line(change: Change) -> str:
+    return f"- {' '.join(_parts(change))}\n"
+
+
+def _parts(change: Change) -> Iterator[str]:
+    yield f"{code(change.path)}: {code(value_text(change.old))} -> {code(value_text(change.new))}"
+    notes = [*([change.origin] if change.origin else ()), *change_notes(change)]
+    if notes:
+        yield f"({inline('; '.join(notes))})"
+
+
+def _change(change: Change) -> str:
+    return f"{change.path}: {value_text(change.old)} -> {value_text(change.new)}"
