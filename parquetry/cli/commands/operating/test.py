@@ -21,7 +21,7 @@ def command(*, request: ProjectRequest, output: Output, fail_fast: bool) -> int:
     expression) are not executed. Selectors may also be test:NAME.
     """
     from parquetry.cli.requests.workspaces import whole_workspace
-    from parquetry.cli.views.tests import TestsView
+    from parquetry.cli.views.tests.text import TestsView
     from parquetry.compiler.jobs.launch import new_run_id
     from parquetry.compiler.testing.execution import execute_tests_of
     from parquetry.compiler.testing.selecting import selected_tests

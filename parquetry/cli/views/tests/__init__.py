@@ -1,0 +1,1 @@
+"""What tests of tables came to, in text, JSON and the formats of CI."""
