@@ -9,7 +9,10 @@ from typing import Any
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Paint
 from parquetry.project import LoadResult
+from parquetry.project.diagnostics.github import workflow_command
 from parquetry.project.diagnostics.model import errors, render_json, render_text
+
+_PARTS = 3
 
 
 class DiagnosticsView:
@@ -38,3 +41,17 @@ def path_in_repository(directory: Path) -> str:
     project = directory.resolve()
     inside = project.is_relative_to(checkout) and project != checkout
     return project.relative_to(checkout).as_posix() if inside else ""
+
+
+def annotation(kind: str, origin: str | None, title: str, message: str, *, prefix: str = "") -> str:
+    """A workflow command at a place in the project, to which ``prefix`` leads from the repository."""
+    return workflow_command(kind, {**place_of(origin, prefix=prefix), "title": title}, message)
+
+
+def place_of(origin: str | None, *, prefix: str) -> dict[str, str]:
+    """``file:line:column`` by its parts, the file as the repository has it; empty for no place."""
+    parts = [] if origin is None else origin.rsplit(":", 2)
+    if len(parts) != _PARTS:
+        return {}
+    file, line, column = parts
+    return {"file": f"{prefix}/{file}" if prefix else file, "line": line, "col": column}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.markdown import code, code_html, inline
-from parquetry.cli.views.plan.github import annotation
+from parquetry.cli.views.diagnostics import annotation
 from parquetry.cli.views.plan.words import change_notes, classes_text, value_text
 from parquetry.compiler.plan.model import Change
 from parquetry.compiler.reports.diff import DiffStatus, SpecDiff, TableDiff, TargetDiff

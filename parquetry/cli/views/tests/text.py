@@ -27,12 +27,17 @@ class TestsView:
             f"{paint.bold(name)}\n{_table(list(tests), paint)}"
             for name, tests in groupby(outcome.outcomes, key=lambda test: test.table)
         ]
-        counts = (f"{number} {words(status)}" for status, number in outcome.counts.items() if number)
-        return "\n\n".join([*blocks, ", ".join(counts)])
+        return "\n\n".join([*blocks, counted(outcome)])
 
     def json(self, outcome: TableTests) -> Any:
         """The documented shape."""
         return to_json(outcome)
+
+
+def counted(tests: TableTests) -> str:
+    """How many tests ended in which way."""
+    found = [f"{number} {words(status)}" for status, number in tests.counts.items() if number]
+    return ", ".join(found) or "no tests"
 
 
 def words(status: Status) -> str:
