@@ -30,6 +30,7 @@ from parquetry.runtime.clustering.rewrite.ranges import (
     sampler,
     scatterer,
 )
+from parquetry.runtime.clustering.rewrite.runs import ranges_of
 from parquetry.runtime.clustering.rewrite.task import GroupWork, check_values, planned_sample, run_bytes_of
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.model import FileSlice
@@ -66,7 +67,7 @@ def rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWor
             return _NOTHING
         check_values(work, sampled.sample)
         expected_bytes = sampled.rows * sampled.row_bytes
-        ranges = int(expected_bytes // run_bytes_of(context)) + 1
+        ranges = ranges_of(expected_bytes, run_bytes=run_bytes_of(context))
         division = Division(
             order=work.order,
             sample=sampled.sample,

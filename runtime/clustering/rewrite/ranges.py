@@ -288,7 +288,6 @@ class _Gathering:
                     pieces,
                     division.keys,
                     run_bytes=run_bytes_of(self._context),
-                    batch_bytes=self._context.batch_bytes,
                     sealed=self._context.files.encryption_key is not None,
                 )
 

@@ -1,10 +1,11 @@
-"""Rows of any number in order, in bounded memory: sorted runs, put together by ranges.
+"""Rows of any number in order, in bounded memory: runs divided into ranges, and ranges sorted.
 
-The order is cut into ranges by a sample; every run is sorted and divided into ranges, and then
-the pieces of each range are sorted together.
+The order is cut into ranges by a sample; every run is divided into ranges as its batches come, and then
+the pieces of each range are sorted together, in one piece and column by column.
 
-Runs that memory has no room for lie on the local disk. Those of an encrypted table are sealed by
-a key that only this process has: whatever is left when it is killed says nothing.
+Runs that memory has no room for lie on the local disk, as they are in memory: to compress them takes more
+than to write and read them. Those of an encrypted table are sealed by a key that only this process has:
+whatever is left when it is killed says nothing.
 
 An external distribution sort: D. Knuth, The Art of Computer Programming, volume 3, section 5.4.
 """
@@ -35,13 +36,21 @@ from parquetry.runtime.clustering.rewrite.order import (
 )
 from parquetry.runtime.errors import KeyUnavailableError
 
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _NONCE_BYTES: Final = 12
 
 _ROWS_AT_ONCE: Final = 65_536
 
+_PIECE_BYTES: Final = 64 * 1024
+"""About what is divided at once has for each range: a smaller piece costs more to write than to move."""
+
+_RANGES_OF_A_RUN: Final = 2
+"""How many ranges have as many bytes as a run.
+
+A range is there as it was read, in one piece and sorted, beside rows in front of it that wait for others.
+"""
+
 _LARGEST_RANGE: Final = 1.5
-"""Of how many runs' bytes the rows of a range may be that are sorted in one piece."""
+"""Of how many ranges' bytes the rows of one may be that are sorted in one piece."""
 
 _FEWEST_RANGES: Final = 4
 """Into how many a range is divided at least: by two different cuts or more each has fewer rows."""
@@ -70,8 +79,7 @@ class ArrangedRows:
 def in_order(pieces: list[pa.RecordBatch], keys: OrderKeys) -> pa.RecordBatch:
     """The rows of all batches, at least one, sorted, in one piece; the list lets go of them.
 
-    Column by column, so that no more than one of them is there three times. A text column that is the same
-    as one before it, as a record key often is, is moved with that.
+    Column by column, so that no more than one of them is there three times.
     """
     rows = pa.Table.from_batches(pieces)
     pieces.clear()
@@ -82,16 +90,25 @@ def in_order(pieces: list[pa.RecordBatch], keys: OrderKeys) -> pa.RecordBatch:
     order = sort_indices(keys.of(rows))
     schema, columns = rows.schema, rows.columns
     del rows
+    return _taken(schema, columns, order)
+
+
+def _taken(schema: pa.Schema, columns: list[pa.ChunkedArray], order: pa.Array) -> pa.RecordBatch:
+    """The rows in an order; the list lets go of each column as it is taken.
+
+    A text column that is the same as one before it, as a record key often is, is moved with that.
+    """
     first = _first_alike(columns)
-    columns = [column if first[number] == number else None for number, column in enumerate(columns)]
-    columns.reverse()
+    waiting = [column if first[number] == number else None for number, column in enumerate(columns)]
+    columns.clear()
+    waiting.reverse()
     moved: list[pa.Array] = []
     for number in first:
-        if columns[-1] is None:
-            columns.pop()
+        if waiting[-1] is None:
+            waiting.pop()
             moved.append(moved[number])
         else:
-            moved.append(in_one_piece(columns.pop()).take(order))
+            moved.append(in_one_piece(waiting.pop()).take(order))
     return pa.RecordBatch.from_arrays(moved, schema=schema)
 
 
@@ -105,10 +122,9 @@ def _first_alike(columns: Sequence[pa.ChunkedArray]) -> list[int]:
     return first
 
 
-def _in_pieces(rows: pa.Table, keys: OrderKeys, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The rows, which are in one piece, sorted; batch by batch, so that few of them are there twice."""
-    order = sort_indices(keys.of(rows)).to_numpy().astype(np.int64)
-    yield from ArrangedRows(rows, order).pieces(0, rows.num_rows, most_bytes=batch_bytes)
+def ranges_of(arrow_bytes: float, *, run_bytes: int) -> int:
+    """Into how many ranges so many bytes of rows are divided."""
+    return int(_RANGES_OF_A_RUN * arrow_bytes // run_bytes) + 1
 
 
 def in_order_by_ranges(
@@ -118,43 +134,42 @@ def in_order_by_ranges(
     *,
     run_bytes: int,
     held_bytes: int,
-    batch_bytes: int,
     sealed: bool,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all batches sorted; about ``run_bytes`` of them are sorted at a time.
 
-    Sorted runs stay in memory up to ``held_bytes``. Those behind lie in the folder for temporary files
+    Runs stay in memory up to ``held_bytes``. Those behind lie in the folder for temporary files
     until the last row is taken, encrypted if they are to be ``sealed``.
     """
     with ExitStack() as resources:
         runs = _Runs(
             keys,
             boundaries,
+            run_bytes=run_bytes,
             held_bytes=held_bytes,
-            batch_bytes=batch_bytes,
             sealed=sealed,
             resources=resources,
         )
         for run in runs_of(batches, run_bytes):
             runs.add(run)
-            pa.default_memory_pool().release_unused()
         for number in range(boundaries.ranges):
             pieces = runs.range(number)
             if number in boundaries.single:
                 yield from pieces
+            elif runs.range_bytes[number] <= _most_bytes(run_bytes):
+                if held := list(pieces):
+                    yield in_order(held, keys)
             else:
-                yield from range_in_order(
-                    pieces, keys, run_bytes=run_bytes, batch_bytes=batch_bytes, sealed=sealed
-                )
+                yield from range_in_order(pieces, keys, run_bytes=run_bytes, sealed=sealed)
 
 
 def range_in_order(
-    pieces: Iterator[pa.RecordBatch], keys: OrderKeys, *, run_bytes: int, batch_bytes: int, sealed: bool
+    pieces: Iterator[pa.RecordBatch], keys: OrderKeys, *, run_bytes: int, sealed: bool
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a range sorted.
 
-    One of more than one and a half ``run_bytes`` goes to the folder for temporary files and is divided
-    again, by bytes: its rows are wider than others, or there are more of them than a sample said.
+    One of more than one and a half times the bytes that ranges have goes to the folder for temporary files
+    and is divided again, by bytes: its rows are wider than others, or more of them than a sample said.
     """
     held: list[pa.RecordBatch] = []
     size = rows = 0
@@ -162,29 +177,33 @@ def range_in_order(
         held.append(piece)
         size += batch_arrow_bytes(piece)
         rows += piece.num_rows
-        if size > _LARGEST_RANGE * run_bytes and rows > 1:
+        if size > _most_bytes(run_bytes) and rows > 1:
             break
     else:
         if held:
-            yield from _in_pieces(gathered(held), keys, batch_bytes=batch_bytes)
-            pa.default_memory_pool().release_unused()
+            yield in_order(held, keys)
         return
     quantiles = KeyQuantiles(keys, most_bytes=run_bytes)
     with TemporaryDirectory(prefix="parquetry-clustering-") as folder:
         path = Path(folder) / "range.arrow"
         seal = SpillCipher() if sealed else None
-        together = SpilledRun(path, [quantiles.noted(chain(drained(held), pieces))], seal=seal)
+        noted = quantiles.noted(chain(drained(held), pieces))
+        together = SpilledRun(path, [(pa.Table.from_batches([piece]) for piece in noted)], seal=seal)
         found, weights = quantiles.keys()
-        ranges = max(int(weights.sum() // run_bytes) + 1, _FEWEST_RANGES)
+        ranges = max(ranges_of(weights.sum(), run_bytes=run_bytes), _FEWEST_RANGES)
         yield from in_order_by_ranges(
             _read_once(together, path),
             keys,
             boundaries_of(found, ranges, weights=weights),
             run_bytes=run_bytes,
             held_bytes=0,
-            batch_bytes=batch_bytes,
             sealed=sealed,
         )
+
+
+def _most_bytes(run_bytes: int) -> float:
+    """How many bytes of rows are sorted in one piece."""
+    return _LARGEST_RANGE * run_bytes / _RANGES_OF_A_RUN
 
 
 def _read_once(run: SpilledRun, path: Path) -> Iterator[pa.RecordBatch]:
@@ -194,22 +213,26 @@ def _read_once(run: SpilledRun, path: Path) -> Iterator[pa.RecordBatch]:
 
 
 class _Runs:
-    """Sorted runs, divided into ranges, in memory as far as they have room."""
+    """Runs, divided into ranges, in memory as far as they have room.
+
+    ``range_bytes`` are the bytes of the rows that each range has so far.
+    """
 
     def __init__(
         self,
         keys: OrderKeys,
         boundaries: Boundaries,
         *,
+        run_bytes: int,
         held_bytes: int,
-        batch_bytes: int,
         sealed: bool,
         resources: ExitStack,
     ) -> None:
         self._keys = keys
         self._boundaries = boundaries
         self._room = held_bytes
-        self._batch_bytes = batch_bytes
+        self.range_bytes = np.zeros(boundaries.ranges, np.int64)
+        self._part_bytes = min(boundaries.ranges * _PIECE_BYTES, run_bytes)
         self._resources = resources
         self._held: list[list[list[pa.RecordBatch]]] = []
         self._folder: Path | None = None
@@ -218,19 +241,29 @@ class _Runs:
         self._spilled: list[SpilledRun] = []
 
     def add(self, run: list[pa.RecordBatch]) -> None:
-        """Sort the rows; the list lets go of them."""
-        rows = gathered(run)
-        self._room -= rows.nbytes
-        ranges = self._divided(rows)
+        """Divide the rows; the list lets go of them."""
+        ranges: list[list[pa.RecordBatch]] = [[] for _ in range(self._boundaries.ranges)]
+        for part in runs_of(drained(run), self._part_bytes):
+            rows = gathered(part)
+            self._room -= rows.nbytes
+            order, starts = self._boundaries.divide(self._keys.of(rows))
+            schema, columns = rows.schema, rows.columns
+            del rows
+            taken = _taken(schema, columns, pa.array(order))
+            self.range_bytes += np.diff(batch_bytes_before(taken, starts))
+            for pieces, (start, end) in zip(ranges, pairwise(starts.tolist()), strict=True):
+                if end > start:
+                    pieces.append(taken.slice(start, end - start))
         if self._room >= 0:
-            self._held.append([list(pieces) for pieces in ranges])
+            self._held.append(ranges)
             return
         if self._folder is None:
             folder = TemporaryDirectory(prefix="parquetry-clustering-")
             self._folder = Path(self._resources.enter_context(folder))
             self._seal = SpillCipher() if self._sealed else None
         path = self._folder / f"{len(self._spilled)}.arrow"
-        self._spilled.append(SpilledRun(path, ranges, seal=self._seal))
+        found = ([pa.Table.from_batches(pieces)] if pieces else [] for pieces in ranges)
+        self._spilled.append(SpilledRun(path, found, seal=self._seal))
 
     def range(self, number: int) -> Iterator[pa.RecordBatch]:
         """The rows of a range, run by run; they can be had once."""
@@ -239,13 +272,6 @@ class _Runs:
             yield from drained(pieces)
         for run in self._spilled:
             yield from run.range(number)
-
-    def _divided(self, rows: pa.Table) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The rows in order, by range."""
-        order, starts = self._boundaries.divide(self._keys.of(rows))
-        arranged = ArrangedRows(rows, order)
-        for start, end in pairwise(starts.tolist()):
-            yield arranged.pieces(start, end, most_bytes=self._batch_bytes)
 
 
 def runs_of(batches: Iterable[pa.RecordBatch], run_bytes: int) -> Iterator[list[pa.RecordBatch]]:
@@ -279,9 +305,7 @@ class SpilledRun:
     The file is read, not mapped: its pages would count as memory.
     """
 
-    def __init__(
-        self, path: Path, ranges: Iterable[Iterable[pa.RecordBatch]], *, seal: SpillCipher | None
-    ) -> None:
+    def __init__(self, path: Path, ranges: Iterable[Iterable[pa.Table]], *, seal: SpillCipher | None) -> None:
         self._path = path
         self._seal = seal
         self._bounds = [0]
@@ -338,6 +362,6 @@ class SpillCipher:
         return bytes(self._cipher.decrypt(bytes(content[:_NONCE_BYTES]), content[_NONCE_BYTES:], None))
 
 
-def _pack(piece: pa.RecordBatch, sink: Any) -> None:
-    with pa.ipc.new_stream(sink, piece.schema, options=_OPTIONS) as writer:
-        writer.write_batch(piece)
+def _pack(piece: pa.Table, sink: Any) -> None:
+    with pa.ipc.new_stream(sink, piece.schema) as writer:
+        writer.write_table(piece)

@@ -33,7 +33,7 @@ from parquetry.runtime.clustering.rewrite.order import (
     split_places,
     values_apart,
 )
-from parquetry.runtime.clustering.rewrite.runs import drained, in_order, in_order_by_ranges
+from parquetry.runtime.clustering.rewrite.runs import drained, in_order, in_order_by_ranges, ranges_of
 from parquetry.runtime.clustering.rewrite.stitch import stitch
 from parquetry.runtime.clustering.rewrite.writer import SpreadingWriter
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite, is_outage
@@ -328,10 +328,9 @@ def _sorted(
     yield from in_order_by_ranges(
         chain(drained(held), batches),
         keys,
-        boundaries_of(keys.of(sample), int(expected_bytes // run_bytes) + 1),
+        boundaries_of(keys.of(sample), ranges_of(expected_bytes, run_bytes=run_bytes)),
         run_bytes=run_bytes,
         held_bytes=room if expected_bytes <= room else 0,
-        batch_bytes=context.batch_bytes,
         sealed=context.files.encryption_key is not None,
     )
 
