@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,9 +79,18 @@ class ConfinedFolder:
 
     def names(self, path: Path | str) -> tuple[str, ...]:
         """The names of the files in a folder, in their order; none where there is no folder."""
+        return self._named(path, os.DirEntry.is_file)
+
+    def folders(self, path: Path | str) -> tuple[str, ...]:
+        """The same of the folders in it."""
+        return self._named(path, os.DirEntry.is_dir)
+
+    def _named(self, path: Path | str, is_wanted: Callable[..., bool]) -> tuple[str, ...]:
         try:
             with self._folder(path, makes=False) as folder, os.scandir(folder) as entries:
-                return tuple(sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False)))
+                return tuple(
+                    sorted(entry.name for entry in entries if is_wanted(entry, follow_symlinks=False))
+                )
         except FileNotFoundError:
             return ()
 

@@ -23,6 +23,7 @@ ANSWERS = (
     "apply",
     "run",
     "test",
+    "test-history",
     "simulate-sizing",
     "simulate-clustering",
     "inspect",

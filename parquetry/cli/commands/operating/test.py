@@ -14,12 +14,21 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command(name="test")
 @click.option("--fail-fast", is_flag=True, help="Measure nothing after the first test that fails.")
+@click.option(
+    "--history", is_flag=True, help="Show how the tests ended in earlier runs, and measure nothing."
+)
 @click.option("--junit", type=_FILE, help="Save the results as JUnit XML, for servers of CI.")
 @click.option("--sarif", type=_FILE, help="Save what did not pass as SARIF 2.1.0, for code scanning.")
 @project_options
 @output_options("text", "json", "github")
 def command(
-    *, request: ProjectRequest, output: Output, fail_fast: bool, junit: Path | None, sarif: Path | None
+    *,
+    request: ProjectRequest,
+    output: Output,
+    fail_fast: bool,
+    history: bool,
+    junit: Path | None,
+    sarif: Path | None,
 ) -> int:
     """Measure the layout of the tables, and compare it with the limits of the declared tests.
 
@@ -30,13 +39,17 @@ def command(
     """
     from parquetry.cli.requests.saving import save
     from parquetry.cli.requests.workspaces import whole_workspace
-    from parquetry.cli.views.tests.shapes import documents, show_tests
+    from parquetry.cli.views.tests.shapes import documents, show_history, show_tests
     from parquetry.compiler.jobs.launch import new_run_id
     from parquetry.compiler.testing.execution import execute_tests_of
+    from parquetry.compiler.testing.history import history_of
     from parquetry.compiler.testing.selecting import selected_tests
 
     workspace = whole_workspace(request)
     chosen = selected_tests(workspace, select=request.select, exclude=request.exclude)
+    if history:
+        show_history(history_of(workspace, chosen), output)
+        return 0
     result = execute_tests_of(workspace, chosen, run_id=new_run_id(), fail_fast=fail_fast)
     files = {"--junit": junit, "--sarif": sarif}
     for option, file, text in documents(result, output, files=files, project=request.directory):

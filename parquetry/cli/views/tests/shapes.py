@@ -12,7 +12,9 @@ from parquetry.cli.terminal.output import Output
 from parquetry.cli.terminal.values import shown_values
 from parquetry.cli.views.diagnostics import path_in_repository
 from parquetry.cli.views.tests.github import render_github
+from parquetry.cli.views.tests.history import HistoryView
 from parquetry.cli.views.tests.text import TestsView
+from parquetry.compiler.testing.history import TestHistory
 from parquetry.compiler.testing.model import TableTests
 
 
@@ -22,6 +24,13 @@ def show_tests(tests: TableTests, output: Output, *, project: Path) -> None:
         click.echo(_document(render_github, tests, output, project=project), nl=False)
     else:
         output.show(TestsView(), tests)
+
+
+def show_history(history: TestHistory, output: Output) -> None:
+    """Write it to stdout; UsageError in the format of annotations, as the past has no lines."""
+    if output.format == "github":
+        raise click.UsageError("--history has no --format github: use text or json")
+    output.show(HistoryView(), history)
 
 
 def documents(
