@@ -328,6 +328,8 @@ def test_commands_that_open_things_refuse_the_project_of_a_stranger(shop):
         ["run"],
         ["inspect", "orders"],
         ["ls", "-s", "state:changed"],
+        ["review", "approved"],
+        ["apply", "--approved-by-review"],
     ):
         done = parquetry(*command, "-p", shop.root, PARQUETRY_UNTRUSTED="1")
         assert (done.returncode, "PARQUETRY_UNTRUSTED" in done.stdout + done.stderr) != (0, False), command

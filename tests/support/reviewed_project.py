@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -128,22 +132,29 @@ class ReviewedProject:
         return json.loads(done.stdout)["plan_id"] if done.exit_code == 0 else None
 
 
+@cache
+def _made_once() -> Path:
+    """The folder of the project as every test finds it; no file in it says where it is."""
+    root = Path(tempfile.mkdtemp(prefix="reviewed-project-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    folder = ProjectFolder.create(root / "shop")
+    targets = {name: PROJECT["targets"]["dev"] | {"warehouse": f"./warehouse-{name}"} for name in (DEV, PROD)}
+    folder.project(targets=targets)
+    (folder.root / ".gitignore").write_text("warehouse-*\ntarget\n")
+    committed(folder.root)
+    for target in (DEV, PROD):
+        words = ["apply", "--target", target, "--auto-approve", "-p", str(folder.root)]
+        done = CliRunner().invoke(command_line, words)
+        assert done.exit_code == 0, done.output
+    return folder.root
+
+
 @contextmanager
 def reviewed_project(root: Path):
     with local_github() as forge:
-        folder = ProjectFolder.create(root / "shop")
-        targets = {
-            name: PROJECT["targets"]["dev"] | {"warehouse": f"./warehouse-{name}"} for name in (DEV, PROD)
-        }
-        folder.project(targets=targets)
-        (folder.root / ".gitignore").write_text("warehouse-*\ntarget\n")
-        committed(folder.root)
+        shutil.copytree(_made_once(), root / "shop")
         (root / "plans").mkdir()
-        made = ReviewedProject(forge=forge, folder=folder, plans=root / "plans")
-        for target in (DEV, PROD):
-            done = made.run("apply", "--target", target, "--auto-approve")
-            assert done.exit_code == 0, done.output
-        yield made
+        yield ReviewedProject(forge=forge, folder=ProjectFolder(root / "shop"), plans=root / "plans")
 
 
 def id_in(plan: Path) -> str:
