@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
+from parquetry.compiler.errors import SpecError
 from parquetry.compiler.evidence.figures import in_turn
 from parquetry.compiler.testing.kinds import KINDS, Measure
 from parquetry.compiler.testing.live_table import LiveTable
 from parquetry.compiler.testing.model import FAILURES, LimitOutcome, Outcome, Status, TableTests, to_json
 from parquetry.compiler.workspace.masking import masked_by, masked_sql
+from parquetry.compiler.workspace.named_file import read_named
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.run_results import save_results
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
+from parquetry.project.loading.tests_file import load_tests_file
 from parquetry.project.model.table_tests import (
     ERROR,
     ITSELF,
@@ -88,6 +92,21 @@ def tests_of(workspace: Workspace, table: ResolvedTable) -> TableUnderTest:
         extra=table.spec.extra,
         owner=workspace.owner,
         missing=lambda: workspace.unapplied(table),
+    )
+
+
+def tests_in_file(location: str, store: ObjectStore, file: Path) -> TableUnderTest:
+    """Any table by its location, with the tests of a file; SpecError for what is wrong with the file."""
+    found = load_tests_file(str(file), read_named(file))
+    if found.diagnostics:
+        raise SpecError(found.diagnostics, files=1)
+    named = zip(names_of(found.tests), found.tests, found.origins, strict=True)
+    return TableUnderTest(
+        name=location,
+        store=lambda: store,
+        tests=tuple(DeclaredTest(name=name, test=test, origin=origin) for name, test, origin in named),
+        declared=None,
+        extra=Extra(queries=found.queries),
     )
 
 
@@ -182,14 +201,14 @@ def _outcome(
     except StaleTimelineError:
         raise
     except ParquetryError as failure:
-        return _without_answer(table, declared, Status.UNMEASURED, failure.message)
+        return _without_answer(table, declared, Status.UNMEASURED, failure.message, shown_by)
     limits = tuple(
         _held(test, measure, limit, shown_by)
         for measure in measures
         if (limit := limit_of(test, measure.limit))
     )
     status = max((limit.status for limit in limits), key=list(Status).index, default=Status.PASSED)
-    return replace(_without_answer(table, declared, status, None), limits=limits)
+    return replace(_without_answer(table, declared, status, None, shown_by), limits=limits)
 
 
 def _held(
@@ -226,10 +245,14 @@ def _stopped(table: TableUnderTest) -> Iterator[Outcome]:
 
 
 def _without_answer(
-    table: TableUnderTest, declared: DeclaredTest, status: Status, reason: str | None
+    table: TableUnderTest,
+    declared: DeclaredTest,
+    status: Status,
+    reason: str | None,
+    shown_by: TableSpec | None = None,
 ) -> Outcome:
-    where = declared.test.where
-    pii = frozenset[str]() if table.declared is None else pii_columns(table.declared.columns)
+    where, personal_by = declared.test.where, shown_by or table.declared
+    pii = frozenset[str]() if personal_by is None else pii_columns(personal_by.columns)
     return Outcome(
         table=table.name,
         test=declared.name,

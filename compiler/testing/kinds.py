@@ -69,7 +69,10 @@ def _file_size(scope: Scope, test: TableTest) -> Iterator[Measure]:
 
 
 def _overlap_depth(scope: Scope, test: TableTest) -> Iterator[Measure]:
-    depths = overlap_depths(test.arguments["column"], scope.slices, scope.table.statistics)
+    column = test.arguments["column"]
+    if column.lower() not in {name.lower() for name in scope.table.types}:
+        raise UnmeasurableError(f"the table has no column {column} whose values are compared")
+    depths = overlap_depths(column, scope.slices, scope.table.statistics)
     largest = _largest(depths)
     yield Measure(largest.value or 0, "value", largest.partition)
 

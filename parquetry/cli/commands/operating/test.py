@@ -9,10 +9,13 @@ import click
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options
 from parquetry.cli.terminal.output import Output
 
+_INPUT = click.Path(path_type=Path)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(name="test")
+@click.option("--table", "location", metavar="LOCATION", help="Test the Hudi table at this path or URI.")
+@click.option("--tests", type=_INPUT, help="The tests of that table: a YAML file with tests, and queries.")
 @click.option("--fail-fast", is_flag=True, help="Measure nothing after the first test that fails.")
 @click.option(
     "--history", is_flag=True, help="Show how the tests ended in earlier runs, and measure nothing."
@@ -25,6 +28,8 @@ def command(
     *,
     request: ProjectRequest,
     output: Output,
+    location: str | None,
+    tests: Path | None,
     fail_fast: bool,
     history: bool,
     junit: Path | None,
@@ -35,24 +40,19 @@ def command(
     Starts no JVM and writes nothing to any table. Reads the timeline, listings and recorded
     statistics. A test ends as passed, warned, failed, unmeasured or not executed; the command
     ends with 1 if one failed or could not be measured. Tests of rows (not_null, unique,
-    expression) are not executed. Selectors may also be test:NAME.
+    expression) are not executed. Selectors may also be test:NAME. With --table and --tests, the
+    table needs no project, and its own record says what its sizes and policies are.
     """
     from parquetry.cli.requests.saving import save
-    from parquetry.cli.requests.workspaces import whole_workspace
+    from parquetry.cli.requests.testing import past_tests, tests_asked_for
     from parquetry.cli.views.tests.shapes import documents, show_history, show_tests
-    from parquetry.compiler.jobs.launch import new_run_id
-    from parquetry.compiler.testing.execution import execute_tests_of
-    from parquetry.compiler.testing.history import history_of
-    from parquetry.compiler.testing.selecting import selected_tests
 
-    workspace = whole_workspace(request)
-    chosen = selected_tests(workspace, select=request.select, exclude=request.exclude)
     if history:
-        show_history(history_of(workspace, chosen), output)
+        show_history(past_tests(request, location), output)
         return 0
-    result = execute_tests_of(workspace, chosen, run_id=new_run_id(), fail_fast=fail_fast)
-    files = {"--junit": junit, "--sarif": sarif}
-    for option, file, text in documents(result, output, files=files, project=request.directory):
+    result = tests_asked_for(request, location, tests, fail_fast=fail_fast)
+    base, files = Path() if location else request.directory, {"--junit": junit, "--sarif": sarif}
+    for option, file, text in documents(result, output, files=files, project=base):
         save(file, text, option=option, project=request.directory)
-    show_tests(result, output, project=request.directory)
+    show_tests(result, output, project=base)
     return output.ended(result.failure)

@@ -1,0 +1,95 @@
+"""Tests in a file of their own, for any table: `queries` and `tests` as in the spec of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from parquetry.project.diagnostics.model import Diagnostic, diagnostic, in_order
+from parquetry.project.diagnostics.source import Span
+from parquetry.project.model import settings
+from parquetry.project.model.table_tests import table_test
+from parquetry.project.schema.definitions import Kind
+from parquetry.project.schema.spec_file import SpecFile, spec_file
+from parquetry.project.yaml.document import Document, Node, parse
+from parquetry.runtime.spec.table_spec import Query, TableTest
+
+_KEYS: Final = ("queries", "tests")
+_AROUND: Final = {
+    "apiVersion": "parquetry/v1",
+    "kind": "table",
+    "name": "any",
+    "columns": [{"name": "any", "type": "string"}],
+}
+"""What the schema wants of a table besides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestsFile:
+    """What a file declares. ``origins`` has the place of each test; with findings nothing may be used."""
+
+    queries: tuple[Query, ...] = ()
+    tests: tuple[TableTest, ...] = ()
+    origins: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def load_tests_file(path: str, content: bytes) -> TestsFile:
+    """The tests in a file of that name, or what is wrong with it. Templates are not evaluated."""
+    document = parse(path, content)
+    root = document.root
+    if root is None or not isinstance(root.value, dict):
+        summary = "a mapping with queries and tests is expected"
+        wrong = diagnostic("PQ103", summary, source=document.source, hint="write tests: and a list")
+        return TestsFile(diagnostics=document.diagnostics or (wrong,))
+    unknown = [
+        diagnostic(
+            "PQ102",
+            f"unknown key '{key}'",
+            source=document.source,
+            span=root.keys[key],
+            hint=f"known keys are {', '.join(_KEYS)}",
+        )
+        for key in root.value
+        if key not in _KEYS
+    ]
+    file = spec_file(_as_table(document, root), Kind.TABLE, lambda _: None)
+    assert file is not None, "the root is a mapping"
+    if unknown or file.diagnostics:
+        return TestsFile(diagnostics=in_order([*unknown, *file.diagnostics]))
+    return _declared(file)
+
+
+def _as_table(document: Document, root: Node) -> Document:
+    """The document as that of a table, whose schema then has the last word."""
+    around: dict[str | int, Node] = {key: _node(value, root.span) for key, value in _AROUND.items()}
+    own: dict[str | int, Node] = {key: root.children[key] for key in _KEYS if key in root.value}
+    children: dict[str | int, Node] = {**around, **own}
+    value = {key: node.value for key, node in children.items()}
+    keys = {key: root.keys.get(key, root.span) for key in (*_AROUND, *_KEYS)}
+    return Document(
+        source=document.source, root=Node(value, root.span, keys, children), diagnostics=document.diagnostics
+    )
+
+
+def _node(value: Any, span: Span) -> Node:
+    match value:
+        case dict():
+            inner: dict[str | int, Node] = {key: _node(part, span) for key, part in value.items()}
+            return Node(value, span, dict.fromkeys(value, span), inner)
+        case list():
+            return Node(value, span, {}, {index: _node(part, span) for index, part in enumerate(value)})
+    return Node(value, span, {}, {})
+
+
+def _declared(file: SpecFile) -> TestsFile:
+    found = [
+        (test, file.node.at(("tests", index)).span.start)
+        for index, entry in enumerate(file.value.get("tests", ()))
+        if (test := table_test(entry)) is not None
+    ]
+    return TestsFile(
+        queries=tuple(settings.query(entry) for entry in file.value.get("queries", ())),
+        tests=tuple(test for test, _ in found),
+        origins=tuple(f"{file.source.path}:{line}:{column}" for _, (line, column) in found),
+    )
