@@ -31,7 +31,7 @@ _FILES = {
     REQUIREMENTS: "requirements.txt.j2",
 }
 _WORKFLOWS = ".github/workflows"
-_OF_REVIEWS = ("plan", "apply", "nightly")
+_OF_REVIEWS = ("plan", "diff", "apply", "nightly")
 _CHECKOUT = "11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2"
 _SETUP_PYTHON = "a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0"
 _ADDRESS = re.compile(r"https?://(?:[^/@]*@)?(?P<rest>.+)|(?:ssh://)?git@(?P<host>[^:/]+)[:/](?P<path>.+)")

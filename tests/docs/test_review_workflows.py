@@ -21,7 +21,7 @@ from tests.support.project_folder import ProjectFolder
 from tests.support.repository import ROOT
 
 PAGE = (ROOT / "docs" / "how-to" / "review.md").read_text(encoding="utf-8")
-KINDS = ("plan", "apply", "nightly")
+KINDS = ("plan", "diff", "apply", "nightly")
 OTHER = "sha256:" + "b" * 64
 
 
@@ -69,7 +69,14 @@ def test_actions_are_pinned_and_no_expression_is_part_of_a_script(written):
 
 def test_workflows_have_the_permissions_that_they_need(written):
     documents = {kind: yaml.load(text, yaml.BaseLoader) for kind, text in written.items()}
-    assert documents["plan"]["on"] == "pull_request_target"
+    types = ["opened", "synchronize", "reopened", "labeled"]
+    assert documents["plan"]["on"] == {"pull_request_target": {"types": types}}
+    assert documents["diff"]["on"] == "pull_request_target"
+    assert documents["diff"]["permissions"] == {"contents": "read", "pull-requests": "write"}
+    assert documents["plan"]["jobs"]["plan"]["if"].startswith(
+        "github.event.pull_request.head.repo.full_name == github.repository || contains("
+    )
+    assert documents["diff"]["jobs"]["diff"]["if"].endswith("head.repo.full_name != github.repository")
     assert documents["plan"]["permissions"] == {
         "contents": "read",
         "pull-requests": "write",
@@ -195,6 +202,16 @@ def test_a_change_from_the_pull_request_to_the_table(runner):
     assert done.returncode == 0, done.stdout + done.stderr
     done, _ = runner.run("nightly", "dev")
     assert done.returncode == 3
+
+
+def test_a_fork_gets_its_difference_and_no_check(runner):
+    for _ in range(2):
+        done, _ = runner.run("diff", "prod")
+        assert done.returncode == 0, done.stderr
+    (comment,) = runner.forge.of_workflow(runner.pull)
+    assert comment.startswith("<!-- parquetry:diff project=shop target=prod -->")
+    assert "2MiB" in comment
+    assert runner.forge.statuses == {}
 
 
 def test_a_blocked_plan_has_a_failed_check_and_no_id(runner):

@@ -21,7 +21,7 @@ def test_actionlint_finds_nothing(tmp_path):
     for name in (".", "another lake"):
         scaffold(tmp_path / name, reviews=True)
     files = [*tmp_path.glob(".github/workflows/*.yml"), *ROOT.glob(".github/workflows/*.yml")]
-    assert len(files) == 9
+    assert len(files) == 11
     done = subprocess.run(
         [program, "-no-color", *map(str, files)], capture_output=True, text=True, check=False, cwd=tmp_path
     )

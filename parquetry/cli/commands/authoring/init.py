@@ -22,7 +22,7 @@ from parquetry.cli.terminal.output import Output
 @click.option(
     "--ci",
     type=click.Choice(("github",)),
-    help="Add workflows that plan pull requests, apply what was approved, and look for drift every night. "
+    help="Add workflows that plan pull requests, apply what is approved, and test tables every night. "
     "An existing project gets these alone.",
 )
 @output_options("text", "json")
