@@ -15,7 +15,7 @@ import tempfile
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileS
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.table.statistics import encode_statistics
-from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
 from parquetry.runtime.timeline.sidecars import statistics_path
 
@@ -180,8 +180,8 @@ def many_files(root: Path, count: int) -> Iterator[str]:
     yield row(f"`plan`, a table of {count:,} files and {INSTANTS} instants", spent, asked)
 
 
-def add_files(path: Path, count: int) -> None:
-    """Write what so many inserts leave: their files, statistics and instants."""
+def add_files(path: Path, count: int, *, names_files: bool = False) -> None:
+    """Write what so many inserts leave: their files, statistics and instants, whose commits may name the files."""
     store = open_store(path)
     handle = open_table(store)
     timeline = handle.timeline()
@@ -195,9 +195,27 @@ def add_files(path: Path, count: int) -> None:
         instant = next_instant(instant, 0, Timezone.UTC)
         known = [make_file(path, number, instant, count) for number in range(commit, count, INSTANTS)]
         store.put(statistics_path(instant), encode_statistics(known))
-        content = CommitMetadata(operation="INSERT", extra={"schema": schema}).to_json()
+        stats = stats_of(known) if names_files else {}
+        content = CommitMetadata(operation="INSERT", extra={"schema": schema}, stats=stats).to_json()
         for state, text in ((State.REQUESTED, b""), (State.INFLIGHT, b""), (State.COMPLETED, content)):
             store.put(Instant(time=instant, action=Action.COMMIT, state=state).path, text)
+
+
+def stats_of(files: Iterable[FileStatistics]) -> dict[str, tuple[WriteStat, ...]]:
+    """What the commit of an insert says of new files, by partition."""
+    found: dict[str, tuple[WriteStat, ...]] = {}
+    for file in files:
+        partition, _, name = file.path.partition("/")
+        stat = WriteStat(
+            file_id=name.partition("_")[0],
+            path=file.path,
+            partition_path=partition,
+            num_writes=file.rows,
+            num_inserts=file.rows,
+            file_size_bytes=file.size_bytes,
+        )
+        found[partition] = (*found.get(partition, ()), stat)
+    return found
 
 
 def make_file(path: Path, number: int, instant: str, count: int) -> FileStatistics:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -238,3 +242,43 @@ def test_results_that_cannot_be_saved_are_a_failure(tmp_path, monkeypatch):
     done = CliRunner().invoke(command_line, ["test"])
     assert done.exit_code == ParquetryError.exit_code
     assert "cannot be written" in done.stderr
+
+
+def test_all_kinds_together_ask_for_each_listing_and_record_once(table, tmp_path):
+    """Apart from drift, which looks at the table anew as `parquetry drift` does."""
+    counted = CountingStore(table.store, tmp_path / "log")
+    everything = [test for test in DECLARED if test != {"max_drift": 0}]
+    found = execute_tests([under_test(table, everything * 2, store=counted)], run_id=None, target=None)
+    assert {outcome.status for outcome in found.outcomes} == {Status.PASSED}
+    calls = counted.calls()
+    lists = Counter(path for kind, path in calls if kind is Kind.LIST)
+    assert {path: count for path, count in lists.items() if count > 1} == {".hoodie": 2}, (
+        "before and after files"
+    )
+    assert {path for path in lists if not path.startswith(".hoodie")} <= {"", "p=a", "p=b"}
+    reads = Counter(path for kind, path in calls if kind is Kind.READ)
+    assert max(reads.values()) == 1
+    commits = [path for path in reads if path.endswith(".commit")]
+    statistics = [path for path in reads if path.endswith(".statistics")]
+    assert (len(commits), len(statistics)) == (4, 3)
+
+
+_IN_A_PROCESS = """
+import sys
+from click.testing import CliRunner
+from parquetry.cli.main import command_line
+done = CliRunner().invoke(command_line, ["test", "--table", sys.argv[1], "--tests", sys.argv[2]])
+print(done.output)
+assert done.exit_code == 0
+assert not {"pyspark", "py4j"} & set(sys.modules), "Spark is imported"
+"""
+
+
+def test_no_jvm_is_started_and_spark_not_imported(table, tmp_path):
+    file = tmp_path / "tests.json"
+    file.write_text(json.dumps({"tests": DECLARED, "queries": [{"name": "first", "where": "v < 400"}]}))
+    words = [sys.executable, "-c", _IN_A_PROCESS, table.store.uri.removeprefix("file://"), str(file)]
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, env=os.environ | {"JAVA_HOME": "/nowhere"}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
