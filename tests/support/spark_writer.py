@@ -159,8 +159,17 @@ class WriterError(Exception):
 
 class _Server:
     def __init__(self, setup: Mapping[str, Any]) -> None:
-        self.spark = _shared(*setup["gateway"]) if "gateway" in setup else _started(setup["conf"])
-        self.spark.sparkContext.setLogLevel("ERROR")
+        self._setup = setup
+        self._spark: Any = None
+
+    @property
+    def spark(self) -> Any:
+        """The session, which starts again after a stop."""
+        if self._spark is None:
+            setup = self._setup
+            self._spark = _shared(*setup["gateway"]) if "gateway" in setup else _started(setup["conf"])
+            self._spark.sparkContext.setLogLevel("ERROR")
+        return self._spark
 
     def hello(self) -> dict[str, Any]:
         return {"spark": self.spark.version, "master": self.spark.sparkContext.master}
@@ -256,6 +265,7 @@ class _Server:
 
     def stop(self) -> None:
         self.spark.stop()
+        self._spark = None
 
     def random(self, path: str, scratch: str, kept: str, fault: Mapping[str, Any] | None, **what: Any) -> Any:
         from tests.support.random_rows import write_random_rows
