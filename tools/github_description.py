@@ -40,9 +40,7 @@ def main() -> int:
     about = json.loads((package / "package.json").read_text(encoding="utf-8"))
     whole = json.loads((package / "generated" / "api.github.com.json").read_text(encoding="utf-8"))
     origin = {key: about[key] for key in ("name", "version", "license")}
-    origin["copyright"] = (
-        (package / "LICENSE").read_text(encoding="utf-8").partition("\n\n")[0].split("\n")[0]
-    )
+    origin["notice"] = " ".join((package / "LICENSE").read_text(encoding="utf-8").split())
     TARGET.write_text(text_of({"origin": origin, **used_part(whole)}), encoding="utf-8")
     return 0
 

@@ -49,16 +49,23 @@ def post_plan(
     number: int,
     creator: str,
     name: str,
+    project: str | None,
     now_ms: int,
 ) -> Posted:
     """Show the plan on the pull request, then set its check: whoever approves later has seen it.
 
     ``text`` is the comment; its first line is the marker by which it is found again. ``creator`` is the
-    account whose plans count, ``name`` what messages call the plan.
+    account whose plans count, ``name`` what messages call the plan. ``project`` is whose plan it has to be,
+    as a branch can give a project the name of another one; None where that is not known.
 
     Raises StalePlanError, having posted nothing, for a plan of another commit than the pull request's head.
     """
     check_age(plan, now_ms, name=name)
+    if project not in (None, plan.intent.project):
+        raise StalePlanError(
+            f"{name} is a plan of project {plan.intent.project}, and this is project {project}; plan this "
+            "one, under its own name"
+        )
     pull = forge.pull_request(number)
     made = plan.intent.git_commit
     if made != pull.head:

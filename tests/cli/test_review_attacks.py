@@ -198,10 +198,26 @@ def test_two_projects_in_one_repository(shop):
     assert shop.apply(folder=store.root).exit_code == 1
     assert not store.table.exists()
     assert shop.approved() == id_in(file) != id_in(theirs)
-    assert shop.run("review", "post", str(theirs), "--pull", str(pull.number)).exit_code == 0
+    words = ("review", "post", str(theirs), "--pull", str(pull.number))
+    assert "plan this" in shop.run(*words).output
+    assert shop.run(*words, folder=store.root).exit_code == 0
     assert shop.forge.of_workflow(pull)[0] == ours[0]
     assert len(shop.forge.of_workflow(pull)) == 2
     assert shop.approved() == id_in(file)
+
+
+def test_a_branch_that_gives_its_project_another_name(shop):
+    """Its plan would have the comment and the check of the other project of the repository."""
+    shop.git("checkout", "-q", "-B", "change", "main")
+    text = (shop.folder.root / "parquetry.yml").read_text()
+    (shop.folder.root / "parquetry.yml").write_text(text.replace("name: shop", "name: store"))
+    pull = shop.forge.open(shop.commit())
+    file = shop.plan(pull)
+    shop.git("checkout", "-q", "main")
+    done = shop.run("review", "post", str(file), "--pull", str(pull.number))
+    assert done.exit_code == 4
+    assert "is a plan of project store" in done.output
+    assert (pull.comments, shop.forge.statuses) == ([], {})
 
 
 def test_replay_of_an_older_plan(shop, proposed):

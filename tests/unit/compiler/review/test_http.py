@@ -254,3 +254,15 @@ def test_an_address_is_https_and_nothing_else(address):
 def test_a_repository_is_an_owner_and_a_name(name):
     with pytest.raises(UsageError, match="write OWNER/NAME"):
         github(name, token=TOKEN)
+
+
+def test_a_proxy_of_the_environment_is_used_but_for_this_machine(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
+    monkeypatch.setenv("http_proxy", "http://proxy.example.org:3128")
+    client = JsonClient(address="https://api.github.com", headers={})
+    assert client._pool("https://api.github.com/user").proxy.host == "proxy.example.org"
+    assert client._pool("http://127.0.0.1:80/user").proxy is None
+    monkeypatch.setenv("no_proxy", "api.github.com")
+    assert client._pool("https://api.github.com/user").proxy is None

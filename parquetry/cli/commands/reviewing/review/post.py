@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from parquetry.cli.requests.forge import ForgeRequest, forge_options
-from parquetry.cli.requests.options import output_options
+from parquetry.cli.requests.options import ProjectRequest, directory_options, output_options
 from parquetry.cli.terminal.output import Output
 
 
@@ -21,14 +21,15 @@ from parquetry.cli.terminal.output import Output
     help="Number of the pull request.",
 )
 @forge_options
+@directory_options
 @output_options("text", "json")
-def post(*, output: Output, forge: ForgeRequest, planfile: Path, pull: int) -> int:
+def post(*, request: ProjectRequest, output: Output, forge: ForgeRequest, planfile: Path, pull: int) -> int:
     """Show the plan saved in PLANFILE on a pull request.
 
     Makes or replaces the one comment of the plan's project and target, and sets the check
     `parquetry/plan (PROJECT/TARGET)` of the head commit, with the plan's id. The plan has to be made
-    of that commit. If the plan is blocked, the check is a failure without an id, and the command
-    exits with 1.
+    of that commit, and of the project in --project, if there is one. If the plan is blocked, the
+    check is a failure without an id, and the command exits with 1.
     """
     from parquetry.cli.requests.workspaces import now_ms
     from parquetry.cli.views.plan.markdown import render_markdown
@@ -36,11 +37,19 @@ def post(*, output: Output, forge: ForgeRequest, planfile: Path, pull: int) -> i
     from parquetry.compiler.plan.codec import decode
     from parquetry.compiler.review.post import LONGEST_COMMENT_BYTES, post_plan
     from parquetry.compiler.workspace.named_file import read_named
+    from parquetry.project.loading.outline import outline
 
     plan = decode(read_named(planfile), name=str(planfile))
     text = render_markdown(plan, max_bytes=LONGEST_COMMENT_BYTES)
     posted = post_plan(
-        plan, text, forge.open(), number=pull, creator=forge.creator, name=str(planfile), now_ms=now_ms()
+        plan,
+        text,
+        forge.open(),
+        number=pull,
+        creator=forge.creator,
+        name=str(planfile),
+        project=outline(request.directory).project,
+        now_ms=now_ms(),
     )
     output.show(PostedView(), posted)
     return 1 if plan.intent.blocked else 0
