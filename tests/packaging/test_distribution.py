@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.version import VERSION
+from tests.support.effort import in_full
 from tests.support.repository import ROOT
 
 
@@ -33,7 +34,9 @@ def distributions(tmp_path_factory):
             target = source / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((ROOT / name).read_bytes())
-    run(sys.executable, "-m", "build", "--outdir", str(out), str(source), cwd=source)
+    # As a release is built; in full with the packages for building from a registry, as a stranger's pip does.
+    isolation = [] if in_full() else ["--no-isolation"]
+    run(sys.executable, "-m", "build", *isolation, "--outdir", str(out), str(source), cwd=source)
     (wheel,) = out.glob("*.whl")
     (sdist,) = out.glob("*.tar.gz")
     return wheel, sdist
@@ -74,9 +77,10 @@ def test_wheel_holds_every_module_schema_and_template(distributions):
 
 def test_wheel_works_in_a_clean_environment(distributions, tmp_path):
     wheel, _ = distributions
-    venv.create(tmp_path / "env", with_pip=True)
+    venv.create(tmp_path / "env")
     python = str(tmp_path / "env" / "bin" / "python")
-    run(python, "-m", "pip", "install", "--quiet", "--no-deps", str(wheel), cwd=tmp_path)
+    pip = (sys.executable, "-m", "pip", "--python", python)
+    run(*pip, "install", "--quiet", "--no-deps", str(wheel), cwd=tmp_path)
     # The dependencies come from this environment: what is clean is parquetry itself.
     site = subprocess.run(
         [sys.executable, "-c", "import click, os; print(os.path.dirname(os.path.dirname(click.__file__)))"],

@@ -18,10 +18,10 @@ from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.layout.packing import SIZE_TOLERANCE, SMALLEST_SHARE
 from tests.support.base_files import MIB, SECOND, bucket, context, merging, slice_of
-from tests.support.effort import examples
+from tests.support.effort import examples, in_full
 from tests.support.sized_rows import COLUMNS, Content, file_bytes_per_row, incoming_batches
 
-LIMIT = 16 * MIB
+LIMIT = (16 if in_full() else 8) * MIB
 
 
 def sizes(written, limit: int) -> list[float]:
