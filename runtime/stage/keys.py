@@ -27,11 +27,22 @@ from parquetry.runtime.storage.parallel import map_each
 
 @dataclass(frozen=True, kw_only=True)
 class BatchKeys:
-    """The keys files of the task attempts ``names``; ``partitioned``: keys count within partitions."""
+    """Keys files of the task attempts ``names``, read once; ``partitioned``: keys count within partitions."""
 
     place: StagePlace
     names: tuple[str, ...]
     partitioned: bool
+    columns: tuple[str, ...] | None = None
+    """The columns that are read; None for all, which ``winners`` needs."""
+
+    def distinct(self, partition: str) -> pa.Array:
+        """The keys, each once, sorted as UTF-8 bytes; of all partitions when keys count everywhere."""
+        if not self.partitioned:
+            return self._distinct
+        at = self._places.get(partition)
+        return _sorted_once(
+            self._rows.column(RECORD_KEY).take(pa.array([] if at is None else at, pa.int64()))
+        )
 
     def winners(self, partition: str) -> pa.Table:
         """One row per key, sorted by key as UTF-8 bytes; of all partitions when keys count everywhere."""
@@ -42,8 +53,12 @@ class BatchKeys:
         return winning_rows(self._rows.take(pa.array(self._places[partition])))
 
     @cached_property
+    def _distinct(self) -> pa.Array:
+        return _sorted_once(self._rows.column(RECORD_KEY))
+
+    @cached_property
     def _rows(self) -> pa.Table:
-        return pa.concat_tables(key_tables(self.place, self.names)).combine_chunks()
+        return pa.concat_tables(key_tables(self.place, self.names, self.columns)).combine_chunks()
 
     @cached_property
     def _places(self) -> dict[str, npt.NDArray[np.int64]]:
@@ -53,6 +68,11 @@ class BatchKeys:
         order = np.argsort(numbers, kind="stable")
         ends = np.searchsorted(numbers[order], np.arange(len(codes.dictionary)), side="right")
         return dict(zip(codes.dictionary.to_pylist(), np.split(order, ends[:-1]), strict=True))
+
+
+def _sorted_once(keys: pa.ChunkedArray) -> pa.Array:
+    unique = pc.unique(keys)
+    return unique.take(pc.sort_indices(unique))
 
 
 def key_tables(

@@ -215,7 +215,7 @@ def _is_located_by_tasks(staged: StagedRows, files: Sequence[FileSlice]) -> bool
     """
     spec = staged.spec
     ranks = spec.ordering is None or is_rankable(type_at(spec.schema, spec.ordering))
-    if not (ranks and is_small(staged.rows, _longest_key(staged))):
+    if not (ranks and is_small(staged)):
         return False
     if spec.place.is_mapped or not spec.rows:
         return True
@@ -226,12 +226,6 @@ def _is_located_by_tasks(staged: StagedRows, files: Sequence[FileSlice]) -> bool
         _Candidate(partition=file.partition, expected_updates=rows.get(file.partition, 0)) for file in files
     )
     return not regrouping_tasks(staged.index, readers)
-
-
-def _longest_key(staged: StagedRows) -> float:
-    """About how many bytes a key takes."""
-    longest = max((len((t.max_key or "").encode()) for t in staged.totals.values()), default=0)
-    return max(longest, _KEY_BYTES)
 
 
 def _places(
@@ -245,7 +239,7 @@ def _places(
     """Where the files have one of the staged keys; or all their keys, when there are too many to ask for."""
     spark, store = attempt.spark, attempt.state.handle.store
     columns = [c for c in attempt.state.spec.columns if c.name == ordering]
-    if is_small(staged.rows, _longest_key(staged)):
+    if is_small(staged):
         stored = arrow_schema(columns)
         # By the types in files, where small integers are ints: that is what tasks hand over.
         with_ordering = [

@@ -28,14 +28,14 @@ from parquetry.runtime.spark.lookup.tagging import FILE, STORED_KEY, STORED_ORDE
 from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, reachable_parallelism, session_settings
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
-from parquetry.runtime.stage.keys import key_tables
-from parquetry.runtime.stage.part import PARTITION
-from parquetry.runtime.stage.place import StagePlace
+from parquetry.runtime.stage.keys import BatchKeys
+from parquetry.runtime.stage.part import PARTITION, type_at
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectStore
 
 SMALL_ROWS: Final = 500_000
 SMALL_BYTES: Final = 32 * 1024 * 1024
+_TEXT_BYTES: Final = 24
 _TASKS_PER_CORE: Final = 3
 
 
@@ -48,9 +48,25 @@ class StoredOrdering:
     ddl: str
 
 
-def is_small(rows: int, key_bytes: float) -> bool:
-    """Whether every task may hold so many keys."""
-    return rows <= SMALL_ROWS and rows * key_bytes <= SMALL_BYTES
+def is_small(staged: StagedRows) -> bool:
+    """Whether every task may hold the keys, with their partition paths and ordering values."""
+    return staged.rows <= SMALL_ROWS and staged.rows * _held_bytes(staged) <= SMALL_BYTES
+
+
+def _held_bytes(staged: StagedRows) -> int:
+    """About how many bytes of text and ordering a task holds for a row; texts as the longest."""
+    longest_key = max((len((total.max_key or "").encode()) for total in staged.totals.values()), default=0)
+    longest_path = max((len(path.encode()) for path in staged.totals), default=0)
+    return max(longest_key, _TEXT_BYTES) + longest_path + _ordering_bytes(staged)
+
+
+def _ordering_bytes(staged: StagedRows) -> int:
+    ordering = staged.spec.ordering
+    if ordering is None:
+        return 0
+    kind = type_at(staged.spec.schema, ordering)
+    is_fixed = pa.types.is_primitive(kind) or pa.types.is_decimal(kind)
+    return -(-kind.bit_width // 8) if is_fixed else _TEXT_BYTES
 
 
 def matches(
@@ -70,8 +86,13 @@ def matches(
     tasks = min(len(ordered), _TASKS_PER_CORE * reachable_parallelism(spark))
     shares = [list(share) for share in np.array_split(np.arange(len(ordered)), tasks)]
     work = [[ordered[i] for i in share] for share in shares]
-    names = sorted(set(staged.names.values()))
-    task = _matcher(staged.spec.place, names, store, work, by_partition=by_partition, ordering=ordering)
+    keys = BatchKeys(
+        place=staged.spec.place,
+        names=tuple(sorted(set(staged.names.values()))),
+        partitioned=by_partition,
+        columns=(RECORD_KEY, PARTITION) if by_partition else (RECORD_KEY,),
+    )
+    task = _matcher(keys, store, work, ordering)
     ddl = f"{STORED_KEY} string, {STORED_PARTITION} string, {FILE} string, {POSITION} bigint"
     if ordering is not None:
         ddl += f", {STORED_ORDERING} {ordering.ddl}"
@@ -80,37 +101,20 @@ def matches(
 
 
 def _matcher(
-    place: StagePlace,
-    names: Sequence[str],
+    keys: BatchKeys,
     store: ObjectStore,
     work: Sequence[Sequence[FileSlice]],
-    *,
-    by_partition: bool,
     ordering: StoredOrdering | None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def match(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
         for number in chosen:
             for partition, files in groupby(work[number], key=lambda f: f.partition):
-                wanted = wanted_keys(place, names, partition if by_partition else None)
+                wanted = keys.distinct(partition)
                 for file in files:
                     yield from places_in(store, file, wanted, ordering)
 
     return match
-
-
-def wanted_keys(place: StagePlace, names: Sequence[str], partition: str | None) -> pa.Array:
-    """The distinct keys of a batch, sorted as UTF-8 bytes; of one partition, or of all."""
-    columns = [RECORD_KEY] if partition is None else [RECORD_KEY, PARTITION]
-    pieces = []
-    for table in key_tables(place, names, columns):
-        rows = table
-        if partition is not None:
-            rows = table.filter(pc.equal(table.column(PARTITION), partition))
-        pieces.append(rows.column(RECORD_KEY))
-    keys = pa.chunked_array([chunk for piece in pieces for chunk in piece.chunks], pa.string())
-    unique = pc.unique(keys)
-    return unique.take(pc.sort_indices(unique))
 
 
 def places_in(

@@ -110,6 +110,34 @@ def test_keys_count_within_partitions_or_everywhere(tmp_path, partitioned, merge
         assert list(found.values()) == 3 * [[3, 2]]
 
 
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_distinct_keys_are_sorted_as_bytes_and_each_file_is_read_once(tmp_path, partitioned):
+    reads = []
+
+    class Place(LocalPlace):
+        def read(self, name):
+            reads.append(name)
+            return super().read(name)
+
+    place = Place(folder=str(tmp_path))
+    rows = [
+        (number, partition, 0, False, key, None)
+        for number, (partition, key) in enumerate(["pl", "pk", "q\U00010000", "pk", "q\uffff", "ql"])
+    ]
+    for name, some in (("one", rows[:4]), ("two", rows[4:])):
+        pq.write_table(keys_table(some, None), tmp_path / keys_name(name))
+    columns = (RECORD_KEY, PARTITION) if partitioned else (RECORD_KEY,)
+    keys = BatchKeys(place=place, names=("one", "two"), partitioned=partitioned, columns=columns)
+
+    found = {p: keys.distinct(p).to_pylist() for p in ("p", "q", "absent")}
+
+    if partitioned:
+        assert found == {"p": ["k", "l"], "q": ["l", "\uffff", "\U00010000"], "absent": []}
+    else:
+        assert list(found.values()) == 3 * [["k", "l", "\uffff", "\U00010000"]]
+    assert sorted(reads) == [keys_name("one"), keys_name("two")]
+
+
 def test_what_only_spark_can_rank():
     assert not is_rankable(pa.struct({"a": pa.int32()}))
     assert not is_rankable(pa.list_(pa.int32()))
