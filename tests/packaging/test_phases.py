@@ -30,3 +30,7 @@ def test_a_marked_test_is_in_one_phase(name, phases):
     files = [path for path in marked(name) if name == "interop" or path not in marked("interop")]
     assert len(files) > 10
     assert [path for path in files if sum(collects(phase, path) for phase in phases) != 1] == []
+
+
+def test_what_lies_in_the_folder_of_spark_is_marked():
+    assert {*(ROOT / "tests" / "spark").rglob("test_*.py")} - {*marked("spark")} == set()

@@ -129,11 +129,6 @@ def test_values_of_personal_columns_are_not_told(tmp_path):
     assert "abc" not in done.stdout + done.stderr
 
 
-def test_a_quiet_run_that_goes_well_says_nothing_on_stderr(tmp_path):
-    well = parquetry("run", "-q", "-p", made(tmp_path).root)
-    assert (well.returncode, well.stderr) == (0, "")
-
-
 @pytest.mark.parametrize("end", [pytest.param("ctrl-c", marks=pytest.mark.soak), "the jvm is killed"])
 def test_a_run_that_is_ended_names_the_log(end, tmp_path):
     folder = made(tmp_path, select=ENDLESS)

@@ -11,6 +11,8 @@ from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spark.session.numbered import Task, run_numbered
 from parquetry.runtime.spark.session.settings import failures_translated
 
+pytestmark = pytest.mark.spark
+
 
 def teller() -> Task:
     """A task of two rows, which names its process; made here, since tasks cannot import tests."""
