@@ -49,6 +49,20 @@ PROJECT = {
     "defaults": {"owner": "{{ var('team') }}", "tags": ["lake"]},
     "allow": [{"code": "SC310", "table": "orders", "reason": "no more needed"}],
 }
+LAYOUT_TESTS = [
+    {"max_small_files": {"warn": 1, "error": 5}, "where": "p = 'x'"},
+    {"max_partition_files": 1},
+    {"max_skew": 1},
+    {"file_size": {"percentile": 50, "min": "1MiB"}},
+    {"max_overlap_depth": {"column": "v", "value": 1}},
+    {"query": {"name": "low", "max_files": 1, "max_bytes": "1KiB"}},
+    {"clustering_debt": {"max_bytes": "1KiB", "max_age": "1d"}},
+    {"max_commit_age": "1d", "where": "p > 'a'"},
+    {"write_amplification": {"commits": 9, "max": 1}},
+    {"max_file_versions": 1},
+    {"max_orphans": 0},
+    {"max_drift": 0},
+]
 EVENTS = SMALL_EVENTS | {
     "description": "What happened.",
     "tags": ["gold"],
@@ -61,7 +75,7 @@ EVENTS = SMALL_EVENTS | {
     },
     "retention": {"clean": {"keep_commits": 2}, "archive": {"keep_commits": 4}},
     "queries": [{"name": "low", "where": "v < 2 AND p = 'x'", "weight": 0.7}],
-    "tests": [{"not_null": ["id"]}, {"expression": "v >= 0"}],
+    "tests": [{"not_null": ["id"]}, {"expression": "v >= 0"}, *LAYOUT_TESTS],
     "sources": [
         {
             "name": "feed",

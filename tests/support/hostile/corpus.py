@@ -53,7 +53,7 @@ LOOKS: dict[str, tuple[Command, ...]] = {
         ("plan", "-s", "events"), ("drift",), ("compile", "--format", "ddl"), ("compile", "--format", "hudi-options"), ("compile",), ("compile", "--format", "json"), ("fmt",),
         ("inspect", "events"), ("timeline", "events"), ("simulate", "clustering", "events"), ("simulate", "sizing", "events", "--inserts", "10"), ("unlock", "--list"), ("doctor",),
         ("schema", "table"), ("show", "plan.json"), ("apply", "plan.json", "--approved", "sha256:0"), ("plan", "--log-format", "json"), ("validate", "--log-format", "json"),
-        ("simulate", "clustering", "events", "--suggest"), ("init",),
+        ("simulate", "clustering", "events", "--suggest"), ("init",), ("test",), ("test", "--history"), ("test", "--sarif", "target/tests.sarif"),
         ("plan", "--untrusted", "--base", "base"), ("plan", "--untrusted", "--base", "base", "--due"), ("plan", "--untrusted", "--base", "base", "-t", "prod"),
     ),
     "history": (
@@ -68,6 +68,7 @@ LOOKS: dict[str, tuple[Command, ...]] = {
         ("service", "clean", "{}"), ("service", "archive", "{}"), ("service", "savepoint", "{}"), ("service", "rollback", "{}", "{instant}", "--auto-approve"),
         ("service", "restore", "{}", "{savepoint}", "--auto-approve"), ("service", "cluster", "{}", "--plan-only"), ("service", "cluster", "{}", "--schedule"), ("unlock", "{}", "--auto-approve"),
         ("doctor", "{}", "--accept-loss", "--auto-approve"), ("apply", "--auto-approve"), ("apply", "plan.json"), ("adopt", "{path}", "--name", "adopted"), ("inspect", "{}", "--html", "page.html"),
+        ("test",), ("test", "--format", "json"), ("test", "--format", "github", "--junit", "target/tests.xml"),
     ),
     "document": (
         *(("show", name, "--format", shape) for name in ("plan.json", "due.json") for shape in ("text", "json", "markdown", "html", "github")),
