@@ -10,7 +10,7 @@ from pathlib import Path
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.evidence.figures import in_turn
 from parquetry.compiler.testing.kinds import KINDS, Measure
-from parquetry.compiler.testing.live_table import LiveTable
+from parquetry.compiler.testing.live_table import LiveTable, RowsNeededError
 from parquetry.compiler.testing.model import FAILURES, LimitOutcome, Outcome, Status, TableTests, to_json
 from parquetry.compiler.workspace.masking import masked_by, masked_sql
 from parquetry.compiler.workspace.named_file import read_named
@@ -27,6 +27,7 @@ from parquetry.project.model.table_tests import (
     WARN,
     limit_of,
     names_of,
+    unit_of,
 )
 from parquetry.runtime.errors import StaleTimelineError, TableNotFoundError
 from parquetry.runtime.spec.job import TableOwner
@@ -37,7 +38,7 @@ from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.open import TableHandle, open_table
 from parquetry.runtime.timeline.rereading import read_again
 
-_OF_ROWS = "it reads rows, and this command executes tests of the layout only"
+_OF_ROWS = "it reads rows, which this command does not"
 _STOPPED = "an earlier test failed, and --fail-fast stops there"
 
 
@@ -200,6 +201,8 @@ def _outcome(
             measures = list(KINDS[test.kind](live.scope(test.where), test))
     except StaleTimelineError:
         raise
+    except RowsNeededError as failure:
+        return _without_answer(table, declared, Status.NOT_EXECUTED, failure.message, shown_by)
     except ParquetryError as failure:
         return _without_answer(table, declared, Status.UNMEASURED, failure.message, shown_by)
     limits = tuple(
@@ -214,7 +217,7 @@ def _outcome(
 def _held(
     test: TableTest, measure: Measure, limit: Mapping[str, float], shown_by: TableSpec | None
 ) -> LimitOutcome:
-    is_lower = measure.limit in LOWER_LIMITS
+    is_lower = test.kind in LIMITS and measure.limit in LOWER_LIMITS
     status = Status.PASSED
     for severity, reached in ((WARN, Status.WARNED), (ERROR, Status.FAILED)):
         bound = limit.get(severity)
@@ -225,7 +228,7 @@ def _held(
     partition = measure.partition
     return LimitOutcome(
         limit=test.kind if measure.limit == ITSELF else measure.limit,
-        unit=LIMITS[test.kind][measure.limit],
+        unit=unit_of(test, measure.limit),
         status=status,
         value=measure.value,
         warn=limit.get(WARN),

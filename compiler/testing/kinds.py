@@ -1,9 +1,9 @@
-"""The kinds of layout tests: what each measures. The limits that are held against it are declared."""
+"""The kinds of tests that are executed: what each measures, to be held against declared limits."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 from statistics import median
@@ -11,11 +11,12 @@ from typing import Final, TypeAlias
 
 from parquetry.compiler.evidence.figures import overlap_depths
 from parquetry.compiler.plan.drift import table_drift
-from parquetry.compiler.testing.live_table import LiveTable, Scope, UnmeasurableError
-from parquetry.project.model.table_tests import ITSELF
+from parquetry.compiler.testing.live_table import LiveTable, RowsNeededError, Scope, UnmeasurableError
+from parquetry.project.model.table_tests import ITSELF, NOT_NULL
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping.files import touched
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.table_spec import TableTest
 from parquetry.runtime.storage.parallel import growing_batches, map_each
@@ -117,7 +118,7 @@ def _write_amplification(scope: Scope, test: TableTest) -> Iterator[Measure]:
     commits = map_each(times, timeline.commit_metadata)
     written = sum(stat.file_size_bytes for commit in commits for stat in commit.all_stats())
     arrived = sum(map(_arrived_bytes, commits))
-    yield Measure(written / arrived if arrived else None, "max")
+    yield Measure(written / arrived if arrived > 0 else None, "max")
 
 
 def _arrived_bytes(commit: CommitMetadata) -> float:
@@ -154,6 +155,26 @@ def _drift(scope: Scope, _: TableTest) -> Iterator[Measure]:
     yield Measure(len(found.drifts))
 
 
+def _not_null(scope: Scope, test: TableTest) -> Iterator[Measure]:
+    files = [scope.table.statistics[part.path] for part in scope.slices]
+    found = [_nulls(column, files) for column in test.arguments]
+    if not any(nulls for nulls, _ in found) and not all(is_known for _, is_known in found):
+        raise RowsNeededError("the statistics of some files do not count nulls, and no row is read")
+    for column, (nulls, is_known) in zip(test.arguments, found, strict=True):
+        if nulls or is_known:
+            yield Measure(nulls, column)
+
+
+def _nulls(column: str, files: Iterable[FileStatistics]) -> tuple[int, bool]:
+    """How many nulls the statistics count at least, and whether they do in every file."""
+    counts = [
+        next((known.nulls for name, known in file.columns.items() if name.lower() == column.lower()), None)
+        for file in files
+        if file.rows
+    ]
+    return sum(count for count in counts if count is not None), None not in counts
+
+
 def _age_seconds(table: LiveTable, instant: str) -> float:
     try:
         begun_ms = parse_instant_ms(instant, table.handle.config.timezone)
@@ -183,5 +204,6 @@ KINDS: Final[Mapping[str, LayoutMeasure]] = {
     "max_file_versions": _file_versions,
     "max_orphans": _orphans,
     "max_drift": _drift,
+    NOT_NULL: _not_null,
 }
 """By kind, what measures it; each kind's limits are in ``project/model/table_tests.py``."""

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 
 from parquetry.compiler.evidence.figures import clustering_due
 from parquetry.errors import ParquetryError
+from parquetry.project.model.table_tests import NOT_NULL
 from parquetry.runtime.layout.clustering.model import Debt
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import (
@@ -32,6 +33,10 @@ from parquetry.runtime.timeline.active import Timeline
 
 class UnmeasurableError(ParquetryError):
     """A test asks for what the table does not tell."""
+
+
+class RowsNeededError(UnmeasurableError):
+    """Nothing but the rows themselves answers a test."""
 
 
 class LiveTable:
@@ -124,6 +129,7 @@ class LiveTable:
         names: set[str] = {
             test.arguments["column"] for test in self._tests if test.kind == "max_overlap_depth"
         }
+        names.update(*(test.arguments for test in self._tests if test.kind == NOT_NULL))
         asked = {test.arguments["name"] for test in self._tests if test.kind == "query"}
         clusters = "clustering_debt" in kinds and self.spec.clustering.trigger is not Trigger.OFF
         for name, predicate in self.queries.items():

@@ -502,7 +502,7 @@ _ALL = (
     _code(
         "PQ709",
         "Test is not executed",
-        "`test` executes the tests of the layout. Tests of rows (not_null, unique, expression) "
+        "`test` executes what listings, commits and statistics answer. Tests of rows (unique, expression) "
         "are checked and recorded, and the command lists them as not executed: it reads no rows.",
         "Check the rows at their source, or accept the warning with an allow entry.",
         warning=True,

@@ -8,6 +8,7 @@ from parquetry.project.model.table_tests import (
     ERROR,
     LIMITS,
     LOWER_LIMITS,
+    MEASURED,
     OF_WHOLE_TABLE,
     WARN,
     limit_of,
@@ -24,7 +25,7 @@ def check_tests(resolution: Resolution) -> None:
         test = table_test(entry)
         if test is None:
             continue
-        if test.kind not in LIMITS:
+        if test.kind not in MEASURED:
             idle[test.kind] = None
         _check_effect(resolution, test, path)
         _check_query(resolution, test, path)
@@ -43,7 +44,7 @@ def _check_effect(resolution: Resolution, test: TableTest, path: str) -> None:
     if test.kind == "clustering_debt" and spec.clustering.trigger is Trigger.OFF:
         summary = "there is no debt with clustering.trigger: off"
         resolution.report("PQ701", summary, f"{path}.{test.kind}", at_key=True)
-    if test.where is not None and (test.kind in OF_WHOLE_TABLE or test.kind not in LIMITS):
+    if test.where is not None and (test.kind in OF_WHOLE_TABLE or test.kind not in MEASURED):
         summary = f"where has no effect on {test.kind}"
         resolution.report("PQ701", summary, f"{path}.where", "remove it", at_key=True)
 

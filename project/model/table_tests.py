@@ -44,6 +44,12 @@ LIMITS: Final[Mapping[str, Mapping[str, Unit]]] = {
 }
 """The limits of each kind of layout test, by their keys."""
 
+NOT_NULL: Final = "not_null"
+"""Recorded statistics count nulls, mostly for every file. Its limits are 0, and their keys columns."""
+
+MEASURED: Final = frozenset({*LIMITS, NOT_NULL})
+"""The kinds of tests that are executed."""
+
 OF_WHOLE_TABLE: Final = frozenset({"write_amplification", "max_drift"})
 """Layout tests of what is no partition's own."""
 
@@ -114,12 +120,19 @@ def _read(value: Any, unit: Unit) -> Any:
 
 
 def limit_of(test: TableTest, key: str) -> Mapping[str, Any]:
-    """The limit of a layout test under one of its keys, by severity; empty where it has none."""
+    """The limit of a test under one of its keys, by severity; empty where it has none."""
+    if test.kind == NOT_NULL:
+        return {test.severity: 0}
     unit = LIMITS[test.kind][key]
     limit = test.arguments if key == ITSELF else test.arguments.get(recorded_key(key, unit))
     if limit is None:
         return {}
     return limit if isinstance(limit, Mapping) else {test.severity: limit}
+
+
+def unit_of(test: TableTest, key: str) -> Unit:
+    """What the limit under a key counts."""
+    return Unit.COUNT if test.kind == NOT_NULL else LIMITS[test.kind][key]
 
 
 def names_of(tests: Sequence[TableTest]) -> tuple[str, ...]:

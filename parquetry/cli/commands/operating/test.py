@@ -39,8 +39,8 @@ def command(
 
     Starts no JVM and writes nothing to any table. Reads the timeline, listings and recorded
     statistics. A test ends as passed, warned, failed, unmeasured or not executed; the command
-    ends with 1 if one failed or could not be measured. Tests of rows (not_null, unique,
-    expression) are not executed. Selectors may also be test:NAME. With --table and --tests, the
+    ends with 1 if one failed or could not be measured. Tests of rows (unique, expression)
+    are not executed. Selectors may also be test:NAME. With --table and --tests, the
     table needs no project, and its own record says what its sizes and policies are.
     """
     from parquetry.cli.requests.saving import save

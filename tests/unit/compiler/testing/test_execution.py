@@ -18,6 +18,7 @@ from parquetry.compiler.testing.execution import execute_tests
 from parquetry.compiler.testing.model import Status
 from parquetry.errors import ParquetryError
 from parquetry.runtime.spec.job import TableOwner
+from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.properties import PROPERTIES_PATH
 from tests.support.project_folder import EVENTS, ProjectFolder
@@ -110,10 +111,41 @@ def _day(number):
 
 
 def test_tests_of_rows_are_named_and_do_not_pass(table):
-    entries = [{"not_null": ["id"]}, {"name": "plausible", "expression": "v > 0"}, {"max_small_files": 0}]
+    entries = [{"unique": ["id"]}, {"name": "plausible", "expression": "v > 0"}, {"max_small_files": 0}]
     found = outcomes(table, entries)
-    assert by_status(found) == {Status.NOT_EXECUTED: ["not_null_id", "plausible"]}
+    assert by_status(found) == {Status.NOT_EXECUTED: ["unique_id", "plausible"]}
     assert "reads rows" in found[0].reason
+
+
+def test_nulls_are_counted_by_statistics(tmp_path):
+    made = healthy_table(tmp_path / "t")
+    made.insert({f"k{n}": (n, "a") for n in range(5)})
+    made.insert({f"l{n}": (None if n < 3 else n, "b") for n in range(5)})
+    found = outcomes(
+        made,
+        [
+            {"not_null": ["id", "p"]},
+            {"not_null": ["ID", "v"]},
+            {"not_null": ["v"], "severity": "warn"},
+            {"not_null": ["v"], "where": "p = 'a'"},
+        ],
+    )
+    assert [outcome.status for outcome in found] == [
+        *(Status.PASSED, Status.FAILED, Status.WARNED, Status.PASSED)
+    ]
+    assert [(limit.limit, limit.value) for limit in found[1].limits] == [("ID", 0), ("v", 3)]
+
+
+def test_nulls_that_no_statistics_count_are_no_pass(table):
+    """A column that files lack: its rows are null, or somebody wrote no statistics."""
+    unknown = under_test(
+        table,
+        [{"not_null": ["note"]}, {"not_null": ["id", "note"]}],
+        spec=lambda spec: replace(spec, columns=(*spec.columns, Column(name="note", type="string"))),
+    )
+    found = execute_tests([unknown], run_id=None, target=None).outcomes
+    assert [outcome.status for outcome in found] == [Status.NOT_EXECUTED] * 2
+    assert "do not count nulls" in found[0].reason
 
 
 def test_a_table_that_has_only_tests_of_rows_is_not_opened(table):
