@@ -171,8 +171,10 @@ class _PartWriter:
         self._keys: KeysFile | None = None
 
     def add(self, run: list[pa.RecordBatch]) -> None:
-        """One run: checked, in the stage's types, grouped by partition, written."""
-        table, unreadable = with_readable_text(pa.concat_batches(run) if len(run) > 1 else run[0])
+        """One run: checked, in the stage's types, grouped by partition, written; the list lets go of it."""
+        table = pa.concat_batches(run) if len(run) > 1 else run[0]
+        run.clear()
+        table, unreadable = with_readable_text(table)
         table = self._with_paths(table)
         for name, mask in unreadable.items():
             if name not in self._naming and DELETE in table.schema.names:

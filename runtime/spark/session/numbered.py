@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from threading import Lock
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from parquetry.runtime.base_file.worker_process import give_back_memory
 from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.task_failures import Task, failures_encoded
 
@@ -32,7 +34,7 @@ def run_numbered(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, 
         return []
     if is_connect(spark):
         return _run_by_sql(spark, task, tasks)
-    task = failures_encoded(task)
+    task = in_worker(task)
 
     def run(numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
         for rows in task(pa.record_batch({"id": pa.array([number])}) for number in numbers):
@@ -62,7 +64,21 @@ def _run_by_sql(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, A
 
 def map_in_tasks(frame: DataFrame, task: Task, ddl: str) -> DataFrame:
     """The frame's rows as tasks make them of its batches; ``ddl`` is their schema."""
-    return frame.mapInArrow(failures_encoded(task), ddl)
+    return frame.mapInArrow(in_worker(task), ddl)
+
+
+def in_worker(task: Task) -> Task:
+    """The task as a process of Spark runs it, which runs others behind it."""
+    encoded = failures_encoded(task)
+
+    @wraps(task)
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from encoded(batches)
+        finally:
+            give_back_memory()
+
+    return run
 
 
 @contextmanager

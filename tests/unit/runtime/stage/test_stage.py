@@ -351,3 +351,19 @@ def test_rows_that_wait_on_a_full_disk_are_a_storage_error(tmp_path, monkeypatch
     monkeypatch.setattr("parquetry.runtime.stage.batches.BatchSink.write", full)
     with pytest.raises(StorageError, match=f"cannot stage rows in {tmp_path}: .*No space.*spark.local.dir"):
         summaries(stage, [[batch([("a", 1, "p")])]])
+
+
+def test_batches_of_a_run_are_let_go_before_their_rows_are_grouped(tmp_path, count_allocations):
+    rows = 100_000
+
+    def arriving():
+        for number in range(8):
+            n = pc.add(pa.array(np.arange(number * rows, (number + 1) * rows)), 0)
+            partitions = pa.array(["p", "q"]).take(pc.bit_wise_and(n, 1))
+            yield pa.RecordBatch.from_pydict({"k": pc.cast(n, pa.string()), "n": n, PARTITION: partitions})
+
+    size = sum(batch.nbytes for batch in arriving())
+    stage = spec(tmp_path, keys=False)
+    counting = count_allocations()
+    assert sum(row["rows"] or 0 for row in summaries(stage, [arriving()])) == 0
+    assert counting.max_memory() < 2.6 * size

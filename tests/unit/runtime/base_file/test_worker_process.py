@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+
+from parquetry.runtime.base_file.worker_process import give_back_memory
+from parquetry.runtime.spark.session.numbered import in_worker
+from tests.support.base_files import MIB
+
+
+def anonymous_bytes():
+    """What the process has in memory that is no file."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep no such memory")
+def test_memory_that_small_values_had_goes_back_though_the_last_of_them_stays():
+    before = anonymous_bytes()
+    values = [bytes(1000) + bytes([number % 256]) for number in range(100_000)]
+    last = values.pop()
+    full = anonymous_bytes()
+    assert full > before + 90 * MIB
+    values.clear()
+    give_back_memory()
+    assert anonymous_bytes() < full - 80 * MIB
+    assert len(last) == 1001
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_each_task_gives_its_memory_back_when_it_ends_however_it_ends(monkeypatch, fails):
+    ends = []
+    monkeypatch.setattr("parquetry.runtime.spark.session.numbered.give_back_memory", lambda: ends.append(1))
+
+    def task(batches):
+        yield from batches
+        assert not ends
+        if fails:
+            raise ValueError
+
+    found = in_worker(task)(iter([1, 2]))
+    assert (next(found), next(found), ends) == (1, 2, [])
+    with pytest.raises(ValueError if fails else StopIteration):
+        next(found)
+    assert ends == [1]
