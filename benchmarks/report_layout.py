@@ -117,7 +117,7 @@ def growth(rows: Sequence[Row]) -> list[str]:
     lines = [
         "### W7",
         "",
-        "The table and the upsert have one, two and four times the data. *Worker* is the memory of the largest Python worker, which must not grow.",
+        "The table and the upsert have one, two and four times the data. *Worker* is the resident memory of the largest Python worker, which must not grow. About 70 MiB of it are libraries and mapped files. The rest follows the largest row group that is rewritten: the last one of a file may have 1.25 times the usual rows.",
         "",
         *table(["case", "rows", "CPU s", "CPU s per million rows", "worker MiB"], cells),
     ]
