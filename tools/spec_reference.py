@@ -21,6 +21,7 @@ _HEADINGS = {
     Kind.PROJECT: "Project: parquetry.yml",
     Kind.TABLE: "Table: tables/\\*\\*/NAME.yml",
     Kind.POLICY: "Policy: policies/NAME.yml",
+    Kind.GUARDRAIL: "Guardrail: guardrails/NAME.yml",
 }
 _FAMILIES = {
     "PQ0": "Files and YAML",
@@ -39,7 +40,7 @@ _PREFACE = """\
 
 <!-- Written by `python -m tools.spec_reference`; edit the schemas instead. -->
 
-This page lists every key of the three kinds of files, with its values, its default and the corresponding Hudi setting.
+This page lists every key of the four kinds of files, with its values, its default and the corresponding Hudi setting.
 Any other key is an error. Settings come in layers, from the weakest to the strongest: built-in defaults, `defaults` of
 the project, the policy, the table, `targets.<name>.overrides`. Mappings merge by key, tags are united, and every other
 value is replaced.

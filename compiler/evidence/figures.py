@@ -107,6 +107,7 @@ def _figures(
         sizes_after=_histogram(_sizes_after(slices, clustering, policy, largest), largest),
         queries=_queries(queries, statistics, clustering, after, sample),
         debt=_debt(handle, view, slices, clustering, after, budget_bytes=budget_bytes),
+        retention=before.retention,
     )
 
 

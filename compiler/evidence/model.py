@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.clustering.plan.history import ForecastErrorSummary
 from parquetry.runtime.layout.clustering.model import ScopeChoice
+from parquetry.runtime.spec.codec import UNLESS_NONE
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,7 @@ class TableFigures:
     """A live table in numbers; ``small_files_before`` and ``after`` by the applied and the declared limit.
 
     ``sizes_before`` counts files by tenths of the declared largest size, what is above it last;
-    ``sizes_after`` is the prediction for when the debt is paid.
+    ``sizes_after`` is the prediction for when the debt is paid. ``retention`` is the policy that is in force.
     """
 
     instant: str | None
@@ -133,3 +135,4 @@ class TableFigures:
     sizes_after: tuple[int, ...] = ()
     queries: tuple[QueryFigures, ...] = ()
     debt: DueFigures | None = None
+    retention: RetentionPolicy | None = field(default=None, metadata=UNLESS_NONE)

@@ -51,6 +51,8 @@ CODES = {
     "SC508": "no declared key signed the applied record",
     "SC701": "a setting of the target changed",
     "SC702": "a setting that can execute code or redirect rows changed",
+    "SC801": "a guardrail denies the change",
+    "SC802": "a guardrail warns of the change",
     "SC601": "an allow entry matches no change of this plan",
 }
 

@@ -12,7 +12,8 @@ from enum import StrEnum
 from typing import Any
 
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
-from parquetry.runtime.spec.codec import Brief
+from parquetry.project.guardrails.model import RuleOutcome
+from parquetry.runtime.spec.codec import UNLESS_NONE, Brief
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import TableSpec
 
@@ -94,12 +95,22 @@ class JobReference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GuardrailVerdict:
+    """A guardrail that an action does not fulfil, and that does not block it: it warns, or is ``allowed``."""
+
+    guardrail: str
+    severity: RuleOutcome
+    allowed: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableAction:
     """What is to be done to one table. ``spec`` is recorded whole, so that applying never plans again.
 
     ``steps`` is the one list that applying walks and every view shows. A table that is forgotten
     keeps the spec it was last applied with. ``max_rewrite_bytes`` is the most that the action may
-    rewrite, from the target's budget; None is no limit.
+    rewrite, from the target's budget; None is no limit. ``guardrails`` are those that the action does not
+    fulfil and that do not block it, None where there are none.
     """
 
     table: str
@@ -112,6 +123,7 @@ class TableAction:
     spec: TableSpec
     max_rewrite_bytes: int | None = 0
     jobs: tuple[JobReference, ...] = ()
+    guardrails: tuple[GuardrailVerdict, ...] | None = field(default=None, metadata=UNLESS_NONE)
 
     @property
     def is_of_target(self) -> bool:

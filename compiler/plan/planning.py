@@ -14,6 +14,7 @@ from parquetry.compiler.evidence.run_forecast import next_clustering
 from parquetry.compiler.plan.allowing import Allowance
 from parquetry.compiler.plan.drift import Drift, observed_drift, unusable
 from parquetry.compiler.plan.forgetting import find_undeclared
+from parquetry.compiler.plan.guarding import guarded
 from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable, DueWork, Elsewhere, TableReader
 from parquetry.compiler.plan.model import Change, ChangeClass, JobReference, PlanDocument, PlanOptions
 from parquetry.compiler.plan.planner import make_plan
@@ -93,6 +94,7 @@ def plan_workspace(
         due=_due(workspace, ours, drifts, excluded=excluded) if due else None,
         drift=_drift_lines(drifts),
     )
+    plan = guarded(plan, workspace, now_ms=now_ms)
     return replace(plan, evidence=replace(plan.evidence, options=_options(workspace, plan)))
 
 

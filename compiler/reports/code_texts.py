@@ -226,6 +226,16 @@ TEXTS: Mapping[str, CodeText] = {
         "Find out what it loads and why. Then allow it by its value under `allow` of the target, with the "
         "reason, or a plug-in of a table under `allow` of the project; plan and apply.",
     ),
+    "SC801": _text(
+        "A rule in guardrails/ is not fulfilled, or cannot be evaluated. The reason names its file and line. "
+        "With an entry of `allow` that overrides it, the action is planned, and the plan shows the entry.",
+        "Change the spec until the rule is fulfilled. If the rule may be overridden, add an entry with code "
+        "SC801 and the guardrail's name to `allow` in parquetry.yml.",
+    ),
+    "SC802": _text(
+        "A rule in guardrails/ with `severity: warn` is not fulfilled. The action is planned all the same.",
+        "Read the message, and change the spec if it is right.",
+    ),
     "DR100": _text(
         "Since the spec was applied, the table was upgraded, or got a metadata table or another feature "
         "that parquetry does not write.",

@@ -20,6 +20,7 @@ from parquetry.compiler.workspace.untrusted import Base, shown_to_untrusted
 from parquetry.message import run
 from parquetry.project import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.diagnostics.model import one_of
+from parquetry.project.guardrails.model import Guardrail
 from parquetry.project.model.resolved import Budget, TargetSetting
 from parquetry.project.model.resolved import SparkSettings as SparkTarget
 from parquetry.runtime.spec.codec import digest_of
@@ -134,7 +135,15 @@ class Workspace:
 
     def allowed(self, table: ResolvedTable) -> Mapping[str, AllowEntry]:
         """What the project allows for the table, by code."""
-        return {entry.code: entry for entry in self.project.allow if entry.table == table.name}
+        entries = (entry for entry in self.project.allow if entry.guardrail is None)
+        return {entry.code: entry for entry in entries if entry.table == table.name}
+
+    @property
+    def guardrails(self) -> tuple[Guardrail, ...]:
+        """The rules over plans: of an untrusted branch those of its base, which it cannot loosen."""
+        if self.base is None:
+            return self.project.guardrails
+        return () if self.base.project is None else self.base.project.guardrails
 
     def is_protected(self, table: ResolvedTable) -> bool:
         """Whether the target refuses every breaking change of the table."""

@@ -16,14 +16,14 @@ from parquetry.compiler.workspace.git import GitAnswer, git, object_named
 from parquetry.errors import ParquetryError
 from parquetry.project import LoadResult, UndeclaredVariableError
 from parquetry.project.yaml.document import MAX_BYTES
-from parquetry.project.yaml.folder import POLICIES, PROJECT_FILE, TABLES
+from parquetry.project.yaml.folder import GUARDRAILS, POLICIES, PROJECT_FILE, TABLES
 from parquetry.runtime.spec.git_commit import commit_named
 
 _FILES: Final = frozenset({"100644", "100664", "100755"})
 _FOLDER: Final = "040000"
 _LINK: Final = "120000"
 _SUBMODULE: Final = "160000"
-_SPECS: Final = frozenset({TABLES, POLICIES})
+_SPECS: Final = frozenset({TABLES, POLICIES, GUARDRAILS})
 _MOST_FILES: Final = 100_000
 _MOST_BYTES: Final = 512 << 20
 _ELSE: Final = "name another revision, and look where this one comes from: git itself does not check it out"

@@ -28,6 +28,7 @@ COMMANDS = {
     "plan": "Show what apply would change, without a JVM and without writing to any table.",
     "show": "Print a saved plan.",
     "review": "Show plans in pull requests, and find out which one is approved.",
+    "guardrails": "Test the rules that every plan has to fulfil.",
     "diff": "Compare the specs with those of a git revision, without opening any table.",
     "simulate": "Try limits on given file sizes or on a table's own files.",
     "apply": "Apply the planned changes: create tables, record specs, evolve schemas.",
@@ -44,7 +45,7 @@ COMMANDS = {
 # Title in the help, room below `commands`, names.
 _SECTIONS = (
     ("Author", "authoring", ("init", "fmt", "validate", "ls", "explain", "schema", "compile")),
-    ("Review", "reviewing", ("plan", "show", "review", "diff", "simulate")),
+    ("Review", "reviewing", ("plan", "show", "review", "guardrails", "diff", "simulate")),
     (
         "Operate",
         "operating",

@@ -99,8 +99,8 @@ _ALL = (
     _code(
         "PQ012",
         "File is not read",
-        "Tables are files tables/**/NAME.yml and policies are files policies/NAME.yml; this YAML file is "
-        "neither.",
+        "Tables are files tables/**/NAME.yml, policies are files policies/NAME.yml, and guardrails are files "
+        "guardrails/NAME.yml; this YAML file is none of them.",
         "Rename or move the file.",
     ),
     _code(
@@ -176,6 +176,14 @@ _ALL = (
         "A bare number does not say whether it means bytes, kilobytes or megabytes.",
         "Write a unit: MiB and GiB are powers of two, MB and GB powers of ten, B is bytes. Only 0 needs "
         "none.",
+    ),
+    _code(
+        "PQ107",
+        "Guardrail that cannot be evaluated",
+        "The text is no CEL expression, reads a variable or calls a function that does not exist, or could "
+        "take too long: at most two macros may nest, and at most eight `+` are accepted. Texts are in single "
+        "or double quotes on one line, and comments belong to YAML.",
+        "Correct the expression, and try it with `guardrails test`.",
     ),
     _code(
         "PQ201",
@@ -326,6 +334,12 @@ _ALL = (
         "Unknown query",
         "A test names a query that the table does not declare under `queries`.",
         "Correct the spelling, or declare the query.",
+    ),
+    _code(
+        "PQ312",
+        "Unknown guardrail",
+        "An entry of allow names a guardrail that is not in guardrails/.",
+        "Correct the spelling, or remove the entry.",
     ),
     _code(
         "PQ401",

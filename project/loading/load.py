@@ -17,11 +17,14 @@ from parquetry.project.diagnostics.model import (
     did_you_mean,
     errors,
     in_order,
+    one_of,
 )
+from parquetry.project.guardrails.model import Guardrail
 from parquetry.project.loading.check_columns import check_columns
 from parquetry.project.loading.check_settings import check_settings
 from parquetry.project.loading.check_sources import check_sources
 from parquetry.project.loading.check_tests import check_tests
+from parquetry.project.loading.guardrail_files import load_guardrails
 from parquetry.project.loading.project_file import ProjectFile, allow_entries, build_target, load_project_file
 from parquetry.project.loading.resolve import Resolution, Surroundings, resolve
 from parquetry.project.model.locations import absolute, contains
@@ -87,7 +90,7 @@ def load(
         return LoadResult(
             project=None,
             diagnostics=in_order([*found, data]),
-            files=len(folder.tables) + len(folder.policies),
+            files=len(folder.tables) + len(folder.policies) + len(folder.guardrails),
             unresolved=folder.tables,
         )
     head = load_project_file(
@@ -130,18 +133,24 @@ def load(
     others = elsewhere if environment is None else None
     resolutions = _resolved_at_targets(tables, around, head, elsewhere=others, found=found)
     _check_locations(resolutions, found)
+    guardrails = load_guardrails(folder.guardrails, known_files, found)
     allow = allow_entries(head.file) if head.file else ()
     if head.file:
         found = _accepted(found, allow, resolutions, head.file)
         _check_protected(head.file, resolutions, found)
+        known_rules = {
+            *(rule.name for rule in guardrails),
+            *(PurePosixPath(p).stem for p in folder.guardrails),
+        }
+        _check_overrides(head.file, allow, known_rules, found)
     diagnostics = in_order(found)
-    project = None if errors(diagnostics) else _project(root, head, resolutions, allow)
+    project = None if errors(diagnostics) else _project(root, head, resolutions, allow, guardrails)
     resolved = tuple(resolution.table for resolution in resolutions)
     known = {table.file for table in resolved}
     return LoadResult(
         project=project,
         diagnostics=diagnostics,
-        files=1 + len(folder.tables) + len(folder.policies),
+        files=1 + len(folder.tables) + len(folder.policies) + len(folder.guardrails),
         tables=resolved,
         unresolved=tuple(name for name in folder.tables if name not in known),
         targets=head.targets,
@@ -359,6 +368,22 @@ def _check_protected(project: SpecFile, resolutions: Sequence[Resolution], found
                 found.append(_unmatched(project, ("targets", target, "protect", index), pattern, names))
 
 
+def _check_overrides(
+    project: SpecFile, allow: Sequence[AllowEntry], names: Iterable[str], found: list[Diagnostic]
+) -> None:
+    """Reports entries of ``allow`` whose guardrail is missing, or does not exist."""
+    for index, entry in enumerate(allow):
+        place = project.node.at(("allow", index)).span
+        if (entry.code == "SC801") != (entry.guardrail is not None):
+            summary = "an entry with code SC801, and no other, names a guardrail"
+            hint = "write {code: SC801, guardrail: NAME, table: TABLE, reason: ...}"
+            found.append(diagnostic("PQ101", summary, source=project.source, span=place, hint=hint))
+        elif entry.guardrail is not None and entry.guardrail not in names:
+            summary = f"there is no guardrail '{entry.guardrail}'"
+            hint = one_of("guardrail", entry.guardrail, names)
+            found.append(diagnostic("PQ312", summary, source=project.source, span=place, hint=hint))
+
+
 def _unmatched(project: SpecFile, path: DocumentPath, pattern: str, names: Iterable[str]) -> Diagnostic:
     return diagnostic(
         "PQ308",
@@ -370,7 +395,11 @@ def _unmatched(project: SpecFile, path: DocumentPath, pattern: str, names: Itera
 
 
 def _project(
-    root: Path, head: ProjectFile, resolutions: Sequence[Resolution], allow: tuple[AllowEntry, ...]
+    root: Path,
+    head: ProjectFile,
+    resolutions: Sequence[Resolution],
+    allow: tuple[AllowEntry, ...],
+    guardrails: tuple[Guardrail, ...],
 ) -> ResolvedProject:
     assert head.file is not None, "a project without its file has an error"
     assert head.target is not None, "a valid project has a target"
@@ -382,6 +411,7 @@ def _project(
         target=build_target(head, head.file, head.target, root=root),
         tables=tuple(resolution.table for resolution in resolutions),
         allow=allow,
+        guardrails=guardrails,
         environment=head.environment,
         default_target=head.file.value.get("default_target"),
         settings=head.settings,

@@ -183,7 +183,13 @@ def allow_entries(file: SpecFile) -> tuple[AllowEntry, ...]:
         start = file.node.at(("allow", index)).span.start
         origin = Origin(Layer.DEFAULTS, file.source.path, start.line, start.column)
         entries.append(
-            AllowEntry(code=entry["code"], table=entry["table"], reason=entry["reason"], origin=origin)
+            AllowEntry(
+                code=entry["code"],
+                table=entry["table"],
+                reason=entry["reason"],
+                origin=origin,
+                guardrail=entry.get("guardrail"),
+            )
         )
     return tuple(entries)
 

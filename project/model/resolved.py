@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+from parquetry.project.guardrails.model import Guardrail
 from parquetry.project.schema.interpolate import Secret
 from parquetry.runtime.spec.table_spec import TableSpec
 
@@ -149,12 +150,13 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowEntry:
-    """A finding that the project accepts."""
+    """A finding that the project accepts; ``guardrail`` is the one that denies, for code SC801."""
 
     code: str
     table: str
     reason: str
     origin: Origin
+    guardrail: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,3 +222,4 @@ class ResolvedProject:
     settings: Mapping[str, TargetSettings] = field(default_factory=dict)
     other_warehouses: tuple[str | None, ...] = ()
     environment: frozenset[str] = frozenset()
+    guardrails: tuple[Guardrail, ...] = ()

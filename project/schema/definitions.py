@@ -1,4 +1,4 @@
-"""The JSON Schemas of project, table and policy files: loaded once, as values and as text."""
+"""The JSON Schemas of project, table, policy and guardrail files: loaded once, as values and as text."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Kind(StrEnum):
     PROJECT = "project"
     TABLE = "table"
     POLICY = "policy"
+    GUARDRAIL = "guardrail"
 
 
 @cache

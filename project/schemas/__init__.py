@@ -1,1 +1,1 @@
-"""The JSON Schemas of project, table and policy files, written by hand."""
+"""The JSON Schemas of project, table, policy and guardrail files, written by hand."""

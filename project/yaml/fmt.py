@@ -39,7 +39,7 @@ def format_project(root: Path, *, write: bool) -> FormatResult:
     folder = scan(files)
     changed: list[str] = []
     found: list[Diagnostic] = list(folder.diagnostics)
-    paths = [PROJECT_FILE, *folder.policies, *folder.tables]
+    paths = [PROJECT_FILE, *folder.policies, *folder.guardrails, *folder.tables]
     for path in paths:
         text = _formatted(files, path, found)
         if text is not None:

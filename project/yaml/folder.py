@@ -18,6 +18,7 @@ from parquetry.project.yaml.document import MAX_BYTES
 PROJECT_FILE = "parquetry.yml"
 TABLES = "tables"
 POLICIES = "policies"
+GUARDRAILS = "guardrails"
 _PERMIT = "give this user the permission to read it"
 
 
@@ -27,6 +28,7 @@ class Folder:
 
     tables: tuple[str, ...]
     policies: tuple[str, ...]
+    guardrails: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -145,18 +147,25 @@ def scan(files: ProjectFiles) -> Folder:
     found: list[Diagnostic] = []
     tables = _specs(files.below(TABLES, found), found)
     policies = _specs(files.below(POLICIES, found), found)
+    guardrails = _specs(files.below(GUARDRAILS, found), found)
     found += [
-        _unread(path, "policies lie directly in policies/", f"move it to policies/{Path(path).name}")
-        for path in policies
+        _unread(path, f"{top} lie directly in {top}/", f"move it to {top}/{Path(path).name}")
+        for top, paths in ((POLICIES, policies), (GUARDRAILS, guardrails))
+        for path in paths
         if path.count("/") > 1
     ]
-    policies = [path for path in policies if path.count("/") == 1]
+    policies, guardrails = ([p for p in paths if p.count("/") == 1] for paths in (policies, guardrails))
     is_there = files.absence() is None
     for name in ("parquetry.yaml",) if is_there else ("parquetry.yaml", "project.yml", "project.yaml"):
         if files.has(name):
             hint = "remove it" if is_there else f"rename it to {PROJECT_FILE}"
             found.append(_unread(name, f"the project file is {PROJECT_FILE}", hint))
-    return Folder(tables=tuple(tables), policies=tuple(policies), diagnostics=tuple(found))
+    return Folder(
+        tables=tuple(tables),
+        policies=tuple(policies),
+        guardrails=tuple(guardrails),
+        diagnostics=tuple(found),
+    )
 
 
 def read_project_file(files: ProjectFiles) -> bytes | Diagnostic:

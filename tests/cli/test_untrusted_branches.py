@@ -400,3 +400,28 @@ def test_what_the_base_names_is_planned_as_ever(tmp_path):
         comment = parquetry("show", saved[0], "--format", "markdown").stdout
         assert "parquetry plan --untrusted" in comment
         assert "parquetry apply" not in comment
+
+
+def test_guardrails_are_those_of_the_base(shop):
+    rule = {
+        "apiVersion": "parquetry/v1",
+        "kind": "guardrail",
+        "name": "large_files",
+        "message": "{table.name}",
+    }
+    strict = "spec.sizing.max_file_size_bytes >= 67108864"
+    (shop.root / "guardrails").mkdir()
+    shop.write("guardrails/large_files.yml", rule | {"expression": strict, "override": "never"})
+    as_base(shop)
+    shop.write("guardrails/large_files.yml", rule | {"expression": "true"})
+    entry = {"code": "SC801", "guardrail": "large_files", "table": "orders", "reason": "ours"}
+    shop.project(allow=[entry])
+    commit(shop)
+    done = untrusted(shop)
+    assert done.returncode == 1
+    assert "guardrail large_files (guardrails/large_files.yml:" in done.stdout
+    assert parquetry("plan", "-p", shop.root).returncode == 0
+    (shop.root / "guardrails" / "large_files.yml").unlink()
+    shop.project()
+    commit(shop)
+    assert untrusted(shop).returncode == 1

@@ -39,7 +39,7 @@ MANUALS = [
     *sorted(ROOT.glob("tests/support/*.md")),
 ]
 EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/parquetry.yml"))
-FOLDERS = {"table": "tables", "policy": "policies"}
+FOLDERS = {"table": "tables", "policy": "policies", "guardrail": "guardrails"}
 BARE_PROJECT = {
     "apiVersion": "parquetry/v1",
     "kind": "project",
@@ -111,7 +111,7 @@ def test_every_page_is_linked(index, pages):
 @pytest.mark.parametrize("manual", [m for m in MANUALS if documents(m)], ids=name_of)
 def test_every_yaml_block_is_valid(manual, tmp_path):
     found = documents(manual)
-    assert {document["kind"] for document in found} <= {"project", "table", "policy"}
+    assert {document["kind"] for document in found} <= {"project", "table", "policy", "guardrail"}
     declared = next((d["__text"] for d in found if d["kind"] == "project"), yaml.safe_dump(BARE_PROJECT))
     (tmp_path / "parquetry.yml").write_text(declared, encoding="utf-8")
     for example in EXAMPLES:

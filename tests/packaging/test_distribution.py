@@ -105,7 +105,7 @@ def test_runtime_imports_without_the_authoring_libraries(distributions, tmp_path
         "import sys\n"
         "class Refuse:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in {'yaml', 'jinja2', 'jsonschema', 'click', 'rich', 'urllib3'}:\n"
+        "        if name.split('.')[0] in {'yaml', 'jinja2', 'jsonschema', 'click', 'rich', 'urllib3', 'cel'}:\n"
         "            raise ImportError(name)\n"
         "sys.meta_path.insert(0, Refuse())\n"
         f"sys.path.insert(0, {str(archive)!r})\n"

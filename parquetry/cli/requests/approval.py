@@ -17,6 +17,7 @@ from parquetry.cli.terminal.values import shown_values
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.apply import by_intent_alone, check_fits
 from parquetry.compiler.plan.codec import check_age, decode, digest_in
+from parquetry.compiler.plan.guarding import check_guardrails
 from parquetry.compiler.plan.model import PlanDocument
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.plan.unmasking import unmasked
@@ -59,6 +60,7 @@ def saved_plan(file: Path, workspace: Workspace, *, approved: ApprovedId) -> Pla
         )
     check_age(plan, now_ms(), name=str(file))
     check_fits(plan, workspace)
+    check_guardrails(plan, workspace, now_ms=now_ms())
     if by_id:
         plan = by_intent_alone(plan, workspace, name=str(file))
     return unmasked(plan, workspace)

@@ -19,6 +19,7 @@ ANSWERS = (
     "review-diff",
     "review-approved",
     "review-follow-up",
+    "guardrails-test",
     "diff",
     "apply",
     "run",

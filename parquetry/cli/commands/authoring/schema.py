@@ -10,7 +10,7 @@ from parquetry.cli.requests.options import output_options
 from parquetry.cli.terminal.output import Output
 from parquetry.cli.terminal.schema import ANSWERS
 
-_FILES = ("project", "table", "policy")
+_FILES = ("project", "table", "policy", "guardrail")
 
 
 @click.command(name="schema")
@@ -26,13 +26,13 @@ _FILES = ("project", "table", "policy")
 def command(*, output: Output, kind: str | None, directory: Path | None) -> int:
     """Print the JSON Schema (draft 2020-12) of one KIND of file or answer.
 
-    Each schema is complete in itself. The files are project, table and policy: an editor checks a
-    file against its schema if it begins with `# yaml-language-server: $schema=PATH`. The answers
-    are the output of init, fmt, validate, ls, explain, compile, plan, review-post, review-diff,
-    review-approved, review-follow-up, diff, apply, run, test, test-history, simulate-sizing,
-    simulate-clustering, inspect, inspect-files, timeline, service-cluster, drift, adopt, unlock and
-    doctor with `--format json`. The schema of plan also fits saved plans, and those of run and test
-    fit the results.json of a run.
+    Each schema is complete in itself. The files are project, table, policy and guardrail: an editor
+    checks a file against its schema if it begins with `# yaml-language-server: $schema=PATH`. The
+    answers are the output of init, fmt, validate, ls, explain, compile, plan, review-post,
+    review-diff, review-approved, review-follow-up, guardrails-test, diff, apply, run, test,
+    test-history, simulate-sizing, simulate-clustering, inspect, inspect-files, timeline,
+    service-cluster, drift, adopt, unlock and doctor with `--format json`. The schema of plan also
+    fits saved plans, and those of run and test fit the results.json of a run.
     """
     from parquetry.cli.terminal.schema import answer_schema
     from parquetry.cli.views.files import SchemaView, WrittenSchemasView

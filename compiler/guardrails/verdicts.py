@@ -1,0 +1,129 @@
+"""What guardrails say of a plan: each rule over each action, as the plan's published JSON has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from parquetry.compiler.workspace.spec_words import format_size
+from parquetry.printable import one_line
+from parquetry.project.guardrails.expression import EvaluationError, Expression, context_of, longest_in
+from parquetry.project.guardrails.model import Guardrail, RuleMessage, RuleOutcome
+
+_MOST_CHARACTERS: Final = 200
+_NO_FIGURES: Final[Mapping[str, Any]] = {
+    "files": 0,
+    "size_bytes": 0,
+    "queries": [],
+    "debt": None,
+    "retention": None,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A guardrail that an action does not fulfil, and what people read about it."""
+
+    table: str
+    guardrail: Guardrail
+    outcome: RuleOutcome
+    message: str
+
+
+def findings(
+    guardrails: Sequence[Guardrail], document: Mapping[str, Any], *, now_ms: int
+) -> tuple[Finding, ...]:
+    """The findings by action, and of an action by guardrail, in their order.
+
+    ``document`` has the keys ``intent`` and ``evidence`` of a plan's JSON. An expression without a value, or
+    with another one than true and false, denies whatever the severity is.
+    """
+    intent, figures = document.get("intent", {}), document.get("evidence", {}).get("figures", {})
+    now = datetime.fromtimestamp(now_ms / 1000, tz=UTC)
+    read = frozenset[str]().union(*(guardrail.variables for guardrail in guardrails))
+    found: list[Finding] = []
+    for action in intent.get("actions", ()):
+        variables = _variables(action, figures.get(action["table"]), intent, now)
+        shown = {name: value for name, value in variables.items() if name in read}
+        found += _of_action(guardrails, shown, table=action["table"])
+    return tuple(found)
+
+
+def _of_action(
+    guardrails: Sequence[Guardrail], variables: Mapping[str, Any], *, table: str
+) -> Iterator[Finding]:
+    longest = longest_in(variables)
+    context: Any = None
+    for guardrail in guardrails:
+        outcome = guardrail.severity
+        try:
+            context = context or context_of(variables)
+            if _is_fulfilled(guardrail, context, longest):
+                continue
+            message = _message(guardrail.message, context, longest)
+        except EvaluationError as error:
+            outcome = RuleOutcome.DENY
+            message = f"the expression cannot be evaluated: {one_line(str(error))}"
+        yield Finding(table=table, guardrail=guardrail, outcome=outcome, message=message)
+
+
+def _is_fulfilled(guardrail: Guardrail, context: Any, longest: int) -> bool:
+    value = guardrail.expression.value(context, longest=longest)
+    if not isinstance(value, bool):
+        raise EvaluationError(f"its value is {_shown(value)}, neither true nor false")
+    return value
+
+
+def _variables(
+    action: Mapping[str, Any], figures: Mapping[str, Any] | None, intent: Mapping[str, Any], now: datetime
+) -> dict[str, Any]:
+    """What expressions read; lists and figures that a table does not have are empty, not missing."""
+    spec = action.get("spec", {})
+    extra = spec.get("extra", {})
+    known = {**_NO_FIGURES, **(figures or {})}
+    return {
+        "action": {"changes": [], "steps": []} | {k: v for k, v in action.items() if k != "spec"},
+        "spec": spec,
+        "table": {
+            "name": action["table"],
+            "location": action.get("location", ""),
+            "description": extra.get("description"),
+            "owner": extra.get("owner"),
+            "tags": extra.get("tags", []),
+            "queries": extra.get("queries", []),
+            "tests": extra.get("tests", []),
+        },
+        "figures": known,
+        "rewrite_bytes": 0 if known["debt"] is None else known["debt"]["rewrite_bytes"],
+        "target": {"name": intent.get("target", ""), "settings": intent.get("settings", {})},
+        "project": intent.get("project", ""),
+        "now": now,
+    }
+
+
+def _message(message: RuleMessage, context: Any, longest: int) -> str:
+    """The text with its values; an expression without one stays as it is written."""
+    return one_line("".join(_part(part, context, longest) for part in message.parts))
+
+
+def _part(part: str | Expression, context: Any, longest: int) -> str:
+    if isinstance(part, str):
+        return part
+    try:
+        value = part.value(context, longest=longest)
+    except EvaluationError:
+        return f"{{{part.text}}}"
+    if part.text.strip().endswith("_bytes") and isinstance(value, int):
+        return format_size(value)
+    return _shown(value)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        text = ", ".join(_shown(entry) for entry in value)
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."

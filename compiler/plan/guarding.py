@@ -1,0 +1,175 @@
+"""Guardrails over a plan: what they deny is blocked, and what they warn of is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
+
+from parquetry.compiler.errors import BlockedPlanError
+from parquetry.compiler.guardrails.verdicts import Finding, findings
+from parquetry.compiler.plan.codec import intent_json, plan_of
+from parquetry.compiler.plan.model import (
+    Blocked,
+    GuardrailVerdict,
+    PlanDocument,
+    PlanWarning,
+    TableAction,
+)
+from parquetry.compiler.workspace.opened import Workspace
+from parquetry.project import AllowEntry
+from parquetry.project.guardrails.model import Override, RuleOutcome
+from parquetry.runtime.spec.codec import to_json_value
+
+DENIED = "SC801"
+WARNED = "SC802"
+
+
+def guarded(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> PlanDocument:
+    """The plan with what the workspace's guardrails say of its actions.
+
+    What is denied, and allowed by no entry, is blocked. What warns, or is allowed, is noted in the action, so
+    that the plan's id covers it, and is a warning with its message in the evidence.
+    """
+    allowed = _overrides(workspace)
+    found = {
+        table: tuple(those)
+        for table, those in groupby(_findings(plan, workspace, now_ms), key=lambda finding: finding.table)
+    }
+    unused = tuple(_unused(workspace, allowed, found))
+    if not found and not unused:
+        return plan
+    blocked = {
+        action.table: _refusal(action, denied)
+        for action in plan.intent.actions
+        if (denied := [f for f in found.get(action.table, ()) if _blocks(f, allowed)])
+    }
+    actions = tuple(
+        replace(action, guardrails=_verdicts(found[action.table], allowed))
+        if action.table in found
+        else action
+        for action in plan.intent.actions
+        if action.table not in blocked
+    )
+    warnings = (
+        _warning(finding, allowed)
+        for those in found.values()
+        for finding in those
+        if not _blocks(finding, allowed)
+    )
+    intent = replace(plan.intent, actions=actions, blocked=(*plan.intent.blocked, *blocked.values()))
+    evidence = replace(
+        plan.evidence,
+        warnings=(*plan.evidence.warnings, *warnings, *unused),
+        unchecked_sql={k: v for k, v in plan.evidence.unchecked_sql.items() if k not in blocked},
+    )
+    return plan_of(intent, evidence)
+
+
+def check_guardrails(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> None:
+    """BlockedPlanError where guardrails deny an action of a saved plan as they, and the clock, are now."""
+    allowed = _overrides(workspace)
+    denied = [finding for finding in _findings(plan, workspace, now_ms) if _blocks(finding, allowed)]
+    if denied:
+        raise BlockedPlanError(f"{'; '.join(f'{f.table}: {_reason(f)}' for f in denied)}; plan again")
+
+
+def _findings(plan: PlanDocument, workspace: Workspace, now_ms: int) -> tuple[Finding, ...]:
+    if not workspace.guardrails or not plan.intent.actions:
+        return ()
+    document = {
+        "intent": intent_json(plan.intent),
+        "evidence": {"figures": to_json_value(plan.evidence.figures)},
+    }
+    return findings(workspace.guardrails, document, now_ms=now_ms)
+
+
+_Overrides = Mapping[tuple[str, str], AllowEntry]
+"""The entries of ``allow`` by table and guardrail."""
+
+
+def _overrides(workspace: Workspace) -> _Overrides:
+    return {(e.table, e.guardrail): e for e in workspace.project.allow if e.guardrail is not None}
+
+
+def _allowing(finding: Finding, allowed: _Overrides) -> AllowEntry | None:
+    """The entry that overrides what is denied; None where there is none, or nothing may."""
+    if finding.outcome is not RuleOutcome.DENY or finding.guardrail.override is Override.NEVER:
+        return None
+    return allowed.get((finding.table, finding.guardrail.name))
+
+
+def _blocks(finding: Finding, allowed: _Overrides) -> bool:
+    return finding.outcome is RuleOutcome.DENY and _allowing(finding, allowed) is None
+
+
+def _verdicts(those: tuple[Finding, ...], allowed: _Overrides) -> tuple[GuardrailVerdict, ...]:
+    entries = ((finding, _allowing(finding, allowed)) for finding in those)
+    return tuple(
+        GuardrailVerdict(
+            guardrail=finding.guardrail.name,
+            severity=finding.outcome,
+            allowed=None if entry is None else entry.reason,
+        )
+        for finding, entry in entries
+    )
+
+
+def _warning(finding: Finding, allowed: _Overrides) -> PlanWarning:
+    entry = _allowing(finding, allowed)
+    if entry is None:
+        return PlanWarning(
+            code=WARNED,
+            table=finding.table,
+            message=f"guardrail {finding.guardrail.name} warns: {finding.message}",
+            origin=finding.guardrail.origin,
+        )
+    return PlanWarning(
+        code=DENIED,
+        table=finding.table,
+        message=f"guardrail {finding.guardrail.name} denies this: {finding.message}; allowed: {entry.reason}",
+        origin=str(entry.origin),
+    )
+
+
+def _refusal(action: TableAction, denied: list[Finding]) -> Blocked:
+    return Blocked(
+        table=action.table,
+        location=action.location,
+        code=DENIED,
+        reason="; ".join(_reason(finding) for finding in denied),
+        remedy="; ".join(_remedy(finding) for finding in denied),
+        changes=action.changes,
+    )
+
+
+def _reason(finding: Finding) -> str:
+    guardrail = finding.guardrail
+    return f"guardrail {guardrail.name} ({guardrail.origin}) denies this: {finding.message}"
+
+
+def _remedy(finding: Finding) -> str:
+    name = finding.guardrail.name
+    if finding.guardrail.override is Override.NEVER:
+        return f"change the spec until {name} is fulfilled: no entry of allow overrides it"
+    return (
+        f"change the spec until {name} is fulfilled, or add to parquetry.yml: allow: [{{code: {DENIED}, "
+        f'guardrail: {name}, table: {finding.table}, reason: "..."}}]'
+    )
+
+
+def _unused(
+    workspace: Workspace, allowed: _Overrides, found: Mapping[str, tuple[Finding, ...]]
+) -> Iterator[PlanWarning]:
+    """A warning for each entry about a planned table that overrides nothing."""
+    planned = {table.name for table in workspace.tables}
+    used = {
+        (finding.table, finding.guardrail.name)
+        for those in found.values()
+        for finding in those
+        if _allowing(finding, allowed) is not None
+    }
+    for (table, name), entry in allowed.items():
+        if table in planned and (table, name) not in used:
+            message = f"allow: {name} denies no change of {table} that the entry overrides; remove the entry"
+            yield PlanWarning(code="SC601", table=table, message=message, origin=str(entry.origin))

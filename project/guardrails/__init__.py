@@ -1,0 +1,1 @@
+"""Rules over plans as they are declared: CEL expressions, compiled once and bounded."""
