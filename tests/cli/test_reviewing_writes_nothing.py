@@ -26,6 +26,14 @@ from tests.support.stores import ReadOnlyStore
 
 EVENTS = SMALL_EVENTS | {
     "queries": [{"name": "low", "where": "v < 2"}],
+    "tests": [
+        {"max_small_files": 1},
+        {"query": {"name": "low", "max_rows": 1}},
+        {"clustering_debt": {"max_age": "1d"}},
+        {"max_commit_age": "1d"},
+        {"max_orphans": 0},
+        {"max_drift": 0},
+    ],
 }
 CHANGED = EVENTS | {"columns": [*EVENTS["columns"], {"name": "note", "type": "string"}]}
 LOOKING = [
@@ -39,6 +47,7 @@ LOOKING = [
     ("drift",),
     ("inspect", "events"),
     ("timeline", "events"),
+    ("test",),
 ]
 
 
@@ -141,7 +150,8 @@ def test_plans_with_rights_to_read_alone(tmp_path, lake):
         ("orders", "policy"),  # it records another storage.key
     ]
     assert document["evidence"]["figures"]["events"]["files"] == 1
-    for arguments in (("validate",), ("compile",), ("inspect", "events"), ("timeline", "events"), ("drift",)):
+    reading = (("inspect", "events"), ("timeline", "events"), ("drift",), ("test", "-s", "test:max_orphans"))
+    for arguments in (("validate",), ("compile",), *reading):
         done = parquetry(*arguments, cwd=folder.root)
         assert done.returncode == 0, (arguments, done.stderr)
     refused = parquetry("apply", "--auto-approve", cwd=folder.root)

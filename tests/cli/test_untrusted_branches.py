@@ -328,6 +328,7 @@ def test_commands_that_open_things_refuse_the_project_of_a_stranger(shop):
         ["apply"],
         ["run"],
         ["inspect", "orders"],
+        ["test"],
         ["ls", "-s", "state:changed"],
         ["review", "approved"],
         ["apply", "--approved-by-review"],
