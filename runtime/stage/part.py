@@ -101,6 +101,7 @@ _TOTALS = pa.schema(
         ("deletes", pa.int64()),
         ("hash_sum", pa.int64()),
         ("size_bytes", pa.int64()),
+        ("text_bytes", pa.int64()),
         ("min_key", pa.string()),
         ("max_key", pa.string()),
         ("batches", BATCHES),
@@ -160,7 +161,8 @@ class _PartWriter:
 
     def __init__(self, spec: StageSpec, part: int, name: str, stack: ExitStack) -> None:
         self._spec = spec
-        self._naming = {*_TEXTS, *(spec.paths.rules.partition_by if spec.paths else ())}
+        partition_by = spec.paths.rules.partition_by if spec.paths else ()
+        self._naming = {*_TEXTS, spec.key_column, *partition_by}
         self._part = part
         self._name = name
         self._stack = stack
@@ -224,6 +226,7 @@ class _PartWriter:
                 "deletes": total.deletes,
                 "hash_sum": total.hash_sum - (1 << 64 if total.hash_sum >> 63 else 0),
                 "size_bytes": total.size_bytes,
+                "text_bytes": total.text_bytes,
                 "min_key": total.min_key,
                 "max_key": total.max_key,
                 "batches": self._rows.batches[partition] if self._rows is not None else [],
@@ -244,6 +247,10 @@ class _PartWriter:
         total.size_bytes += rows.nbytes
         if self._spec.key_column:
             total.add_keys(keys.column(RECORD_KEY))
+        for name in {RECORD_KEY, ORDERING} & set(keys.schema.names):
+            kind = keys.schema.field(name).type
+            if pa.types.is_string(kind) or pa.types.is_binary(kind):
+                total.text_bytes += pc.sum(pc.binary_length(keys.column(name))).as_py() or 0
 
     def _open(self, keys: pa.Schema) -> None:
         spec = self._spec
@@ -340,6 +347,7 @@ class _Totals:
     deletes: int = 0
     hash_sum: int = 0
     size_bytes: int = 0
+    text_bytes: int = 0
     min_key: str | None = None
     max_key: str | None = None
 

@@ -22,12 +22,16 @@ _TOTALS_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTotals:
-    """What arrived for one table partition; ``hash_sum`` modulo 2**64, keys as UTF-8 bytes."""
+    """What arrived for one table partition; ``hash_sum`` modulo 2**64, keys as UTF-8 bytes.
+
+    ``text_bytes`` are those of keys, and of ordering values that are text.
+    """
 
     rows: int = 0
     deletes: int = 0
     hash_sum: int = 0
     size_bytes: int = 0
+    text_bytes: int = 0
     min_key: str | None = None
     max_key: str | None = None
 
@@ -39,6 +43,7 @@ class PartitionTotals:
             deletes=self.deletes + other.deletes,
             hash_sum=(self.hash_sum + other.hash_sum) % (1 << 64),
             size_bytes=self.size_bytes + other.size_bytes,
+            text_bytes=self.text_bytes + other.text_bytes,
             min_key=min(keys, key=str.encode, default=None),
             max_key=max(keys, key=str.encode, default=None),
         )

@@ -50,23 +50,19 @@ class StoredOrdering:
 
 def is_small(staged: StagedRows) -> bool:
     """Whether every task may hold the keys, with their partition paths and ordering values."""
-    return staged.rows <= SMALL_ROWS and staged.rows * _held_bytes(staged) <= SMALL_BYTES
+    return staged.rows <= SMALL_ROWS and _held_bytes(staged) <= SMALL_BYTES
 
 
 def _held_bytes(staged: StagedRows) -> int:
-    """About how many bytes of text and ordering a task holds for a row; texts as the longest."""
-    longest_key = max((len((total.max_key or "").encode()) for total in staged.totals.values()), default=0)
-    longest_path = max((len(path.encode()) for path in staged.totals), default=0)
-    return max(longest_key, _TEXT_BYTES) + longest_path + _ordering_bytes(staged)
-
-
-def _ordering_bytes(staged: StagedRows) -> int:
+    """About how many bytes of text and ordering a task holds: short texts as 24, paths as the longest."""
     ordering = staged.spec.ordering
-    if ordering is None:
-        return 0
-    kind = type_at(staged.spec.schema, ordering)
+    kind = pa.null() if ordering is None else type_at(staged.spec.schema, ordering)
     is_fixed = pa.types.is_primitive(kind) or pa.types.is_decimal(kind)
-    return -(-kind.bit_width // 8) if is_fixed else _TEXT_BYTES
+    texts = 1 if ordering is None or is_fixed else 2
+    text_bytes = sum(total.text_bytes for total in staged.totals.values())
+    longest_path = max((len(path.encode()) for path in staged.totals), default=0)
+    row_bytes = longest_path + (-(-kind.bit_width // 8) if is_fixed else 0)
+    return max(text_bytes, staged.rows * texts * _TEXT_BYTES) + staged.rows * row_bytes
 
 
 def matches(

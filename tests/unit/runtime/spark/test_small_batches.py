@@ -24,7 +24,7 @@ def staged(rows, *, key="k", path="p", ordering=None):
         rows=True,
         keys=True,
     )
-    totals = {path: PartitionTotals(rows=rows, min_key="a", max_key=key)}
+    totals = {path: PartitionTotals(rows=rows, text_bytes=rows * len(key.encode()))}
     return StagedRows(spec=spec, names={}, index=IndexBuilder().index(), totals=totals, faults=())
 
 

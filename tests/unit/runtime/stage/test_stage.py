@@ -279,6 +279,23 @@ def test_text_of_rows_that_delete_is_not_looked_at(tmp_path):
         staged_rows(stage, summaries(stage, [[rows]])).check("rows for t")
 
 
+def test_a_row_that_deletes_names_its_key_in_text(tmp_path):
+    """The bytes of what is no text are spelled out to be shown: there may be a row with just that key."""
+    rows = batch([("a", 1, "p"), ("b", 2, "p")])
+    stage = spec(tmp_path)
+    deleting = rows.set_column(0, "k", text(b"ok", b"\xff")).append_column(DELETE, pa.array([False, True]))
+    with pytest.raises(InvalidDataError, match="column 'k' is no UTF-8 text in 1 of 2 rows"):
+        staged_rows(stage, summaries(stage, [[deleting]])).check("rows for t")
+
+
+def test_the_bytes_of_keys_and_of_ordering_values_that_are_text_are_counted(tmp_path):
+    rows = batch([("a", 1, "p"), ("\N{SNOWMAN}", 2, "p"), ("c", 3, "q")])
+    for ordering, size in ((None, 4), ("n", 4), ("k", 8)):
+        stage = spec(tmp_path, ordering=ordering)
+        totals = staged_rows(stage, summaries(stage, [[rows], [rows]])).totals
+        assert (totals["p"].text_bytes, totals["q"].text_bytes) == (2 * size, size // 2)
+
+
 def test_a_task_that_gave_up_has_no_name():
     (row,) = fault_batch(3, "not so").to_pylist()
     staged = staged_rows(None, [row])
