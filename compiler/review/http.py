@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
@@ -40,6 +41,7 @@ _UNNAMED_LIMIT_SECONDS: Final = 60.0
 
 _LONGEST_MESSAGE: Final = 200
 _TIMEOUT: Final = urllib3.Timeout(connect=10, read=60)
+_VISIBLE: Final = re.compile(r"[!-~]+")
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _REDIRECTS: Final = (301, 302, 307, 308)
 _LIMITED: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS)
@@ -77,14 +79,14 @@ class JsonClient:
     _pools: dict[str, urllib3.PoolManager] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.address)
+        parts = _address_parts(self.address)
         if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
             raise UsageError(
                 f"{quoted(self.address)} is no address of a forge: it begins with https://, so that nobody "
                 "on the way reads the token"
             )
         if not parts.hostname or parts.username is not None or parts.query or parts.fragment:
-            raise UsageError(f"the address of a forge is https://HOST/PATH, not {quoted(self.address)}")
+            raise _not_an_address(self.address)
 
     def get(self, path: str) -> Any:
         """The document at a path; NotThereError where there is none."""
@@ -235,6 +237,22 @@ _REMEDIES: Final[Mapping[int, str]] = {
     HTTPStatus.FORBIDDEN: "the token may not do that",
     HTTPStatus.NOT_FOUND: "it is not there, or the token may not see it",
 }
+
+
+def _address_parts(address: str) -> SplitResult:
+    """The parts of a forge's address; UsageError for characters, a host or a port that no address has."""
+    try:
+        parts = urlsplit(address)
+        is_usable = _VISIBLE.fullmatch(address) is not None and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise _not_an_address(address)
+    return parts
+
+
+def _not_an_address(address: str) -> UsageError:
+    return UsageError(f"the address of a forge is https://HOST/PATH, not {quoted(address)}")
 
 
 def _complaint(content: bytes) -> str:

@@ -32,14 +32,19 @@ class ForgeRequest:
     branch: str | None
 
     def open(self, environment: Mapping[str, str] = os.environ) -> Forge:
-        """The repository; UsageError where its name or the token is missing."""
+        """The repository; UsageError where its name or the token is missing or not usable."""
         from parquetry.compiler.review.github import ADDRESS, github
 
         if self.repository is None:
             raise UsageError("name the repository on GitHub: --repository OWNER/NAME")
-        token = next((environment[name] for name in _TOKENS if environment.get(name)), None)
-        if token is None:
+        tokens = ((name, environment.get(name, "").strip()) for name in _TOKENS)
+        variable, token = next(((name, value) for name, value in tokens if value), (None, ""))
+        if variable is None:
             raise UsageError(f"there is no token of GitHub: set the variable {' or '.join(_TOKENS)}")
+        if not (token.isascii() and token.isprintable()):
+            raise UsageError(
+                f"{variable} is no token of GitHub: it has characters that no token has; set it again"
+            )
         return github(self.repository, token=token, address=environment.get(_ADDRESS) or ADDRESS)
 
     def reviewed(self, *, project: str, target: str) -> Reviewed:

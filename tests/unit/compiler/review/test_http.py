@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from parquetry.cli.requests.forge import ForgeRequest
 from parquetry.compiler.review.forge import ForgeError
 from parquetry.compiler.review.github import github
 from parquetry.compiler.review.http import JsonClient
@@ -266,3 +267,22 @@ def test_a_proxy_of_the_environment_is_used_but_for_this_machine(monkeypatch):
     assert client._pool("http://127.0.0.1:80/user").proxy is None
     monkeypatch.setenv("no_proxy", "api.github.com")
     assert client._pool("https://api.github.com/user").proxy is None
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://[bad", "https://h:abc", "https://h:0", "https://h:70000", "https://h ost/", "https://h\n"],
+)
+def test_an_address_that_cannot_be_parsed_is_refused_at_once(address):
+    with pytest.raises(UsageError, match="the address of a forge is https://HOST/PATH"):
+        JsonClient(address=address, headers={})
+
+
+def test_a_token_is_what_a_header_can_hold(forge):
+    request = ForgeRequest(repository="shop/lake", creator="adam", branch=None)
+    given = {"GITHUB_API_URL": forge.address}
+    assert request.open(given | {"GH_TOKEN": " \n", "GITHUB_TOKEN": f"{TOKEN}\n"}).default_branch() == "main"
+    for token in ("tök", "a\nb", "a\x00b"):
+        with pytest.raises(UsageError, match="GH_TOKEN is no token of GitHub") as refused:
+            request.open(given | {"GH_TOKEN": token})
+        assert token not in str(refused.value)
