@@ -13,8 +13,9 @@ from urllib.parse import unquote, urlsplit
 from parquetry.compiler.workspace.git import published_at, repository_root
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError
-from parquetry.project.loading.outline import outline
-from parquetry.project.schema.definitions import Kind, bundled, write_schemas
+from parquetry.printable import quoted
+from parquetry.project.loading.outline import Outline, outline
+from parquetry.project.schema.definitions import Kind, bundled, compiled_pattern, inlined, write_schemas
 from parquetry.project.yaml.folder import PROJECT_FILE
 from parquetry.project.yaml.scalar import scalar
 from parquetry.templates.environment import environment
@@ -35,6 +36,9 @@ _OF_REVIEWS = ("plan", "diff", "apply", "nightly")
 _CHECKOUT = "11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2"
 _SETUP_PYTHON = "a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0"
 _ADDRESS = re.compile(r"https?://(?:[^/@]*@)?(?P<rest>.+)|(?:ssh://)?git@(?P<host>[^:/]+)[:/](?P<path>.+)")
+_FOLDER = re.compile(r"[\w .,'@+=~()/-]*")
+"""What a workflow may name: no expression of GitHub, and nothing that YAML or a shell reads as its own."""
+
 _FALLBACK = "lake"
 _TARGETS = ("dev",)
 _LONGEST = 128
@@ -85,10 +89,11 @@ def scaffold(directory: Path, *, installs: str | None = None, reviews: bool = Fa
     A project that is there gets these alone.
 
     Raises:
-        ScaffoldError: a file is in the way, or the directory cannot be written.
+        ScaffoldError: a file is in the way, the directory cannot be written, or a name is not fit for
+            a workflow.
 
     """
-    there = outline(directory) if reviews and (directory / PROJECT_FILE).exists() else None
+    there = _declared(directory) if reviews and (directory / PROJECT_FILE).exists() else None
     name = (there and there.project) or project_name(directory)
     workflow, folder = _workflow(directory, name)
     context = ScaffoldContext(
@@ -132,6 +137,21 @@ def scaffold(directory: Path, *, installs: str | None = None, reviews: bool = Fa
     return Scaffold(directory=directory, name=name, files=tuple(written), installs=context.requirement)
 
 
+def _declared(directory: Path) -> Outline:
+    """The project that is there; ScaffoldError where its name or a target's is none."""
+    there = outline(directory)
+    properties = inlined(Kind.PROJECT)["properties"]
+    named = compiled_pattern(properties["name"]["pattern"])
+    target_named = compiled_pattern(properties["targets"]["propertyNames"]["pattern"])
+    if not (there.project and named.search(there.project) and there.targets) or not all(
+        map(target_named.search, there.targets)
+    ):
+        raise ScaffoldError(
+            f"{directory / PROJECT_FILE} does not name a project and its targets; correct it first"
+        )
+    return there
+
+
 def _file(directory: Path, path: str) -> Path:
     """The file of a path that may lead out of a directory which is not there yet."""
     return Path(os.path.normpath(directory.resolve() / path))
@@ -144,6 +164,10 @@ def _workflow(directory: Path, name: str) -> tuple[str, str]:
     folder = "" if root is None else place.relative_to(root.resolve()).as_posix()
     if root is None or folder == ".":
         return f"{_WORKFLOWS}/parquetry.yml", ""
+    if not _FOLDER.fullmatch(folder):
+        raise ScaffoldError(
+            f"the folder {quoted(folder)} has characters that a workflow cannot name safely; rename it"
+        )
     up = "/".join(".." for _ in folder.split("/"))
     is_taken = (root / _WORKFLOWS / "parquetry.yml").exists()
     file = f"parquetry-{name}.yml" if is_taken else "parquetry.yml"

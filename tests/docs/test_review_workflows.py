@@ -104,6 +104,30 @@ def test_a_project_that_is_there_gets_workflows_alone(tmp_path):
         scaffold(folder.root, reviews=True)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'name: "x\\ny: ${{ github.token }}"\ntargets: {dev: {}}\n',
+        'name: shop\ntargets: {"${{ github.token }}": {}}\n',
+        "name: shop\ntargets: {}\n",
+        "name: shop\ntargets: [\n",
+    ],
+)
+def test_names_that_a_project_cannot_have_are_written_nowhere(tmp_path, text):
+    (tmp_path / "parquetry.yml").write_text(text)
+    with pytest.raises(ScaffoldError, match="does not name a project and its targets"):
+        scaffold(tmp_path, reviews=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["parquetry.yml"]
+
+
+@pytest.mark.parametrize("reviews", [True, False])
+def test_a_folder_that_is_an_expression_is_written_nowhere(tmp_path, reviews):
+    git(tmp_path, "init", "-q")
+    with pytest.raises(ScaffoldError, match="rename it"):
+        scaffold(tmp_path / "a ${{ github.token }}", reviews=reviews)
+    assert [path.name for path in tmp_path.iterdir()] == [".git"]
+
+
 class Runner:
     """A base with a project, a pull request of its repository on a local GitHub, and the jobs that run on them."""
 
