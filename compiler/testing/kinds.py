@@ -14,6 +14,7 @@ from parquetry.compiler.plan.drift import table_drift
 from parquetry.compiler.testing.live_table import LiveTable, RowsNeededError, Scope, UnmeasurableError
 from parquetry.project.model.table_tests import ITSELF, NOT_NULL
 from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.layout.clustering.model import ExclusionReason
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping.files import touched
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
@@ -21,7 +22,7 @@ from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.table_spec import TableTest
 from parquetry.runtime.storage.parallel import growing_batches, map_each
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
-from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 from parquetry.runtime.timeline.instant import parse_instant_ms
 
 
@@ -94,9 +95,17 @@ def _query(scope: Scope, test: TableTest) -> Iterator[Measure]:
 
 
 def _clustering_debt(scope: Scope, _: TableTest) -> Iterator[Measure]:
-    groups = [group for group in scope.table.debt.groups if scope.holds(group.partition)]
-    yield Measure(sum(group.size_bytes for group in groups), "max_bytes")
-    oldest = min((file.instant for group in groups for file in group.files), default=None)
+    owed, planned = scope.table.debt, scope.table.timeline.groups_in_pending_clustering
+    # A plan pays nothing: until a clustering completes, its files are owed.
+    waiting = [
+        left.file
+        for left in owed.excluded
+        if left.reason is ExclusionReason.RESERVED and left.file.key in planned
+    ]
+    due = [file for group in owed.groups for file in group.files]
+    files = [file for file in (*due, *waiting) if scope.holds(file.partition)]
+    yield Measure(sum(file.size_bytes for file in files), "max_bytes")
+    oldest = min((file.instant for file in files), default=None)
     yield Measure(0 if oldest is None else _age_seconds(scope.table, oldest), "max_age")
 
 
@@ -118,18 +127,25 @@ def _write_amplification(scope: Scope, test: TableTest) -> Iterator[Measure]:
     commits = map_each(times, timeline.commit_metadata)
     written = sum(stat.file_size_bytes for commit in commits for stat in commit.all_stats())
     arrived = sum(map(_arrived_bytes, commits))
-    yield Measure(written / arrived if arrived > 0 else None, "max")
+    if written and not arrived:
+        raise UnmeasurableError(
+            "the newest commits only rewrote rows, such as clusterings: count more commits"
+        )
+    yield Measure(written / arrived if arrived else None, "max")
 
 
 def _arrived_bytes(commit: CommitMetadata) -> float:
-    """About how many of the bytes that a commit wrote are rows that it inserted or updated."""
+    """About how many of the bytes that a commit wrote are rows that it inserted, updated or deleted."""
     if commit.operation == CLUSTER:
         return 0
     return sum(
-        stat.file_size_bytes * min((stat.num_inserts + stat.num_update_writes) / stat.num_writes, 1)
+        stat.file_size_bytes * min(_changed_rows(stat) / max(stat.num_writes, 1), 1)
         for stat in commit.all_stats()
-        if stat.num_writes > 0
     )
+
+
+def _changed_rows(stat: WriteStat) -> int:
+    return stat.num_inserts + stat.num_update_writes + stat.num_deletes
 
 
 def _file_versions(scope: Scope, _: TableTest) -> Iterator[Measure]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 from parquetry.compiler.evidence.figures import clustering_due
@@ -18,7 +18,7 @@ from parquetry.runtime.layout.skipping.files import (
     is_decided_by_values,
     parse_where,
 )
-from parquetry.runtime.layout.skipping.predicate import Predicate, may_hold
+from parquetry.runtime.layout.skipping.predicate import Bounds, Predicate, may_hold
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.services.orphans import find_orphans
 from parquetry.runtime.spec.clustering import Trigger
@@ -116,7 +116,7 @@ class LiveTable:
                     "the values of the columns in where cannot be read from the paths of the partitions; "
                     "remove where"
                 )
-            if may_hold(predicate, known):
+            if may_hold(predicate, {column: _one_value(bound) for column, bound in known.items()}):
                 chosen.add(partition)
         return Scope(table=self, partitions=frozenset(chosen))
 
@@ -139,6 +139,11 @@ class LiveTable:
             execution = self.spec.clustering.execution
             names.update(execution.columns, execution.split_by)
         return frozenset(names)
+
+
+def _one_value(bounds: Bounds) -> Bounds:
+    """The bounds of a path as those of one value: where they are apart, the path is that of null."""
+    return bounds if bounds.minimum == bounds.maximum else replace(bounds, has_values=False, has_nulls=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,11 @@ def single_updates(table):
         table.upsert({f"a{number:06}": (number, "a")})
 
 
+def single_deletes(table):
+    for number in range(9):
+        table.delete([f"a{number:06}"])
+
+
 def orphan(table):
     handle = table.handle
     timeline = handle.timeline()
@@ -104,6 +109,7 @@ def table(base, tmp_path):
         (shuffled_values, "clustering_debt"),
         (upsert_storm, "max_overlap_depth_v"),
         (single_updates, "write_amplification"),
+        (single_deletes, "write_amplification"),
         (single_updates, "max_file_versions"),
         (orphan, "max_orphans"),
         (other_property, "max_drift"),

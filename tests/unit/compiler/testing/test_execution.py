@@ -14,13 +14,17 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.compiler.testing.execution import execute_tests
+from parquetry.compiler.testing.execution import TableUnderTest, declared_tests, execute_tests
 from parquetry.compiler.testing.model import Status
 from parquetry.errors import ParquetryError
+from parquetry.project.model.table_tests import table_test
 from parquetry.runtime.spec.job import TableOwner
-from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.table_spec import Column, Extra
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.applied import read_applied
 from parquetry.runtime.table.properties import PROPERTIES_PATH
+from tests.support.handmade import HandmadeTable
+from tests.support.handmade import spec as handmade
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import SmallTable
 from tests.support.stores import CountingStore, Kind
@@ -76,6 +80,48 @@ def test_where_chooses_partitions_by_their_values(table, where, files):
     assert [limit.value for limit in found.limits] == [files]
     (found,) = outcomes(table, [{"max_file_versions": 0, "where": where}])
     assert [limit.value for limit in found.limits] == [min(files, 1)]
+
+
+def test_text_conditions_leave_out_the_partition_of_null(tmp_path):
+    made = healthy_table(tmp_path / "t")
+    made.insert({"k": (1, "DE"), "l": (2, "__HIVE_DEFAULT_PARTITION__"), "m": (3, "FR")})
+    wheres = ["p = 'DE'", "p <> 'DE'", "p IS NULL", "p IS NOT NULL", "p > 'A'"]
+    found = outcomes(made, [{"max_small_files": 0, "where": where} for where in wheres])
+    assert [outcome.limits[0].value for outcome in found] == [1, 1, 1, 2, 2]
+
+
+def test_a_clustering_that_is_only_planned_is_owed(tmp_path):
+    policy = read_applied(healthy_table(tmp_path / "h").store).spec.extra.clustering
+    policy = replace(policy, execution=replace(policy.execution, columns=("n",)))
+    table = HandmadeTable(tmp_path / "t", handmade(extra=Extra(clustering=policy)))
+    table.commit("5", {p: {f"{p}{n}": [(f"{p}{n}{m}", m) for m in range(9)] for n in range(3)} for p in "ab"})
+    entries = [{"clustering_debt": {"max_bytes": 0, "max_age": "1d"}}]
+
+    def owed():
+        declared = declared_tests([table_test(entry) for entry in entries], lambda _: None)
+        one = TableUnderTest(
+            name="t", store=lambda: table.store, tests=declared, declared=table.spec, extra=table.spec.extra
+        )
+        (found,) = execute_tests([one], run_id=None, target=None).outcomes
+        return found.status, found.limits[0].value
+
+    before = owed()
+    assert before[0] is Status.FAILED
+    table.plan_clustering("6", {"a": ["a0", "a1", "a2"]})
+    assert owed() == before
+
+
+def test_amplification_by_clusterings_alone_is_no_pass(tmp_path):
+    table = HandmadeTable(tmp_path / "t")
+    table.commit("5", {"a": {"f": [("k", 1)]}})
+    table.commit("6", {"a": {"g": [("k", 1)]}}, operation="CLUSTER", replaced={"a": ["f"]})
+    limits = {"write_amplification": {"commits": 1, "max": 9}}
+    declared = declared_tests([table_test(limits)], lambda _: None)
+    one = TableUnderTest(
+        name="t", store=lambda: table.store, tests=declared, declared=table.spec, extra=table.spec.extra
+    )
+    (found,) = execute_tests([one], run_id=None, target=None).outcomes
+    assert found.status is Status.UNMEASURED
 
 
 @pytest.mark.parametrize(
