@@ -12,6 +12,7 @@ from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
 from parquetry.runtime.errors import StalePlanError
+from parquetry.runtime.table.open import TableHandle
 
 
 class DebtStatus(StrEnum):
@@ -91,6 +92,7 @@ def _followed(
     applied = None if observation is None else observation.handle.applied
     if observation is None or observation.spec is None or applied is None or applied.plan_id != plan.plan_id:
         return FollowedTable(table=action.table, status=DebtStatus.NOT_APPLIED)
+    planned_bytes = _planned_bytes(observation.handle)
     found = figures_of(
         observation.handle,
         observation.spec,
@@ -98,8 +100,9 @@ def _followed(
         budget_bytes=workspace.project.target.budget.services_bytes,
         looks_at_rows=any(query.sampled for query in predicted.queries),
     )
-    if found.debt is not None and found.debt.rewrite_bytes:
-        return FollowedTable(table=action.table, status=DebtStatus.DUE, due_bytes=found.debt.rewrite_bytes)
+    due_bytes = planned_bytes + (found.debt.rewrite_bytes if found.debt is not None else 0)
+    if due_bytes:
+        return FollowedTable(table=action.table, status=DebtStatus.DUE, due_bytes=due_bytes)
     measured = {query.query: query.now for query in found.queries}
     assert predicted.debt is not None, "only such tables are followed"
     return FollowedTable(
@@ -114,3 +117,11 @@ def _followed(
             if query.query in measured
         ),
     )
+
+
+def _planned_bytes(handle: TableHandle) -> int:
+    """The bytes of files that pending clusterings rewrite: they are nobody's debt, and not paid yet."""
+    timeline = handle.timeline()
+    planned = timeline.groups_in_pending_clustering
+    slices = handle.view(timeline).all_slices() if planned else ()
+    return sum(part.size_bytes for part in slices if (part.partition, part.file_id) in planned)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from parquetry.cli.terminal.format import human_size
+from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.markdown import code, inline
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.queries import MEASURED_HEADER, measured_rows, measured_table
@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # each command loads its own
     from parquetry.compiler.review.approval import Approval
     from parquetry.compiler.review.follow_up import FollowedTable, FollowUp
     from parquetry.compiler.review.post import Posted, PostedComment
+
+_ROOM_FOR_NOTE: Final = 100
 
 
 class PostedView:
@@ -91,21 +93,32 @@ class FollowUpView:
         return to_json_value(outcome) | {"pull_request": self.pull_request}
 
 
-def follow_up_comment(outcome: FollowUp) -> str:
-    """The same in GitHub's Markdown, below a marker for project and target."""
-    return "\n".join(_comment_lines(outcome)) + "\n"
+def follow_up_comment(outcome: FollowUp, *, max_bytes: int) -> str:
+    """The same in GitHub's Markdown, at most ``max_bytes`` long in UTF-8; what is omitted is counted.
+
+    The first line is a marker for project and target.
+    """
+    text = (
+        f"<!-- parquetry:follow-up project={outcome.project} target={outcome.target} -->\n"
+        f"### parquetry: what the plan for {code(outcome.target)} was good for\n"
+    )
+    end = f"\n---\nplan {code(outcome.plan_id)}\n"
+    room = max_bytes - len(end.encode()) - _ROOM_FOR_NOTE
+    for number, table in enumerate(outcome.tables):
+        section = "".join(f"{line}\n" for line in _section(table))
+        if len((text + section).encode()) > room:
+            left = count(len(outcome.tables) - number, "table")
+            return f"{text}\n*Omitted for lack of space: {left}.*\n{end}"
+        text += section
+    return text + end
 
 
-def _comment_lines(outcome: FollowUp) -> Iterator[str]:
-    yield f"<!-- parquetry:follow-up project={outcome.project} target={outcome.target} -->"
-    yield f"### parquetry: what the plan for {code(outcome.target)} was good for"
-    for table in outcome.tables:
-        yield f"\n**{code(table.table)}**: {inline(_status(table))}"
-        if table.queries:
-            yield f"\n| {' | '.join(MEASURED_HEADER)} |\n|---|---|---:|---:|---:|---:|"
-            for cells in measured_rows(table.queries):
-                yield f"| {' | '.join(map(inline, cells))} |"
-    yield f"\n---\nplan {code(outcome.plan_id)}"
+def _section(table: FollowedTable) -> Iterator[str]:
+    yield f"\n**{code(table.table)}**: {inline(_status(table))}"
+    if table.queries:
+        yield f"\n| {' | '.join(MEASURED_HEADER)} |\n|---|---|---:|---:|---:|---:|"
+        for cells in measured_rows(table.queries):
+            yield f"| {' | '.join(map(inline, cells))} |"
 
 
 def _status(table: FollowedTable) -> str:

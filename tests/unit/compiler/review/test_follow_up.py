@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from jsonschema import validate
 
 from parquetry.cli.terminal.schema import answer_schema
+from parquetry.cli.views.review import follow_up_comment
+from parquetry.compiler.review.follow_up import DebtStatus, FollowedFiles, FollowedTable, FollowUp
+from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.storage.open import open_store
 from tests.support.one_process_spark import OneProcessSpark
@@ -78,6 +82,15 @@ def test_predicted_against_measured(merged):
     assert len(pull.comments) == 2
 
 
+def test_what_a_pending_clustering_rewrites_is_still_due(merged):
+    shop, pull, table, file = merged
+    assert shop.apply(DEV, str(file)).exit_code == 0
+    due, _ = followed(shop, file)
+    assert schedule_clustering(table.handle, timing=FAST).instant is not None
+    assert followed(shop, file) == (due, None)
+    assert (due["status"], len(pull.comments)) == ("due", 1)
+
+
 def test_a_table_that_another_plan_changed_is_not_this_plans(merged):
     shop, pull, table, file = merged
     assert shop.apply(DEV, str(file)).exit_code == 0
@@ -94,3 +107,17 @@ def test_a_plan_of_another_target_is_refused(merged):
     done = shop.run("review", "follow-up", str(file), "--target", "prod")
     assert done.exit_code == 4
     assert "give the plan of this one" in done.output
+
+
+def test_a_comment_has_room_for_what_github_takes():
+    files = FollowedFiles(before=6, expected=2, after=2)
+    tables = tuple(
+        FollowedTable(table=f"a_table_{n:04}", status=DebtStatus.PAID, files=files) for n in range(2_000)
+    )
+    outcome = FollowUp(plan_id="sha256:" + "a" * 64, project="shop", target="dev", tables=tables)
+    comment = follow_up_comment(outcome, max_bytes=60_000)
+    assert 59_000 < len(comment.encode()) <= 60_000
+    left = 2_000 - comment.count("**`a_table_")
+    assert f"*Omitted for lack of space: {left:,} tables.*" in comment
+    assert comment.endswith(f"plan `{outcome.plan_id}`\n")
+    assert "Omitted" not in follow_up_comment(replace(outcome, tables=tables[:9]), max_bytes=60_000)

@@ -27,10 +27,13 @@ def show_follow_up(*, request: ProjectRequest, output: Output, forge: ForgeReque
     from parquetry.cli.views.review import FollowUpView, follow_up_comment
     from parquetry.compiler.plan.codec import decode
     from parquetry.compiler.review.follow_up import follow_up
+    from parquetry.compiler.review.post import LONGEST_COMMENT_BYTES
     from parquetry.compiler.workspace.named_file import read_named
 
     plan = decode(read_named(planfile), name=str(planfile))
     found = follow_up(plan, workspace_of(request))
-    pull = forge.post_at(plan, follow_up_comment(found)) if found.is_paid else None
+    pull = None
+    if found.is_paid:
+        pull = forge.post_at(plan, follow_up_comment(found, max_bytes=LONGEST_COMMENT_BYTES))
     output.show(FollowUpView(pull_request=pull), found)
     return 0
