@@ -144,7 +144,11 @@ ALWAYS = 10**6
 LASTING = {
     "the store": (Deed.FAIL, "StorageError", "the disk did not answer"),
     "the workers": (Deed.KILL_THIS, "LostTaskError", "Python worker exited unexpectedly"),
-    "the executors": (Deed.KILL_EXECUTOR_AND_WORKERS, "LostTaskError", "exited with code 137"),
+    "the executors": (
+        Deed.KILL_EXECUTOR_AND_WORKERS,
+        "LostTaskError",
+        "exited with code 137|Missing an output location",
+    ),
 }
 
 

@@ -19,6 +19,16 @@ _CAUSES: Final[Sequence[tuple[re.Pattern[str], str, str]]] = (
         "spark.executor.memoryOverhead, spark.executor.memory",
     ),
     (
+        re.compile(
+            r"^org\.apache\.spark\.SparkException: Job aborted due to stage failure: \w*Stage \d+ "
+            r"\(.{0,500}?\) has failed the maximum allowable number of times: \d+\. "
+            r"Most recent failure reason: "
+            r"(?P<reason>org\.apache\.spark\.shuffle\.\w*FetchFailedException\b.*)"
+        ),
+        "Spark lost rows of a shuffle with their executor each time that it computed them",
+        "spark.executor.memoryOverhead, spark.executor.memory",
+    ),
+    (
         re.compile(r"(?P<reason>Python worker exited unexpectedly.*)"),
         "the Python process of a task ended each time that Spark tried the task",
         "spark.executor.memoryOverhead, or spark.executor.pyspark.memory where that is set",

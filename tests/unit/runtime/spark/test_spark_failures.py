@@ -98,6 +98,20 @@ def test_a_task_that_loses_its_process_is_no_bug(said, reason):
     assert "137" not in masked
 
 
+def test_rows_of_a_shuffle_that_are_lost_again_and_again_are_no_bug():
+    lost = "org.apache.spark.shuffle.MetadataFetchFailedException: Missing an output location for shuffle 102"
+    said = (
+        "Job aborted due to stage failure: ResultStage 777 (collect at /a/b (c).py:101) has failed the maximum "
+        f"allowable number of times: 4. Most recent failure reason: {lost}\n\tat a.b"
+    )
+    with pytest.raises(LostTaskError) as caught, failures_translated("rows for t"):
+        raise PySparkException(message=CALLED + said)
+    meaning = "Spark lost rows of a shuffle with their executor each time that it computed them"
+    assert str(caught.value).startswith(f"rows for t: {meaning} ({lost}): ")
+    with pytest.raises(PySparkException), failures_translated("rows for t"):
+        raise PySparkException(message=CALLED + FAILED + TASK + f"java.lang.X: SparkException: {said}")
+
+
 def test_a_bug_in_a_task_stays_one():
     said = f"{IN_PYTHON}KeyError: 'MemoryError in a row, ExecutorLostFailure (x) Reason: y'\n\n\tat a.b"
     with pytest.raises(PySparkException), failures_translated("rows for t"):
