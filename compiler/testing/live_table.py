@@ -118,6 +118,8 @@ class LiveTable:
                 )
             if may_hold(predicate, {column: _one_value(bound) for column, bound in known.items()}):
                 chosen.add(partition)
+        if not chosen:
+            raise UnmeasurableError("no partition matches where, so there is nothing to measure")
         return Scope(table=self, partitions=frozenset(chosen))
 
     @property

@@ -70,8 +70,6 @@ def test_the_worst_limit_of_a_test_counts_and_lower_limits_are_from_below(table)
         ("p = 'a'", 3),
         ("p <> 'a'", 2),
         ("p IN ('b', 'c')", 2),
-        ("p > 'b'", 0),
-        ("p IS NULL", 0),
         ("P >= 'b'", 2),
     ],
 )
@@ -122,6 +120,13 @@ def test_amplification_by_clusterings_alone_is_no_pass(tmp_path):
     )
     (found,) = execute_tests([one], run_id=None, target=None).outcomes
     assert found.status is Status.UNMEASURED
+
+
+@pytest.mark.parametrize("where", ["p > 'b'", "p IS NULL"])
+def test_a_condition_that_no_partition_fulfils_is_no_pass(table, where):
+    (found,) = outcomes(table, [{"max_partition_files": 0, "where": where}])
+    assert (found.status, found.limits) == (Status.UNMEASURED, ())
+    assert "no partition matches" in found.reason
 
 
 @pytest.mark.parametrize(
