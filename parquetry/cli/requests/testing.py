@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,12 +40,16 @@ def tests_asked_for(
     return execute_tests_of(workspace, chosen, run_id=new_run_id(), fail_fast=fail_fast)
 
 
-def past_tests(request: ProjectRequest, location: str | None) -> TestHistory:
-    """How the chosen tests of a project ended in earlier runs."""
+def past_tests(request: ProjectRequest, given: Mapping[str, object]) -> TestHistory:
+    """How the chosen tests of a project ended in earlier runs.
+
+    click.UsageError where one of the ``given`` options, which are about measuring, has a value.
+    """
     from parquetry.compiler.testing.history import history_of
     from parquetry.compiler.testing.selecting import selected_tests
 
-    if location is not None:
-        raise click.UsageError("--history is about the tests of a project: leave out --table")
+    unused = [option for option, value in given.items() if value]
+    if unused:
+        raise click.UsageError(f"--history measures nothing in any table: leave out {', '.join(unused)}")
     workspace = whole_workspace(request)
     return history_of(workspace, selected_tests(workspace, select=request.select, exclude=request.exclude))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from parquetry.cli.requests.options import SWITCH, UNTRUSTED, ProjectRequest
 from parquetry.errors import UsageError
@@ -86,6 +87,9 @@ def reloader(request: ProjectRequest) -> Callable[[], Workspace]:
     )
 
 
+_WITH_PASSWORD: Final = re.compile(r"[A-Za-z][\w+.-]*://[^/@:]*:(?!\d+(?:/|$))[^@]*@")
+
+
 def is_location(table: str) -> bool:
     """Whether an argument is a path or URI of a table rather than a name in the project."""
     return "/" in table or table in (".", "..")
@@ -117,11 +121,17 @@ def table_named(
     It is changed by what is ``applied`` to it, or only where that is what is declared.
 
     UnappliedError for a table of the project that is not there yet, unless it need not be;
+    UsageError for a URI with a password;
     ForeignTableError for one that is another project's, or applied for another target.
     """
     if is_location(table):
         from parquetry.runtime.storage.open import open_store
 
+        if _WITH_PASSWORD.match(table):
+            # What is typed there would be printed, and kept in reports.
+            raise UsageError(
+                "the location of the table holds a password: leave it out, and set the environment"
+            )
         place = table if ":" in table else os.path.abspath(table)  # noqa: PTH100  # keeps URIs out
         return NamedTable(store=open_store(place), declared=None)
     from parquetry.compiler.workspace.observation import is_there

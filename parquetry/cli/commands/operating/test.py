@@ -48,7 +48,14 @@ def command(
     from parquetry.cli.views.tests.shapes import documents, show_history, show_tests
 
     if history:
-        show_history(past_tests(request, location), output)
+        measuring = {
+            "--table": location,
+            "--tests": tests,
+            "--fail-fast": fail_fast,
+            "--junit": junit,
+            "--sarif": sarif,
+        }
+        show_history(past_tests(request, measuring), output)
         return 0
     result = tests_asked_for(request, location, tests, fail_fast=fail_fast)
     base, files = Path() if location else request.directory, {"--junit": junit, "--sarif": sarif}

@@ -99,11 +99,24 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path, tests, text,
         ["--table", "./t", "--tests", "tests.yml", "--select", "x"],
         ["--table", "./t", "--tests", "nothing.yml"],
         ["--table", "./t", "--history"],
+        ["--history", "--tests", "tests.yml"],
+        ["--history", "--junit", "h.xml"],
+        ["--history", "--sarif", "h.json"],
+        ["--history", "--fail-fast"],
     ],
 )
 def test_table_and_tests_belong_together(tmp_path, tests, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     assert run(tmp_path, *words).exit_code == 2
+
+
+@pytest.mark.parametrize("secret", ["hush", "hu/sh"])
+def test_a_password_in_a_location_is_refused_and_not_printed(tests, tmp_path, secret):
+    done = run(tmp_path, "--table", f"s3://AKIA:{secret}@lake/t", "--tests", tests)
+    assert done.exit_code == 2
+    assert "password" in done.output
+    assert "AKIA" not in done.output
+    assert secret not in done.output
 
 
 def test_where_there_is_no_table_the_tests_are_unmeasured(tmp_path, tests):
