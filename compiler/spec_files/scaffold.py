@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from parquetry.compiler.workspace.git import published_at, repository_root
+from parquetry.compiler.workspace.git import main_branch, published_at, repository_root
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError
 from parquetry.printable import quoted
@@ -39,7 +39,11 @@ _ADDRESS = re.compile(r"https?://(?:[^/@]*@)?(?P<rest>.+)|(?:ssh://)?git@(?P<hos
 _FOLDER = re.compile(r"[\w .,'@+=~()/-]*")
 """What a workflow may name: no expression of GitHub, and nothing that YAML or a shell reads as its own."""
 
+_BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./#@-]*")
+"""A workflow reads other characters as patterns or expressions."""
+
 _FALLBACK = "lake"
+_MAIN = "main"
 _TARGETS = ("dev",)
 _LONGEST = 128
 
@@ -52,12 +56,13 @@ class ScaffoldError(ParquetryError):
 class ScaffoldContext:
     """Everything the templates of a new project may say.
 
-    ``folder`` is the project's in the repository, empty at its root. ``requirement`` is what pip installs,
-    None where nobody knows. Actions are pinned to commits.
+    ``folder`` is the project's in the repository, empty at its root, ``branch`` the one that changes are
+    merged into. ``requirement`` is what pip installs, None where nobody knows. Actions are pinned to commits.
     """
 
     name: str
     folder: str
+    branch: str
     workflow: str
     targets: tuple[str, ...]
     requirement: str | None
@@ -99,6 +104,7 @@ def scaffold(directory: Path, *, installs: str | None = None, reviews: bool = Fa
     context = ScaffoldContext(
         name=name,
         folder=folder,
+        branch=_branch(directory),
         workflow=workflow,
         targets=(there and there.targets) or _TARGETS,
         requirement=installs or _requirement(),
@@ -172,6 +178,16 @@ def _workflow(directory: Path, name: str) -> tuple[str, str]:
     is_taken = (root / _WORKFLOWS / "parquetry.yml").exists()
     file = f"parquetry-{name}.yml" if is_taken else "parquetry.yml"
     return f"{up}/{_WORKFLOWS}/{file}", folder
+
+
+def _branch(directory: Path) -> str:
+    """The branch that workflows are about; ScaffoldError for one that they cannot name."""
+    branch = main_branch(directory.resolve()) or _MAIN
+    if not _BRANCH.fullmatch(branch):
+        raise ScaffoldError(
+            f"the branch {quoted(branch)} has characters that a workflow cannot name safely; rename it"
+        )
+    return branch
 
 
 def _requirement() -> str | None:

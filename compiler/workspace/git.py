@@ -120,6 +120,8 @@ def git(
 
 
 _LONGEST: Final = 2000
+_LOCAL: Final = "refs/heads/"
+_ORIGIN: Final = "refs/remotes/origin/"
 
 
 def _is_kept(name: str) -> bool:
@@ -194,6 +196,21 @@ def repository_root(directory: Path) -> Path | None:
     there = next(folder for folder in (directory, *directory.parents) if folder.is_dir())
     said = git(there, "rev-parse", "--show-toplevel").line
     return Path(said) if said else None
+
+
+def main_branch(directory: Path) -> str | None:
+    """The branch that others merge into: origin's default one, else ``main``, else the checked-out one.
+
+    None outside a repository. ``directory`` need not exist yet.
+    """
+    there = next(folder for folder in (directory, *directory.parents) if folder.is_dir())
+    default = git(there, "symbolic-ref", "--quiet", f"{_ORIGIN}HEAD").line
+    if default is not None and default.startswith(_ORIGIN):
+        return default.removeprefix(_ORIGIN)
+    if git(there, "for-each-ref", "--count=1", f"{_LOCAL}main", f"{_ORIGIN}main").line:
+        return "main"
+    current = git(there, "symbolic-ref", "--quiet", "HEAD").line
+    return None if current is None else current.removeprefix(_LOCAL)
 
 
 def published_at(directory: Path) -> tuple[str, str] | None:

@@ -128,6 +128,34 @@ def test_a_folder_that_is_an_expression_is_written_nowhere(tmp_path, reviews):
     assert [path.name for path in tmp_path.iterdir()] == [".git"]
 
 
+@pytest.mark.parametrize(
+    ("refs", "branch"),
+    [
+        ((), "topic"),
+        (("refs/remotes/origin/main",), "main"),
+        (("refs/remotes/origin/main", "refs/remotes/origin/trunk"), "trunk"),
+    ],
+)
+def test_what_is_merged_into_the_default_branch_is_applied(tmp_path, refs, branch):
+    git(tmp_path, "init", "-q", "-b", "topic")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
+    for ref in refs:
+        git(tmp_path, "update-ref", ref, "HEAD")
+    if branch == "trunk":
+        git(tmp_path, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
+    scaffold(tmp_path / "lake", reviews=True)
+    for file in ("parquetry-apply-lake.yml", "parquetry.yml"):
+        text = (tmp_path / ".github" / "workflows" / file).read_text(encoding="utf-8")
+        assert yaml.load(text, yaml.BaseLoader)["on"]["push"]["branches"] == [branch]
+
+
+def test_a_branch_that_is_a_pattern_is_written_nowhere(tmp_path):
+    git(tmp_path, "init", "-q", "-b", "!${{github.token}}")
+    with pytest.raises(ScaffoldError, match="rename it"):
+        scaffold(tmp_path, reviews=True)
+    assert [path.name for path in tmp_path.iterdir()] == [".git"]
+
+
 class Runner:
     """A base with a project, a pull request of its repository on a local GitHub, and the jobs that run on them."""
 
