@@ -84,6 +84,9 @@ def _query(scope: Scope, test: TableTest) -> Iterator[Measure]:
     condition = table.queries.get(name)
     if condition is None:
         raise UnmeasurableError(f"no query {name} is declared; declare it under queries")
+    where = next(query.where for query in table.spec.extra.queries if query.name == name)
+    if unknown := table.unknown_columns(where):
+        raise UnmeasurableError(f"the table has no column {unknown[0]}, which the query {name} names")
     files = {part.path: table.statistics[part.path] for part in scope.slices}
     if {"max_rows", "max_bytes"} & test.arguments.keys():
         files = with_pages(table.handle.store, files, [condition], table.types)

@@ -9,6 +9,8 @@ from datetime import UTC, date, datetime
 from parquetry.compiler.evidence.figures import clustering_due
 from parquetry.errors import ParquetryError
 from parquetry.project.model.table_tests import NOT_NULL
+from parquetry.project.sql.grammar import unknown_columns
+from parquetry.project.sql.guard import SqlProblem, check_expression
 from parquetry.runtime.layout.clustering.model import Debt
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import (
@@ -22,7 +24,9 @@ from parquetry.runtime.layout.skipping.predicate import Bounds, Predicate, may_h
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.services.orphans import find_orphans
 from parquetry.runtime.spec.clustering import Trigger
+from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import TableSpec, TableTest
+from parquetry.runtime.spec.types import may_have_fields, parse_type
 from parquetry.runtime.storage.parallel import OnceProperty
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.partition_bounds import PartitionBounds
@@ -77,6 +81,24 @@ class LiveTable:
             query.name: parse_where(query.where, types=self.types, time_zone=UTC, today=self._today)
             for query in self.spec.extra.queries
         }
+
+    def unknown_columns(self, where: str) -> Sequence[str]:
+        """The columns of a declared condition that the table lacks."""
+        types = {column.name.lower(): parse_type(column.type) for column in self.spec.columns}
+        own = self.spec.name.lower()
+
+        def known(chain: tuple[str, ...]) -> bool:
+            if chain[0] == own and chain[1:]:
+                chain = chain[1:]
+            if chain[0] in META_COLUMNS:
+                return True
+            return chain[0] in types and may_have_fields(types[chain[0]], chain[1:])
+
+        try:
+            found = check_expression(where)
+        except SqlProblem as problem:
+            raise UnmeasurableError("a condition under queries is no SQL expression") from problem
+        return [".".join(chain) for chain in unknown_columns(found, known)]
 
     @OnceProperty
     def debt(self) -> Debt:

@@ -30,6 +30,19 @@ def check_sources(resolution: Resolution) -> None:
     _check_sql(resolution)
 
 
+def check_sql_of_tests(resolution: Resolution) -> None:
+    """Reports names that are there twice and SQL that is none, in a table whose columns are not known."""
+    _check_unique(resolution, "queries", "query")
+    _check_unique(resolution, "tests", "test")
+    effort = Effort.of_a_table()
+    for query in resolution.table.spec.extra.queries:
+        _guarded(resolution, check_expression, query.where, f"queries.{query.name}.where", effort)
+    for place, entry in test_entries(resolution):
+        for key in ("expression", "where"):
+            if key in entry:
+                _guarded(resolution, check_expression, entry[key], f"{place}.{key}", effort)
+
+
 def _check_unique(resolution: Resolution, section: str, noun: str) -> None:
     first: dict[str, str] = {}
     for index, entry in enumerate(resolution.file.value.get(section, ())):

@@ -36,6 +36,16 @@ def check_tests(resolution: Resolution) -> None:
         resolution.report("PQ709", summary, "tests", hint, at_key=True)
 
 
+def check_tests_in_file(resolution: Resolution) -> None:
+    """The same of a file for any table, as far as no policy and no column of a table is asked for."""
+    for path, entry in test_entries(resolution):
+        test = table_test(entry)
+        if test is not None:
+            _check_where(resolution, test, path)
+            _check_query(resolution, test, path)
+            _check_order(resolution, test, path)
+
+
 def _check_effect(resolution: Resolution, test: TableTest, path: str) -> None:
     spec = resolution.table.spec
     if test.kind == "max_small_files" and spec.sizing.small_file_limit_bytes == 0:
@@ -44,6 +54,10 @@ def _check_effect(resolution: Resolution, test: TableTest, path: str) -> None:
     if test.kind == "clustering_debt" and spec.clustering.trigger is Trigger.OFF:
         summary = "there is no debt with clustering.trigger: off"
         resolution.report("PQ701", summary, f"{path}.{test.kind}", at_key=True)
+    _check_where(resolution, test, path)
+
+
+def _check_where(resolution: Resolution, test: TableTest, path: str) -> None:
     if test.where is not None and (test.kind in OF_WHOLE_TABLE or test.kind not in MEASURED):
         summary = f"where has no effect on {test.kind}"
         resolution.report("PQ701", summary, f"{path}.where", "remove it", at_key=True)

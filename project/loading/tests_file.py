@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, in_order
 from parquetry.project.diagnostics.source import Span
+from parquetry.project.loading.check_sources import check_sql_of_tests
+from parquetry.project.loading.check_tests import check_tests_in_file
+from parquetry.project.loading.resolve import Surroundings, resolve
 from parquetry.project.model import settings
 from parquetry.project.model.table_tests import table_test
 from parquetry.project.schema.definitions import Kind
@@ -57,7 +61,29 @@ def load_tests_file(path: str, content: bytes) -> TestsFile:
     assert file is not None, "the root is a mapping"
     if unknown or file.diagnostics:
         return TestsFile(diagnostics=in_order([*unknown, *file.diagnostics]))
-    return _declared(file)
+    found = _declared(file)
+    if not found.tests:
+        wrong = diagnostic(
+            "PQ103",
+            "the file has no test",
+            source=document.source,
+            span=root.span,
+            hint="write one under tests",
+        )
+        return TestsFile(diagnostics=(wrong,))
+    return replace(found, diagnostics=_checked(file))
+
+
+def _checked(file: SpecFile) -> tuple[Diagnostic, ...]:
+    """What the checks of a table's tests find that need no column, policy or file of a project."""
+    around = Surroundings(
+        root=Path("/"), project=None, policies={}, target="", warehouse="warehouse", read=lambda _: b""
+    )
+    resolution = resolve(file, around)
+    assert resolution is not None, "the table has a name"
+    check_sql_of_tests(resolution)
+    check_tests_in_file(resolution)
+    return in_order(replace(entry, table=None) for entry in resolution.found)
 
 
 def _as_table(document: Document, root: Node) -> Document:

@@ -60,6 +60,17 @@ def test_a_table_of_another_program_is_tested_by_a_file(tmp_path, tests, monkeyp
     assert not (tmp_path / "target").exists()
 
 
+def test_a_query_of_a_column_that_the_table_lacks_is_unmeasured(tmp_path, tests):
+    fill(healthy_table(tmp_path / "t"), 0)
+    tests.write_text(
+        "queries: [{name: q, where: nope < 3}]\ntests: [{query: {name: q, max_files: 9, max_rows: 9}}]"
+    )
+    done = run(tmp_path, "--table", tmp_path / "t", "--tests", tests, "--format", "json")
+    (found,) = json.loads(done.stdout)["tests"]
+    assert (done.exit_code, found["status"]) == (1, "unmeasured")
+    assert "no column nope" in found["reason"]
+
+
 def test_the_applied_record_says_what_small_is(tmp_path, tests):
     table = healthy_table(tmp_path / "t")
     for number in range(2):
@@ -80,6 +91,12 @@ def test_the_applied_record_says_what_small_is(tmp_path, tests):
         ("columns: []\ntests: [{max_skew: 3}]", ["PQ102"]),
         ("tests: [{max_skew: '{{ 3 }}'}]", ["PQ208"]),
         ("tests: [", ["PQ002"]),
+        ("tests: []", ["PQ103"]),
+        ("tests: [{name: a, max_skew: 3}, {name: a, max_orphans: 3}]", ["PQ301"]),
+        ("tests: [{max_skew: {warn: 3, error: 1}}]", ["PQ501"]),
+        ("tests: [{query: {name: q, max_files: 1}}]", ["PQ311"]),
+        ("queries: [{name: q, where: 'v <'}]\ntests: [{query: {name: q, max_files: 1}}]", ["PQ601"]),
+        ("tests: [{write_amplification: {commits: 3, max: 3}, where: v = 1}]", ["PQ701"]),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path, tests, text, codes):
