@@ -169,7 +169,7 @@ class JsonClient:
             place = response.headers.get("Location")
             if response.status not in _REDIRECTS or place is None or method != "GET":
                 return response.status, response.headers, content
-            url = self._within(urljoin(url, place))
+            url = self._within(url, place)
         raise ForgeError(f"{self._named(url)} redirects again and again")
 
     def _pool(self, url: str) -> urllib3.PoolManager:
@@ -182,9 +182,15 @@ class JsonClient:
             self._pools[proxy] = urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
         return self._pools[proxy]
 
-    def _within(self, url: str) -> str:
-        """The URL, which has to be the server's own: the token is for no other."""
-        asked, own = urlsplit(url), urlsplit(self.address)
+    def _within(self, base: str, reference: str) -> str:
+        """The URL that a reference means, which has to be the server's own: the token is for no other."""
+        try:
+            url = urljoin(base, reference)
+            asked, own = urlsplit(url), urlsplit(self.address)
+        except ValueError as error:
+            raise ForgeError(
+                f"{self._named(base)} leads to {quoted(reference)}, which is no address"
+            ) from error
         if (asked.scheme, asked.netloc) != (own.scheme, own.netloc):
             raise ForgeError(
                 f"{self.address} leads to another server ({quoted(asked.netloc)}), which is not to have the "
@@ -220,7 +226,7 @@ class JsonClient:
         return JsonAnswer(
             status=status,
             content=document,
-            next=None if following is None else self._within(urljoin(url, following)),
+            next=None if following is None else self._within(url, following),
         )
 
     def _named(self, url: str) -> str:

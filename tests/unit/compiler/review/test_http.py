@@ -286,3 +286,13 @@ def test_a_token_is_what_a_header_can_hold(forge):
         with pytest.raises(UsageError, match="GH_TOKEN is no token of GitHub") as refused:
             request.open(given | {"GH_TOKEN": token})
         assert token not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "header"), [(200, {"Link": '<https://[bad>; rel="next"'}), (302, {"Location": "https://[bad"})]
+)
+def test_a_server_that_leads_to_no_address_is_told(forge, repository, status, header):
+    pull = repository.pull_request(forge.open(HEAD).number)
+    forge.troubles.append((status, header, b"[]"))
+    with pytest.raises(ForgeError, match="which is no address"):
+        repository.comments(pull)
