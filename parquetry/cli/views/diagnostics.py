@@ -37,10 +37,25 @@ def path_in_repository(directory: Path) -> str:
 
     Empty for the directory itself, and for a project elsewhere.
     """
-    checkout = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd()).resolve()
+    checkout = _checkout()
     project = directory.resolve()
     inside = project.is_relative_to(checkout) and project != checkout
     return project.relative_to(checkout).as_posix() if inside else ""
+
+
+def origin_in_repository(origin: str | None) -> str | None:
+    """A place in a file as it was typed, by its way from the checkout; None for a file elsewhere."""
+    parts = [] if origin is None else origin.rsplit(":", 2)
+    if len(parts) != _PARTS:
+        return None
+    checkout, file = _checkout(), Path(parts[0]).resolve()
+    if not file.is_relative_to(checkout):
+        return None
+    return ":".join((file.relative_to(checkout).as_posix(), *parts[1:]))
+
+
+def _checkout() -> Path:
+    return Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd()).resolve()
 
 
 def annotation(kind: str, origin: str | None, title: str, message: str, *, prefix: str = "") -> str:

@@ -58,7 +58,7 @@ def command(
         show_history(past_tests(request, measuring), output)
         return 0
     result = tests_asked_for(request, location, tests, fail_fast=fail_fast)
-    base, files = Path() if location else request.directory, {"--junit": junit, "--sarif": sarif}
+    base, files = None if location else request.directory, {"--junit": junit, "--sarif": sarif}
     for option, file, text in documents(result, output, files=files, project=base):
         save(file, text, option=option, project=request.directory)
     show_tests(result, output, project=base)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -69,6 +71,42 @@ def test_a_query_of_a_column_that_the_table_lacks_is_unmeasured(tmp_path, tests)
     (found,) = json.loads(done.stdout)["tests"]
     assert (done.exit_code, found["status"]) == (1, "unmeasured")
     assert "no column nope" in found["reason"]
+
+
+@pytest.mark.parametrize("is_absolute", [True, False])
+@pytest.mark.parametrize(("folder", "file"), [("shop", "shop/t.yml"), (".", None)])
+def test_places_are_those_in_the_checkout_or_none(tmp_path, monkeypatch, folder, file, is_absolute):
+    (tmp_path / "shop" / "deep").mkdir(parents=True)
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path if file else tmp_path / "shop"))
+    monkeypatch.chdir(tmp_path / "shop" / "deep")
+    path = tmp_path / folder / "t.yml"
+    path.write_text("tests: [{max_skew: 3}]")
+    named = path if is_absolute else os.path.relpath(path)
+    done = run(
+        tmp_path,
+        "--table",
+        "./no",
+        "--tests",
+        named,
+        "--format",
+        "github",
+        "--junit",
+        "j.xml",
+        "--sarif",
+        "s.json",
+    )
+    assert done.exit_code == 1
+    error = next(line for line in done.output.splitlines() if line.startswith("::error"))
+    (result,) = json.loads(Path("s.json").read_text())["runs"][0]["results"]
+    if file is None:
+        assert "file=" not in error
+        assert "locations" not in result
+        assert "t.yml" not in Path("j.xml").read_text()
+    else:
+        assert f"file={file}," in error
+        place = result["locations"][0]["physicalLocation"]["artifactLocation"]
+        assert place == {"uri": file}
+        assert f">{file}:1:" in Path("j.xml").read_text()
 
 
 def test_the_applied_record_says_what_small_is(tmp_path, tests):
