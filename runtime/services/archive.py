@@ -70,13 +70,19 @@ def archive(
     lost = tuple(file.instant for file in damaged_files(table, everywhere=False))
     before = timeline
     with locked_session(table, timeline, purpose="archive", timing=timing) as (_, lock):
-        timeline = timeline.reload()
-        leaving = _leaving(timeline, files, policy, zone=zone, now_ms=store.now_ms(), lost=lost)
-        if leaving:
-            store.delete_all(rolled_back_entries(entries, timeline))
-            _log(table, timeline, leaving)
+        leaving: list[Instant] = []
+        try:
+            timeline = timeline.reload()
+            leaving = _leaving(timeline, files, policy, zone=zone, now_ms=store.now_ms(), lost=lost)
+            if leaving:
+                store.delete_all(rolled_back_entries(entries, timeline))
+                _log(table, timeline, leaving)
+                if lock.is_held():
+                    remove_completed(timeline, leaving)
+        except NotFoundError:
             if lock.is_held():
-                remove_completed(timeline, leaving)
+                raise
+            leaving = []  # whoever took the lock while this process slept has archived them
     if leaving:
         with tidying(store.uri, "statistics of what was archived are left behind"):
             _delete_stale_statistics(before, files, timeline.reload())

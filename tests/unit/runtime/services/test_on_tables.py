@@ -7,12 +7,15 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from parquetry.runtime.commit.claims import heartbeat_path, open_session
-from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.commit.locking import unlock
+from parquetry.runtime.errors import ConflictError, InvalidDataError, NotFoundError
 from parquetry.runtime.main import report_path
+from parquetry.runtime.services import archive as archive_service
 from parquetry.runtime.services.archive import ARCHIVE_BATCH, archive
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.services.clean_plan import cleaner_plan, plan_expiry
@@ -282,6 +285,34 @@ def test_archive_keeps_the_configured_number_and_loses_nothing(table: SmallTable
     }
     assert rows_of(root(table)) == view_rows(root(table)) == {**BASE, "k1": (7, "b")}
     assert archive(table.handle, timing=FAST).instants == ()
+
+
+@pytest.mark.parametrize("takes_lock", [True, False])
+def test_instants_that_another_archives_while_this_one_sleeps(
+    table: SmallTable, monkeypatch: pytest.MonkeyPatch, takes_lock: bool
+) -> None:
+    rewrite(table, 8)
+    clean(table.handle, timing=FAST)
+    entries, others = archive_service.archive_entries, []
+
+    def overtaken(*given: Any) -> Any:
+        if not others:
+            others.append(())
+            if takes_lock:
+                unlock(table.handle, timing=FAST)
+                others[0] = archive(table.handle, timing=FAST).instants
+            else:
+                min(root(table).glob(".hoodie/*.commit")).unlink()
+        return entries(*given)
+
+    monkeypatch.setattr(archive_service, "archive_entries", overtaken)
+    if not takes_lock:
+        with pytest.raises(NotFoundError):
+            archive(table.handle, timing=FAST)
+        return
+    assert archive(table.handle, timing=FAST).instants == ()
+    assert len(others[0]) > 3
+    assert rows_of(root(table)) == view_rows(root(table))
 
 
 def test_the_archive_never_passes_what_may_still_come_to_light(table: SmallTable) -> None:
