@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
+from parquetry.compiler.review.answers import commit_of, moment_at, number_at, read, text_at, value_at
 from parquetry.compiler.review.forge import (
     Account,
     CheckState,
@@ -23,7 +24,6 @@ from parquetry.compiler.review.forge import (
 from parquetry.compiler.review.http import JsonClient, NotAllowedError, NotThereError
 from parquetry.errors import UsageError
 from parquetry.printable import quoted
-from parquetry.runtime.spec.git_commit import commit_named
 
 ADDRESS: Final = "https://api.github.com"
 WORKFLOW_ACCOUNT: Final = "github-actions[bot]"
@@ -34,6 +34,7 @@ _REPOSITORY: Final = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+")
 _RESETS: Final = ("head_ref_force_pushed", "base_ref_changed")
 _WRITE: Final = ("admin", "write")
 _PERSON: Final = "User"
+_FORGE: Final = "GitHub"
 _Read = TypeVar("_Read")
 
 
@@ -59,20 +60,20 @@ class GitHub:
     def identity(self) -> Account | None:
         """Whose token it is; GitHub does not say so to the token of a workflow or an app."""
         with suppress(NotAllowedError, NotThereError):
-            return _read("the user", self.client.get("/user"), _account)
+            return read(_FORGE, "the user", self.client.get("/user"), _account)
         return None
 
     def default_branch(self) -> str:
         """The repository's default branch."""
-        return _read("the repository", self._get(""), lambda entry: _text(entry, "default_branch"))
+        return read(_FORGE, "the repository", self._get(""), lambda entry: text_at(entry, "default_branch"))
 
     def pull_request(self, number: int) -> PullRequest:
         """The pull request."""
-        return _read("a pull request", self._get(f"/pulls/{number:d}"), _pull_request)
+        return read(_FORGE, "a pull request", self._get(f"/pulls/{number:d}"), _pull_request)
 
     def pull_requests_of(self, commit: str) -> tuple[PullRequest, ...]:
         """Those that GitHub associates with the commit, each read whole."""
-        found = self._list(f"/commits/{_commit(commit)}/pulls", "pull requests", _number)
+        found = self._list(f"/commits/{commit_of(commit)}/pulls", "pull requests", number_at)
         return tuple(map(self.pull_request, sorted(found)))
 
     def reviews(self, pull: PullRequest) -> tuple[Review, ...]:
@@ -100,18 +101,20 @@ class GitHub:
         """Whether the account may push."""
         with suppress(NotThereError):
             document = self._get(f"/collaborators/{quote(account.login, safe='')}/permission")
-            return _read("a permission", document, lambda entry: _text(entry, "permission")) in _WRITE
+            return (
+                read(_FORGE, "a permission", document, lambda entry: text_at(entry, "permission")) in _WRITE
+            )
         return False
 
     def checks(self, commit: str) -> tuple[CommitCheck, ...]:
         """The commit's statuses, the oldest first."""
-        found = self._list(f"/commits/{_commit(commit)}/statuses", "statuses", _check)
+        found = self._list(f"/commits/{commit_of(commit)}/statuses", "statuses", _check)
         return tuple(sorted(found, key=lambda check: check.number))
 
     def set_check(self, commit: str, *, name: str, state: CheckState, text: str) -> None:
         """Set a status of the commit."""
         body = {"state": str(state), "context": name, "description": text}
-        self._send("POST", f"/statuses/{_commit(commit)}", body, repeatable=True)
+        self._send("POST", f"/statuses/{commit_of(commit)}", body, repeatable=True)
 
     def comments(self, pull: PullRequest) -> tuple[Comment, ...]:
         """Its comments, the oldest first."""
@@ -121,7 +124,7 @@ class GitHub:
     def add_comment(self, pull: PullRequest, text: str) -> Comment:
         """Add a comment."""
         path = f"/issues/{pull.number:d}/comments"
-        return _read("a comment", self._send("POST", path, {"body": text}, repeatable=False), _comment)
+        return read(_FORGE, "a comment", self._send("POST", path, {"body": text}, repeatable=False), _comment)
 
     def replace_comment(self, comment: Comment, text: str) -> None:
         """Replace the text of a comment."""
@@ -135,62 +138,17 @@ class GitHub:
     def _get(self, path: str) -> Any:
         return self.client.get(f"/repos/{self.repository}{path}")
 
-    def _list(self, path: str, what: str, read: Callable[[Any], _Read]) -> tuple[_Read, ...]:
-        return tuple(_read(what, item, read) for item in self.client.pages(f"/repos/{self.repository}{path}"))
+    def _list(self, path: str, what: str, reader: Callable[[Any], _Read]) -> tuple[_Read, ...]:
+        return tuple(
+            read(_FORGE, what, item, reader) for item in self.client.pages(f"/repos/{self.repository}{path}")
+        )
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None, *, repeatable: bool) -> Any:
         return self.client.send(method, f"/repos/{self.repository}{path}", body, repeatable=repeatable)
 
 
-def _read(what: str, document: Any, read: Callable[[Any], _Read]) -> _Read:
-    """What ``read`` makes of a document; ForgeError where something is missing or of another kind."""
-    try:
-        return read(document)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ForgeError(
-            f"GitHub's answer about {what} is not of the form that its API has ({type(error).__name__}: "
-            f"{quoted(str(error))}); look at the address of the API"
-        ) from error
-
-
-def _text(entry: Any, *names: str) -> str:
-    value = _value(entry, *names)
-    if not isinstance(value, str):
-        raise TypeError(".".join(names))
-    return value
-
-
-def _value(entry: Any, *names: str) -> Any:
-    for name in names:
-        if not isinstance(entry, dict):
-            raise TypeError(name)
-        entry = entry[name]
-    return entry
-
-
-def _number(entry: Any, name: str = "number") -> int:
-    value = _value(entry, name)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(name)
-    return value
-
-
-def _commit(value: Any) -> str:
-    commit = commit_named(value)
-    if commit is None:
-        raise ValueError("no commit")
-    return commit
-
-
-def _moment(entry: Any, name: str) -> datetime:
-    moment = datetime.fromisoformat(_text(entry, name))
-    if moment.tzinfo is None:
-        raise ValueError(name)
-    return moment
-
-
 def _account(entry: Any) -> Account:
-    return Account(login=_text(entry, "login"), is_person=_text(entry, "type") == _PERSON)
+    return Account(login=text_at(entry, "login"), is_person=text_at(entry, "type") == _PERSON)
 
 
 def _maybe_account(entry: Any) -> Account | None:
@@ -198,63 +156,63 @@ def _maybe_account(entry: Any) -> Account | None:
 
 
 def _pull_request(entry: Any) -> PullRequest:
-    merged = _value(entry, "merged")
+    merged = value_at(entry, "merged")
     if not isinstance(merged, bool):
         raise TypeError("merged")
-    became = _value(entry, "merge_commit_sha")
+    became = value_at(entry, "merge_commit_sha")
     return PullRequest(
-        number=_number(entry),
-        author=_maybe_account(_value(entry, "user")),
-        head=_commit(_value(entry, "head", "sha")),
-        base=_text(entry, "base", "ref"),
-        base_repository=_text(entry, "base", "repo", "full_name"),
+        number=number_at(entry),
+        author=_maybe_account(value_at(entry, "user")),
+        head=commit_of(value_at(entry, "head", "sha")),
+        base=text_at(entry, "base", "ref"),
+        base_repository=text_at(entry, "base", "repo", "full_name"),
         is_merged=merged,
-        merge_commit=None if became is None else _commit(became),
-        commits=_number(entry, "commits"),
+        merge_commit=None if became is None else commit_of(became),
+        commits=number_at(entry, "commits"),
     )
 
 
 def _review(entry: Any) -> Review | None:
     """None where it is no verdict, or its reviewer is gone."""
-    state, reviewer = _text(entry, "state"), _maybe_account(_value(entry, "user"))
+    state, reviewer = text_at(entry, "state"), _maybe_account(value_at(entry, "user"))
     if reviewer is None or state not in list(ReviewVerdict):
         return None
-    commit = _value(entry, "commit_id")
+    commit = value_at(entry, "commit_id")
     return Review(
-        number=_number(entry, "id"),
+        number=number_at(entry, "id"),
         reviewer=reviewer,
         verdict=ReviewVerdict(state),
-        commit=None if commit is None else _commit(commit),
-        submitted=_moment(entry, "submitted_at"),
+        commit=None if commit is None else commit_of(commit),
+        submitted=moment_at(entry, "submitted_at"),
     )
 
 
 def _authors(entry: Any) -> frozenset[str]:
     """Who wrote and who committed a commit, as far as these have accounts."""
-    people = (_value(entry, name) for name in ("author", "committer"))
-    return frozenset(_text(person, "login") for person in people if person)
+    people = (value_at(entry, name) for name in ("author", "committer"))
+    return frozenset(text_at(person, "login") for person in people if person)
 
 
 def _reset_at(entry: Any) -> datetime | None:
     is_reset = isinstance(entry, dict) and entry.get("event") in _RESETS
-    return _moment(entry, "created_at") if is_reset else None
+    return moment_at(entry, "created_at") if is_reset else None
 
 
 def _check(entry: Any) -> CommitCheck:
-    text = _value(entry, "description")
+    text = value_at(entry, "description")
     return CommitCheck(
-        number=_number(entry, "id"),
-        name=_text(entry, "context"),
-        state=_text(entry, "state"),
-        text="" if text is None else _text(entry, "description"),
-        author=_maybe_account(_value(entry, "creator")),
-        created=_moment(entry, "created_at"),
+        number=number_at(entry, "id"),
+        name=text_at(entry, "context"),
+        state=text_at(entry, "state"),
+        text="" if text is None else text_at(entry, "description"),
+        author=_maybe_account(value_at(entry, "creator")),
+        created=moment_at(entry, "created_at"),
     )
 
 
 def _comment(entry: Any) -> Comment:
     return Comment(
-        number=_number(entry, "id"),
-        author=_maybe_account(_value(entry, "user")),
-        text=_text(entry, "body") if entry.get("body") is not None else "",
+        number=number_at(entry, "id"),
+        author=_maybe_account(value_at(entry, "user")),
+        text=text_at(entry, "body") if entry.get("body") is not None else "",
     )
