@@ -17,6 +17,7 @@ _REPOSITORY = "/repos/{owner}/{repo}"
 OPERATIONS = {
     "/user": ("get",),
     _REPOSITORY: ("get",),
+    f"{_REPOSITORY}/pulls": ("get",),
     f"{_REPOSITORY}/pulls/{{pull_number}}": ("get",),
     f"{_REPOSITORY}/pulls/{{pull_number}}/commits": ("get",),
     f"{_REPOSITORY}/pulls/{{pull_number}}/reviews": ("get",),

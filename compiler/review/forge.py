@@ -31,7 +31,8 @@ class Account:
 class PullRequest:
     """A pull request. ``head`` is its newest commit, ``merge_commit`` what it became on ``base`` when merged.
 
-    ``base_repository`` is where it was merged to. ``commits`` is how many it has.
+    ``base_repository`` is where it was merged to. ``commits`` is how many it has, None
+    where the forge counts them elsewhere.
     """
 
     number: int
@@ -41,7 +42,16 @@ class PullRequest:
     base_repository: str
     is_merged: bool
     merge_commit: str | None
-    commits: int
+    commits: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenPullRequest:
+    """A pull request that is not merged; ``is_fork`` is whether its commits lie in another repository."""
+
+    number: int
+    head: str
+    is_fork: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +120,9 @@ class Forge(Protocol):
     def pull_request(self, number: int) -> PullRequest:
         """The pull request."""
 
+    def open_pull_requests(self, branch: str) -> Sequence[OpenPullRequest]:
+        """Those that are to be merged into the branch, the oldest first."""
+
     def pull_requests_of(self, commit: str) -> Sequence[PullRequest]:
         """The pull requests that the forge associates with a commit, merged ones and others."""
 
@@ -120,7 +133,10 @@ class Forge(Protocol):
         """The logins of those who wrote or committed one of its commits."""
 
     def last_reset(self, pull: PullRequest) -> datetime | None:
-        """When its commits were last replaced by a forced push, or its base by another one."""
+        """When its commits were last replaced by a forced push, or its base by another one.
+
+        Where the forge does not tell pushes apart, when anything was pushed to it.
+        """
 
     def may_write(self, account: Account) -> bool:
         """Whether somebody may push to the repository."""
@@ -137,8 +153,8 @@ class Forge(Protocol):
     def add_comment(self, pull: PullRequest, text: str) -> Comment:
         """Add a comment."""
 
-    def replace_comment(self, comment: Comment, text: str) -> None:
-        """Replace the text of a comment."""
+    def replace_comment(self, pull: PullRequest, comment: Comment, text: str) -> None:
+        """Replace the text of a comment on the pull request."""
 
-    def delete_comment(self, comment: Comment) -> None:
-        """Remove a comment."""
+    def delete_comment(self, pull: PullRequest, comment: Comment) -> None:
+        """Remove a comment from the pull request."""

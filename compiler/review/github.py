@@ -17,6 +17,7 @@ from parquetry.compiler.review.forge import (
     Comment,
     CommitCheck,
     ForgeError,
+    OpenPullRequest,
     PullRequest,
     Review,
     ReviewVerdict,
@@ -70,6 +71,12 @@ class GitHub:
     def pull_request(self, number: int) -> PullRequest:
         """The pull request."""
         return read(_FORGE, "a pull request", self._get(f"/pulls/{number:d}"), _pull_request)
+
+    def open_pull_requests(self, branch: str) -> tuple[OpenPullRequest, ...]:
+        """Those of the branch, the oldest first."""
+        path = f"/repos/{self.repository}/pulls"
+        items = self.client.pages(path, state="open", base=branch, sort="created", direction="asc")
+        return tuple(read(_FORGE, "pull requests", item, _open_pull_request) for item in items)
 
     def pull_requests_of(self, commit: str) -> tuple[PullRequest, ...]:
         """Those that GitHub associates with the commit, each read whole."""
@@ -126,11 +133,11 @@ class GitHub:
         path = f"/issues/{pull.number:d}/comments"
         return read(_FORGE, "a comment", self._send("POST", path, {"body": text}, repeatable=False), _comment)
 
-    def replace_comment(self, comment: Comment, text: str) -> None:
+    def replace_comment(self, _: PullRequest, comment: Comment, text: str) -> None:
         """Replace the text of a comment."""
         self._send("PATCH", f"/issues/comments/{comment.number:d}", {"body": text}, repeatable=True)
 
-    def delete_comment(self, comment: Comment) -> None:
+    def delete_comment(self, _: PullRequest, comment: Comment) -> None:
         """Remove a comment; one that is gone is left so."""
         with suppress(NotThereError):
             self._send("DELETE", f"/issues/comments/{comment.number:d}", None, repeatable=True)
@@ -169,6 +176,17 @@ def _pull_request(entry: Any) -> PullRequest:
         is_merged=merged,
         merge_commit=None if became is None else commit_of(became),
         commits=number_at(entry, "commits"),
+    )
+
+
+def _open_pull_request(entry: Any) -> OpenPullRequest:
+    """Of a fork, unless its commits lie in the repository that it is to be merged into."""
+    origin = value_at(entry, "head", "repo")  # null for a fork that is gone
+    is_own = origin is not None and number_at(origin, "id") == number_at(
+        value_at(entry, "base", "repo"), "id"
+    )
+    return OpenPullRequest(
+        number=number_at(entry), head=commit_of(value_at(entry, "head", "sha")), is_fork=not is_own
     )
 
 

@@ -92,9 +92,12 @@ class JsonClient:
         """The document at a path; NotThereError where there is none."""
         return self._request("GET", self._url(path)).content
 
-    def pages(self, path: str) -> Iterator[Any]:
-        """Every item of a list. ForgeError for more than 10,000 items, and for a page that is no list."""
-        url: str | None = self._url(f"{path}?{urlencode({'per_page': PAGE})}")
+    def pages(self, path: str, **query: str) -> Iterator[Any]:
+        """Every item of the list that the query chooses.
+
+        ForgeError for more than 10,000 items, and for a page that is no list.
+        """
+        url: str | None = self._url(f"{path}?{urlencode({**query, 'per_page': PAGE})}")
         for _ in range(_MOST_PAGES):
             assert url is not None, "the loop ends with the last page"
             answer = self._request("GET", url)

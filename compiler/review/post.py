@@ -112,9 +112,9 @@ def post_comment(forge: Forge, pull: PullRequest, text: str, *, creator: str) ->
         and _first_line(comment.text) == marker
     ]
     for surplus in own[1:]:
-        forge.delete_comment(surplus)
+        forge.delete_comment(pull, surplus)
     if own:
-        forge.replace_comment(own[0], text)
+        forge.replace_comment(pull, own[0], text)
         return own[0], True
     return forge.add_comment(pull, text), False
 

@@ -1,6 +1,27 @@
 """No attack on a review leads to a plan that nobody reviewed being applied, or shown as approved.
 
-The forge is local, git and the tables are real. The two honest cases at the end pass, whatever the way of merging.
+Each attack is made on GitHub and on GitLab. The forges are local, git and the tables are real. The honest cases at the
+end pass, whatever the way of merging. The twenty attacks, and what stands for each:
+
+1. push after the approval: `test_push_after_the_approval*`
+2. force push: `test_forced_push*`
+3. forged comment with marker and id: `test_forged_comment_with_marker_and_id`, `test_a_comment_of_somebody_else_*`
+4. forged marker in a description: `test_forged_marker_in_the_description_of_a_table`
+5. comment edited later: `test_comment_edited_later`
+6. approval by the author: `test_approval_by_the_author`, `test_approval_by_an_author_of_a_commit`
+7. dismissed approval: `test_dismissed_approval`, `test_approval_that_its_reviewer_takes_back`
+8. two targets: `test_two_targets`
+9. two projects in one repository: `test_two_projects_in_one_repository`, `test_a_branch_that_gives_its_project_*`
+10. replay of an older plan: `test_replay_of_an_older_plan`, `test_older_plan_of_the_same_commit`
+11. plan file edited by hand: `test_plan_file_edited_by_hand`, `test_plan_file_with_the_approved_id_*`
+12. fork with its own workflow file: `test_fork_with_its_own_workflow_file`
+13. race of two merges: `test_race_of_two_merges_of_*`
+14. merge queue, 15. squash: `test_an_approved_plan_is_applied`, `test_what_becomes_another_commit_in_the_merge`
+16. another person's bot: `test_check_by_the_bot_of_somebody_else`, `test_approval_by_somebody_who_does_not_count`
+17. id as a prefix: `test_id_as_a_prefix`, `test_more_than_an_id`
+18. base branch moved: `test_base_branch_moved`, `test_base_changed_after_the_approval`
+19. table changed between plan and apply: `test_table_changed_between_plan_and_apply`
+20. guardrails loosened in the same pull request: `test_guardrails_loosened_in_the_same_pull_request`
 """
 
 from __future__ import annotations
@@ -10,7 +31,6 @@ import json
 import pytest
 
 from parquetry.runtime.spec.codec import canonical_json, digest_of
-from tests.support.github_server import BOT
 from tests.support.project_folder import EVENTS, ORDERS, PROJECT, ProjectFolder, columns_with
 from tests.support.reviewed_project import DEV, PROD, id_in, reviewed_project
 
@@ -19,9 +39,10 @@ MARKER = "<!-- parquetry:plan project=shop target=dev -->"
 OTHER = "sha256:" + "b" * 64
 
 
-@pytest.fixture
-def shop(tmp_path):
-    with reviewed_project(tmp_path) as made:
+@pytest.fixture(params=["github", "gitlab"])
+def shop(tmp_path, request):
+    """The project on each forge."""
+    with reviewed_project(tmp_path, request.param) as made:
         yield made
 
 
@@ -77,7 +98,7 @@ def test_forged_comment_with_marker_and_id(shop):
     pull = shop.propose()
     file = shop.plan(pull)
     forged = f"{MARKER}\n`parquetry apply --approved {id_in(file)}`"
-    for by in ("adam", "rita", BOT):
+    for by in ("adam", "rita", shop.forge.bot):
         shop.forge.comment(pull, by, forged)
     shop.forge.review(pull)
     shop.merge(pull)
@@ -90,12 +111,12 @@ def test_a_comment_of_somebody_else_with_the_marker_is_left_alone(shop):
     pull = shop.propose()
     for by in ("adam", "evil[bot]"):
         shop.forge.comment(pull, by, f"{MARKER}\nmine")
-    shop.forge.comment(pull, BOT, "of another workflow")
+    shop.forge.comment(pull, shop.forge.bot, "of another workflow")
     shop.post(pull)
     shop.post(pull)
     firsts = [(c["user"]["login"], c["body"].split("\n")[0]) for c in pull.comments]
-    others = [("adam", MARKER), ("evil[bot]", MARKER), (BOT, "of another workflow")]
-    assert firsts == [*others, (BOT, MARKER)]
+    others = [("adam", MARKER), ("evil[bot]", MARKER), (shop.forge.bot, "of another workflow")]
+    assert firsts == [*others, (shop.forge.bot, MARKER)]
 
 
 def test_forged_marker_in_the_description_of_a_table(shop):
@@ -143,7 +164,7 @@ def test_dismissed_approval(shop, proposed):
     shop.forge.review(pull)["state"] = "DISMISSED"
     shop.merge(pull)
     assert shop.approved() is None
-    assert "no approval that stands" in shop.refused()
+    assert "nobody else has approved" in shop.refused()
 
 
 def test_approval_that_its_reviewer_takes_back(shop, proposed):
@@ -174,7 +195,7 @@ def test_two_targets(shop, proposed):
     shop.merge(pull)
     assert shop.approved(PROD) is None
     shop.refused(PROD)
-    shop.forge.status(pull.head, BOT, "parquetry/plan (shop/prod)", id_in(file))
+    shop.forge.status(pull.head, shop.forge.bot, "parquetry/plan (shop/prod)", id_in(file))
     shop.forge.review(pull)
     assert "was approved" in shop.refused(PROD, code=4)
     assert shop.approved() == id_in(file)
@@ -359,7 +380,7 @@ def test_another_account_posts_no_plan(shop):
 def test_id_as_a_prefix(shop, cut):
     pull = shop.propose()
     file = shop.plan(pull)
-    shop.forge.status(pull.head, BOT, CHECK, id_in(file)[cut])
+    shop.forge.status(pull.head, shop.forge.bot, CHECK, id_in(file)[cut])
     shop.forge.review(pull)
     shop.merge(pull)
     assert shop.approved() is None
@@ -379,7 +400,7 @@ def test_more_than_an_id(shop):
         "blocked",
         "",
     ):
-        shop.forge.status(pull.head, BOT, CHECK, text)
+        shop.forge.status(pull.head, shop.forge.bot, CHECK, text)
         shop.forge.review(pull)
         assert shop.approved() is None
         shop.refused()
@@ -399,7 +420,7 @@ def test_base_branch_moved(shop, proposed):
 def test_base_changed_after_the_approval(shop, proposed):
     pull, _ = proposed
     shop.forge.review(pull)
-    pull.resets.append({"event": "base_ref_changed", "created_at": shop.forge.tick()})
+    shop.forge.change_base(pull)
     shop.merge(pull)
     assert shop.approved() is None
 
@@ -444,6 +465,53 @@ def test_table_changed_between_plan_and_apply(shop, proposed):
     shop.git("checkout", "-q", "--", ".")
     shop.merge(pull)
     shop.refused(code=4)
+
+
+@pytest.mark.parametrize("loosened", ["true", None])
+def test_guardrails_loosened_in_the_same_pull_request(shop, loosened):
+    """The plan is made with the rules of the base; a reviewer cannot approve it, because it has no id."""
+    rule = {
+        "apiVersion": "parquetry/v1",
+        "kind": "guardrail",
+        "name": "small_files",
+        "message": "too large",
+        "override": "never",
+    }
+    shop.git("checkout", "-q", "main")
+    expression = "spec.sizing.max_file_size_bytes <= 1048576"
+    (shop.folder.root / "guardrails").mkdir()
+    shop.folder.write("guardrails/small_files.yml", rule | {"expression": expression})
+    shop.commit("a rule")
+    shop.git("checkout", "-q", "-b", "change")
+    shop.size("2MiB")
+    if loosened is None:
+        (shop.folder.root / "guardrails" / "small_files.yml").unlink()
+    else:
+        shop.folder.write("guardrails/small_files.yml", rule | {"expression": loosened})
+    pull = shop.forge.open(shop.commit())
+    file = shop.plans / "plan.json"
+    made = shop.run("plan", "--target", DEV, "--untrusted", "--base", "main", "--out", str(file))
+    assert made.exit_code == 1
+    assert "SC801" in made.output
+    assert shop.run("review", "post", str(file), "--pull", str(pull.number)).exit_code == 1
+    (status,) = shop.forge.statuses[pull.head]
+    assert (status["state"], status["description"]) == ("failure", "blocked")
+    shop.forge.review(pull)
+    shop.merge(pull)
+    assert shop.approved() is None
+    assert '"blocked"' in shop.refused()
+
+
+@pytest.mark.parametrize("how", ["squash", "rebase", "queue"])
+def test_what_becomes_another_commit_in_the_merge(shop, proposed, how):
+    """The merged commit contains what nobody planned, whatever name it has."""
+    pull, _ = proposed
+    shop.forge.review(pull)
+    shop.git("checkout", "-q", "main")
+    shop.folder.write("tables/events.yml", EVENTS)
+    shop.commit()
+    shop.merge(pull, how)
+    assert "was approved" in shop.refused(code=4)
 
 
 def test_blocked_plan(shop):

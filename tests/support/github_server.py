@@ -37,6 +37,8 @@ class Pull:
     head: str
     base: str = "main"
     repository: str = REPOSITORY
+    is_fork: bool = False
+    is_squashed: bool = False
     merged_as: str | None = None
     commits: list[tuple[str | None, str | None]] = field(default_factory=list)
     reviews: list[dict[str, Any]] = field(default_factory=list)
@@ -49,6 +51,13 @@ class LocalGitHub:
     """What lies on the forge. Each act of somebody takes a second of its clock."""
 
     address: str = ""
+    origin: str = ""
+    root = ""
+    """The path of the API on the server."""
+
+    bot: str = BOT
+    """Who posts plans."""
+
     people: dict[str, str] = field(
         default_factory=lambda: {
             "adam": "write",
@@ -96,6 +105,9 @@ class LocalGitHub:
         else:
             pull.commits.append((pull.author, pull.author))
 
+    def change_base(self, pull: Pull) -> None:
+        pull.resets.append({"event": "base_ref_changed", "created_at": self.tick()})
+
     def review(
         self, pull: Pull, by: str = "rita", state: str = "APPROVED", commit: str | None = None
     ) -> dict[str, Any]:
@@ -122,9 +134,23 @@ class LocalGitHub:
 
     def of_workflow(self, pull: Pull) -> list[str]:
         """The comments of the workflow."""
-        return [comment["body"] for comment in pull.comments if comment["user"]["login"] == BOT]
+        return [comment["body"] for comment in pull.comments if comment["user"]["login"] == self.bot]
 
     # What the API answers.
+
+    def operation_of(self, method: str, path: str) -> tuple[str, dict[str, str]]:
+        return operation_of(method, path)
+
+    def checked_request(
+        self, method: str, operation: str, query: Mapping[str, str], sent: bytes, headers: Any
+    ) -> Any:
+        return checked_request(method, operation, query, sent, headers)
+
+    def checked_answer(self, method: str, operation: str, status: int, said: Any) -> Any:
+        return checked_answer(method, operation, status, said)
+
+    def may_send(self, method: str, operation: str, token: str) -> bool:
+        return method == "GET" or token not in self.readers
 
     def answer(
         self, method: str, operation: str, given: Mapping[str, str], body: Any, login: str
@@ -138,6 +164,12 @@ class LocalGitHub:
                 return 200, account(login)
             case "GET", "":
                 return 200, {"default_branch": "main", "full_name": REPOSITORY}
+            case "GET", "/pulls":
+                return 200, [
+                    _shown(p)
+                    for p in self.pulls.values()
+                    if p.merged_as is None and p.base == given["base"] and given["state"] == "open"
+                ]
             case "GET", "/commits/{commit_sha}/pulls":
                 return 200, [
                     _shown(p) for p in self.pulls.values() if given["commit_sha"] in (p.head, p.merged_as)
@@ -200,8 +232,8 @@ def _shown(pull: Pull) -> dict[str, Any]:
     return {
         "number": pull.number,
         "user": account(pull.author),
-        "head": {"sha": pull.head},
-        "base": {"ref": pull.base, "repo": {"full_name": pull.repository}},
+        "head": {"sha": pull.head, "repo": {"id": 2 if pull.is_fork else 1}},
+        "base": {"ref": pull.base, "repo": {"id": 1, "full_name": pull.repository}},
         "merged": pull.merged_as is not None,
         "merged_at": "2026-01-02T00:00:00Z" if pull.merged_as else None,
         "merge_commit_sha": pull.merged_as,
@@ -212,15 +244,23 @@ def _shown(pull: Pull) -> dict[str, Any]:
 
 @contextmanager
 def local_github(**options: Any) -> Iterator[LocalGitHub]:
-    """A forge on the loopback interface. What did not fit the description fails the test at the end."""
+    """A local GitHub, served."""
     forge = LocalGitHub(**options)
+    with served(forge):
+        yield forge
+
+
+@contextmanager
+def served(forge: LocalGitHub) -> Iterator[None]:
+    """A forge on the loopback interface. What did not fit the description fails the test at the end."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"forge": forge}))
     server.daemon_threads = True
-    forge.address = f"http://127.0.0.1:{server.server_port}"
+    forge.origin = f"http://127.0.0.1:{server.server_port}"
+    forge.address = f"{forge.origin}{forge.root}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
-        yield forge
+        yield
     finally:
         server.shutdown()
         server.server_close()
@@ -249,7 +289,7 @@ class _Handler(BaseHTTPRequestHandler):
             status, document, headers = 500, {"message": "a fault"}, {}
         self._send(status, b"" if document is None else json.dumps(document).encode(), headers)
 
-    do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815
+    do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _serve  # noqa: N815
 
     def _answered(self, sent: bytes) -> tuple[int, Any, dict[str, str]]:
         scheme, _, token = self.headers.get("Authorization", "").partition(" ")
@@ -258,15 +298,15 @@ class _Handler(BaseHTTPRequestHandler):
             return 401, {"message": "Bad credentials"}, {}
         url = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
-        operation, given = operation_of(self.command, url.path)
-        if self.command != "GET" and token in self.forge.readers:
+        operation, given = self.forge.operation_of(self.command, url.path)
+        if not self.forge.may_send(self.command, operation, token):
             return 403, {"message": "Resource not accessible by integration"}, {}
-        body = checked_request(self.command, operation, query, sent, self.headers)
-        status, said = self.forge.answer(self.command, operation, given, body, login)
+        body = self.forge.checked_request(self.command, operation, query, sent, self.headers)
+        status, said = self.forge.answer(self.command, operation, {**query, **given}, body, login)
         headers = {}
         if isinstance(said, list):
             said, headers = self._page(said, query, url.path)
-        return status, checked_answer(self.command, operation, status, said), headers
+        return status, self.forge.checked_answer(self.command, operation, status, said), headers
 
     def _page(
         self, items: list[Any], query: Mapping[str, str], path: str
@@ -274,8 +314,9 @@ class _Handler(BaseHTTPRequestHandler):
         size = min(int(query.get("per_page", 30)), self.forge.most_on_a_page)
         page = int(query.get("page", 1))
         here = items[(page - 1) * size : page * size]
-        following = f"<{self.forge.address}{path}?per_page={size}&page={page + 1}>"
-        first = f'<{self.forge.address}{path}?per_page={size}&page=1>; rel="first"'
+        others = "".join(f"&{name}={value}" for name, value in query.items() if "page" not in name)
+        here_is = f"{self.forge.origin}{path}?per_page={size}{others}&page="
+        following, first = f"<{here_is}{page + 1}>", f'<{here_is}1>; rel="first"'
         return here, {"Link": f'{first}, {following}; rel="next"'} if page * size < len(items) else {}
 
     def _send(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:

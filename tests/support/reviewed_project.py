@@ -17,6 +17,8 @@ from parquetry.cli.main import command_line
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
 from tests.support.github_server import REPOSITORY, TOKEN, LocalGitHub, Pull, local_github
+from tests.support.gitlab_server import PROJECT as GITLAB_PROJECT
+from tests.support.gitlab_server import LocalGitLab, local_gitlab
 from tests.support.handmade_git import committed, git
 from tests.support.project_folder import PROJECT, ProjectFolder
 
@@ -34,13 +36,8 @@ class ReviewedProject:
 
     def run(self, *words: str, folder: Path | None = None) -> Result:
         """A command, in this process."""
-        environment = {
-            "GH_TOKEN": self.token,
-            "GITHUB_API_URL": self.forge.address,
-            "GITHUB_REPOSITORY": REPOSITORY,
-            "PARQUETRY_PROJECT": str(folder or self.folder.root),
-            "GITHUB_TOKEN": None,
-        }
+        environment = {**forge_environment(self.forge, self.token), **_NOTHING_ELSE}
+        environment["PARQUETRY_PROJECT"] = str(folder or self.folder.root)
         return CliRunner(env=environment).invoke(command_line, list(words), prog_name="parquetry")
 
     def git(self, *words: str) -> str:
@@ -92,6 +89,7 @@ class ReviewedProject:
             case "merge":
                 self.git("merge", "-q", "--no-ff", "-m", "merge", pull.head)
             case "squash":
+                pull.is_squashed = True
                 self.git("merge", "-q", "--squash", pull.head)
                 self.git("commit", "-q", "-m", "squashed")
             case "rebase":
@@ -132,6 +130,33 @@ class ReviewedProject:
         return json.loads(done.stdout)["plan_id"] if done.exit_code == 0 else None
 
 
+_NOTHING_ELSE = {
+    "GITHUB_TOKEN": None,
+    "GITLAB_API_URL": None,
+    "CI_PROJECT_PATH": None,
+    "PARQUETRY_FORGE": None,
+}
+
+
+def forge_environment(forge: LocalGitHub, token: str) -> dict[str, str | None]:
+    """The variables by which a job on the forge reaches it."""
+    if isinstance(forge, LocalGitLab):
+        return {
+            "GITLAB_CI": "true",
+            "GITLAB_TOKEN": token,
+            "CI_API_V4_URL": forge.address,
+            "CI_PROJECT_ID": str(GITLAB_PROJECT),
+            "PARQUETRY_CREATOR": forge.bot,
+        }
+    return {
+        "GITLAB_CI": None,
+        "GH_TOKEN": token,
+        "GITHUB_API_URL": forge.address,
+        "GITHUB_REPOSITORY": REPOSITORY,
+        "PARQUETRY_CREATOR": None,
+    }
+
+
 @cache
 def _made_once() -> Path:
     """The folder of the project as every test finds it; no file in it says where it is."""
@@ -150,11 +175,11 @@ def _made_once() -> Path:
 
 
 @contextmanager
-def reviewed_project(root: Path):
-    with local_github() as forge:
+def reviewed_project(root: Path, forge: str = "github"):
+    with (local_gitlab if forge == "gitlab" else local_github)() as served:
         shutil.copytree(_made_once(), root / "shop")
         (root / "plans").mkdir()
-        yield ReviewedProject(forge=forge, folder=ProjectFolder(root / "shop"), plans=root / "plans")
+        yield ReviewedProject(forge=served, folder=ProjectFolder(root / "shop"), plans=root / "plans")
 
 
 def id_in(plan: Path) -> str:

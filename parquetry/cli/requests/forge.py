@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,46 +19,103 @@ if TYPE_CHECKING:
     from parquetry.compiler.review.post import PostedComment
     from parquetry.compiler.workspace.opened import Workspace
 
-_TOKENS: Final = ("GH_TOKEN", "GITHUB_TOKEN")
-_ADDRESS: Final = "GITHUB_API_URL"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Environment:
+    """The variables that say how to reach a forge, of several the first that is set."""
+
+    forge: str
+    repository: tuple[str, ...]
+    tokens: tuple[str, ...]
+    addresses: tuple[str, ...]
+    wanted: str
+    """How messages write the name of a repository."""
+
+    creator: str | None = None
+    """Who posts plans, where everybody's workflows post as the same account."""
+
+
+_FORGES: Final = {
+    "github": _Environment(
+        forge="GitHub",
+        repository=("GITHUB_REPOSITORY",),
+        tokens=("GH_TOKEN", "GITHUB_TOKEN"),
+        addresses=("GITHUB_API_URL",),
+        wanted="OWNER/NAME",
+        creator="github-actions[bot]",
+    ),
+    "gitlab": _Environment(
+        forge="GitLab",
+        repository=("CI_PROJECT_ID", "CI_PROJECT_PATH"),
+        tokens=("GITLAB_TOKEN",),
+        addresses=("GITLAB_API_URL", "CI_API_V4_URL"),
+        wanted="GROUP/PROJECT, or its number",
+    ),
+}
+_RUNS_ON_GITLAB: Final = "GITLAB_CI"
+"""GitLab sets it for every job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeRequest:
-    """A repository, the account that posts its plans, and the branch that pull requests are merged into."""
+    """A repository, the account that posts its plans, and the branch that pull requests are merged into.
 
+    ``forge`` is one of the names of forges, None for the one that the environment is of.
+    """
+
+    forge: str | None
     repository: str | None
-    creator: str
+    creator: str | None
     branch: str | None
 
     def open(self, environment: Mapping[str, str] = os.environ) -> Forge:
         """The repository; UsageError where its name or the token is missing or not usable."""
-        from parquetry.compiler.review.github import ADDRESS, github
-
-        if self.repository is None:
-            raise UsageError("name the repository on GitHub: --repository OWNER/NAME")
-        tokens = ((name, environment.get(name, "").strip()) for name in _TOKENS)
-        variable, token = next(((name, value) for name, value in tokens if value), (None, ""))
-        if variable is None:
-            raise UsageError(f"there is no token of GitHub: set the variable {' or '.join(_TOKENS)}")
+        kind = self._kind(environment)
+        known = _FORGES[kind]
+        _, repository = _first(environment, known.repository)
+        repository = self.repository or repository
+        if not repository:
+            raise UsageError(f"name the repository on {known.forge}: --repository {known.wanted}")
+        variable, token = _first(environment, known.tokens)
+        if not token:
+            raise UsageError(
+                f"there is no token of {known.forge}: set the variable {' or '.join(known.tokens)}"
+            )
         if not (token.isascii() and token.isprintable()):
             raise UsageError(
-                f"{variable} is no token of GitHub: it has characters that no token has; set it again"
+                f"{variable} is no token of {known.forge}: it has characters that no token has; set it again"
             )
-        return github(self.repository, token=token, address=environment.get(_ADDRESS) or ADDRESS)
+        _, address = _first(environment, known.addresses)
+        if kind == "gitlab":
+            from parquetry.compiler.review import gitlab
+
+            return gitlab.gitlab(repository, token=token, address=address or gitlab.ADDRESS)
+        from parquetry.compiler.review import github
+
+        return github.github(repository, token=token, address=address or github.ADDRESS)
+
+    def posts_as(self, environment: Mapping[str, str] = os.environ) -> str:
+        """The account that posts plans; UsageError where nobody names it."""
+        creator = self.creator or _FORGES[self._kind(environment)].creator
+        if creator is None:
+            raise UsageError("name the account that posts plans: --creator LOGIN, or PARQUETRY_CREATOR")
+        return creator
+
+    def _kind(self, environment: Mapping[str, str]) -> str:
+        return self.forge or ("gitlab" if environment.get(_RUNS_ON_GITLAB) else "github")
 
     def reviewed(self, *, project: str, target: str) -> Reviewed:
         """The project at the target, as this repository reviews it."""
         from parquetry.compiler.review.approval import Reviewed
 
-        return Reviewed(project=project, target=target, creator=self.creator, branch=self.branch)
+        return Reviewed(project=project, target=target, creator=self.posts_as(), branch=self.branch)
 
     def post_on(self, number: int, text: str) -> PostedComment:
         """Make or replace a comment on a pull request."""
         from parquetry.compiler.review.post import PostedComment, post_comment
 
         forge = self.open()
-        comment, replaced = post_comment(forge, forge.pull_request(number), text, creator=self.creator)
+        comment, replaced = post_comment(forge, forge.pull_request(number), text, creator=self.posts_as())
         return PostedComment(pull_request=number, comment=comment.number, replaced=replaced)
 
     def post_at(self, plan: PlanDocument, text: str) -> int:
@@ -76,7 +133,7 @@ class ForgeRequest:
         forge = self.open()
         reviewed = self.reviewed(project=plan.intent.project, target=plan.intent.target)
         pull = merged_as(forge, merged, reviewed)
-        post_comment(forge, pull, text, creator=self.creator)
+        post_comment(forge, pull, text, creator=self.posts_as())
         return pull.number
 
     def plan_id(self, workspace: Workspace) -> str:
@@ -107,29 +164,44 @@ def forge_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command ``forge``, a :class:`ForgeRequest`."""
 
     @functools.wraps(command)
-    def gathered(*, repository: str | None, creator: str, branch: str | None, **rest: Any) -> Any:
-        return command(forge=ForgeRequest(repository=repository, creator=creator, branch=branch), **rest)
+    def gathered(
+        *, forge: str | None, repository: str | None, creator: str | None, branch: str | None, **rest: Any
+    ) -> Any:
+        request = ForgeRequest(forge=forge, repository=repository, creator=creator, branch=branch)
+        return command(forge=request, **rest)
 
     for option in reversed(_OPTIONS):
         gathered = option(gathered)
     return gathered
 
 
+def _first(environment: Mapping[str, str], names: Sequence[str]) -> tuple[str, str]:
+    """The first of the variables that is set, and its value; the value is empty where none is."""
+    values = ((name, environment.get(name, "").strip()) for name in names)
+    return next(((name, value) for name, value in values if value), ("", ""))
+
+
 _OPTIONS = (
     click.option(
+        "--forge",
+        type=click.Choice(tuple(_FORGES)),
+        envvar="PARQUETRY_FORGE",
+        help="Where the pull requests are. Default: gitlab in a job of GitLab CI, otherwise github.",
+    ),
+    click.option(
         "--repository",
-        metavar="OWNER/NAME",
-        envvar="GITHUB_REPOSITORY",
-        help="Repository on GitHub. GH_TOKEN or GITHUB_TOKEN has the token, GITHUB_API_URL the address of "
-        "another server's API.",
+        metavar="NAME",
+        envvar="PARQUETRY_REPOSITORY",
+        help="OWNER/NAME on GitHub, GROUP/PROJECT or a number on GitLab. Default: GITHUB_REPOSITORY or "
+        "CI_PROJECT_ID. GH_TOKEN, GITHUB_TOKEN or GITLAB_TOKEN has the token. GITHUB_API_URL, "
+        "GITLAB_API_URL or CI_API_V4_URL has the address of another server's API.",
     ),
     click.option(
         "--creator",
         metavar="LOGIN",
-        default="github-actions[bot]",
-        show_default=True,
         envvar="PARQUETRY_CREATOR",
-        help="The one account whose comments are replaced and whose checks count.",
+        help="The one account whose comments are replaced and whose checks count. Default on GitHub: "
+        "github-actions[bot]. On GitLab it has to be named.",
     ),
     click.option(
         "--branch",

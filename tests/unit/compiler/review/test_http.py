@@ -279,7 +279,7 @@ def test_an_address_that_cannot_be_parsed_is_refused_at_once(address):
 
 
 def test_a_token_is_what_a_header_can_hold(forge):
-    request = ForgeRequest(repository="shop/lake", creator="adam", branch=None)
+    request = ForgeRequest(forge=None, repository="shop/lake", creator="adam", branch=None)
     given = {"GITHUB_API_URL": forge.address}
     assert request.open(given | {"GH_TOKEN": " \n", "GITHUB_TOKEN": f"{TOKEN}\n"}).default_branch() == "main"
     for token in ("tök", "a\nb", "a\x00b"):

@@ -13,9 +13,9 @@ from parquetry.cli.grouped import Grouped
 
 @click.group(name="review", cls=Grouped)
 def command() -> None:
-    """Show plans in pull requests on GitHub, and find out which one is approved.
+    """Show plans in pull requests on GitHub or GitLab, and find out which one is approved.
 
-    The token is read from GH_TOKEN or GITHUB_TOKEN.
+    The token is read from GH_TOKEN or GITHUB_TOKEN, or from GITLAB_TOKEN.
     """
 
 

@@ -46,7 +46,7 @@ def post(*, request: ProjectRequest, output: Output, forge: ForgeRequest, planfi
         text,
         forge.open(),
         number=pull,
-        creator=forge.creator,
+        creator=forge.posts_as(),
         name=str(planfile),
         project=outline(request.directory).project,
         now_ms=now_ms(),

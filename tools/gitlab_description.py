@@ -1,0 +1,121 @@
+"""Cut from GitLab's own client in Go what `parquetry review` uses of the API: tests/support/gitlab_api.json.
+
+``go mod download -json gitlab.com/gitlab-org/api/client-go/v2@v2.64.0``, then
+``python tools/gitlab_description.py FOLDER`` with the folder of the module. Methods, paths, parameters and the
+fields of answers are those of the client. Tests check the requests of parquetry, and the answers of a local forge,
+against them. The client does not say which fields may be null, so all may.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+TARGET = Path(__file__).resolve().parent.parent / "tests" / "support" / "gitlab_api.json"
+MODULE = "gitlab.com/gitlab-org/api/client-go/v2"
+CALLS = (
+    "UsersService.CurrentUser",
+    "UsersService.GetUser",
+    "UsersService.ListUsers",
+    "ProjectsService.GetProject",
+    "ProjectMembersService.GetInheritedProjectMember",
+    "MergeRequestsService.ListProjectMergeRequests",
+    "MergeRequestsService.GetMergeRequest",
+    "MergeRequestsService.GetMergeRequestReviewers",
+    "MergeRequestsService.GetMergeRequestDiffVersions",
+    "MergeRequestApprovalsService.GetConfiguration",
+    "CommitsService.ListMergeRequestsByCommit",
+    "CommitsService.GetCommitStatuses",
+    "CommitsService.SetCommitStatus",
+    "NotesService.ListMergeRequestNotes",
+    "NotesService.CreateMergeRequestNote",
+    "NotesService.UpdateMergeRequestNote",
+    "NotesService.DeleteMergeRequestNote",
+)
+_DEEPEST = 2
+"""Of objects in an answer, one in the other."""
+
+_PLAIN = {"string": "string", "bool": "boolean", "int": "integer", "int64": "integer", "float64": "number"}
+_FIELD = re.compile(r"^\t(?:(?P<name>\w+)\s+)?(?P<type>[\w.*\[\]]+)(?:\s+`(?P<tags>.*)`)?$", re.MULTILINE)
+
+
+def main() -> int:
+    """Write the part that is used."""
+    options = argparse.ArgumentParser()
+    options.add_argument("module", type=Path, help=f"the folder of {MODULE}")
+    folder = options.parse_args().module
+    sources = [path for path in sorted(folder.glob("*.go")) if not path.stem.endswith("_test")]
+    source = Source("\n".join(path.read_text(encoding="utf-8") for path in sources))
+    version = folder.name.rpartition("@")[2]
+    origin = {"name": MODULE, "version": version, "license": "Apache-2.0"}
+    described = dict(source.operation(call) for call in CALLS)
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(described[name])}" for name in sorted(described))
+    text = f'{{\n"origin": {json.dumps(origin)},\n"operations": {{\n{lines}\n}}\n}}\n'
+    TARGET.write_text(text, encoding="utf-8")
+    return 0
+
+
+class Source:
+    """The client, as text."""
+
+    def __init__(self, text: str) -> None:
+        """Find its paths."""
+        self._text = text
+        self._routes = dict(re.findall(r'^\t(route\w+)\s*=\s*route\("([^"]+)"\)', text, re.MULTILINE))
+
+    def operation(self, call: str) -> tuple[str, dict[str, Any]]:
+        """Method and path of a call, with its parameters and the schema of its answer."""
+        service, name = call.split(".")
+        pattern = rf"^func \(s \*{service}\) {name}\((.*?)\) \((.*?)\) {{\n(.*?)^}}"
+        found = re.search(pattern, self._text, re.MULTILINE | re.DOTALL)
+        if found is None:
+            raise LookupError(call)
+        arguments, results, body = found.groups()
+        route = re.search(r"withPath\((\w+)", body)
+        method = re.search(r"withMethod\(http\.Method(\w+)\)", body)
+        options = re.search(r"opt \*?(\w+)", arguments)
+        answer = results.split(",")[0].strip()
+        if route is None:
+            raise LookupError(call)
+        verb = method[1].upper() if method else "GET"
+        path = "/" + re.sub(r"%[sd]", "{}", self._routes[route[1]])
+        return f"{verb} {path}", {
+            "parameters": self._fields(options[1], "url") if options else {},
+            "answer": None if answer == "*Response" else self._schema(answer, ()),
+        }
+
+    def _fields(self, struct: str, tag: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The schemas of a struct's fields, by the names that the tag gives them."""
+        found = re.search(rf"^type {struct} struct {{\n(.*?)^}}", self._text, re.MULTILINE | re.DOTALL)
+        same = re.search(rf"^type {struct} (?:= )?(\w+)$", self._text, re.MULTILINE)
+        if found is None:
+            return self._fields(same[1], tag, above) if same else {}
+        fields: dict[str, Any] = {}
+        for field in _FIELD.finditer(found[1]):
+            named = re.search(rf'{tag}:"([^",]+)', field["tags"] or "")
+            if named:
+                fields[named[1]] = self._schema(field["type"], (*above, struct))
+            elif field["name"] is None:
+                fields |= self._fields(field["type"].lstrip("*"), tag, above)
+        return fields
+
+    def _schema(self, kind: str, above: tuple[str, ...]) -> dict[str, Any]:
+        kind = kind.lstrip("*")
+        if kind.startswith("[]"):
+            return {"type": ["array", "null"], "items": self._schema(kind[2:], above)}
+        if kind in _PLAIN:
+            return {"type": [_PLAIN[kind], "null"]}
+        if kind == "time.Time":
+            return {"type": ["string", "null"], "format": "date-time"}
+        fields = self._fields(kind, "json", above) if len(above) < _DEEPEST else {}
+        if not fields:
+            return {}
+        return {"type": ["object", "null"], "properties": fields, "additionalProperties": False}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
