@@ -58,3 +58,31 @@ def cut_elements(page):
     walk = _Walk(selectors(page, "overflow-x: auto"))
     walk.feed(page)
     return walk.wide, walk.cut
+
+
+class _Rows(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.rows = []
+        self.in_cell = False
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.in_cell = True
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        self.in_cell = self.in_cell and tag not in ("td", "th")
+
+    def handle_data(self, data):
+        if self.in_cell:
+            self.rows[-1][-1] += data
+
+
+def table_rows(page):
+    """The texts of the cells of every row of a table, headers too."""
+    walk = _Rows()
+    walk.feed(page)
+    return [tuple(" ".join(cell.split()) for cell in row) for row in walk.rows]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from parquetry.cli.terminal.format import columns, count, human_size
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.views.queries import forecast_error_lines, measured_rows, measured_table
+from parquetry.cli.views.queries import forecast_error_lines, measured_block, measured_table
 from parquetry.compiler.evidence.model import DueFigures
+from parquetry.compiler.reports.charts import Bars, bar_chart
 from parquetry.compiler.reports.inspection import (
     LayoutReport,
     LiveFiles,
@@ -17,11 +18,23 @@ from parquetry.compiler.reports.inspection import (
     QueryReport,
     Share,
 )
-from parquetry.compiler.reports.layout_page import render_layout
+from parquetry.compiler.reports.page import (
+    Badge,
+    Cell,
+    DataTable,
+    Lines,
+    Meter,
+    Page,
+    Section,
+    Tone,
+    Verbatim,
+    render_page,
+)
 
 _HEADER = ("partition", "files", "small", "rows", "size", "smallest", "median", "largest")
 _QUERY_HEADER = ("query", "files", "row groups", "rows")
 _NUMBERS = frozenset(range(1, len(_HEADER)))
+_BARS = 12
 _DEBT = ("rewrite_bytes", "rewrite_files", "files_after", "expired_files", "expired_bytes")
 
 
@@ -55,14 +68,13 @@ class InspectView:
 
     def html(self, outcome: LayoutReport) -> str:
         """One self-contained page: file sizes, partitions, queries."""
-        return render_layout(
-            outcome,
-            summary=_summary(_totals(outcome.partitions)),
-            header=_HEADER,
-            row=_row,
-            queries=tuple(_query_row(query) for query in outcome.queries),
-            measured=measured_rows(() if outcome.clustering is None else outcome.clustering.queries),
-            size=human_size,
+        return render_page(
+            Page(
+                title=f"{outcome.table} at {outcome.instant or 'no write yet'}",
+                verdict=_verdict(outcome),
+                lead=_summary(_totals(outcome.partitions)),
+                sections=tuple(_sections(outcome)),
+            )
         )
 
     def json(self, outcome: LayoutReport) -> Any:
@@ -92,6 +104,67 @@ class FilesView:
     def json(self, outcome: LiveFiles) -> Any:
         """The documented shape."""
         return asdict(outcome)
+
+
+def _verdict(report: LayoutReport) -> Badge | None:
+    if report.warnings:
+        return Badge(text=count(len(report.warnings), "warning"), tone=Tone.WARN)
+    if report.debt is not None and not report.debt.is_paid:
+        return Badge(text=f"due: {_debt(report.debt)}", tone=Tone.WARN)
+    return Badge(text="nothing due", tone=Tone.GOOD) if report.debt is not None else None
+
+
+def _sections(report: LayoutReport) -> Iterator[Section]:
+    if report.warnings:
+        yield Section(title="Warnings", tone=Tone.WARN, blocks=(Lines(texts=report.warnings),))
+    sizes = [size for partition in report.partitions for size in partition.file_sizes_bytes]
+    chart = bar_chart("files, up to the size below each bar", "files", size_bars(sizes))
+    if chart is not None:
+        yield Section(title="File sizes", blocks=(chart,))
+    if report.partitions:
+        largest = max(partition.size_bytes for partition in report.partitions) or 1
+        rows = tuple(_shared(partition, largest) for partition in report.partitions)
+        header = (*_HEADER, "share")
+        table = DataTable(caption="Partitions", header=header, rows=rows, numbers=_NUMBERS)
+        yield Section(title="Partitions", note="share: of the largest one", blocks=(table,))
+    if report.queries:
+        yield Section(
+            title="Declared queries",
+            note="what each reads of the table",
+            blocks=(
+                DataTable(
+                    caption="Declared queries",
+                    header=_QUERY_HEADER,
+                    rows=tuple(_query_row(query) for query in report.queries),
+                    numbers=frozenset({1, 2, 3}),
+                ),
+            ),
+        )
+    if report.clustering is not None:
+        yield Section(
+            title="Clustering",
+            note=f"{report.clustering.instant}: what queries read of the files that it rewrote",
+            blocks=(measured_block(report.clustering.queries),),
+        )
+
+
+def _shared(partition: PartitionReport, largest: int) -> tuple[Cell, ...]:
+    """A row of a partition, with its share of the largest one."""
+    share = Meter(round(partition.size_bytes * 100 / largest))
+    return (Verbatim(partition.path or "(unpartitioned)"), *_row("", partition)[1:], share)
+
+
+def size_bars(sizes: Sequence[int]) -> tuple[Bars, ...]:
+    """The files in steps of equal width up to the largest one; none without files."""
+    if not sizes:
+        return ()
+    step = max(-(-max(sizes) // _BARS), 1)
+    counts = [0] * _BARS
+    for file_size in sizes:
+        counts[max(-(-file_size // step), 1) - 1] += 1
+    return tuple(
+        Bars(label=human_size(step * (index + 1)), values=(files,)) for index, files in enumerate(counts)
+    )
 
 
 def _debt(debt: DueFigures) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from parquetry.cli.terminal.format import columns, count, human_size
 from parquetry.cli.terminal.output import Paint
+from parquetry.compiler.reports.page import DataTable
 from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery, QueryForecast
 from parquetry.runtime.clustering.plan.due import ClusteringForecast
 from parquetry.runtime.clustering.plan.history import ForecastErrorSummary
@@ -38,6 +39,16 @@ def measured_rows(queries: Iterable[MeasuredQuery]) -> list[tuple[str, ...]]:
         )
         rows += [(_name(query.query, number), *cells) for number, cells in enumerate(parts)]
     return rows
+
+
+def measured_block(queries: Iterable[MeasuredQuery]) -> DataTable:
+    """The same for a page."""
+    return DataTable(
+        caption="What queries read before and after clustering",
+        header=MEASURED_HEADER,
+        rows=tuple(measured_rows(queries)),
+        numbers=frozenset({2, 3, 4, 5}),
+    )
 
 
 def forecast_table(queries: Iterable[QueryForecast], paint: Paint) -> str:

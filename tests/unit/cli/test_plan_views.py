@@ -182,8 +182,8 @@ def test_a_plan_that_is_blocked_says_so_first():
     text = view.text(two, Paint(enabled=False))
     assert text.splitlines()[0] == "blocked by 2 tables, project shop, target prod, commit 0123456789ab"
     page = render_html(two)
-    assert "<h1>parquetry plan, blocked by 2 tables: shop at prod</h1>" in page
-    assert '<p class="lead">2 blocked, 1 policy, 0 unchanged.</p>' in page
+    assert "<h1>parquetry plan for prod: shop</h1>" in page
+    assert '<p class="verdict bad">blocked by 2 tables; 1 table changes, none breaking</p>' in page
     assert "blocked by 2 tables" in render_markdown(two, max_bytes=60_000).splitlines()[1]
     for said in (
         view.text(open_one, Paint(enabled=False)),
@@ -211,7 +211,7 @@ def test_a_change_of_several_classes_names_all_of_them():
     assert f": 1 policy, 1 {named}, 0 unchanged.\n" in comment.split("\n\n")[0] + "\n"
     assert f"| `orders` | 3 fields | {named} |" in comment
     assert f"<code>orders</code>: {named}, 3 fields" in comment
-    assert f'<h2>orders <span class="kind">{named} SC201</span></h2>' in render_html(made)
+    assert f'<h2><bdi>orders</bdi> <span class="badge warn">{named}</span>' in render_html(made)
 
 
 EVERY_CLASS = plan(
@@ -431,8 +431,8 @@ def test_a_page_is_whole_and_needs_nothing_beside_it():
     assert "script" not in parser.seen
     assert "url(" not in text
     assert "@import" not in text
-    assert {"orders", "items", "billing"} <= set(re.findall(r"<h2>(\w+)", text))
-    assert "<title>20 files now</title>" in text
+    assert {"orders", "items", "billing"} <= set(re.findall(r"<h2><bdi>(\w+)", text))
+    assert "<title>10: 20 files now</title>" in text
     assert "tables/orders.yml:9:3" in text
 
 

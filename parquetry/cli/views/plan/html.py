@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
 from parquetry.cli.views.plan.commands import commands_again, typed_options_of, with_options
 from parquetry.cli.views.plan.forecast import due_entries
+from parquetry.cli.views.plan.glance import glance, is_breaking, verdict
 from parquetry.cli.views.plan.words import (
     QUERY_HEADER,
-    blocked_text,
     change_notes,
     cost_text,
     files_line,
@@ -17,89 +20,195 @@ from parquetry.cli.views.plan.words import (
     shown_actions,
     sql_lines,
     steps_line,
-    summary,
     target_groups,
     target_kind,
     value_text,
 )
+from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.changes import highest
-from parquetry.compiler.plan.model import Blocked, Change, PlanDocument, TableAction
-from parquetry.compiler.reports.plan_page import Card, bars, plan_page, render_page
+from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanDocument, TableAction
+from parquetry.compiler.reports.charts import Bars, Chart, bar_chart
+from parquetry.compiler.reports.page import (
+    Badge,
+    Block,
+    Commands,
+    DataTable,
+    Diff,
+    Facts,
+    Fold,
+    Lines,
+    Page,
+    Section,
+    Steps,
+    Tone,
+    Verbatim,
+    render_page,
+)
 from parquetry.compiler.reports.review import settings_diff, yaml_diff
 from parquetry.compiler.workspace.target_settings import target_name
+
+_TONES = {
+    ChangeClass.METADATA: Tone.PLAIN,
+    ChangeClass.CREATE: Tone.GOOD,
+    ChangeClass.BREAKING: Tone.BAD,
+    ChangeClass.EXECUTES: Tone.BAD,
+}
 
 
 def render_html(plan: PlanDocument) -> str:
     """The plan as one self-contained page."""
     plan = with_options(plan, typed_options_of(plan))
-    blocked = (_blocked(entry, plan) for entry in plan.intent.blocked)
-    target = (_target(plan),) if plan.intent.target_changes else ()
-    actions = (_action(action, plan) for action in shown_actions(plan))
-    page = plan_page(
-        plan,
-        (*blocked, *target, *actions),
-        blocked=blocked_text(plan),
-        summary=summary(plan),
-        due=tuple(due_entries(plan)),
-        drift=tuple((d.path, f"{value_text(d.old)} -> {value_text(d.live)}") for d in plan.evidence.drift),
-        commands=commands_again(plan),
+    intent = plan.intent
+    sections = [_blocked(entry, plan) for entry in intent.blocked]
+    sections += [_target(plan)] if intent.target_changes else []
+    sections += [_action(action, plan) for action in shown_actions(plan)]
+    return render_page(
+        Page(
+            title=f"parquetry plan for {intent.target}: {intent.project}",
+            verdict=Badge(text=verdict(plan), tone=_tone(plan)),
+            facts=Facts(entries=(*glance(plan), *_facts(plan))),
+            sections=(*sections, *_ends(plan)),
+        )
     )
-    return render_page(page)
 
 
-def _target(plan: PlanDocument) -> Card:
+def _tone(plan: PlanDocument) -> Tone:
+    if plan.intent.blocked or is_breaking(plan):
+        return Tone.BAD
+    return Tone.WARN if plan.evidence.warnings else Tone.GOOD
+
+
+def _facts(plan: PlanDocument) -> Iterator[tuple[str, str | Verbatim]]:
+    created = datetime.fromtimestamp(plan.evidence.created_ms / 1000, UTC)
+    yield "made", f"{created:%Y-%m-%d %H:%M:%S} UTC, by parquetry {plan.intent.parquetry}"
+    if plan.intent.git_commit:
+        yield "commit", Verbatim(plan.intent.git_commit)
+    yield "plan", Verbatim(plan.plan_id)
+
+
+def _ends(plan: PlanDocument) -> Iterator[Section]:
+    """What is said of no single table: warnings, what is due, what drifted, and the commands."""
+    warnings = tuple(
+        f"{w.origin}: {w.code} {w.message}" if w.origin else f"{w.code} {w.message}"
+        for w in plan.evidence.warnings
+    )
+    if warnings:
+        yield Section(title="Warnings", tone=Tone.WARN, blocks=(Lines(texts=warnings),))
+    if due := due_entries(plan):
+        rows = tuple((Verbatim(table), text) for table, text in due)
+        yield Section(
+            title="Due",
+            note="what the next run finds to do by the applied specs",
+            blocks=(DataTable(caption="What is due", header=("table", "due"), rows=rows),),
+        )
+    if drift := plan.evidence.drift:
+        rows = tuple((Verbatim(d.path), f"{value_text(d.old)} -> {value_text(d.live)}") for d in drift)
+        yield Section(
+            title="Drift",
+            note="what others changed of what was applied; `parquetry drift` says who and when",
+            tone=Tone.WARN,
+            blocks=(DataTable(caption="What drifted", header=("field", "applied -> live"), rows=rows),),
+        )
+    yield Section(
+        title="Commands",
+        note="that make and apply this plan",
+        blocks=(Commands(text="\n".join(commands_again(plan))),),
+    )
+
+
+def _target(plan: PlanDocument) -> Section:
     changes = tuple(entry.change for entry in plan.intent.target_changes)
     tables = [f"{', '.join(c.path for c in found)}: {text}" for found, text in target_groups(plan)]
-    return Card(
-        name=target_name(plan.intent.target),
-        kind=target_kind(plan),
-        css=str(highest(changes)),
-        notes=(*_notes(changes), *tables),
-        origins=_origins(changes),
-        diff=settings_diff(changes),
+    reach = highest(changes)
+    return Section(
+        title=target_name(plan.intent.target),
+        badges=(Badge(text=target_kind(plan), tone=_tone_of(reach)),),
+        tone=_tone_of(reach),
+        blocks=(
+            Lines(texts=(*_notes(changes), *tables)),
+            Diff(lines=settings_diff(changes)),
+            *_origins(changes),
+        ),
     )
 
 
-def _action(action: TableAction, plan: PlanDocument) -> Card:
+def _action(action: TableAction, plan: PlanDocument) -> Section:
     figures = plan.evidence.figures.get(action.table)
     notes = place_lines(action) or [f"at {action.location}"]
     notes += _notes(action.changes)
-    has_files = figures is not None and figures.files > 0
-    has_queries = figures is not None and has_files and bool(figures.queries)
-    if figures is not None and has_files:
-        notes += [
-            cost_text(action, figures.debt),
-            files_line(figures),
-        ]
-    return Card(
-        name=action.table,
-        kind=f"{kind_of(action)} {action.code}",
-        css=str(action.change_class),
-        notes=(*notes, *sql_lines(action, plan), steps_line(action)),
-        origins=_origins(action.changes),
-        diff=yaml_diff(action),
-        bars=bars(figures.sizes_before, figures.sizes_after) if figures is not None and has_files else (),
-        queries=(QUERY_HEADER, *query_rows(figures)) if has_queries and figures is not None else (),
-        query_note=query_note(figures) if has_queries and figures is not None else "",
+    measured: list[Block] = []
+    if figures is not None and figures.files:
+        notes += [cost_text(action, figures.debt), files_line(figures)]
+        measured = [*_queries(action.table, figures), *_sizes(figures)]
+    diff = yaml_diff(action)
+    return Section(
+        title=action.table,
+        badges=(Badge(text=kind_of(action), tone=_tone_of(action.change_class)), Badge(text=action.code)),
+        tone=_tone_of(action.change_class),
+        blocks=(
+            Lines(texts=(*notes, *sql_lines(action, plan), steps_line(action))),
+            *((Diff(lines=diff),) if diff else ()),
+            *_origins(action.changes),
+            *measured,
+        ),
     )
 
 
-def _blocked(entry: Blocked, plan: PlanDocument) -> Card:
+def _queries(table: str, figures: TableFigures) -> Iterator[Block]:
+    if figures.queries:
+        rows = tuple(query_rows(figures))
+        yield DataTable(
+            caption=f"What declared queries read of {table}",
+            header=QUERY_HEADER,
+            rows=rows,
+            numbers=frozenset({1, 2, 3}),
+            is_titled=True,
+        )
+        if note := query_note(figures):
+            yield Lines(texts=(note,))
+
+
+def _sizes(figures: TableFigures) -> Iterator[Chart]:
+    tenths = len(figures.sizes_before) - 1
+    bars = [
+        Bars(label="above" if index == tenths else f"{(index + 1) * 100 // tenths}", values=counts)
+        for index, counts in enumerate(zip(figures.sizes_before, figures.sizes_after, strict=True))
+    ]
+    chart = bar_chart(
+        "files by size, in percent of the largest size", "files", bars, ("now", "with the debt paid")
+    )
+    if chart is not None:
+        yield chart
+
+
+def _blocked(entry: Blocked, plan: PlanDocument) -> Section:
     typed_options = typed_options_of(plan)
-    return Card(
-        name=entry.table,
-        kind=f"blocked {entry.code}",
-        css="blocked",
-        notes=(*_notes(entry.changes), entry.reason, f"what to do: {entry.remedy}"),
-        origins=_origins(entry.changes),
-        diff=yaml_diff(entry),
-        recipe=tuple((step.text, "\n".join(typed_options.recipe(step.commands))) for step in entry.recipe),
+    steps = tuple((step.text, "\n".join(typed_options.recipe(step.commands))) for step in entry.recipe)
+    diff = yaml_diff(entry)
+    return Section(
+        title=entry.table,
+        badges=(Badge(text="blocked", tone=Tone.BAD), Badge(text=entry.code)),
+        tone=Tone.BAD,
+        blocks=(
+            Lines(texts=(*_notes(entry.changes), entry.reason, f"what to do: {entry.remedy}")),
+            *((Diff(lines=diff),) if diff else ()),
+            *_origins(entry.changes),
+            *((Steps(steps=steps),) if steps else ()),
+        ),
     )
 
 
-def _notes(changes: tuple[Change, ...]) -> list[str]:
+def _notes(changes: Sequence[Change]) -> list[str]:
     return [f"{change.path}: {note}" for change in changes for note in change_notes(change)]
 
 
-def _origins(changes: tuple[Change, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((change.path, change.origin) for change in changes if change.origin is not None)
+def _origins(changes: Sequence[Change]) -> Iterator[Block]:
+    """Where in the YAML the changes are."""
+    rows = tuple((Verbatim(c.path), Verbatim(c.origin)) for c in changes if c.origin is not None)
+    if rows:
+        table = DataTable(caption="Places of the changes", header=("field", "place"), rows=rows)
+        yield Fold(title="places in the YAML", blocks=(table,))
+
+
+def _tone_of(reach: ChangeClass) -> Tone:
+    return _TONES.get(reach, Tone.WARN)

@@ -299,11 +299,16 @@ def drift_line(plan: PlanDocument) -> str:
     return f"drift: {', '.join(places[:_SHOWN])}{more}; " + command("drift") + " says who and when"
 
 
+def unchanged_tables(plan: PlanDocument) -> int:
+    """How many tables of the project are as they are declared."""
+    blocked = sum(not entry.is_of_target for entry in plan.intent.blocked)
+    return plan.evidence.tables - len(plan.intent.actions) - blocked
+
+
 def summary(plan: PlanDocument) -> str:
     """How many tables of each kind: ``1 blocked, 2 evolve + policy, 4 unchanged.`` is an example."""
     intent = plan.intent
     blocked = sum(not entry.is_of_target for entry in intent.blocked)
-    unchanged = plan.evidence.tables - len(intent.actions) - blocked
     if plan.is_empty:
         return f"No changes: {count(plan.evidence.tables, 'table')} as declared."
     ranks = {kind_of(action): action.change_class.rank for action in intent.actions}
@@ -313,4 +318,4 @@ def summary(plan: PlanDocument) -> str:
         parts.insert(0, f"{blocked} blocked")
     if blocked < len(intent.blocked):
         parts.insert(0, f"target {intent.target} blocked")
-    return f"{', '.join(parts)}, {unchanged} unchanged."
+    return f"{', '.join(parts)}, {unchanged_tables(plan)} unchanged."

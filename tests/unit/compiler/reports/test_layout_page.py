@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.views.inspect import InspectView
+from parquetry.cli.views.inspect import InspectView, size_bars
+from parquetry.compiler.reports.charts import bar_chart
 from parquetry.compiler.reports.inspection import (
     LayoutReport,
     PartitionReport,
@@ -18,7 +19,6 @@ from parquetry.compiler.reports.inspection import (
     inspect_table,
     read_layouts,
 )
-from parquetry.compiler.reports.layout_page import size_bars
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Trigger
 from parquetry.runtime.spec.table_spec import Extra
 from parquetry.runtime.table.applied import write_applied
@@ -54,10 +54,13 @@ class Page(HTMLParser):
 
 @given(st.lists(st.integers(0, 2**40), max_size=200))
 def test_every_file_is_in_one_bar(sizes):
-    bars = size_bars(sizes, size=str)
-    assert sum(bar.files for bar in bars) == len(sizes)
-    assert all(0 <= bar.height <= 110 for bar in bars)
-    assert not sizes or max(bar.height for bar in bars) == 110
+    bars = size_bars(sizes)
+    assert sum(number for bar in bars for number in bar.values) == len(sizes)
+    chart = bar_chart("sizes", "files", bars)
+    assert (chart is None) == (not sizes)
+    heights = [shape.height for shape in chart.rectangles] if chart else [110]
+    assert all(0 <= height <= 110 for height in heights)
+    assert max(heights) == 110
 
 
 def test_the_page_says_what_the_text_says_and_escapes_it():

@@ -1,0 +1,128 @@
+"""Charts of a page: shapes with their places, each chart with a text that says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+_HEIGHT: Final = 110
+_BASE: Final = 130
+_BELOW: Final = 20
+_SLOT: Final = 34
+_MARGIN: Final = 10
+_GAP: Final = 2
+_LONG_LABEL: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rectangle:
+    """A bar, with what it counts; ``css`` is the class of its series."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    css: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A line through points, such as ``0,10 5,8.5``."""
+
+    points: str
+    css: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """A text in a chart."""
+
+    x: float
+    y: float
+    text: str
+    anchor: str = "middle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Shapes in a frame of ``width`` by ``height``; ``text`` says in words what they show.
+
+    ``legend`` has the class and the name of each series. Without a ``title`` the chart stands in a line.
+    """
+
+    kind: ClassVar[str] = "chart"
+    title: str
+    text: str
+    width: int
+    height: int
+    legend: tuple[tuple[str, str], ...] = ()
+    rectangles: tuple[Rectangle, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    labels: tuple[Label, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """The bars above one label: a number for each series."""
+
+    label: str
+    values: tuple[int, ...]
+
+
+def bar_chart(title: str, unit: str, bars: Sequence[Bars], series: Sequence[str] = ()) -> Chart | None:
+    """Bars side by side, a group for each label; None where there is nothing to show.
+
+    ``unit`` is what is counted. Two ``series`` are the state now and the one that is expected. If labels are
+    long, every second one is shown, and always the last.
+    """
+    most = max((value for group in bars for value in group.values), default=0)
+    if not most:
+        return None
+    classes = ("old", "new") if len(bars[0].values) > 1 else ("new",)
+    width = (_SLOT - (len(classes) + 1) * _GAP) / len(classes)
+    step = 1 if all(len(group.label) <= _LONG_LABEL for group in bars) else 2
+    rectangles, labels = [], []
+    for place, group in enumerate(bars):
+        left = _MARGIN + _SLOT * place + _GAP
+        if (len(bars) - 1 - place) % step == 0:
+            labels.append(Label(x=left + (_SLOT - 2 * _GAP) / 2, y=_BASE + 14, text=group.label))
+        for number, (value, css) in enumerate(zip(group.values, classes, strict=True)):
+            height = round(value * _HEIGHT / most)
+            x = left + number * (width + _GAP)
+            name = f" {series[number]}" if series else ""
+            rectangles.append(
+                Rectangle(
+                    x=x,
+                    y=_BASE - height,
+                    width=width,
+                    height=height,
+                    css=css,
+                    title=f"{group.label}: {value:,} {unit}{name}",
+                )
+            )
+            if value:
+                labels.append(Label(x=x + width / 2, y=_BASE - height - 4, text=f"{value:,}"))
+    axis = Curve(points=f"{_MARGIN},{_BASE} {_MARGIN + _SLOT * len(bars)},{_BASE}", css="axis")
+    return Chart(
+        title=title,
+        text=f"{title}: {_said(unit, bars, series)}",
+        width=2 * _MARGIN + _SLOT * len(bars),
+        height=_BASE + _BELOW,
+        legend=tuple(zip(classes, series, strict=True)) if series else (),
+        rectangles=tuple(rectangles),
+        curves=(axis,),
+        labels=tuple(labels),
+    )
+
+
+def _said(unit: str, bars: Sequence[Bars], series: Sequence[str]) -> str:
+    """The numbers in words; labels without any are left out."""
+    parts = []
+    for group in bars:
+        if any(group.values):
+            names = series or [""] * len(group.values)
+            told = (f"{v:,} {name}".rstrip() for v, name in zip(group.values, names, strict=True))
+            parts.append(f"{group.label}: {', '.join(told)}")
+    return f"{unit} by label; {'; '.join(parts)}"
