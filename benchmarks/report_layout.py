@@ -11,7 +11,7 @@ from benchmarks.tables import Row, middle, table, verdict
 SCANNED_GOAL = 0.15
 """The largest share of the rows that a point filter on either column of a Z-order may have to scan."""
 
-GROWTH_GOAL = 1.1
+GROWTH_GOAL = 1.05
 """Cost per row may grow by so much from the smallest to the largest table, memory of a worker too."""
 
 TICK = 0.01
