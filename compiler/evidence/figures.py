@@ -9,13 +9,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final
 
+from parquetry.compiler.evidence.costs import forecast_costs
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures, TableFigures
+from parquetry.compiler.evidence.money import PlanPrices, table_costs
 from parquetry.runtime.clustering.forecast.by_sample import predict
 from parquetry.runtime.clustering.forecast.by_statistics import estimate
-from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast
+from parquetry.runtime.clustering.forecast.queries import (
+    DeclaredQueries,
+    GroupForecast,
+    QueryForecast,
+    added_up,
+)
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
 from parquetry.runtime.clustering.plan.history import throughput
@@ -61,18 +69,27 @@ def figures_of(
     *,
     budget_bytes: int,
     looks_at_rows: bool = False,
+    prices: PlanPrices | None = None,
 ) -> TableFigures:
     """The table under the spec that is in force and the one that would be.
 
     ``debt`` is that of ``after``; one run may rewrite ``budget_bytes``. What queries will read
     is estimated by statistics, or where it ``looks_at_rows`` predicted from a bounded sample of them.
+    With ``prices`` there are costs.
     """
     timeline = handle.timeline()
     view = handle.view(timeline)
     slices = view.all_slices()
     with in_turn(len(slices)):
         return _figures(
-            handle, view, slices, before, after, budget_bytes=budget_bytes, looks_at_rows=looks_at_rows
+            handle,
+            view,
+            slices,
+            before,
+            after,
+            budget_bytes=budget_bytes,
+            looks_at_rows=looks_at_rows,
+            prices=prices,
         )
 
 
@@ -85,6 +102,7 @@ def _figures(
     *,
     budget_bytes: int,
     looks_at_rows: bool,
+    prices: PlanPrices | None,
 ) -> TableFigures:
     timeline = view.timeline
     queries = DeclaredQueries.of(after)
@@ -95,6 +113,7 @@ def _figures(
     clustering = clustering_due(
         handle, timeline, slices, statistics, after, choose=None if sample is None else sample.choose
     )
+    reads = _reads(queries, statistics, clustering, after, sample)
     sizes = [part.size_bytes for part in slices]
     largest = after.sizing.max_file_size_bytes
     return TableFigures(
@@ -105,10 +124,34 @@ def _figures(
         small_files_after=sum(is_small(size, after.sizing) for size in sizes),
         sizes_before=_histogram(sizes, largest),
         sizes_after=_histogram(_sizes_after(slices, clustering, policy, largest), largest),
-        queries=_queries(queries, statistics, clustering, after, sample),
+        queries=reads.queries,
         debt=_debt(handle, view, slices, clustering, after, budget_bytes=budget_bytes),
         retention=before.retention,
+        costs=None
+        if prices is None
+        else table_costs(
+            forecast_costs(
+                handle,
+                timeline,
+                after,
+                clustering,
+                queries=reads.queries,
+                rewritten=reads.rewritten,
+                sampled_bytes=reads.sampled_bytes,
+                freed_bytes=_freed_bytes(handle, view, before.retention, after.retention),
+            ),
+            prices,
+        ),
     )
+
+
+def _freed_bytes(
+    handle: TableHandle, view: FileSystemView, before: RetentionPolicy, after: RetentionPolicy
+) -> int:
+    """How much more the next clean deletes by another policy."""
+    if before == after:
+        return 0
+    return sum(_expired(handle, view, after)) - sum(_expired(handle, view, before))
 
 
 def due_figures(handle: TableHandle, spec: TableSpec, *, budget_bytes: int) -> DueFigures:
@@ -194,15 +237,27 @@ def overlap_depths(
     return {partition: overlap_depth(ranges) for partition, ranges in bounds.items()}
 
 
-def _queries(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reads:
+    """What queries read of the whole table, and of the files that are ``rewritten``.
+
+    ``sampled_bytes`` are what these will have, None where no sample says so of all of them.
+    """
+
+    queries: tuple[QueryFigures, ...] = ()
+    rewritten: tuple[QueryForecast, ...] = ()
+    sampled_bytes: int | None = None
+
+
+def _reads(
     queries: DeclaredQueries,
     statistics: Mapping[str, FileStatistics],
     clustering: Debt,
     spec: TableSpec,
     sample: _Sample | None,
-) -> tuple[QueryFigures, ...]:
+) -> _Reads:
     if not queries:
-        return ()
+        return _Reads()
     predicted = {} if sample is None else sample.predicted(clustering.groups)
     sampled = {f.path for group in clustering.groups if group.files[0].key in predicted for f in group.files}
     known: Mapping[str, FileStatistics] = {
@@ -226,7 +281,7 @@ def _queries(
     rewritten = {file.path for group in others for file in group.files}
     kept = [file for path, file in known.items() if path not in rewritten]
     rows = sum(file.rows for file in statistics.values())
-    return tuple(
+    figures = tuple(
         QueryFigures(
             query=one.query,
             now=one.now,
@@ -237,6 +292,12 @@ def _queries(
             sampled=bool(predicted) and not others,
         )
         for one in queries.whole(kept, forecasts)
+    )
+    promised = sum(file.size_bytes for forecast in predicted.values() for file in forecast.files)
+    return _Reads(
+        queries=figures,
+        rewritten=added_up(query for forecast in forecasts for query in forecast.queries),
+        sampled_bytes=promised if promised and not others else None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from parquetry.compiler.evidence.money import TableCosts
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.clustering.plan.history import ForecastErrorSummary
 from parquetry.runtime.layout.clustering.model import ScopeChoice
@@ -123,7 +124,8 @@ class TableFigures:
     """A live table in numbers; ``small_files_before`` and ``after`` by the applied and the declared limit.
 
     ``sizes_before`` counts files by tenths of the declared largest size, what is above it last;
-    ``sizes_after`` is the prediction for when the debt is paid. ``retention`` is the policy that is in force.
+    ``sizes_after`` is the prediction for when the debt is paid. ``retention`` is the policy that is in force,
+    and ``costs`` are there where the target has prices.
     """
 
     instant: str | None
@@ -136,3 +138,4 @@ class TableFigures:
     queries: tuple[QueryFigures, ...] = ()
     debt: DueFigures | None = None
     retention: RetentionPolicy | None = field(default=None, metadata=UNLESS_NONE)
+    costs: TableCosts | None = field(default=None, metadata=UNLESS_NONE)

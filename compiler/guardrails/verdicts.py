@@ -12,6 +12,7 @@ from parquetry.compiler.workspace.spec_words import format_size
 from parquetry.printable import one_line
 from parquetry.project.guardrails.expression import EvaluationError, Expression, context_of, longest_in
 from parquetry.project.guardrails.model import Guardrail, RuleMessage, RuleOutcome
+from parquetry.project.model.prices import cents
 
 _MOST_CHARACTERS: Final = 200
 _NO_FIGURES: Final[Mapping[str, Any]] = {
@@ -20,6 +21,13 @@ _NO_FIGURES: Final[Mapping[str, Any]] = {
     "queries": [],
     "debt": None,
     "retention": None,
+}
+_NO_AMOUNT: Final[Mapping[str, Any]] = {"low_micros": 0, "high_micros": 0}
+_AMOUNTS: Final = ("one_off", "monthly", "compute", "requests", "old_versions", "storage", "queries")
+_NO_COSTS: Final[Mapping[str, Any]] = {
+    "currency": "",
+    **dict.fromkeys(_AMOUNTS, _NO_AMOUNT),
+    "pay_back": None,
 }
 
 
@@ -96,7 +104,8 @@ def _variables(
             "queries": extra.get("queries", []),
             "tests": extra.get("tests", []),
         },
-        "figures": known,
+        "figures": {name: value for name, value in known.items() if name != "costs"},
+        "costs": {**_NO_COSTS, **(known.get("costs") or {})},
         "rewrite_bytes": 0 if known["debt"] is None else known["debt"]["rewrite_bytes"],
         "target": {"name": intent.get("target", ""), "settings": intent.get("settings", {})},
         "project": intent.get("project", ""),
@@ -118,6 +127,8 @@ def _part(part: str | Expression, context: Any, longest: int) -> str:
         return f"{{{part.text}}}"
     if part.text.strip().endswith("_bytes") and isinstance(value, int):
         return format_size(value)
+    if part.text.strip().endswith("_micros") and isinstance(value, int):
+        return cents(value, up=part.text.strip().endswith("high_micros"))
     return _shown(value)
 
 

@@ -120,6 +120,8 @@ def _check_sense(plan: PlanDocument) -> None:
         raise ValueError("its git_commit is no commit")
     for action in plan.intent.actions:
         words_of(action.spec)
+    if plan.evidence.costs is not None:
+        plan.evidence.costs.prices.check()
     for table, figures in plan.evidence.figures.items():
         if len(figures.sizes_before) != len(figures.sizes_after):
             raise ValueError(f"the figures of {table} count sizes in different ways")

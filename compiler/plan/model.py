@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
+from parquetry.compiler.evidence.money import PlanCosts
 from parquetry.project.guardrails.model import RuleOutcome
 from parquetry.runtime.spec.codec import UNLESS_NONE, Brief
 from parquetry.runtime.spec.job import Requirements
@@ -210,8 +211,8 @@ class Evidence:
     every table under its applied policy, ``forecasts`` what the next run's clustering would be good for,
     ``ingest`` what it would take from its sources, and ``excluded`` (asked for by itself) which files
     its clustering would leave. ``unchecked_sql`` names, by table, the SQL of changing tables that no
-    ``run`` has read yet: whether its functions exist and its types fit only Spark knows. ``options`` are what
-    the plan was asked for with.
+    ``run`` has read yet: whether its functions exist and its types fit only Spark knows. ``costs`` are those
+    of all tables with figures, where the target has prices. ``options`` are what the plan was asked for with.
     """
 
     created_ms: int
@@ -222,6 +223,7 @@ class Evidence:
     ingest: Mapping[str, tuple[DueSource, ...]] | None = None
     excluded: Mapping[str, ExcludedFiles] | None = None
     unchecked_sql: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    costs: PlanCosts | None = field(default=None, metadata=UNLESS_NONE)
     warnings: tuple[PlanWarning, ...] = ()
     drift: tuple[Change, ...] = ()
     options: PlanOptions = field(default_factory=PlanOptions)

@@ -9,6 +9,7 @@ from functools import partial
 from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.evidence.figures import due_figures, figures_of
 from parquetry.compiler.evidence.model import DueFigures
+from parquetry.compiler.evidence.money import PlanCosts, PlanPrices, plan_costs
 from parquetry.compiler.evidence.next_run import due_sources
 from parquetry.compiler.evidence.run_forecast import next_clustering
 from parquetry.compiler.plan.allowing import Allowance
@@ -70,6 +71,7 @@ def plan_workspace(
         settings=target.declared,
     )
     budget_bytes = target.budget.services_bytes
+    prices = None if target.prices is None else PlanPrices.of(target.prices)
     reader = TableReader(
         observe=lambda table: seen[table.spec.name].get(),
         drifts=lambda table: drifts[table.spec.name],
@@ -83,6 +85,7 @@ def plan_workspace(
             table.spec,
             budget_bytes=budget_bytes,
             looks_at_rows=due,
+            prices=prices,
         ),
         was_never_written=lambda observation: observation.was_never_written(observation.handle.timeline()),
     )
@@ -95,7 +98,19 @@ def plan_workspace(
         drift=_drift_lines(drifts),
     )
     plan = guarded(plan, workspace, now_ms=now_ms)
-    return replace(plan, evidence=replace(plan.evidence, options=_options(workspace, plan)))
+    evidence = replace(
+        plan.evidence,
+        options=_options(workspace, plan),
+        costs=None if prices is None else _costs(plan, prices),
+    )
+    return replace(plan, evidence=evidence)
+
+
+def _costs(plan: PlanDocument, prices: PlanPrices) -> PlanCosts | None:
+    """The sums over the tables that the plan acts on; None where none of them has costs."""
+    figures = (plan.evidence.figures.get(action.table) for action in plan.intent.actions)
+    tables = tuple(found.costs for found in figures if found is not None and found.costs is not None)
+    return plan_costs(tables, prices) if tables else None
 
 
 def _options(workspace: Workspace, plan: PlanDocument) -> PlanOptions:

@@ -112,8 +112,9 @@ def _source(source: Source) -> dict[str, Any]:
 
 
 def _query(query: Query) -> dict[str, Any]:
-    entry = {"name": query.name, "where": query.where}
-    return entry if query.weight == 1 else entry | {"weight": query.weight}
+    entry: dict[str, Any] = {"name": query.name, "where": query.where}
+    entry |= {} if query.weight == 1 else {"weight": query.weight}
+    return entry if query.runs_per_day is None else entry | {"runs_per_day": query.runs_per_day}
 
 
 def _test(test: TableTest) -> dict[str, Any]:

@@ -14,7 +14,17 @@ from typing import Any, Final
 
 from parquetry.project.diagnostics.model import Problem, one_of
 
-VARIABLES: Final = ("action", "figures", "now", "project", "rewrite_bytes", "spec", "table", "target")
+VARIABLES: Final = (
+    "action",
+    "costs",
+    "figures",
+    "now",
+    "project",
+    "rewrite_bytes",
+    "spec",
+    "table",
+    "target",
+)
 """What an expression may read."""
 
 MOST_STEPS: Final = 100_000

@@ -16,6 +16,7 @@ from parquetry.project.loading.resolve import section
 from parquetry.project.model import settings
 from parquetry.project.model.layers import merge
 from parquetry.project.model.locations import LocationProblem, absolute, normalised
+from parquetry.project.model.prices import Prices
 from parquetry.project.model.resolved import (
     AllowEntry,
     Budget,
@@ -164,6 +165,8 @@ def build_target(head: ProjectFile, file: SpecFile, name: str, *, root: Path) ->
         ),
         storage=value.get("storage", {}),
         budget=_budget(file, name),
+        # A currency that an environment decides, which is not read here, is left out of the value.
+        prices=Prices.of(value["prices"]) if "currency" in value.get("prices", {}) else None,
         protect=tuple(value.get("protect", ())),
         signing_keys=_signing_keys(value.get("applied") or file.value.get("applied") or {}),
         declared=head.settings[name],

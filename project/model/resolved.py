@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from parquetry.project.guardrails.model import Guardrail
+from parquetry.project.model.prices import Prices
 from parquetry.project.schema.interpolate import Secret
 from parquetry.runtime.spec.table_spec import TableSpec
 
@@ -131,7 +132,8 @@ class Target:
     """A place that tables are kept in. ``warehouse`` is an absolute path or an S3 URI.
 
     Without an environment, what was read from one holds the placeholder ``${NAME}``. ``signing_keys`` are
-    references to the keys that sign applied records, the first to the one that signs now.
+    references to the keys that sign applied records, the first to the one that signs now. Without ``prices``
+    nothing costs anything that plans would show.
     """
 
     name: str
@@ -142,6 +144,7 @@ class Target:
     protect: tuple[str, ...]
     declared: TargetSettings
     signing_keys: tuple[str, ...] = ()
+    prices: Prices | None = None
 
     def protects(self, table: str) -> bool:
         """Whether every breaking change of the table is refused."""

@@ -154,7 +154,13 @@ def source(value: Mapping[str, Any], *, path: str, has_key: bool) -> Source:
 
 def query(value: Mapping[str, Any]) -> Query:
     """A query."""
-    return Query(name=value["name"], where=value["where"], weight=float(value.get("weight", 1)))
+    runs = value.get("runs_per_day")
+    return Query(
+        name=value["name"],
+        where=value["where"],
+        weight=float(value.get("weight", 1)),
+        runs_per_day=None if runs is None else float(runs),
+    )
 
 
 def budget(value: Mapping[str, Any]) -> Budget:

@@ -30,6 +30,7 @@ from parquetry.runtime.clustering.plan.history import note_unpublished
 from parquetry.runtime.clustering.plan.measure import QueryMeasure
 from parquetry.runtime.clustering.plan.publishable import PublishableGroups, narrowed, replaced_by
 from parquetry.runtime.clustering.plan.schedule import begin_clustering, take_up
+from parquetry.runtime.clustering.plan.work import WorkMeasure
 from parquetry.runtime.clustering.rewrite.task import GroupWork, group_rewriter
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.publish import run_once
@@ -165,7 +166,14 @@ class _Run:
         self.planned = frozenset((s.partition, s.file_id) for group in plan.groups for s in group.slices)
         self._planned = planned_work(transaction, plan)
         works = self._planned.works
-        self.publishable.begin(works, self._planned.left_out)
+        work = WorkMeasure(
+            transaction.table,
+            transaction.timeline,
+            plan,
+            layout=self._planned.digest,
+            cores=parallelism(self._spark),
+        )
+        self.publishable.begin(works, self._planned.left_out, measure=work)
         if not works:
             return None
         attempt = self._attempt(transaction.timeline)
@@ -178,7 +186,9 @@ class _Run:
         )
         transaction.mark({MarkerKind.CREATE: first})
         context = replace(attempt.context(ordering=None), clustering=self._planned.digest)
-        self._sort_out(works, _rewrite(self._spark, context, works), measure)
+        with work.rewriting(works):
+            results = _rewrite(self._spark, context, works)
+        self._sort_out(works, results, measure)
         return self._outcome(attempt) if self.publishable.groups else None
 
     def narrow(self, outcome: WriteOutcome, now: Timeline) -> WriteOutcome | None:

@@ -103,11 +103,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A filter that readers use, and how much it weighs beside the others."""
+    """A filter that readers use, how much it weighs beside the others, and how often it runs, if known."""
 
     name: str
     where: str
     weight: float = 1.0
+    runs_per_day: float | None = field(default=None, metadata=UNLESS_NONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from parquetry.runtime.clustering.forecast.queries import (
     MeasuredQuery,
     QueryForecast,
 )
+from parquetry.runtime.clustering.forecast.work import EXPECTED_BYTES_KEY
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
@@ -29,7 +30,9 @@ MEASURED_KEY: Final = "parquetry.measured"
 
 def in_plan(forecast: GroupForecast) -> dict[str, str]:
     """What a group of a plan says of itself; nothing without queries."""
-    return _said(
+    promised = sum(file.size_bytes for file in forecast.files)
+    expected_bytes = {EXPECTED_BYTES_KEY: str(promised)} if promised else {}
+    return expected_bytes | _said(
         PREDICTION_KEY,
         [
             {

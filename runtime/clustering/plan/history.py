@@ -15,6 +15,7 @@ from typing import Final
 
 from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
 from parquetry.runtime.clustering.forecast.records import read_measured
+from parquetry.runtime.clustering.forecast.work import ClusteringWork, read_work
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.spec.codec import parsed_json
@@ -31,12 +32,16 @@ MOST: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletedClustering:
-    """One replacecommit; ``seconds`` are from when it was begun to its completion, None where unknown."""
+    """One replacecommit; ``seconds`` are from when it was begun to its completion, None where unknown.
+
+    ``work`` is what it recorded of what it took.
+    """
 
     instant: str
     written_bytes: int
     seconds: float | None
     queries: tuple[MeasuredQuery, ...]
+    work: ClusteringWork | None = None
 
 
 def completed_clusterings(handle: TableHandle, timeline: Timeline) -> tuple[CompletedClustering, ...]:
@@ -56,9 +61,15 @@ def completed_clusterings(handle: TableHandle, timeline: Timeline) -> tuple[Comp
                 written_bytes=sum(stat.file_size_bytes for stat in metadata.all_stats()),
                 seconds=_seconds(handle, timeline, write),
                 queries=read_measured(metadata.extra),
+                work=read_work(metadata.extra),
             )
         )
     return tuple(reversed(found))
+
+
+def past_work(handle: TableHandle, timeline: Timeline) -> tuple[ClusteringWork, ...]:
+    """What the newest clusterings took, of those that recorded it, oldest first."""
+    return tuple(one.work for one in completed_clusterings(handle, timeline) if one.work is not None)
 
 
 def throughput(handle: TableHandle, timeline: Timeline) -> float | None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, added_up
 from parquetry.runtime.clustering.forecast.records import in_commit
+from parquetry.runtime.clustering.forecast.work import in_commit as work_in_commit
 from parquetry.runtime.clustering.plan.execution import (
     RewrittenGroup,
     UnpublishedGroup,
@@ -18,6 +19,7 @@ from parquetry.runtime.clustering.plan.execution import (
     unpublished_group,
 )
 from parquetry.runtime.clustering.plan.survey import RUN_KEY, changed_groups, reserved_groups
+from parquetry.runtime.clustering.plan.work import WorkMeasure
 from parquetry.runtime.clustering.rewrite.task import GroupWork
 from parquetry.runtime.commit.abandoned_buckets import abandon
 from parquetry.runtime.commit.outcome import WriteOutcome
@@ -37,10 +39,14 @@ class PublishableGroups:
         self._works: tuple[GroupWork, ...] = ()
         self.groups: list[RewrittenGroup] = []
         self.left_out: list[UnpublishedGroup] = []
+        self._measure: WorkMeasure | None = None
 
-    def begin(self, works: Sequence[GroupWork], left_out: Iterable[UnpublishedGroup]) -> None:
-        """Take note of what is rewritten, and of what was not even begun."""
+    def begin(
+        self, works: Sequence[GroupWork], left_out: Iterable[UnpublishedGroup], *, measure: WorkMeasure
+    ) -> None:
+        """Take note of what is rewritten, and of what was not even begun; ``measure`` says what it takes."""
         self._works = tuple(works)
+        self._measure = measure
         self.left_out += left_out
 
     @property
@@ -50,7 +56,12 @@ class PublishableGroups:
 
     def extra_metadata(self, execution: ExecutionPolicy) -> dict[str, str]:
         """What a replacecommit of these groups says about itself."""
-        return {RUN_KEY: description(execution, self.groups, self.left_out), **in_commit(self.queries)}
+        work = None if self._measure is None else self._measure.measured(self.groups)
+        return {
+            RUN_KEY: description(execution, self.groups, self.left_out),
+            **in_commit(self.queries),
+            **work_in_commit(work),
+        }
 
     def leave_out_changed(self, now: Timeline) -> bool:
         """Whether a group does not hold any more since ``transaction.timeline``; it is left out then.

@@ -28,6 +28,7 @@ from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.changes import highest
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanDocument, TableAction
 from parquetry.compiler.reports.charts import Bars, Chart, bar_chart
+from parquetry.compiler.reports.costs import cost_lines
 from parquetry.compiler.reports.page import (
     Badge,
     Block,
@@ -139,6 +140,7 @@ def _action(action: TableAction, plan: PlanDocument) -> Section:
     measured: list[Block] = []
     if figures is not None and figures.files:
         notes += [cost_text(action, figures.debt), files_line(figures)]
+        notes += [] if figures.costs is None else cost_lines(figures.costs)
         measured = [*_queries(action.table, figures), *_sizes(figures)]
     diff = yaml_diff(action)
     return Section(

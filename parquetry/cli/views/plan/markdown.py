@@ -35,6 +35,7 @@ from parquetry.cli.views.plan.words import (
 from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.changes import highest
 from parquetry.compiler.plan.model import Blocked, Change, PlanDocument, TableAction
+from parquetry.compiler.reports.costs import COST_HEADER, COST_NOTE, cost_rows
 from parquetry.compiler.reports.review import settings_diff, yaml_diff
 from parquetry.compiler.workspace.target_settings import target_name
 
@@ -146,6 +147,12 @@ def _sections(plan: PlanDocument) -> Iterator[_Section]:
         fields = f", {count(len(action.changes), 'field')}" if action.changes else ""
         title = f"{code_html(action.table)}: {kind_of(action)}{fields}"
         yield _Section(action.change_class.rank, "\n" + _details(title, "\n".join(parts)))
+    if costs := cost_rows(plan):
+        cells = [_inline_row(row) for row in (COST_HEADER, *(row.cells for row in costs))]
+        notes = [f"- {code(row.table)}: {inline(row.note)}" for row in costs if row.note]
+        ranges = f"{COST_NOTE[0].upper()}{COST_NOTE[1:]}."
+        body = "\n".join([cells[0], "|---|---:|---:|---:|---|", *cells[1:], "", ranges, "", *notes])
+        yield _Section(0, "\n" + _details("Costs", body + "\n"))
     due = due_entries(plan)
     if due:
         body = "".join(f"- {code(table)}: {inline(text)}\n" for table, text in due)

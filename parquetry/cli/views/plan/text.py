@@ -45,6 +45,7 @@ from parquetry.compiler.plan.model import (
     Step,
     TableAction,
 )
+from parquetry.compiler.reports.costs import cost_lines, total_line
 from parquetry.compiler.workspace.target_settings import target_name
 
 
@@ -78,6 +79,8 @@ class PlanView:
             lines += [*_warning(warning, paint), ""]
         if outcome.evidence.drift:
             lines += [*_wrapped(self.typed_options.with_options(drift_line(outcome)), indent=0), ""]
+        if total := total_line(outcome):
+            lines += [*_wrapped(total, indent=0), ""]
         return "\n".join([*lines, paint.bold(summary(outcome)), *self._next(outcome)])
 
     def json(self, outcome: PlanDocument) -> Any:
@@ -142,6 +145,8 @@ def _figures(action: TableAction, figures: TableFigures) -> Iterator[str]:
     yield from _wrapped(cost_text(action, figures.debt))
     yield f"    {files_line(figures)}"
     for line in query_lines(figures):
+        yield from _wrapped(line)
+    for line in [] if figures.costs is None else cost_lines(figures.costs):
         yield from _wrapped(line)
 
 

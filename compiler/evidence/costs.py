@@ -1,0 +1,150 @@
+"""What the rewriting of a table takes and changes, forecast for its costs: bytes, time, requests, scans.
+
+The ranges are made from the errors of the table's own past predictions, which its replacecommits record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from parquetry.compiler.evidence.model import QueryFigures
+from parquetry.compiler.evidence.money import CostForecast, QueryScan
+from parquetry.runtime.clustering.forecast.intervals import PredictionInterval, Prior, error_of, interval
+from parquetry.runtime.clustering.forecast.queries import QueryForecast
+from parquetry.runtime.clustering.forecast.work import WorkForecast, forecast_work
+from parquetry.runtime.clustering.plan.history import CompletedClustering, completed_clusterings
+from parquetry.runtime.layout.clustering.model import Debt
+from parquetry.runtime.layout.skipping.files import NOTHING, Touched
+from parquetry.runtime.services.retention import is_by_number
+from parquetry.runtime.spec.table_spec import Query, RetentionPolicy, TableSpec
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.instant import parse_instant_ms
+
+SCANS_BY_STATISTICS: Final = Prior(mean=0.0, deviation=0.5, weight=4)
+SCANS_BY_SAMPLE: Final = Prior(mean=0.0, deviation=0.1, weight=4)
+
+_SCAN_FLOOR: Final = 64 * 1024
+_NEWEST: Final = 50
+_FEWEST: Final = 2
+_LONGER: Final = 2
+"""Commits may come so many times as fast, or as slowly, as they did."""
+
+
+def forecast_costs(
+    handle: TableHandle,
+    timeline: Timeline,
+    spec: TableSpec,
+    debt: Debt,
+    *,
+    queries: Sequence[QueryFigures],
+    rewritten: Sequence[QueryForecast],
+    sampled_bytes: int | None,
+    freed_bytes: int,
+) -> CostForecast:
+    """The forecast for paying the ``debt`` of a table under a spec.
+
+    ``rewritten`` is the part of ``queries`` that is about rewritten files. ``sampled_bytes`` are what a
+    sample promises of them, and ``freed_bytes`` what the next clean deletes more than it would have.
+    """
+    past = completed_clusterings(handle, timeline)
+    work = _work(past, spec, debt, sampled_bytes)
+    read_bytes = debt.rewritten_bytes
+    return CostForecast(
+        work=work,
+        storage_bytes=work.written_bytes.plus(-read_bytes - freed_bytes),
+        kept_bytes=read_bytes,
+        kept_seconds=_kept_seconds(spec.retention, _seconds_between_commits(handle, timeline)),
+        queries=tuple(_scans(past, spec.extra.queries, queries, rewritten)),
+    )
+
+
+def _work(
+    past: Sequence[CompletedClustering], spec: TableSpec, debt: Debt, sampled_bytes: int | None
+) -> WorkForecast:
+    return forecast_work(
+        [one.work for one in past if one.work is not None],
+        files=debt.files_before,
+        read_bytes=debt.rewritten_bytes,
+        written_files=debt.files_after,
+        sampled_bytes=sampled_bytes,
+        layout=spec.clustering.execution.digest,
+    )
+
+
+def _seconds_between_commits(handle: TableHandle, timeline: Timeline) -> int | None:
+    """In the mean of the newest ones; None for fewer than two."""
+    times = [write.time for write in timeline.completed_writes[-_NEWEST:]]
+    if len(times) < _FEWEST:
+        return None
+    first, last = (parse_instant_ms(time, handle.config.timezone) for time in (times[0], times[-1]))
+    return max((last - first) // 1000 // (len(times) - 1), 0)
+
+
+def _kept_seconds(policy: RetentionPolicy, between: int | None) -> PredictionInterval | None:
+    """How long the old versions of replaced files stay; None where nothing says when they go.
+
+    They stay while any of the rules asks for them, and go with the first clean after that.
+    """
+    age = policy.max_age_seconds or 0
+    if is_by_number(policy):
+        if policy.keep_versions is None or between is None:
+            return None
+        return PredictionInterval(low=0, high=_LONGER * between)
+    if between is None:
+        return None if policy.keep_commits is not None else PredictionInterval.exactly(age)
+    commits = policy.keep_commits or 0
+    return PredictionInterval(
+        low=max(age, commits * between // _LONGER),
+        high=max(age + _LONGER * between, _LONGER * (commits + 1) * between),
+    )
+
+
+def _scans(
+    past: Sequence[CompletedClustering],
+    declared: Sequence[Query],
+    queries: Sequence[QueryFigures],
+    rewritten: Sequence[QueryForecast],
+) -> list[QueryScan]:
+    runs = {query.name: query.runs_per_day for query in declared}
+    made = {query.query: query.expected for query in rewritten}
+    measured = [query for one in past for query in one.queries]
+    scans = []
+    for query in queries:
+        runs_per_day = runs.get(query.query)
+        if runs_per_day is None:
+            continue
+        # Predictions that were recorded are from samples: they say nothing of the other estimator.
+        known = [(one.expected, one.after) for one in measured if one.expected is not None and query.sampled]
+        prior = SCANS_BY_SAMPLE if query.sampled else SCANS_BY_STATISTICS
+        part = made.get(query.query, NOTHING)
+        size = _range(part.data_bytes, [(e.data_bytes, a.data_bytes) for e, a in known], prior, _SCAN_FLOOR)
+        count = _range(_requests(part), [(_requests(e), _requests(a)) for e, a in known], prior, 1)
+        is_certain = query.now == query.expected and part == NOTHING
+        scans.append(
+            QueryScan(
+                query=query.query,
+                runs_per_day=runs_per_day,
+                now_bytes=query.now.data_bytes,
+                expected_bytes=PredictionInterval.exactly(query.now.data_bytes)
+                if is_certain
+                else size.plus(query.expected.data_bytes - part.data_bytes),
+                now_requests=_requests(query.now),
+                expected_requests=PredictionInterval.exactly(_requests(query.now))
+                if is_certain
+                else count.plus(_requests(query.expected) - _requests(part)),
+                past=len(known),
+            )
+        )
+    return scans
+
+
+def _range(expected: int, past: Sequence[tuple[int, int]], prior: Prior, floor: int) -> PredictionInterval:
+    errors = [error_of(expected=promised, measured=after, floor=floor) for promised, after in past]
+    return interval(expected, errors, prior, floor_at=floor)
+
+
+def _requests(read: Touched) -> int:
+    """A reader asks for the footer of each file, and for each row group."""
+    return read.files + read.row_groups

@@ -1,0 +1,260 @@
+"""What bytes, requests and the time of cores cost by the prices of a target: exact, and rounded once.
+
+Amounts are computed as fractions of whole numbers, and kept in millionths of the currency: the low end of a
+range is rounded down, the high end up.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, floor
+from typing import Final
+
+from parquetry.project.model.prices import Prices
+from parquetry.runtime.clustering.forecast.intervals import PredictionInterval
+from parquetry.runtime.clustering.forecast.work import WorkForecast
+from parquetry.runtime.spec.codec import UNLESS_NONE
+
+MONTH_DAYS: Final = 30
+MICROS: Final = 1_000_000
+_PRICE: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,30})?")
+_MOST_MICROS: Final = 2**63 - 1
+_GIB: Final = 2**30
+_TIB: Final = 2**40
+_MILLION: Final = 1_000_000
+_MILLISECONDS_AN_HOUR: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmountRange:
+    """An amount of money from ``low_micros`` to ``high_micros``, in millionths of the currency."""
+
+    low_micros: int
+    high_micros: int
+
+    @classmethod
+    def of(cls, low: Fraction, high: Fraction) -> AmountRange:
+        """The range of two exact amounts."""
+        return cls(low_micros=_held(floor(low * MICROS)), high_micros=_held(ceil(high * MICROS)))
+
+    def __add__(self, other: AmountRange) -> AmountRange:
+        """Both together: the low ends, and the high ends."""
+        return AmountRange(
+            low_micros=_held(self.low_micros + other.low_micros),
+            high_micros=_held(self.high_micros + other.high_micros),
+        )
+
+
+NOTHING: Final = AmountRange(low_micros=0, high_micros=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayBack:
+    """After how many days a saving has paid for what was spent at once; ``high_days`` None is never."""
+
+    low_days: int
+    high_days: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryScan:
+    """What one run of a query scans now and later, of a query that runs ``runs_per_day`` times.
+
+    ``past`` is the number of past predictions that the ranges are from.
+    """
+
+    query: str
+    runs_per_day: float
+    now_bytes: int
+    expected_bytes: PredictionInterval
+    now_requests: int
+    expected_requests: PredictionInterval
+    past: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostForecast:
+    """What a change takes and changes, before it has a price.
+
+    ``storage_bytes`` is by how many bytes the table grows for good. Old versions of the rewritten files, of
+    ``kept_bytes``, stay for ``kept_seconds``: None where nothing says when a clean deletes them.
+    """
+
+    work: WorkForecast
+    storage_bytes: PredictionInterval
+    kept_bytes: int
+    kept_seconds: PredictionInterval | None
+    queries: tuple[QueryScan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCosts:
+    """What a change of a table costs, by prices in ``currency``; ranges hold in 80 of 100 cases.
+
+    ``one_off`` is ``compute``, ``requests`` and ``old_versions`` together; ``monthly`` is the change of what
+    ``storage`` and ``queries`` cost in a month. ``pay_back`` is None where nothing is spent or, for sure,
+    nothing saved.
+    """
+
+    currency: str
+    one_off: AmountRange
+    monthly: AmountRange
+    compute: AmountRange
+    requests: AmountRange
+    old_versions: AmountRange
+    storage: AmountRange
+    queries: AmountRange
+    pay_back: PayBack | None
+    forecast: CostForecast
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing is spent, and nothing changes."""
+        return self.one_off == NOTHING and self.monthly == NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPrices:
+    """The prices that a plan was made with, as decimal numbers."""
+
+    currency: str
+    storage_gib_month: str
+    read_requests_million: str
+    write_requests_million: str
+    core_hour: str
+    scanned_tib: str
+
+    @classmethod
+    def of(cls, prices: Prices) -> PlanPrices:
+        """Those of a target."""
+        return cls(
+            currency=prices.currency,
+            storage_gib_month=f"{prices.storage_gib_month:f}",
+            read_requests_million=f"{prices.read_requests_million:f}",
+            write_requests_million=f"{prices.write_requests_million:f}",
+            core_hour=f"{prices.core_hour:f}",
+            scanned_tib=f"{prices.scanned_tib:f}",
+        )
+
+    def check(self) -> None:
+        """ValueError where one of them is no price: whoever edits a saved plan may write anything."""
+        texts = (self.storage_gib_month, self.read_requests_million, self.write_requests_million)
+        for text in (*texts, self.core_hour, self.scanned_tib):
+            if not _PRICE.fullmatch(text):
+                raise ValueError(f"{text[:20]!r} is no price")
+
+    def storage(self, size_bytes: int, *, seconds: int = MONTH_DAYS * 86_400) -> Fraction:
+        """What bytes cost that are stored for so long, by default for a month."""
+        months = Fraction(seconds, MONTH_DAYS * 86_400)
+        return Fraction(self.storage_gib_month) * size_bytes / _GIB * months
+
+    def compute(self, core_milliseconds: int) -> Fraction:
+        """What the time of cores costs."""
+        return Fraction(self.core_hour) * core_milliseconds / _MILLISECONDS_AN_HOUR
+
+    def requests(self, *, reads: int, writes: int = 0) -> Fraction:
+        """What requests cost."""
+        paid = Fraction(self.read_requests_million) * reads + Fraction(self.write_requests_million) * writes
+        return paid / _MILLION
+
+    def monthly_scans(self, runs_per_day: float, *, size_bytes: int, requests: int) -> Fraction:
+        """What a query costs in a month, each run of which scans so much."""
+        run = Fraction(self.scanned_tib) * size_bytes / _TIB + self.requests(reads=requests)
+        return Fraction(repr(runs_per_day)) * MONTH_DAYS * run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCosts:
+    """What a whole plan costs: the sums over its tables, by their ``prices``."""
+
+    prices: PlanPrices
+    one_off: AmountRange
+    monthly: AmountRange
+    storage: AmountRange
+    queries: AmountRange
+    pay_back: PayBack | None = field(default=None, metadata=UNLESS_NONE)
+
+
+def table_costs(forecast: CostForecast, prices: PlanPrices) -> TableCosts:
+    """What is forecast, in money."""
+    work, kept = forecast.work, forecast.kept_seconds
+    compute = AmountRange.of(
+        prices.compute(work.core_milliseconds.low), prices.compute(work.core_milliseconds.high)
+    )
+    requests = AmountRange.of(
+        prices.requests(reads=work.read_requests, writes=work.write_requests.low),
+        prices.requests(reads=work.read_requests, writes=work.write_requests.high),
+    )
+    old_versions = (
+        NOTHING
+        if kept is None
+        else AmountRange.of(
+            prices.storage(forecast.kept_bytes, seconds=kept.low),
+            prices.storage(forecast.kept_bytes, seconds=kept.high),
+        )
+    )
+    stays = forecast.kept_bytes if kept is None else 0
+    storage = AmountRange.of(
+        prices.storage(forecast.storage_bytes.low + stays),
+        prices.storage(forecast.storage_bytes.high + stays),
+    )
+    queries = sum((_change(query, prices) for query in forecast.queries), NOTHING)
+    one_off, monthly = compute + requests + old_versions, storage + queries
+    return TableCosts(
+        currency=prices.currency,
+        one_off=one_off,
+        monthly=monthly,
+        compute=compute,
+        requests=requests,
+        old_versions=old_versions,
+        storage=storage,
+        queries=queries,
+        pay_back=pay_back(one_off, monthly),
+        forecast=forecast,
+    )
+
+
+def plan_costs(tables: tuple[TableCosts, ...], prices: PlanPrices) -> PlanCosts:
+    """The sums over the tables."""
+    one_off = sum((table.one_off for table in tables), NOTHING)
+    monthly = sum((table.monthly for table in tables), NOTHING)
+    return PlanCosts(
+        prices=prices,
+        one_off=one_off,
+        monthly=monthly,
+        storage=sum((table.storage for table in tables), NOTHING),
+        queries=sum((table.queries for table in tables), NOTHING),
+        pay_back=pay_back(one_off, monthly),
+    )
+
+
+def pay_back(one_off: AmountRange, monthly: AmountRange) -> PayBack | None:
+    """When the saving has paid for it; None where nothing is spent, or nothing is saved for sure."""
+    if one_off.high_micros <= 0 or monthly.low_micros >= 0:
+        return None
+    low = floor(Fraction(max(one_off.low_micros, 0) * MONTH_DAYS, -monthly.low_micros))
+    if monthly.high_micros >= 0:
+        return PayBack(low_days=low, high_days=None)
+    return PayBack(
+        low_days=low, high_days=ceil(Fraction(one_off.high_micros * MONTH_DAYS, -monthly.high_micros))
+    )
+
+
+def _held(micros: int) -> int:
+    """What 64 bits hold, since JSON has no more."""
+    return max(min(micros, _MOST_MICROS), -_MOST_MICROS)
+
+
+def _change(query: QueryScan, prices: PlanPrices) -> AmountRange:
+    runs = query.runs_per_day
+    now = prices.monthly_scans(runs, size_bytes=query.now_bytes, requests=query.now_requests)
+    low, high = (
+        prices.monthly_scans(runs, size_bytes=size_bytes, requests=requests)
+        for size_bytes, requests in (
+            (query.expected_bytes.low, query.expected_requests.low),
+            (query.expected_bytes.high, query.expected_requests.high),
+        )
+    )
+    return AmountRange.of(low - now, high - now)

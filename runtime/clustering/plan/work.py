@@ -1,0 +1,78 @@
+"""What a clustering takes, measured while it runs, beside what it was expected to take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from parquetry.runtime.clustering.forecast.work import ClusteringWork, forecast_work, read_expected_bytes
+from parquetry.runtime.clustering.plan.execution import RewrittenGroup
+from parquetry.runtime.clustering.plan.history import past_work
+from parquetry.runtime.clustering.rewrite.task import GroupWork
+from parquetry.runtime.layout.clustering.model import FileKey
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
+
+
+class WorkMeasure:
+    """Measures the groups of one plan: cores and seconds, and the bytes of the groups that are published."""
+
+    def __init__(
+        self, table: TableHandle, timeline: Timeline, plan: ClusteringPlan, *, layout: str | None, cores: int
+    ) -> None:
+        self._past = past_work(table, timeline)
+        self._layout = layout
+        self._cores = cores
+        self._milliseconds = 0
+        self._attempted_bytes = 0
+        self._sampled: dict[FileKey, int | None] = {
+            (group.slices[0].partition, group.slices[0].file_id): read_expected_bytes(group.extra)
+            for group in plan.groups
+            if group.slices
+        }
+
+    @contextmanager
+    def rewriting(self, works: Sequence[GroupWork]) -> Iterator[None]:
+        """Count the time that these groups take."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self._milliseconds += round((time.monotonic() - begun) * 1000)
+            self._attempted_bytes += sum(work.size_bytes for work in works)
+
+    def measured(self, groups: Sequence[RewrittenGroup]) -> ClusteringWork:
+        """What it took to rewrite these groups, and what that was expected to be."""
+        slices = [part for group in groups for part in group.work.slices]
+        files = [file for group in groups for file in group.files]
+        read_bytes = sum(part.size_bytes for part in slices)
+        sampled_bytes = self._sampled_bytes(groups)
+        forecast = forecast_work(
+            self._past,
+            files=len(slices),
+            read_bytes=read_bytes,
+            written_files=len(files),
+            sampled_bytes=sampled_bytes,
+            layout=self._layout,
+        )
+        attempt = forecast_work(self._past, files=0, read_bytes=self._attempted_bytes, written_files=0)
+        return ClusteringWork(
+            files=len(slices),
+            read_bytes=read_bytes,
+            written_files=len(files),
+            written_bytes=sum(file.stat.file_size_bytes for file in files),
+            core_milliseconds=self._milliseconds * self._cores,
+            expected_bytes=forecast.written_bytes,
+            expected_core_milliseconds=attempt.core_milliseconds,
+            layout=self._layout,
+            sampled_bytes=sampled_bytes,
+        )
+
+    def _sampled_bytes(self, groups: Sequence[RewrittenGroup]) -> int | None:
+        """What samples promise of all the groups; None where one of them has none."""
+        firsts = [group.work.slices[0] for group in groups]
+        promised = [self._sampled.get((part.partition, part.file_id)) for part in firsts]
+        known = [size for size in promised if size is not None]
+        return sum(known) if known and len(known) == len(promised) else None
