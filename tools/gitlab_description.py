@@ -1,7 +1,11 @@
-"""Cut from GitLab's own client in Go what `parquetry review` uses of the API: tests/support/gitlab_api.json.
+"""Cut what tests need of GitLab: tests/support/gitlab_api.json and tests/support/gitlab_ci_schema.json.
+
+The first is what `parquetry review` uses of the API, cut from GitLab's own client in Go. The second is GitLab's JSON
+Schema of pipelines without prose, as the Python package check-jsonschema ships it.
 
 ``go mod download -json gitlab.com/gitlab-org/api/client-go/v2@v2.64.0``, then
-``python tools/gitlab_description.py FOLDER`` with the folder of the module. Methods, paths, parameters and the
+``pip download --no-deps check-jsonschema==0.39.0``, unpack it, then
+``python tools/gitlab_description.py MODULE PACKAGE`` with both folders. Methods, paths, parameters and the
 fields of answers are those of the client. Tests check the requests of parquetry, and the answers of a local forge,
 against them. The client does not say which fields may be null, so all may.
 """
@@ -15,7 +19,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).resolve().parent.parent / "tests" / "support" / "gitlab_api.json"
+SUPPORT = Path(__file__).resolve().parent.parent / "tests" / "support"
+SCHEMA = Path("check_jsonschema") / "builtin_schemas" / "vendor" / "gitlab-ci.json"
 MODULE = "gitlab.com/gitlab-org/api/client-go/v2"
 CALLS = (
     "UsersService.CurrentUser",
@@ -44,10 +49,16 @@ _FIELD = re.compile(r"^\t(?:(?P<name>\w+)\s+)?(?P<type>[\w.*\[\]]+)(?:\s+`(?P<ta
 
 
 def main() -> int:
-    """Write the part that is used."""
+    """Write the parts that are used."""
     options = argparse.ArgumentParser()
     options.add_argument("module", type=Path, help=f"the folder of {MODULE}")
-    folder = options.parse_args().module
+    options.add_argument("package", type=Path, help="the unpacked package check-jsonschema")
+    given = options.parse_args()
+    folder = given.module
+    schema = json.loads((given.package / SCHEMA).read_text(encoding="utf-8"))
+    origin = {"name": "check-jsonschema", "version": "0.39.0", "license": "MIT, GitLab B.V."}
+    written = json.dumps({"origin": origin, "schema": without_prose(schema)})
+    (SUPPORT / "gitlab_ci_schema.json").write_text(f"{written}\n", encoding="utf-8")
     sources = [path for path in sorted(folder.glob("*.go")) if not path.stem.endswith("_test")]
     source = Source("\n".join(path.read_text(encoding="utf-8") for path in sources))
     version = folder.name.rpartition("@")[2]
@@ -55,8 +66,21 @@ def main() -> int:
     described = dict(source.operation(call) for call in CALLS)
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(described[name])}" for name in sorted(described))
     text = f'{{\n"origin": {json.dumps(origin)},\n"operations": {{\n{lines}\n}}\n}}\n'
-    TARGET.write_text(text, encoding="utf-8")
+    (SUPPORT / "gitlab_api.json").write_text(text, encoding="utf-8")
     return 0
+
+
+def without_prose(node: Any, *, is_named: bool = False) -> Any:
+    """A schema without texts for people; names of properties are kept, whatever they are."""
+    if isinstance(node, list):
+        return [without_prose(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: without_prose(value, is_named=key in ("properties", "definitions") and not is_named)
+        for key, value in node.items()
+        if is_named or key not in ("description", "markdownDescription", "examples", "title")
+    }
 
 
 class Source:

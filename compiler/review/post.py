@@ -90,11 +90,13 @@ def post_plan(
     )
 
 
-def post_comment(forge: Forge, pull: PullRequest, text: str, *, creator: str) -> tuple[Comment, bool]:
+def post_comment(
+    forge: Forge, pull: PullRequest, text: str, *, creator: str, replaces: bool = True
+) -> tuple[Comment, bool]:
     """Replace the comment of this account with the same first line, or add one; and whether it was there.
 
     Comments of others with that line are neither changed nor believed. Where two workflows at once have added
-    one, the older stays.
+    one, the older stays. Without ``replaces`` one that is there stays as it is.
     """
     identity = forge.identity()
     login = creator if identity is None else identity.login
@@ -114,7 +116,8 @@ def post_comment(forge: Forge, pull: PullRequest, text: str, *, creator: str) ->
     for surplus in own[1:]:
         forge.delete_comment(pull, surplus)
     if own:
-        forge.replace_comment(pull, own[0], text)
+        if replaces and own[0].text != text:
+            forge.replace_comment(pull, own[0], text)
         return own[0], True
     return forge.add_comment(pull, text), False
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -33,8 +34,16 @@ _FILES = {
 }
 _WORKFLOWS = ".github/workflows"
 _OF_REVIEWS = ("plan", "diff", "apply", "nightly")
+_PIPELINE = ".gitlab-ci.yml"
+_INCLUDED = ".gitlab/parquetry-"
+"""Where the jobs of a project are, before its name; the pipeline includes all of them."""
+
+_ALL_JOBS = f"{_INCLUDED}*.yml"
+_INCLUDE_JOBS = f"{_PIPELINE} is there already: let it include {_ALL_JOBS}"
+_IMAGE = "python:3.11.13-bookworm"
 _CHECKOUT = "11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2"
 _SETUP_PYTHON = "a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0"
+_UPLOAD_ARTIFACT = "ea165f8d65b6e75b540449e92b4886f43607fa02 # v4.6.2"
 _ADDRESS = re.compile(r"https?://(?:[^/@]*@)?(?P<rest>.+)|(?:ssh://)?git@(?P<host>[^:/]+)[:/](?P<path>.+)")
 _FOLDER = re.compile(r"[\w .,'@+=~()/-]*")
 """What a workflow may name: no expression of GitHub, and nothing that YAML or a shell reads as its own."""
@@ -46,6 +55,13 @@ _FALLBACK = "lake"
 _MAIN = "main"
 _TARGETS = ("dev",)
 _LONGEST = 128
+
+
+class CI(StrEnum):
+    """Whose workflows there are."""
+
+    GITHUB = "github"
+    GITLAB = "gitlab"
 
 
 class ScaffoldError(ParquetryError):
@@ -68,37 +84,41 @@ class ScaffoldContext:
     requirement: str | None
     checkout: str = _CHECKOUT
     setup_python: str = _SETUP_PYTHON
+    upload_artifact: str = _UPLOAD_ARTIFACT
+    image: str = _IMAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffold:
     """A project that was made; ``files`` are relative to its directory.
 
-    ``installs`` is what its workflow installs, None where the user has to say it.
+    ``installs`` is what its workflow installs, None where the user has to say it. ``advice`` is what is
+    left to be written by hand, None for nothing.
     """
 
     directory: Path
     name: str
     files: tuple[str, ...]
     installs: str | None
+    advice: str | None = None
 
 
-def scaffold(directory: Path, *, installs: str | None = None, reviews: bool = False) -> Scaffold:
+def scaffold(directory: Path, *, installs: str | None = None, ci: CI | None = None) -> Scaffold:
     """Make a project in ``directory``, which may exist; it is named after the directory.
 
     Nothing that is there is replaced: one file in the way, and nothing is written. In a git repository the
-    workflows go to the root of it, where GitHub looks for them. ``installs`` is what pip gets parquetry
-    from, by default whatever this parquetry was installed from.
+    workflows go to the root of it, where GitHub and GitLab look for them. ``installs`` is what pip gets
+    parquetry from, by default whatever this parquetry was installed from.
 
-    With ``reviews`` there are workflows that plan pull requests, apply what was approved, and look for drift.
-    A project that is there gets these alone.
+    With ``ci`` there are workflows that plan pull requests, apply what was approved, and look for drift. A
+    project that is there gets these alone.
 
     Raises:
         ScaffoldError: a file is in the way, the directory cannot be written, or a name is not fit for
             a workflow.
 
     """
-    there = _declared(directory) if reviews and (directory / PROJECT_FILE).exists() else None
+    there = _declared(directory) if ci and (directory / PROJECT_FILE).exists() else None
     name = (there and there.project) or project_name(directory)
     workflow, folder = _workflow(directory, name)
     context = ScaffoldContext(
@@ -110,12 +130,23 @@ def scaffold(directory: Path, *, installs: str | None = None, reviews: bool = Fa
         requirement=installs or _requirement(),
     )
     templates = environment(quoted=json.dumps)
-    wanted = {} if there else {**_FILES, workflow: "workflow.yml.j2"}
+    wanted = {} if there else dict(_FILES)
+    if not there and ci is not CI.GITLAB:
+        wanted[workflow] = "workflow.yml.j2"
     if there and not (directory / REQUIREMENTS).exists():
         wanted[REQUIREMENTS] = _FILES[REQUIREMENTS]
-    if reviews:
-        above = os.path.dirname(workflow)  # noqa: PTH120  # it may begin with ".."
+    root = workflow.partition(_WORKFLOWS)[0]
+    advice = None
+    if ci is CI.GITHUB:
+        above = f"{root}{_WORKFLOWS}"
         wanted |= {f"{above}/parquetry-{kind}-{name}.yml": f"github/{kind}.yml.j2" for kind in _OF_REVIEWS}
+    elif ci is CI.GITLAB:
+        wanted[f"{root}{_INCLUDED}{name}.yml"] = "gitlab/parquetry.yml.j2"
+        pipeline = _file(directory, f"{root}{_PIPELINE}")
+        if os.path.lexists(pipeline):
+            advice = None if _includes_jobs(pipeline) else _INCLUDE_JOBS
+        else:
+            wanted[f"{root}{_PIPELINE}"] = "gitlab/gitlab-ci.yml.j2"
     texts = {
         path: templates.get_template(f"scaffold/{template}").render(scaffold=context)
         for path, template in wanted.items()
@@ -140,7 +171,9 @@ def scaffold(directory: Path, *, installs: str | None = None, reviews: bool = Fa
         raise ScaffoldError(
             f"{error.filename} cannot be written: {error.strerror}; name another directory"
         ) from error
-    return Scaffold(directory=directory, name=name, files=tuple(written), installs=context.requirement)
+    return Scaffold(
+        directory=directory, name=name, files=tuple(written), installs=context.requirement, advice=advice
+    )
 
 
 def _declared(directory: Path) -> Outline:
@@ -178,6 +211,14 @@ def _workflow(directory: Path, name: str) -> tuple[str, str]:
     is_taken = (root / _WORKFLOWS / "parquetry.yml").exists()
     file = f"parquetry-{name}.yml" if is_taken else "parquetry.yml"
     return f"{up}/{_WORKFLOWS}/{file}", folder
+
+
+def _includes_jobs(pipeline: Path) -> bool:
+    """Whether a pipeline names the jobs of all projects."""
+    try:
+        return _ALL_JOBS in pipeline.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
 
 
 def _branch(directory: Path) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from parquetry.compiler.spec_files.scaffold import ScaffoldError, scaffold
+from parquetry.compiler.spec_files.scaffold import CI, ScaffoldError, scaffold
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
 from tests.support.github_server import BOT, TOKEN, local_github
@@ -30,7 +30,7 @@ def written(tmp_path):
     """The texts of the workflows of a project `shop` with two targets, by kind."""
     folder = ProjectFolder.create(tmp_path / "shop")
     folder.project(targets={"dev": {"warehouse": "./dev"}, "prod": {"warehouse": "./prod"}})
-    scaffold(folder.root, reviews=True)
+    scaffold(folder.root, ci=CI.GITHUB)
     workflows = folder.root / ".github" / "workflows"
     return {kind: (workflows / f"parquetry-{kind}-shop.yml").read_text(encoding="utf-8") for kind in KINDS}
 
@@ -40,8 +40,7 @@ def jobs(text):
 
 
 def steps(text):
-    (job,) = jobs(text).values()
-    return job["steps"]
+    return [step for job in jobs(text).values() for step in job["steps"]]
 
 
 def test_the_page_shows_what_is_written(written):
@@ -58,13 +57,13 @@ def test_actions_are_pinned_and_no_expression_is_part_of_a_script(written):
         *written.values(),
         (ROOT / "templates" / "scaffold" / "workflow.yml.j2").read_text(encoding="utf-8"),
     ]
-    for text in texts[:3]:
+    for text in texts[:4]:
         for step in steps(text):
             assert "${{" not in step.get("run", "")
             assert re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", step.get("uses", "actions/a@" + "0" * 40))
             assert "ref" not in step.get("with", {})
     pins = {found for text in written.values() for found in re.findall(r"uses: (\S+@\S+ # v[\d.]+)", text)}
-    assert len(pins) == 2
+    assert len(pins) == 3
 
 
 def test_workflows_have_the_permissions_that_they_need(written):
@@ -85,6 +84,10 @@ def test_workflows_have_the_permissions_that_they_need(written):
     assert documents["apply"]["on"] == {"push": {"branches": ["main"]}}
     assert set(documents["apply"]["permissions"].values()) == {"read"}
     assert documents["nightly"]["permissions"] == {"contents": "read"}
+    assert {name: job.get("permissions") for name, job in documents["nightly"]["jobs"].items()} == {
+        "drift": None,
+        "follow-up": {"actions": "read", "contents": "read", "pull-requests": "write"},
+    }
     # The token is in the environment of the step that posts, not of the one that reads a stranger's files.
     assert [step["name"] for step in steps(written["plan"]) if "GH_TOKEN" in step.get("env", {})] == [
         "Show the plan"
@@ -94,14 +97,14 @@ def test_workflows_have_the_permissions_that_they_need(written):
 def test_a_project_that_is_there_gets_workflows_alone(tmp_path):
     folder = ProjectFolder.create(tmp_path)
     before = {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
-    made = scaffold(folder.root, reviews=True)
+    made = scaffold(folder.root, ci=CI.GITHUB)
     assert set(made.files) == {
         "requirements.txt",
         *(f".github/workflows/parquetry-{kind}-shop.yml" for kind in KINDS),
     }
     assert {path: path.read_bytes() for path in before} == before
     with pytest.raises(ScaffoldError, match=r"parquetry-plan-shop\.yml is there already; remove it"):
-        scaffold(folder.root, reviews=True)
+        scaffold(folder.root, ci=CI.GITHUB)
 
 
 @pytest.mark.parametrize(
@@ -116,15 +119,15 @@ def test_a_project_that_is_there_gets_workflows_alone(tmp_path):
 def test_names_that_a_project_cannot_have_are_written_nowhere(tmp_path, text):
     (tmp_path / "parquetry.yml").write_text(text)
     with pytest.raises(ScaffoldError, match="does not name a project and its targets"):
-        scaffold(tmp_path, reviews=True)
+        scaffold(tmp_path, ci=CI.GITHUB)
     assert [path.name for path in tmp_path.iterdir()] == ["parquetry.yml"]
 
 
-@pytest.mark.parametrize("reviews", [True, False])
-def test_a_folder_that_is_an_expression_is_written_nowhere(tmp_path, reviews):
+@pytest.mark.parametrize("ci", [None, *CI])
+def test_a_folder_that_is_an_expression_is_written_nowhere(tmp_path, ci):
     git(tmp_path, "init", "-q")
     with pytest.raises(ScaffoldError, match="rename it"):
-        scaffold(tmp_path / "a ${{ github.token }}", reviews=reviews)
+        scaffold(tmp_path / "a ${{ github.token }}", ci=ci)
     assert [path.name for path in tmp_path.iterdir()] == [".git"]
 
 
@@ -143,7 +146,7 @@ def test_what_is_merged_into_the_default_branch_is_applied(tmp_path, refs, branc
         git(tmp_path, "update-ref", ref, "HEAD")
     if branch == "trunk":
         git(tmp_path, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
-    scaffold(tmp_path / "lake", reviews=True)
+    scaffold(tmp_path / "lake", ci=CI.GITHUB)
     for file in ("parquetry-apply-lake.yml", "parquetry.yml"):
         text = (tmp_path / ".github" / "workflows" / file).read_text(encoding="utf-8")
         assert yaml.load(text, yaml.BaseLoader)["on"]["push"]["branches"] == [branch]
@@ -152,7 +155,7 @@ def test_what_is_merged_into_the_default_branch_is_applied(tmp_path, refs, branc
 def test_a_branch_that_is_a_pattern_is_written_nowhere(tmp_path):
     git(tmp_path, "init", "-q", "-b", "!${{github.token}}")
     with pytest.raises(ScaffoldError, match="rename it"):
-        scaffold(tmp_path, reviews=True)
+        scaffold(tmp_path, ci=CI.GITHUB)
     assert [path.name for path in tmp_path.iterdir()] == [".git"]
 
 
@@ -166,7 +169,7 @@ class Runner:
         self.shop.project(targets=warehouses)
         self.origin = root / "origin"
         committed(self.origin)
-        scaffold(self.shop.root, reviews=True, installs="parquetry")
+        scaffold(self.shop.root, ci=CI.GITHUB, installs="parquetry")
         self.commit()
         git(self.origin, "checkout", "-q", "-b", "pull")
         self.shop.orders(sizing={"max_file_size": "2MiB", "small_file_limit": "1MiB"})
@@ -177,16 +180,22 @@ class Runner:
         git(self.origin, "commit", "-q", "-m", "specs")
         return git(self.origin, "rev-parse", "HEAD")
 
-    def run(self, kind, target):
-        """The steps of a job in a fresh clone of the base, as GitHub runs them; the last one's process."""
+    def run(self, kind, target, *, job=None, plans=()):
+        """The steps of a job in a fresh clone of the base, as GitHub runs them; the last one's process.
+
+        ``plans`` are what the job would download of earlier runs.
+        """
         git(self.origin, "update-ref", f"refs/pull/{self.pull.number}/head", self.pull.head)
-        place = self.root / f"{kind}-{target}-{len(self.forge.calls)}"
+        place = self.root / f"{job or kind}-{target}-{len(self.forge.calls)}"
         git(self.root, "clone", "-q", "--branch", "main", str(self.origin), str(place))
-        (place / "temp").mkdir()
+        for number, plan in enumerate(plans):
+            (place / "temp" / "plans" / str(number)).mkdir(parents=True)
+            (place / "temp" / "plans" / str(number) / "plan.json").write_bytes(plan.read_bytes())
+        (place / "temp").mkdir(exist_ok=True)
         text = (self.origin / ".github" / "workflows" / f"parquetry-{kind}-shop.yml").read_text(
             encoding="utf-8"
         )
-        (job,) = jobs(text).values()
+        job = jobs(text)[job or kind]
         expressions = {
             "${{ matrix.target }}": target,
             "${{ github.event.number }}": str(self.pull.number),
@@ -195,7 +204,7 @@ class Runner:
         }
         assert job["strategy"]["matrix"]["target"] == ["dev", "prod"]
         for step in job["steps"]:
-            if "run" not in step or step["run"].startswith("pip "):
+            if "run" not in step or step["run"].startswith(("pip ", "gh ")):
                 continue
             declared = {**job["env"], **step.get("env", {})}
             given = {
@@ -245,15 +254,18 @@ def test_a_change_from_the_pull_request_to_the_table(runner):
     assert done.returncode == 1
     assert "nobody else has approved" in done.stderr
     forge.review(pull)
-    done, _ = runner.run("apply", "prod")
+    done, plan = runner.run("apply", "prod")
     assert done.returncode == 0, done.stderr
     spec = read_applied(open_store(runner.root / "lake-prod" / "orders")).spec
     assert spec.sizing.max_file_size_bytes == 2 << 20
     assert not (runner.root / "lake-dev" / "orders").exists()
-    done, _ = runner.run("nightly", "prod")
+    done, _ = runner.run("nightly", "prod", job="drift")
     assert done.returncode == 0, done.stdout + done.stderr
-    done, _ = runner.run("nightly", "dev")
+    done, _ = runner.run("nightly", "dev", job="drift")
     assert done.returncode == 3
+    done, _ = runner.run("nightly", "prod", job="follow-up", plans=[plan])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "predicted nothing" in done.stdout
 
 
 def test_a_fork_gets_its_difference_and_no_check(runner):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from parquetry.compiler.spec_files.scaffold import scaffold
+from parquetry.compiler.spec_files.scaffold import CI, scaffold
 from tests.interop.environment import actionlint
 from tests.support.repository import ROOT
 
@@ -19,7 +19,7 @@ def test_actionlint_finds_nothing(tmp_path):
         pytest.skip("neither actionlint nor Go, which builds it, is on the path")
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     for name in (".", "another lake"):
-        scaffold(tmp_path / name, reviews=True)
+        scaffold(tmp_path / name, ci=CI.GITHUB)
     files = [*tmp_path.glob(".github/workflows/*.yml"), *ROOT.glob(".github/workflows/*.yml")]
     assert len(files) == 11
     done = subprocess.run(

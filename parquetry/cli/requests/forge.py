@@ -118,13 +118,13 @@ class ForgeRequest:
         comment, replaced = post_comment(forge, forge.pull_request(number), text, creator=self.posts_as())
         return PostedComment(pull_request=number, comment=comment.number, replaced=replaced)
 
-    def post_at(self, plan: PlanDocument, text: str) -> int:
-        """Make or replace a comment on the pull request that became the plan's commit; the number of it.
+    def post_once_at(self, plan: PlanDocument, text: str) -> PostedComment:
+        """Make a comment on the pull request that became the plan's commit, unless it has that comment.
 
         NotApprovedError where no single pull request did.
         """
         from parquetry.compiler.review.approval import merged_as
-        from parquetry.compiler.review.post import post_comment
+        from parquetry.compiler.review.post import PostedComment, post_comment
         from parquetry.runtime.spec.git_commit import commit_named
 
         merged = commit_named(plan.intent.git_commit)
@@ -133,8 +133,8 @@ class ForgeRequest:
         forge = self.open()
         reviewed = self.reviewed(project=plan.intent.project, target=plan.intent.target)
         pull = merged_as(forge, merged, reviewed)
-        post_comment(forge, pull, text, creator=self.posts_as())
-        return pull.number
+        comment, was_there = post_comment(forge, pull, text, creator=self.posts_as(), replaces=False)
+        return PostedComment(pull_request=pull.number, comment=comment.number, replaced=was_there)
 
     def plan_id(self, workspace: Workspace) -> str:
         """The id that is approved at the commit that is checked out; NotApprovedError for none."""

@@ -19,6 +19,7 @@ ANSWERS = (
     "review-diff",
     "review-approved",
     "review-follow-up",
+    "review-unplanned",
     "guardrails-test",
     "diff",
     "apply",

@@ -109,6 +109,8 @@ class InitView:
         )
         if outcome.installs is None:
             lines += ["", f"For the workflow: name in {REQUIREMENTS} where pip gets parquetry from."]
+        if outcome.advice is not None:
+            lines += ["", f"{outcome.advice}."]
         return "\n".join([*lines, "", f"Next: {there}parquetry plan --out target/plan.json"])
 
     def json(self, outcome: Scaffold) -> Any:

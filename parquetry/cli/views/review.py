@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # each command loads its own
     from parquetry.compiler.review.approval import Approval
     from parquetry.compiler.review.follow_up import FollowedTable, FollowUp
     from parquetry.compiler.review.post import Posted, PostedComment
+    from parquetry.compiler.review.unplanned import Unplanned
 
 _ROOM_FOR_NOTE: Final = 100
 
@@ -69,11 +70,30 @@ class ApprovalView:
         return document | {"planned": outcome.planned.isoformat()}
 
 
+class UnplannedView:
+    """A line for each pull request, in words that a shell can read."""
+
+    def text(self, outcome: Unplanned, _: Paint) -> str:
+        """Number, head commit, and where it lies."""
+        return "\n".join(
+            f"{pull.number} {pull.head} {'fork' if pull.is_fork else 'branch'}"
+            for pull in outcome.pull_requests
+        )
+
+    def json(self, outcome: Unplanned) -> Any:
+        """Every field."""
+        return to_json_value(outcome)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUpView:
-    """Predicted against measured; ``pull_request`` is where it was posted, None where it was not."""
+    """Predicted against measured; ``pull_request`` is where it is shown, None where it is not.
+
+    ``is_new`` is whether it was posted there now.
+    """
 
     pull_request: int | None
+    is_new: bool = True
 
     def text(self, outcome: FollowUp, paint: Paint) -> str:
         """A line for each table, with a table of its queries; whether it was posted."""
@@ -86,7 +106,8 @@ class FollowUpView:
                 lines += [measured_table(table.queries, paint), ""]
         if self.pull_request is None:
             return "\n".join([*lines, "not posted: that follows when all is paid"])
-        return "\n".join([*lines, f"{paint.good('posted')} on pull request {self.pull_request}"])
+        posted = paint.good("posted") if self.is_new else "posted before"
+        return "\n".join([*lines, f"{posted} on pull request {self.pull_request}"])
 
     def json(self, outcome: FollowUp) -> Any:
         """Every field."""

@@ -21,20 +21,20 @@ from parquetry.cli.terminal.output import Output
 )
 @click.option(
     "--ci",
-    type=click.Choice(("github",)),
-    help="Add workflows that plan pull requests, apply what is approved, and test tables every night. "
-    "An existing project gets these alone.",
+    type=click.Choice(("github", "gitlab")),
+    help="Add workflows, or a pipeline of GitLab, that plan pull requests, apply what is approved, and "
+    "test tables every night. An existing project gets these alone.",
 )
 @output_options("text", "json")
 def command(*, output: Output, directory: Path, install: str | None, ci: str | None) -> int:
     """Create a project in DIR or the current directory; it plans, applies and runs at once.
 
     The project has sample data, JSON Schemas that editors find by themselves, and a GitHub
-    workflow. The workflow goes to the root of the git repository and installs the contents of
-    requirements.txt. Existing files are never replaced.
+    workflow, or a pipeline of GitLab with --ci gitlab. These go to the root of the git repository
+    and install the contents of requirements.txt. Existing files are never replaced.
     """
     from parquetry.cli.views.files import InitView
-    from parquetry.compiler.spec_files.scaffold import scaffold
+    from parquetry.compiler.spec_files.scaffold import CI, scaffold
 
-    output.show(InitView(), scaffold(directory, installs=install, reviews=ci is not None))
+    output.show(InitView(), scaffold(directory, installs=install, ci=None if ci is None else CI(ci)))
     return 0

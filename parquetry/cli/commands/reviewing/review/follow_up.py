@@ -20,8 +20,8 @@ def show_follow_up(*, request: ProjectRequest, output: Output, forge: ForgeReque
     """Show what the plan saved in PLANFILE predicted beside what its tables read now.
 
     PLANFILE was made of the merged commit, and applied. As soon as no file of its tables is due for
-    clustering any more, the command makes or replaces a comment on the merged pull request. Before
-    that, it shows what is due and posts nothing.
+    clustering any more, the command comments on the merged pull request, once: later figures would
+    be those of other writes. Before that, it shows what is due and posts nothing.
     """
     from parquetry.cli.requests.workspaces import workspace_of
     from parquetry.cli.views.review import FollowUpView, follow_up_comment
@@ -32,8 +32,9 @@ def show_follow_up(*, request: ProjectRequest, output: Output, forge: ForgeReque
 
     plan = decode(read_named(planfile), name=str(planfile))
     found = follow_up(plan, workspace_of(request))
-    pull = None
+    view = FollowUpView(pull_request=None)
     if found.is_paid:
-        pull = forge.post_at(plan, follow_up_comment(found, max_bytes=LONGEST_COMMENT_BYTES))
-    output.show(FollowUpView(pull_request=pull), found)
+        posted = forge.post_once_at(plan, follow_up_comment(found, max_bytes=LONGEST_COMMENT_BYTES))
+        view = FollowUpView(pull_request=posted.pull_request, is_new=not posted.replaced)
+    output.show(view, found)
     return 0

@@ -8,6 +8,7 @@ from parquetry.cli.commands.reviewing.review.approved import show_approved
 from parquetry.cli.commands.reviewing.review.diff import post_diff
 from parquetry.cli.commands.reviewing.review.follow_up import show_follow_up
 from parquetry.cli.commands.reviewing.review.post import post
+from parquetry.cli.commands.reviewing.review.unplanned import show_unplanned
 from parquetry.cli.grouped import Grouped
 
 
@@ -19,5 +20,5 @@ def command() -> None:
     """
 
 
-for one in (post, post_diff, show_approved, show_follow_up):
+for one in (post, post_diff, show_approved, show_follow_up, show_unplanned):
     command.add_command(one)

@@ -1,0 +1,37 @@
+"""Which open pull requests are still to be planned: for a job that looks at them from time to time.
+
+Such a job runs on the branch that they are merged into. No branch decides what is run with its
+credentials.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parquetry.compiler.review.approval import Reviewed
+from parquetry.compiler.review.forge import Forge, OpenPullRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplanned:
+    """The open pull requests whose head commit has no ``check``, the oldest first."""
+
+    check: str
+    pull_requests: tuple[OpenPullRequest, ...]
+
+
+def unplanned(forge: Forge, reviewed: Reviewed) -> Unplanned:
+    """Those of the branch that counts. A check that failed is one, and that of another account is none."""
+    branch = reviewed.branch or forge.default_branch()
+    pulls = forge.open_pull_requests(branch)
+    return Unplanned(
+        check=reviewed.check,
+        pull_requests=tuple(pull for pull in pulls if not _has_check(forge, pull, reviewed)),
+    )
+
+
+def _has_check(forge: Forge, pull: OpenPullRequest, reviewed: Reviewed) -> bool:
+    return any(
+        check.name == reviewed.check and check.author is not None and check.author.is_named(reviewed.creator)
+        for check in forge.checks(pull.head)
+    )
