@@ -120,7 +120,7 @@ def _scans(
         prior = SCANS_BY_SAMPLE if query.sampled else SCANS_BY_STATISTICS
         part = made.get(query.query, NOTHING)
         size = _range(part.data_bytes, [(e.data_bytes, a.data_bytes) for e, a in known], prior, _SCAN_FLOOR)
-        count = _range(_requests(part), [(_requests(e), _requests(a)) for e, a in known], prior, 1)
+        count = _range(requests_of(part), [(requests_of(e), requests_of(a)) for e, a in known], prior, 1)
         is_certain = query.now == query.expected and part == NOTHING
         scans.append(
             QueryScan(
@@ -130,10 +130,10 @@ def _scans(
                 expected_bytes=PredictionInterval.exactly(query.now.data_bytes)
                 if is_certain
                 else size.plus(query.expected.data_bytes - part.data_bytes),
-                now_requests=_requests(query.now),
-                expected_requests=PredictionInterval.exactly(_requests(query.now))
+                now_requests=requests_of(query.now),
+                expected_requests=PredictionInterval.exactly(requests_of(query.now))
                 if is_certain
-                else count.plus(_requests(query.expected) - _requests(part)),
+                else count.plus(requests_of(query.expected) - requests_of(part)),
                 past=len(known),
             )
         )
@@ -145,6 +145,6 @@ def _range(expected: int, past: Sequence[tuple[int, int]], prior: Prior, floor: 
     return interval(expected, errors, prior, floor_at=floor)
 
 
-def _requests(read: Touched) -> int:
+def requests_of(read: Touched) -> int:
     """A reader asks for the footer of each file, and for each row group."""
     return read.files + read.row_groups

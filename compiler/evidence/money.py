@@ -7,6 +7,7 @@ range is rounded down, the high end up.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor
@@ -14,7 +15,12 @@ from typing import Final
 
 from parquetry.project.model.prices import Prices
 from parquetry.runtime.clustering.forecast.intervals import PredictionInterval
-from parquetry.runtime.clustering.forecast.work import WorkForecast
+from parquetry.runtime.clustering.forecast.work import (
+    ClusteringWork,
+    WorkForecast,
+    read_requests,
+    write_requests,
+)
 from parquetry.runtime.spec.codec import UNLESS_NONE
 
 MONTH_DAYS: Final = 30
@@ -213,6 +219,103 @@ def table_costs(forecast: CostForecast, prices: PlanPrices) -> TableCosts:
         queries=queries,
         pay_back=pay_back(one_off, monthly),
         forecast=forecast,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredCost:
+    """What a part was predicted to cost, and what it did cost, rounded to the nearest millionth."""
+
+    part: str
+    expected: AmountRange
+    measured_micros: int
+
+    @classmethod
+    def of(cls, part: str, expected: AmountRange, measured: Fraction) -> MeasuredCost:
+        """With the exact amount that was measured."""
+        return cls(part=part, expected=expected, measured_micros=_held(round(measured * MICROS)))
+
+    @property
+    def is_within(self) -> bool:
+        """Whether it lies within the range; an amount that was rounded into it does."""
+        return self.expected.low_micros <= self.measured_micros <= self.expected.high_micros
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredCosts:
+    """The parts of what was done, in ``currency``."""
+
+    currency: str
+    parts: tuple[MeasuredCost, ...]
+
+
+def clustering_costs(work: ClusteringWork, prices: PlanPrices) -> MeasuredCosts:
+    """What a clustering was predicted to cost when it was planned, and what it did cost."""
+    time, size = work.expected_core_milliseconds, work.expected_bytes
+    compute = AmountRange.of(prices.compute(time.low), prices.compute(time.high))
+    requests = AmountRange.of(
+        _requests((work,), prices, written_bytes=size.low),
+        _requests((work,), prices, written_bytes=size.high),
+    )
+    return MeasuredCosts(currency=prices.currency, parts=_one_off((work,), compute, requests, prices))
+
+
+def followed_costs(
+    predicted: TableCosts,
+    works: Sequence[ClusteringWork],
+    scans: Mapping[str, tuple[int, int]],
+    prices: PlanPrices,
+) -> MeasuredCosts:
+    """What a change was predicted to cost with its plan, and what it did cost in these clusterings.
+
+    ``scans`` are the bytes and requests of a run of each query now. Old versions may still be there, so they
+    are not among the parts.
+    """
+    grown = sum(work.written_bytes - work.read_bytes for work in works)
+    now = Fraction(0)
+    for query in predicted.forecast.queries:
+        size_bytes, requests = scans.get(query.query, (query.now_bytes, query.now_requests))
+        before = prices.monthly_scans(
+            query.runs_per_day, size_bytes=query.now_bytes, requests=query.now_requests
+        )
+        now += prices.monthly_scans(query.runs_per_day, size_bytes=size_bytes, requests=requests) - before
+    return MeasuredCosts(
+        currency=prices.currency,
+        parts=(
+            *_one_off(works, predicted.compute, predicted.requests, prices),
+            MeasuredCost.of("storage a month", predicted.storage, prices.storage(grown)),
+            MeasuredCost.of("queries a month", predicted.queries, now),
+        ),
+    )
+
+
+def _one_off(
+    works: Sequence[ClusteringWork], compute: AmountRange, requests: AmountRange, prices: PlanPrices
+) -> tuple[MeasuredCost, ...]:
+    spent = prices.compute(sum(work.core_milliseconds for work in works))
+    asked = _requests(works, prices)
+    return (
+        MeasuredCost.of("compute", compute, spent),
+        MeasuredCost.of("requests", requests, asked),
+        MeasuredCost.of("compute and requests", compute + requests, spent + asked),
+    )
+
+
+def _requests(
+    works: Sequence[ClusteringWork], prices: PlanPrices, *, written_bytes: int | None = None
+) -> Fraction:
+    """What the requests of clusterings cost, by their files and bytes: nobody counts requests."""
+    return sum(
+        (
+            prices.requests(
+                reads=read_requests(work.files, work.read_bytes),
+                writes=write_requests(
+                    work.written_files, work.written_bytes if written_bytes is None else written_bytes
+                ),
+            )
+            for work in works
+        ),
+        Fraction(0),
     )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.compiler.evidence.money import AmountRange, PayBack, TableCosts
+from parquetry.compiler.evidence.money import AmountRange, MeasuredCosts, PayBack, TableCosts
 from parquetry.compiler.plan.model import PlanDocument
-from parquetry.project.model.prices import cents
+from parquetry.project.model.prices import cents, nearest_cents
 
 COST_HEADER: Final = ("costs", "one-off", "storage a month", "queries a month", "pays back")
 ALL_TABLES: Final = "all"
@@ -128,6 +128,22 @@ def basis_text(costs: TableCosts) -> str:
     if costs.forecast.kept_seconds is None and costs.forecast.kept_bytes:
         parts.append("old versions stay, as no rule says when they go")
     return "; ".join(parts)
+
+
+MEASURED_COSTS_HEADER: Final = ("costs", "expected", "measured", "")
+
+
+def measured_cost_rows(costs: MeasuredCosts) -> list[tuple[str, str, str, str]]:
+    """The cells below :data:`MEASURED_COSTS_HEADER`: each part as predicted, and as it was."""
+    return [
+        (
+            part.part,
+            amount_text(part.expected, costs.currency),
+            f"{nearest_cents(part.measured_micros)} {costs.currency}",
+            "within" if part.is_within else "outside",
+        )
+        for part in costs.parts
+    ]
 
 
 def _past(number: int) -> str:

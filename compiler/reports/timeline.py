@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from parquetry.compiler.evidence.money import MeasuredCosts, PlanPrices, clustering_costs
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.message import command
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
 from parquetry.runtime.clustering.forecast.records import read_measured
+from parquetry.runtime.clustering.forecast.work import read_work
 from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError
 from parquetry.runtime.spec.codec import Brief
@@ -52,8 +54,8 @@ class FileCounts:
 class InstantReport:
     """One instant. ``operation`` in the words of the specs; None where the action says it all.
 
-    ``queries`` are what a clustering was good for. ``age_seconds`` is since when one is pending, None for
-    completed ones.
+    ``queries`` are what a clustering was good for, ``costs`` what it cost, where there are prices.
+    ``age_seconds`` is since when one is pending, None for completed ones.
     """
 
     time: str
@@ -65,6 +67,7 @@ class InstantReport:
     partitions: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
     queries: tuple[MeasuredQuery, ...] = ()
+    costs: MeasuredCosts | None = None
     age_seconds: int | None = None
 
 
@@ -83,9 +86,13 @@ class TimelineReport(Brief):
 
 @read_again
 def report_timeline(
-    store: ObjectStore, *, instant: str | None = None, declared: TableSpec | None = None
+    store: ObjectStore,
+    *,
+    instant: str | None = None,
+    declared: TableSpec | None = None,
+    prices: PlanPrices | None = None,
 ) -> TimelineReport:
-    """The instants of the table in ``store``, or one of them.
+    """The instants of the table in ``store``, or one of them; with ``prices``, what clusterings cost.
 
     Masked is what is personal by the applied spec, and by the ``declared`` one where it is known.
 
@@ -103,7 +110,7 @@ def report_timeline(
     spec, zone = masked_by(handle.spec, declared), handle.config.timezone
     return TimelineReport(
         table=handle.config.name,
-        instants=tuple(_masked(_report(timeline, i, zone), spec) for i in wanted),
+        instants=tuple(_masked(_report(timeline, i, zone, prices), spec) for i in wanted),
         is_single=instant is not None,
         warnings=() if handle.fault is None else (str(handle.fault),),
     )
@@ -136,19 +143,20 @@ def pending_seconds(timeline: Timeline, instant: Instant, zone: Timezone) -> int
     return max(0, (timeline.store.now_ms() - begun_ms) // 1000)
 
 
-def _report(timeline: Timeline, instant: Instant, zone: Timezone) -> InstantReport:
+def _report(timeline: Timeline, instant: Instant, zone: Timezone, prices: PlanPrices | None) -> InstantReport:
     bare = InstantReport(
         time=instant.time, action=str(instant.action), state=str(instant.state), operation=None
     )
     if not instant.is_completed:
         return replace(bare, age_seconds=pending_seconds(timeline, instant, zone))
     if instant.action in WRITE_ACTIONS:
-        return _write(bare, timeline.commit_metadata(instant.time))
+        return _write(bare, timeline.commit_metadata(instant.time), prices)
     return replace(bare, files=FileCounts(removed=_removed(timeline, instant)))
 
 
-def _write(bare: InstantReport, metadata: CommitMetadata) -> InstantReport:
+def _write(bare: InstantReport, metadata: CommitMetadata, prices: PlanPrices | None) -> InstantReport:
     stats = list(metadata.all_stats())
+    work = read_work(metadata.extra)
     return replace(
         bare,
         operation=metadata.operation.lower(),
@@ -163,6 +171,7 @@ def _write(bare: InstantReport, metadata: CommitMetadata) -> InstantReport:
         partitions=tuple(sorted(metadata.partitions)),
         extra={key: value for key, value in metadata.extra.items() if key != SCHEMA_KEY},
         queries=read_measured(metadata.extra),
+        costs=None if prices is None or work is None else clustering_costs(work, prices),
     )
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from parquetry.compiler.evidence.costs import requests_of
 from parquetry.compiler.evidence.figures import figures_of
 from parquetry.compiler.evidence.model import TableFigures
+from parquetry.compiler.evidence.money import MeasuredCosts, followed_costs
 from parquetry.compiler.plan.model import PlanDocument, TableAction
 from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
+from parquetry.runtime.clustering.plan.history import completed_clusterings
 from parquetry.runtime.errors import StalePlanError
+from parquetry.runtime.spec.codec import UNLESS_NONE
+from parquetry.runtime.table.applied import applied_history
 from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.timeline.instant import parse_instant_ms
 
 
 class DebtStatus(StrEnum):
@@ -35,13 +41,17 @@ class FollowedFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedTable:
-    """A table of a plan. ``due_bytes`` are still to be rewritten; figures are there once the debt is paid."""
+    """A table of a plan. ``due_bytes`` are still to be rewritten; figures are there once the debt is paid.
+
+    ``costs`` too, if the plan was made with prices.
+    """
 
     table: str
     status: DebtStatus
     due_bytes: int = 0
     files: FollowedFiles | None = None
     queries: tuple[MeasuredQuery, ...] = ()
+    costs: MeasuredCosts | None = field(default=None, metadata=UNLESS_NONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +126,30 @@ def _followed(
             for query in predicted.queries
             if query.query in measured
         ),
+        costs=_costs(observation.handle, predicted, found, plan),
     )
+
+
+def _costs(
+    handle: TableHandle, predicted: TableFigures, found: TableFigures, plan: PlanDocument
+) -> MeasuredCosts | None:
+    """By the prices of the plan; None without them.
+
+    The clusterings are those that completed since the plan was applied, and still stand on the timeline.
+    """
+    if predicted.costs is None or plan.evidence.costs is None:
+        return None
+    applied_at_ms, _ = next(iter(applied_history(handle.store)), (0, None))
+    zone = handle.config.timezone
+    timeline = handle.timeline()
+    past = completed_clusterings(handle, timeline, most=len(timeline.completed_writes))
+    works = [
+        one.work
+        for one in past
+        if one.work is not None and parse_instant_ms(one.instant, zone) >= applied_at_ms
+    ]
+    scans = {query.query: (query.now.data_bytes, requests_of(query.now)) for query in found.queries}
+    return followed_costs(predicted.costs, works, scans, plan.evidence.costs.prices)
 
 
 def _planned_bytes(handle: TableHandle) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import Any, Final, Self
 
 ZERO: Final = Decimal(0)
@@ -35,6 +35,15 @@ class Prices:
 
 
 def cents(micros: int, *, up: bool) -> str:
-    """Millionths of the currency, rounded to hundredths."""
-    rounded = (micros * _MICRO).quantize(_CENT, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    """Millionths of the currency in hundredths, rounded up or down."""
+    return _hundredths(micros, ROUND_CEILING if up else ROUND_FLOOR)
+
+
+def nearest_cents(micros: int) -> str:
+    """The same to the nearest hundredth; of two that are equally near, the even one."""
+    return _hundredths(micros, ROUND_HALF_EVEN)
+
+
+def _hundredths(micros: int, rounding: str) -> str:
+    rounded = (micros * _MICRO).quantize(_CENT, rounding=rounding)
     return f"{rounded or Decimal('0.00'):,}"

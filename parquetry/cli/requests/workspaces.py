@@ -16,6 +16,7 @@ from parquetry.message import command
 if TYPE_CHECKING:
     from parquetry.compiler.plan.model import PlanDocument
     from parquetry.compiler.workspace.opened import Workspace
+    from parquetry.project.model.prices import Prices
     from parquetry.runtime.spec.job import TableOwner
     from parquetry.runtime.spec.table_spec import TableSpec
     from parquetry.runtime.storage.open import ObjectStore
@@ -99,12 +100,13 @@ def is_location(table: str) -> bool:
 class NamedTable:
     """The store of a table that a command names, and what the project declares of it.
 
-    ``declared`` and ``owner`` are None where a path or URI was given: no project is known then.
+    ``declared``, ``owner`` and ``prices`` are None where a path or URI was given: no project is known then.
     """
 
     store: ObjectStore
     declared: TableSpec | None
     owner: TableOwner | None = None
+    prices: Prices | None = None
 
     def open(self) -> TableHandle:
         """The table; whoever changes it by this handle finds out when it is another project's by then."""
@@ -145,7 +147,8 @@ def table_named(
         check_owned(store, workspace.owner)
     elif must_exist:
         raise workspace.unapplied(declared)
-    return NamedTable(store=store, declared=declared.spec, owner=owner)
+    prices = workspace.project.target.prices
+    return NamedTable(store=store, declared=declared.spec, owner=owner, prices=prices)
 
 
 def table_in_force(request: ProjectRequest, table: str, *, applied: bool) -> NamedTable:

@@ -8,6 +8,8 @@ from typing import Any
 
 from parquetry.cli.terminal.format import columns, count, human_size
 from parquetry.cli.terminal.output import Paint
+from parquetry.compiler.evidence.money import MeasuredCosts
+from parquetry.compiler.reports.costs import MEASURED_COSTS_HEADER, measured_cost_rows
 from parquetry.compiler.reports.page import DataTable
 from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery, QueryForecast
 from parquetry.runtime.clustering.plan.due import ClusteringForecast
@@ -22,6 +24,12 @@ _LONGEST_NAME = 24
 def measured_table(queries: Iterable[MeasuredQuery], paint: Paint) -> str:
     """Four lines for each query: files, row groups, rows and bytes."""
     return columns(MEASURED_HEADER, measured_rows(queries), paint=paint, right=frozenset({2, 3, 4, 5}))
+
+
+def measured_cost_table(costs: MeasuredCosts, paint: Paint) -> str:
+    """A line for each part of what was done."""
+    rows = measured_cost_rows(costs)
+    return columns(MEASURED_COSTS_HEADER, rows, paint=paint, right=frozenset({1, 2}))
 
 
 def measured_rows(queries: Iterable[MeasuredQuery]) -> list[tuple[str, ...]]:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.markdown import code, inline
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.views.queries import MEASURED_HEADER, measured_rows, measured_table
+from parquetry.cli.views.queries import (
+    MEASURED_HEADER,
+    measured_cost_table,
+    measured_rows,
+    measured_table,
+)
+from parquetry.compiler.reports.costs import MEASURED_COSTS_HEADER, measured_cost_rows
 from parquetry.runtime.spec.codec import to_json_value
 
 if TYPE_CHECKING:  # each command loads its own
@@ -104,6 +110,8 @@ class FollowUpView:
             lines.append(f"{paint.bold(table.table)}  {_status(table)}")
             if table.queries:
                 lines += [measured_table(table.queries, paint), ""]
+            if table.costs is not None:
+                lines += [measured_cost_table(table.costs, paint), ""]
         if self.pull_request is None:
             return "\n".join([*lines, "not posted: that follows when all is paid"])
         posted = paint.good("posted") if self.is_new else "posted before"
@@ -140,6 +148,10 @@ def _section(table: FollowedTable) -> Iterator[str]:
         yield f"\n| {' | '.join(MEASURED_HEADER)} |\n|---|---|---:|---:|---:|---:|"
         for cells in measured_rows(table.queries):
             yield f"| {' | '.join(map(inline, cells))} |"
+    if table.costs is not None:
+        yield f"\n| {' | '.join(MEASURED_COSTS_HEADER)} |\n|---|---:|---:|---|"
+        for row in measured_cost_rows(table.costs):
+            yield f"| {' | '.join(map(inline, row))} |"
 
 
 def _status(table: FollowedTable) -> str:

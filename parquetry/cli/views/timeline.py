@@ -8,11 +8,11 @@ from typing import Any
 
 from parquetry.cli.terminal.format import columns, short_count
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.views.queries import measured_table
+from parquetry.cli.views.queries import measured_cost_table, measured_table
 from parquetry.compiler.reports.timeline import InstantReport, TimelineReport
 from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.runtime.clustering.forecast.records import MEASURED_KEY
-from parquetry.runtime.spec.codec import parsed_json
+from parquetry.runtime.spec.codec import parsed_json, to_json_value
 from parquetry.runtime.timeline.instant import State
 
 _HEADER = ("time", "operation", "inserted", "updated", "deleted", "files")
@@ -42,8 +42,9 @@ class TimelineView:
             [header, *(next(completed) if _is_completed(i) else _pending(i) for i in outcome.instants)]
         )
         if not outcome.is_single:
-            measured = [instant for instant in outcome.instants if self._verbose and instant.queries]
-            return "\n\n".join([table, *(f"{i.time}\n{measured_table(i.queries, paint)}" for i in measured)])
+            measured = [i for i in outcome.instants if self._verbose and (i.queries or i.costs)]
+            shown = ("\n".join([i.time, *_measured(i, paint)]) for i in measured)
+            return "\n\n".join([table, *shown])
         return "\n".join([table, *_details(outcome.instants[0], paint)])
 
     def json(self, outcome: TimelineReport) -> Any:
@@ -103,9 +104,14 @@ def _details(instant: InstantReport, paint: Paint) -> list[str]:
     # What the table below says need not be said in JSON too.
     shown = {key: value for key, value in instant.extra.items() if key != MEASURED_KEY or not instant.queries}
     lines += [f"{paint.bold(key)}\n  {_readable(value)}" for key, value in sorted(shown.items())]
-    if instant.queries:
-        lines.append(f"\n{measured_table(instant.queries, paint)}")
+    lines += [f"\n{table}" for table in _measured(instant, paint)]
     return lines if instant.partitions or instant.extra else []
+
+
+def _measured(instant: InstantReport, paint: Paint) -> list[str]:
+    """What a clustering was good for, and what it cost."""
+    queries = [measured_table(instant.queries, paint)] if instant.queries else []
+    return queries if instant.costs is None else [*queries, measured_cost_table(instant.costs, paint)]
 
 
 def _readable(value: str) -> str:
@@ -132,4 +138,6 @@ def _instant(instant: InstantReport) -> dict[str, Any]:
         document["age_seconds"] = instant.age_seconds
     if instant.queries:
         document["queries"] = [asdict(query) for query in instant.queries]
+    if instant.costs is not None:
+        document["costs"] = to_json_value(instant.costs)
     return document

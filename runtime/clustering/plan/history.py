@@ -44,11 +44,13 @@ class CompletedClustering:
     work: ClusteringWork | None = None
 
 
-def completed_clusterings(handle: TableHandle, timeline: Timeline) -> tuple[CompletedClustering, ...]:
+def completed_clusterings(
+    handle: TableHandle, timeline: Timeline, *, most: int = MOST
+) -> tuple[CompletedClustering, ...]:
     """The newest completed ones, oldest first; one request for each replacecommit that is looked at."""
     found: list[CompletedClustering] = []
     for write in reversed(timeline.completed_writes):
-        if len(found) == MOST:
+        if len(found) == most:
             break
         if write.action is not Action.REPLACECOMMIT:
             continue

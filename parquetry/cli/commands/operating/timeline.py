@@ -17,15 +17,18 @@ from parquetry.cli.terminal.output import Output
 def command(*, request: ProjectRequest, output: Output, table: str, instant: str | None) -> int:
     """List the instants of TABLE: what each wrote and replaced. With INSTANT, show all about that one.
 
-    With -v, also shows what declared queries read before and after each clustering.
+    With -v, also shows what declared queries read before and after each clustering, and, if the target
+    has prices, what it was predicted to cost and what it did cost.
 
     TABLE is a name in the project, or the path or URI of any Hudi table.
     """
     from parquetry.cli.requests.workspaces import table_named
     from parquetry.cli.views.timeline import TimelineView
+    from parquetry.compiler.evidence.money import PlanPrices
     from parquetry.compiler.reports.timeline import report_timeline
 
     named = table_named(request, table)
-    report = report_timeline(named.store, instant=instant, declared=named.declared)
+    prices = None if named.prices is None else PlanPrices.of(named.prices)
+    report = report_timeline(named.store, instant=instant, declared=named.declared, prices=prices)
     output.show(TimelineView(verbose=output.verbose), report)
     return 0

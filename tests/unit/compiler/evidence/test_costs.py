@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from html import unescape
 
 import pytest
+from click.testing import CliRunner
 from jsonschema import validate
 
+from parquetry.cli.main import command_line
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.schema import answer_schema
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
+from parquetry.cli.views.review import FollowUpView, follow_up_comment
+from parquetry.cli.views.timeline import TimelineView
+from parquetry.compiler.evidence.money import PlanPrices
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode, plan_json
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.reports.costs import cost_rows
+from parquetry.compiler.reports.timeline import report_timeline
+from parquetry.compiler.review.follow_up import follow_up
 from parquetry.runtime.clustering.plan.history import past_work
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spark.cluster import cluster
@@ -166,6 +174,55 @@ def test_what_a_clustering_takes_is_recorded_and_narrows_the_next_ranges(folder)
     by_sizes = planned(folder).evidence.figures["events"].costs.forecast
     assert by_sizes.work.basis.past_bytes == 0, "the past one was of another layout"
     assert by_sizes.queries[0].past == 0, "past predictions were from samples"
+
+
+def test_the_timeline_shows_what_a_clustering_cost(folder):
+    declare(folder, clustering=SORTED)
+    apply(folder)
+    cluster(OneProcessSpark(), events(folder).handle, timing=FAST)
+    store, paid = events(folder).store, PlanPrices.of(folder.workspace().project.target.prices)
+    report = report_timeline(store, prices=paid)
+    (clustered,) = [instant for instant in report.instants if instant.costs is not None]
+    assert [part.part for part in clustered.costs.parts] == ["compute", "requests", "compute and requests"]
+    handle = events(folder).handle
+    (work,) = past_work(handle, handle.timeline())
+    exact = Fraction("0.048") * work.core_milliseconds / 3_600_000
+    assert clustered.costs.parts[0].measured_micros == round(exact * 1_000_000)
+    text = TimelineView(verbose=True).text(report, Paint(enabled=False))
+    assert "compute and requests" in text
+    validate(TimelineView().json(report), answer_schema("timeline"))
+    assert "EUR" not in TimelineView(verbose=True).text(report_timeline(store), Paint(enabled=False))
+    assert "costs" not in json.dumps(TimelineView().json(report_timeline(store)))
+    done = CliRunner().invoke(command_line, ["timeline", "events", "-v", "--project", str(folder.root)])
+    assert "compute and requests" in done.output
+
+
+def test_a_follow_up_shows_predicted_and_measured(folder):
+    cluster(OneProcessSpark(), events(folder).handle, timing=FAST)
+    fill(folder, range(4, 8))
+    declare(folder, clustering=SORTED)
+    plan = planned(folder, due=True)
+    assert apply_plan(plan, folder.workspace()).failure is None
+    cluster(OneProcessSpark(), events(folder).handle, timing=FAST)
+    prices(folder, PRICES | {"core_hour": 99})
+    outcome = follow_up(plan, folder.workspace())
+    (table,) = outcome.tables
+    parts = {part.part: part for part in table.costs.parts}
+    predicted = plan.evidence.figures["events"].costs
+    assert parts["compute"].expected == predicted.compute
+    assert parts["storage a month"].expected == predicted.storage
+    assert parts["queries a month"].expected == predicted.queries
+    handle = events(folder).handle
+    _, work = past_work(handle, handle.timeline())
+    by_hand = Fraction("0.0245") * (work.written_bytes - work.read_bytes) / 2**30
+    assert parts["storage a month"].measured_micros == round(by_hand * 1_000_000)
+    compute = Fraction("0.048") * work.core_milliseconds / 3_600_000
+    assert parts["compute"].measured_micros == round(compute * 1_000_000), "by the prices of the plan"
+    comment = follow_up_comment(outcome, max_bytes=60_000)
+    assert "| queries a month |" in comment
+    view = FollowUpView(pull_request=None)
+    assert "queries a month" in view.text(outcome, Paint(enabled=False))
+    validate(view.json(outcome), answer_schema("review-follow-up"))
 
 
 def test_old_versions_cost_until_a_clean_deletes_them(folder):
