@@ -171,7 +171,7 @@ def predicted(
     spec = TableSpec(name=kind.name, columns=kind.columns, files=policy)
     asked = [
         Query(name=str(n), where=where)
-        for n, where in enumerate([*conditions, *_drawn(rng, table, kind.asked, predicates)])
+        for n, where in enumerate([*conditions, *drawn_conditions(rng, table, kind.asked, predicates)])
     ]
     queries = DeclaredQueries.of(replace(spec, extra=Extra(queries=tuple(asked))))
     group = [_clustering_file(file) for file in written]
@@ -224,7 +224,9 @@ def _clustering_file(file: WrittenFile) -> ClusteringFile:
     )
 
 
-def _drawn(rng: np.random.Generator, table: pa.Table, asked: Sequence[str], count: int) -> Iterator[str]:
+def drawn_conditions(
+    rng: np.random.Generator, table: pa.Table, asked: Sequence[str], count: int
+) -> Iterator[str]:
     """Points and ranges around the values of rows drawn at random, of one column or of two."""
     for number in range(count):
         row = table.slice(int(rng.integers(table.num_rows)), 1).to_pylist()[0]
