@@ -16,6 +16,10 @@ from typing import Any, Final
 from parquetry.compiler.evidence.costs import forecast_costs
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures, TableFigures
 from parquetry.compiler.evidence.money import PlanPrices, table_costs
+from parquetry.compiler.replay.history import Reach, read_history
+from parquetry.compiler.replay.layout import LayoutLimits
+from parquetry.compiler.replay.model import Replay
+from parquetry.compiler.replay.replaying import replay
 from parquetry.runtime.clustering.forecast.by_sample import predict
 from parquetry.runtime.clustering.forecast.by_statistics import estimate
 from parquetry.runtime.clustering.forecast.queries import (
@@ -51,6 +55,9 @@ from parquetry.runtime.timeline.active import Timeline
 
 BUCKETS: Final = 11
 """Sizes are counted in tenths of the largest size; the last bucket is for what is above the ceiling."""
+
+REPLAYED_COMMITS: Final = 50
+"""A plan that changes limits on file sizes replays so many of the newest writes."""
 
 _LARGE: Final = 10_000
 _ONE_LARGE_TABLE: Final = Lock()
@@ -142,6 +149,7 @@ def _figures(
             ),
             prices,
         ),
+        replay=_replay(handle, view, before, after),
     )
 
 
@@ -152,6 +160,18 @@ def _freed_bytes(
     if before == after:
         return 0
     return sum(_expired(handle, view, after)) - sum(_expired(handle, view, before))
+
+
+def _replay(handle: TableHandle, view: FileSystemView, before: TableSpec, after: TableSpec) -> Replay | None:
+    """The newest writes of the timeline by the limits of both specs; None where these make the same files.
+
+    One request for each of at most :data:`REPLAYED_COMMITS` writes that was not read yet.
+    """
+    applied, declared = (LayoutLimits(sizing=s.sizing, clustering=s.clustering) for s in (before, after))
+    if (applied.sizing, applied.sizes) == (declared.sizing, declared.sizes):
+        return None
+    reach = Reach(newest=REPLAYED_COMMITS, archive=False, cleans=False)
+    return replay(read_history(handle, view, reach), applied, declared)
 
 
 def due_figures(handle: TableHandle, spec: TableSpec, *, budget_bytes: int) -> DueFigures:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from parquetry.compiler.evidence.money import TableCosts
+from parquetry.compiler.replay.model import Replay
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.clustering.plan.history import ForecastErrorSummary
 from parquetry.runtime.layout.clustering.model import ScopeChoice
@@ -126,6 +127,7 @@ class TableFigures:
     ``sizes_before`` counts files by tenths of the declared largest size, what is above it last;
     ``sizes_after`` is the prediction for when the debt is paid. ``retention`` is the policy that is in force,
     and ``costs`` are there where the target has prices.
+    ``replay`` is there where limits on file sizes change: the newest writes by the limits before and after.
     """
 
     instant: str | None
@@ -139,3 +141,4 @@ class TableFigures:
     debt: DueFigures | None = None
     retention: RetentionPolicy | None = field(default=None, metadata=UNLESS_NONE)
     costs: TableCosts | None = field(default=None, metadata=UNLESS_NONE)
+    replay: Replay | None = field(default=None, metadata=UNLESS_NONE)

@@ -102,6 +102,11 @@ class CommitMetadata:
             raise CorruptTableError(f"{place}: not JSON ({error})") from error
         if not isinstance(document, dict):
             raise CorruptTableError(f"{place}: a JSON object was expected, not {type(document).__name__}")
+        return cls.from_document(document, place=place)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], *, place: str = "commit metadata") -> CommitMetadata:
+        """What :meth:`from_json` gives, of the values of the JSON object, or of its archived entry."""
         stats = _member(document, "partitionToWriteStats", {}, place)
         replaced = _member(document, "partitionToReplaceFileIds", {}, place)
         extra = _member(document, "extraMetadata", {}, place)

@@ -27,6 +27,7 @@ ANSWERS = (
     "test",
     "test-history",
     "simulate-sizing",
+    "simulate-replay",
     "simulate-clustering",
     "inspect",
     "inspect-files",

@@ -35,6 +35,8 @@ HEADS = {
     "plan": ("plan", "show"),
     "inspect": ("inspect orders --format", "inspect orders --out"),
     "inspect-files": ("inspect orders --files",),
+    "simulate-sizing": ("simulate sizing --files",),
+    "simulate-replay": ("simulate sizing orders --replay",),
     "test": ("test --select",),
     "test-history": ("test --history",),
     "review-follow-up": ("review follow-up",),

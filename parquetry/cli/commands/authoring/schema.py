@@ -30,9 +30,10 @@ def command(*, output: Output, kind: str | None, directory: Path | None) -> int:
     checks a file against its schema if it begins with `# yaml-language-server: $schema=PATH`. The
     answers are the output of init, fmt, validate, ls, explain, compile, plan, review-post,
     review-diff, review-approved, review-follow-up, review-unplanned, guardrails-test, diff, apply,
-    run, test, test-history, simulate-sizing, simulate-clustering, inspect, inspect-files,
-    timeline, service-cluster, drift, adopt, unlock and doctor with `--format json`. The schema of plan also
-    fits saved plans, and those of run and test fit the results.json of a run.
+    run, test, test-history, simulate-sizing, simulate-replay, simulate-clustering, inspect,
+    inspect-files, timeline, service-cluster, drift, adopt, unlock and doctor with `--format json`.
+    The schema of plan also fits saved plans, and those of run and test fit the results.json of a
+    run.
     """
     from parquetry.cli.terminal.schema import answer_schema
     from parquetry.cli.views.files import SchemaView, WrittenSchemasView

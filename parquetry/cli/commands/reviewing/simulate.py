@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -29,6 +30,21 @@ def sizes(value: str) -> tuple[int, ...]:
     return tuple(size(part.strip()) for part in value.split(",") if part.strip())
 
 
+def duration(value: str) -> int:
+    """Seconds of a text such as ``90d``, more than none."""
+    from parquetry.project.schema.units import duration_seconds
+
+    try:
+        seconds = duration_seconds(value)
+    except ValueError:
+        seconds = 0
+    if seconds == 0:
+        raise click.BadParameter(
+            f"{value!r} is not a duration: write a number with s, m, h, d or w, such as 90d"
+        )
+    return seconds
+
+
 def rows(value: str) -> int | None:
     """A number of rows above 0; ``auto`` is None."""
     if value == "auto":
@@ -47,8 +63,16 @@ def command() -> None:
 @command.command("sizing")
 @click.argument("table", required=False, shell_complete=completion.tables)
 @click.option("--files", type=sizes, metavar="SIZE,...", help="Sizes of existing files, such as 40MB,80MB.")
-@click.option("--inserts", type=click.IntRange(min=0), required=True, help="New rows.")
+@click.option("--inserts", type=click.IntRange(min=0), help="New rows.")
 @click.option("--partition", help="Partition of TABLE, such as origin=EWR.")
+@click.option(
+    "--replay",
+    "replay_seconds",
+    type=duration,
+    metavar="DURATION",
+    help="Lay out anew what was written to TABLE since then, such as 90d.",
+)
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Save the replay as a page.")
 @click.option(
     "--record-size",
     "record_size_bytes",
@@ -80,19 +104,41 @@ def sizing(
     output: Output,
     table: str | None,
     files: tuple[int, ...] | None,
-    inserts: int,
+    inserts: int | None,
     partition: str | None,
+    replay_seconds: int | None,
+    html: Path | None,
     **limits: Any,
 ) -> int:
     """Show how many rows a write would add to which file.
 
     With --files, for existing files of these sizes, called File_1, File_2, ...; with TABLE (a name,
-    or a path or URI), for the live files of one of its partitions.
+    or a path or URI), for the live files of one of its partitions. With --replay, show what the
+    applied and the declared limits (or those given as options) make of the writes that the timeline
+    of TABLE records, day by day.
     """
     from parquetry.cli.requests.workspaces import table_named
-    from parquetry.cli.views.simulation import SimulationView
+    from parquetry.cli.views.simulation import ReplayView, SimulationView
     from parquetry.compiler.reports.simulate_sizing import Limits, simulate_given, simulate_table
 
+    if replay_seconds is not None:
+        from parquetry.cli.requests.saving import save
+        from parquetry.compiler.reports.replay import replay_table
+
+        if table is None or (files, inserts, partition) != (None, None, None):
+            raise click.UsageError("--replay takes a TABLE, and no --files, --inserts or --partition")
+        named = table_named(request, table)
+        report = replay_table(
+            named.store, seconds=replay_seconds, limits=Limits(**limits), declared=named.declared
+        )
+        if html is not None:
+            save(html, ReplayView().html(report), option="--html", project=request.directory)
+        output.show(ReplayView(), report)
+        return 0
+    if html is not None:
+        raise click.UsageError("--html is for --replay")
+    if inserts is None:
+        raise click.UsageError("give --inserts ROWS, or --replay DURATION")
     if (table is None) == (files is None):
         raise click.UsageError("give either --files SIZE,... or the name of a TABLE")
     if table is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from parquetry.cli.terminal.format import human_size
 from parquetry.cli.views.plan.commands import commands_again, typed_options_of, with_options
 from parquetry.cli.views.plan.forecast import due_entries
 from parquetry.cli.views.plan.glance import glance, is_breaking, verdict
@@ -17,6 +18,7 @@ from parquetry.cli.views.plan.words import (
     place_lines,
     query_note,
     query_rows,
+    replay_text,
     shown_actions,
     sql_lines,
     steps_line,
@@ -45,6 +47,7 @@ from parquetry.compiler.reports.page import (
     Verbatim,
     render_page,
 )
+from parquetry.compiler.reports.replay_chart import replay_charts
 from parquetry.compiler.reports.review import settings_diff, yaml_diff
 from parquetry.compiler.workspace.target_settings import target_name
 
@@ -141,7 +144,7 @@ def _action(action: TableAction, plan: PlanDocument) -> Section:
     if figures is not None and figures.files:
         notes += [cost_text(action, figures.debt), files_line(figures)]
         notes += [] if figures.costs is None else cost_lines(figures.costs)
-        measured = [*_queries(action.table, figures), *_sizes(figures)]
+        measured = [*_queries(action.table, figures), *_sizes(figures), *_replay(figures)]
     diff = yaml_diff(action)
     return Section(
         title=action.table,
@@ -168,6 +171,12 @@ def _queries(table: str, figures: TableFigures) -> Iterator[Block]:
         )
         if note := query_note(figures):
             yield Lines(texts=(note,))
+
+
+def _replay(figures: TableFigures) -> Iterator[Block]:
+    if figures.replay is not None and (text := replay_text(figures.replay)):
+        yield Lines(texts=(text,))
+        yield from replay_charts(figures.replay, size_text=human_size)
 
 
 def _sizes(figures: TableFigures) -> Iterator[Chart]:

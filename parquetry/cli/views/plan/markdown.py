@@ -24,6 +24,7 @@ from parquetry.cli.views.plan.words import (
     place_lines,
     query_note,
     query_rows,
+    replay_text,
     shown_actions,
     sql_lines,
     steps_line,
@@ -175,6 +176,8 @@ def _changes(changes: Sequence[Change]) -> Iterator[str]:
 
 def _figures(figures: TableFigures, largest: int) -> str:
     lines = [f"{inline(files_line(figures))}\n"]
+    if figures.replay is not None and (replayed := replay_text(figures.replay)):
+        lines.append(f"{inline(replayed)}\n")
     if figures.queries:
         cells = [_inline_row(row) for row in (QUERY_HEADER, *query_rows(figures))]
         lines += [cells[0], "|---|---:|---:|---:|", *cells[1:]]

@@ -25,6 +25,7 @@ from parquetry.cli.views.plan.words import (
     kind_of,
     place_lines,
     query_lines,
+    replay_text,
     shown_actions,
     sql_lines,
     steps_line,
@@ -148,6 +149,8 @@ def _figures(action: TableAction, figures: TableFigures) -> Iterator[str]:
         yield from _wrapped(line)
     for line in [] if figures.costs is None else cost_lines(figures.costs):
         yield from _wrapped(line)
+    if figures.replay is not None and (replayed := replay_text(figures.replay)):
+        yield from _wrapped(replayed)
 
 
 def _due(plan: PlanDocument, paint: Paint, typed_options: TypedOptions, *, verbose: bool) -> Iterator[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import date
 from typing import Any, Final, assert_never
 
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, TableFigures
 from parquetry.compiler.plan.changes import CODES, highest
 from parquetry.compiler.plan.model import Change, ChangeClass, PlanDocument, Step, TableAction
+from parquetry.compiler.replay.model import Replay
 from parquetry.compiler.workspace.spec_words import format_size
 from parquetry.message import command, joined
 from parquetry.printable import quoted
@@ -248,6 +250,21 @@ def _arrow(now: str, expected: str) -> str:
 def files_line(figures: TableFigures) -> str:
     """A table's files and how large they are in all, with what the change makes of them."""
     return f"{files_text(figures)}, {human_size(figures.size_bytes)}, {small_text(figures)}"
+
+
+def replay_text(found: Replay) -> str:
+    """What the new limits would have made of the newest writes; empty where nothing was written."""
+    applied, declared = found.applied, found.declared
+    if declared is None or not found.arrived_bytes:
+        return ""
+    days = date.fromisoformat(found.days[-1].day) - date.fromisoformat(found.days[0].day)
+    period = f"{count(found.commits, 'commit')}, {count(days.days + 1, 'day')}"
+    words = (
+        f"replay of the newest writes ({period}): the new limits would have left {declared.files:,} files "
+        f"({declared.small_files:,} small) instead of {applied.files:,} ({applied.small_files:,} small), and "
+        f"written {human_size(declared.all_written_bytes)} instead of {human_size(applied.all_written_bytes)}"
+    )
+    return "; ".join((words, *found.gaps))
 
 
 def change_notes(change: Change) -> list[str]:

@@ -163,3 +163,28 @@ def test_a_failure_of_one_of_many_tables_ends_the_plan(changed):
     )
     with pytest.raises(StorageError, match="t5 cannot be reached"):
         plan_workspace(workspace, now_ms=NOW)
+
+
+def test_a_change_of_limits_costs_at_most_a_read_for_each_of_its_newest_commits(folder):
+    """What a plan of another change costs, and the commits that the replay reads; of other tables none."""
+    folder.write("tables/events.yml", EVENTS)
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+    table = SmallTable(open_store(folder.root / "warehouse/events"), timing=FAST)
+    commits = 12
+    for n in range(commits):
+        table.insert({f"k{n}": (n, "a")})
+    spent = []
+    for change in ({"description": "Things that happened."}, {"sizing": {"small_file_limit": "1MiB"}}):
+        folder.write("tables/events.yml", EVENTS | change)
+        workspace, stores = counted(folder)
+        assert not plan_workspace(workspace, now_ms=NOW).is_empty
+        spent.append(stores["events"].counts())
+        assert len(stores["orders"].calls()) <= 6, stores["orders"].calls()
+        for store in stores.values():
+            store.reset()
+    other, sizing = spent
+    assert sizing["read"] - other["read"] <= commits + 1
+    assert {kind: sizing[kind] for kind in sizing if kind != "read"} == {
+        kind: other[kind] for kind in other if kind != "read"
+    }

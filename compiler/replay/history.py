@@ -1,0 +1,464 @@
+"""What the timeline of a table records of a period, and the files that there were when it began.
+
+The files at the beginning are those of now with the writes of the period taken back, the newest first. What
+a write replaced and nothing records any more is derived from what it made of it, and said.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, NamedTuple
+
+from parquetry.runtime.errors import NotFoundError, StaleTimelineError
+from parquetry.runtime.spec.codec import Brief, parsed_json
+from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.file_names import BaseFileName
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.view import FileSystemView
+from parquetry.runtime.timeline.archive_log import ArchivedInstant, newest_logs_first
+from parquetry.runtime.timeline.clean import CleanMetadata
+from parquetry.runtime.timeline.clustering_plan import CLUSTER
+from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, State
+from parquetry.runtime.timeline.rollback import RollbackMetadata
+from parquetry.runtime.timeline.versions import FileGroupId
+from parquetry.runtime.write.plan import DECISIONS_KEY
+
+_NUMBERS: Final = 5
+_OUR_KEYS: Final = "parquetry."
+_MORE_LOGS: Final = 8
+"""So many log files are read for files at the beginning, behind those of the period."""
+
+_BATCH: Final = 64
+"""So many commits are in memory as they were read; what a replay needs of them is a tenth."""
+
+
+class RecordedFile(NamedTuple):
+    """One file of a write, as its commit counts it; ``previous`` is the instant of the version it merged."""
+
+    file_id: str
+    previous: str | None
+    rows: int
+    inserts: int
+    updates: int
+    deletes: int
+    size_bytes: int
+
+
+class RecordedFilesOfPartition:
+    """The files that a write made in one partition, in few bytes.
+
+    ``record_size_bytes`` is the size of a row that the writer went by, None where that is not recorded.
+    """
+
+    __slots__ = ("_ids", "_numbers", "_previous", "partition", "record_size_bytes")
+
+    def __init__(
+        self, partition: str, files: Iterable[RecordedFile], record_size_bytes: float | None = None
+    ) -> None:
+        """Those files, in their order."""
+        found = tuple(files)
+        self.partition = partition
+        self.record_size_bytes = record_size_bytes
+        self._ids = tuple(file.file_id for file in found)
+        self._previous = tuple(file.previous for file in found)
+        self._numbers = array("q", (number for file in found for number in file[2:]))
+
+    def __iter__(self) -> Iterator[RecordedFile]:
+        for index, (file_id, previous) in enumerate(zip(self._ids, self._previous, strict=True)):
+            numbers = self._numbers[_NUMBERS * index : _NUMBERS * (index + 1)]
+            yield RecordedFile(file_id, previous, *numbers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedWrite:
+    """A completed write; ``replaced`` are the file groups that it did away with, by partition."""
+
+    time: str
+    operation: str
+    is_ours: bool
+    partitions: tuple[RecordedFilesOfPartition, ...]
+    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def is_clustering(self) -> bool:
+        """Whether rows were moved and none changed."""
+        return self.operation == CLUSTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedClean:
+    """A completed clean; ``deleted`` are versions by partition, file id and instant.
+
+    ``earliest`` is the first commit as of which it left the table whole, None where it does not say.
+    """
+
+    time: str
+    earliest: str | None
+    deleted: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartingFile:
+    """A file at the beginning of the period; ``rows`` None where nothing that was read counts them."""
+
+    partition: str
+    file_id: str
+    instant: str
+    size_bytes: int
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class WriteHistory(Brief):
+    """The writes and cleans of a period, oldest first, and the ``files`` before the first of them.
+
+    ``has_cleans`` says whether cleans were read.
+    """
+
+    files: tuple[StartingFile, ...]
+    events: tuple[RecordedWrite | RecordedClean, ...]
+    gaps: tuple[str, ...]
+    has_cleans: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How far back a history is read: to the instant ``since``, or over the ``newest`` writes.
+
+    ``archive`` says whether the archive log is read too, and older commits for the files at the beginning;
+    ``cleans`` whether cleans are.
+    """
+
+    since: str | None = None
+    newest: int | None = None
+    archive: bool = True
+    cleans: bool = True
+
+
+def read_history(handle: TableHandle, view: FileSystemView, reach: Reach) -> WriteHistory:
+    """The history of a table under the view's timeline; a request for each commit, and each log file.
+
+    StaleTimelineError when a commit left the timeline meanwhile.
+    """
+    reading = _Reading(handle, view, reach)
+    return reading.history()
+
+
+class _Reading:
+    """Reads back from the newest write, and remembers only what a replay needs."""
+
+    def __init__(self, handle: TableHandle, view: FileSystemView, reach: Reach) -> None:
+        self._handle = handle
+        self._view = view
+        self._timeline = view.timeline
+        self._reach = reach
+        self._texts: dict[str, str] = {}
+        self._gaps: list[str] = []
+        folder = handle.config.archive_folder
+        self._logs = newest_logs_first(self._timeline.store, folder) if reach.archive else iter(())
+        self._before: dict[str, RecordedWrite] = {}
+        """Writes before the period that were read beside it, by time."""
+
+    def history(self) -> WriteHistory:
+        timeline = self._timeline
+        active = timeline.completed_writes
+        since = self._since(active)
+        writes = self._active_writes([write for write in active if write.time >= since])
+        cleans = self._active_cleans(since) if self._reach.cleans else []
+        oldest = active[0].time if active else ""
+        if self._reach.archive and active and since < oldest:
+            logged, logged_cleans = self._archived(since, known={write.time for write in active})
+            writes, cleans = logged + writes, logged_cleans + cleans
+        self._tell_reach(writes)
+        files = self._starting_files(writes, writes[0].time if writes else "")
+        self._tell_writers(writes)
+        events: list[RecordedWrite | RecordedClean] = sorted(
+            (*writes, *cleans), key=lambda event: (event.time, isinstance(event, RecordedClean))
+        )
+        return WriteHistory(
+            files=files, events=tuple(events), gaps=tuple(self._gaps), has_cleans=self._reach.cleans
+        )
+
+    def _since(self, active: tuple[Instant, ...]) -> str:
+        newest = self._reach.newest
+        since = self._reach.since or ""
+        if newest is not None and active:
+            since = max(since, active[-newest:][0].time)
+        restores = self._timeline.of(Action.RESTORE, state=State.COMPLETED)
+        if restores and restores[-1].time > since:
+            since = restores[-1].time
+            self._gaps.append(f"the restore {since} undid what was before it: the replay begins behind it")
+        return since
+
+    def _active_writes(self, instants: list[Instant]) -> list[RecordedWrite]:
+        found: list[RecordedWrite] = []
+        for start in range(0, len(instants), _BATCH):
+            batch = instants[start : start + _BATCH]
+            read = map_each(batch, self._read)
+            found += [
+                self._recorded(instant.time, metadata) for instant, metadata in zip(batch, read, strict=True)
+            ]
+        return found
+
+    def _read(self, instant: Instant) -> CommitMetadata:
+        """A commit; the timeline remembers those that it has read, and no others."""
+        timeline = self._timeline
+        if timeline.has_read(instant.time):
+            return timeline.commit_metadata(instant.time)
+        place = f"{timeline.store.uri}/{instant.path}"
+        try:
+            return CommitMetadata.from_json(timeline.store.read(instant.path), place=place)
+        except NotFoundError as gone:
+            raise StaleTimelineError(f"{place} left the timeline while it was read; run again") from gone
+
+    def _active_cleans(self, since: str) -> list[RecordedClean]:
+        instants = [i for i in self._timeline.of(Action.CLEAN, state=State.COMPLETED) if i.time >= since]
+        read = map_each([i.time for i in instants], self._timeline.clean_metadata)
+        return [self._clean(i.time, metadata) for i, metadata in zip(instants, read, strict=True)]
+
+    def _clean(self, time: str, metadata: CleanMetadata) -> RecordedClean:
+        named = (
+            (partition, BaseFileName.parse(name))
+            for partition, names in metadata.files.items()
+            for name in names
+        )
+        deleted = tuple((path, name.file_id, name.instant) for path, name in named if name is not None)
+        return RecordedClean(time=time, earliest=metadata.earliest_commit_to_retain, deleted=deleted)
+
+    def _archived(self, since: str, known: set[str]) -> tuple[list[RecordedWrite], list[RecordedClean]]:
+        """The writes and cleans of the archive log from ``since`` on, oldest first."""
+        writes: dict[str, RecordedWrite] = {}
+        cleans: dict[str, RecordedClean] = {}
+        undone: set[str] = set()
+        for number, log in self._logs:
+            if log is None:
+                self._gaps.append(f"log file {number} of the archive cannot be read: its writes are missing")
+                continue
+            undone |= _undone(log) - writes.keys()
+            newest = ""
+            for entry in log:
+                if _is_write(entry) and entry.time not in known and entry.time not in undone:
+                    newest = max(newest, entry.time)
+                    into = writes if entry.time >= since else self._before
+                    if entry.time not in into:
+                        into[entry.time] = self._recorded(entry.time, _metadata(entry))
+                elif entry.action == Action.CLEAN and entry.time >= since:
+                    content = entry.entry.get("hoodieCleanMetadata")
+                    if content is not None and entry.state == State.COMPLETED:
+                        cleans[entry.time] = self._clean(entry.time, CleanMetadata.from_avro(content))
+            if newest and newest < since:
+                break
+        return (
+            [writes[time] for time in sorted(writes)],
+            [cleans[time] for time in sorted(cleans)],
+        )
+
+    def _recorded(self, time: str, metadata: CommitMetadata) -> RecordedWrite:
+        text = self._texts.setdefault
+        sizes = _record_sizes(metadata.extra.get(DECISIONS_KEY))
+        partitions = []
+        for partition, stats in metadata.stats.items():
+            files = (
+                RecordedFile(
+                    text(stat.file_id, stat.file_id),
+                    None if stat.prev_commit is None else text(stat.prev_commit, stat.prev_commit),
+                    stat.num_writes,
+                    stat.num_inserts,
+                    stat.num_update_writes,
+                    stat.num_deletes,
+                    stat.file_size_bytes,
+                )
+                for stat in stats
+                if stat.path
+            )
+            partitions.append(
+                RecordedFilesOfPartition(text(partition, partition), files, sizes.get(partition))
+            )
+        return RecordedWrite(
+            time=time,
+            operation=metadata.operation,
+            is_ours=any(key.startswith(_OUR_KEYS) for key in metadata.extra),
+            partitions=tuple(partitions),
+            replaced={
+                text(partition, partition): tuple(text(one, one) for one in file_ids)
+                for partition, file_ids in metadata.replaced.items()
+            },
+        )
+
+    def _tell_reach(self, writes: list[RecordedWrite]) -> None:
+        """That the records begin later than was asked for, unless the table does."""
+        if not writes or self._reach.newest is not None or writes[0].time == self._handle.first_instant:
+            return
+        first = writes[0]
+        begins_table = not first.replaced and all(
+            file.previous is None for files in first.partitions for file in files
+        )
+        if not begins_table and not self._before and self._reach.archive:
+            self._gaps.append(f"no earlier write than {first.time} is recorded, and the period began before")
+
+    def _tell_writers(self, writes: list[RecordedWrite]) -> None:
+        others = [write for write in writes if not write.is_ours and (write.partitions or write.replaced)]
+        if others:
+            self._gaps.append(
+                f"{len(others):,} of {len(writes):,} commits are of other programs: "
+                "they are replayed by the rules of parquetry's writer"
+            )
+        bare = sum(
+            (file.rows == 0) != (file.size_bytes == 0) and not file.deletes
+            for write in writes
+            for files in write.partitions
+            for file in files
+        )
+        if bare:
+            self._gaps.append(
+                f"commits count no rows or no bytes of {bare:,} files: "
+                "taken from the bytes of a row in the others"
+            )
+
+    def _starting_files(self, writes: list[RecordedWrite], begin: str) -> tuple[StartingFile, ...]:
+        """The files of now with the writes taken back; sizes from listings and commits, else derived."""
+        live = {
+            (part.partition, part.file_id): _Version(part.instant, part.size_bytes, None)
+            for part in self._view.all_slices()
+        }
+        for write in reversed(writes):
+            _take_back(write, live)
+        unnamed = [key for key, version in live.items() if version.instant >= begin and begin]
+        for key in unnamed:
+            del live[key]
+        if unnamed:
+            self._gaps.append(
+                f"{len(unnamed):,} files of the period are in no commit that was read: they are left out"
+            )
+        derived = self._completed(live, begin)
+        if derived:
+            self._gaps.append(
+                f"the sizes of {derived:,} of {len(live):,} files at the beginning are recorded no more: "
+                "derived from what the next write made of them"
+            )
+        return tuple(
+            StartingFile(
+                partition=partition,
+                file_id=file_id,
+                instant=version.instant,
+                size_bytes=version.size_bytes,
+                rows=version.rows,
+            )
+            for (partition, file_id), version in live.items()
+        )
+
+    def _completed(self, live: dict[FileGroupId, _Version], begin: str) -> int:
+        """Replace what is derived by what is recorded, as far as it is; the number of those that stay."""
+        self._take(live, self._earlier(live, begin))
+        self._take(live, self._before.values())
+        logs = self._reach.archive and any(version.is_derived for version in live.values())
+        for _, log in islice(self._logs, _MORE_LOGS) if logs else ():
+            older = [
+                self._recorded(e.time, _metadata(e)) for e in log or () if _is_write(e) and e.time < begin
+            ]
+            self._take(live, older)
+            if not any(version.is_derived for version in live.values()):
+                break
+        lacking = {partition for (partition, _), version in live.items() if version.is_derived}
+        for partition in sorted(lacking):
+            for group in self._view.file_groups(partition):
+                version = live.get((partition, group.file_id))
+                known = next((part for part in group.slices if part.instant < begin), None)
+                if version is not None and version.is_derived and known is not None:
+                    rows = version.rows if version.instant else None
+                    live[partition, group.file_id] = _Version(known.instant, known.size_bytes, rows)
+        return sum(version.is_derived for version in live.values())
+
+    def _earlier(self, live: Mapping[FileGroupId, _Version], begin: str) -> list[RecordedWrite]:
+        """Writes before the period that are on the timeline: those that say something of these versions."""
+        before = [write for write in self._timeline.completed_writes if write.time < begin]
+        if not self._reach.archive:
+            before = [write for write in before if self._timeline.has_read(write.time)]
+        if all(version.instant for version in live.values()):
+            times = {version.instant for version in live.values()}
+            before = [write for write in before if write.time in times]
+        return self._active_writes(before)
+
+    def _take(self, live: dict[FileGroupId, _Version], writes: Iterable[RecordedWrite]) -> None:
+        """Put in what these writes say of their versions, the newest of each group first."""
+        for write in sorted(writes, key=lambda write: write.time, reverse=True):
+            for files in write.partitions:
+                for file in files:
+                    key = (files.partition, file.file_id)
+                    version = live.get(key)
+                    if version is not None and version.is_counted:
+                        continue
+                    if version is not None and version.instant in ("", write.time):
+                        size = file.size_bytes or version.size_bytes
+                        live[key] = _Version(write.time, size, file.rows or version.rows, is_counted=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """The version of a file group at the beginning; the size ``is_derived`` until it is found recorded.
+
+    The ``instant`` is empty for a group of which only its end is known. ``is_counted``: a commit says so.
+    """
+
+    instant: str
+    size_bytes: int
+    rows: int | None
+    is_derived: bool = False
+    is_counted: bool = False
+
+
+def _take_back(write: RecordedWrite, live: dict[FileGroupId, _Version]) -> None:
+    """Make ``live`` what it was before the write; what it merged or replaced is guessed from its files."""
+    made_rows = sum(file.rows for files in write.partitions for file in files)
+    made_bytes = sum(file.size_bytes for files in write.partitions for file in files)
+    gone = sum(map(len, write.replaced.values())) or 1
+    for files in write.partitions:
+        for file in files:
+            key = (files.partition, file.file_id)
+            live.pop(key, None)
+            if file.previous is not None:
+                rows = max(file.rows - file.inserts + file.deletes, 0)
+                size = file.size_bytes * rows // file.rows if file.rows else file.size_bytes
+                live[key] = _Version(file.previous, size, rows, is_derived=True)
+    for partition, file_ids in write.replaced.items():
+        for file_id in file_ids:
+            live[partition, file_id] = _Version("", made_bytes // gone, made_rows // gone, is_derived=True)
+
+
+def _record_sizes(decisions: str | None) -> dict[str, float]:
+    """The sizes of a row by partition, where a commit has the decisions about its files in it."""
+    if decisions is None:
+        return {}
+    try:
+        document = parsed_json(decisions)
+        sizes = {partition: float(found["record_size_bytes"]) for partition, found in document.items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        # They are in a file of their own, or another program's.
+        return {}
+    return {partition: size for partition, size in sizes.items() if size > 0}
+
+
+def _is_write(archived: ArchivedInstant) -> bool:
+    return archived.action in WRITE_ACTIONS and archived.state == State.COMPLETED
+
+
+def _undone(log: Iterable[ArchivedInstant]) -> set[str]:
+    """The writes that archived rollbacks name."""
+    rollbacks = (e for e in log if e.action == Action.ROLLBACK and e.state == State.COMPLETED)
+    contents = (rollback.entry.get("hoodieRollbackMetadata") for rollback in rollbacks)
+    return {
+        victim.time
+        for content in contents
+        if content is not None
+        for victim in RollbackMetadata.from_avro(content).instants
+    }
+
+
+def _metadata(archived: ArchivedInstant) -> CommitMetadata:
+    entry = archived.entry
+    content = entry.get("hoodieReplaceCommitMetadata") or entry.get("hoodieCommitMetadata") or {}
+    return CommitMetadata.from_document(content, place=f"archived write {archived.time}")

@@ -1,0 +1,526 @@
+"""The files of a table as the writer lays them out by given limits, write by write.
+
+The decisions are the writer's own: which file takes how many rows
+(:func:`~parquetry.runtime.write.plan.plan_buckets`), with the record size that it learns of its newest files,
+where a full file ends (:class:`~parquetry.runtime.base_file.sizing.FileSizer`), and what clustering rewrites
+(:func:`~parquetry.runtime.layout.clustering.debt.debt`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Final
+
+from parquetry.compiler.replay.arrivals import Arrivals, Regrouping, RowsOfGroup
+from parquetry.compiler.replay.history import StartingFile
+from parquetry.runtime.base_file.model import Bucket
+from parquetry.runtime.base_file.sizing import FileSizer, default_row_group_bytes
+from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.model import ClusteringFile, Situation
+from parquetry.runtime.layout.clustering.sizes import SizeLimits
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.record_size import FileSample, learn
+from parquetry.runtime.layout.sizing import is_small
+from parquetry.runtime.spec.clustering import ClusteringSpec, PartitionFilter
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.write.plan import ChangeCounts, PartitionWork, plan_buckets
+
+_NEWEST_FILES: Final = 16
+_NEWEST_COMMITS: Final = 8
+_TASKS: Final = 8
+_SAME: Final = 0.1
+"""Rows of a file and of a recorded group that differ by this share of the larger are taken to be the same."""
+
+_FILLING: Final = ("INSERT", "UPSERT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutLimits:
+    """The limits of a replay: those of writes, and the clustering policy with its sizes."""
+
+    sizing: SizingPolicy
+    clustering: ClusteringSpec
+
+    @property
+    def sizes(self) -> SizeLimits:
+        """What clustering takes for small, and makes."""
+        return SizeLimits.of(self.clustering.plan, max_file_size_bytes=self.sizing.max_file_size_bytes)
+
+
+def following(sizing: SizingPolicy, before: LayoutLimits) -> LayoutLimits:
+    """Those limits of writes, and clustering as ``before``; what of it followed the limits still do."""
+    policy = before.clustering
+    old, new = (ClusteringSpec.following(limits).plan for limits in (before.sizing, sizing))
+    plan = policy.plan
+    if plan.target_file_size_bytes == old.target_file_size_bytes:
+        plan = replace(plan, target_file_size_bytes=new.target_file_size_bytes)
+    if plan.small_file_limit_bytes == old.small_file_limit_bytes:
+        plan = replace(plan, small_file_limit_bytes=new.small_file_limit_bytes)
+    return LayoutLimits(sizing=sizing, clustering=replace(policy, plan=plan))
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _File:
+    """A file of the layout; ``parts`` are its rows by recorded group, None for all rows of the one it was."""
+
+    file_id: str
+    instant: str
+    size_bytes: int
+    rows: int
+    parts: tuple[RowsOfGroup, ...] | None = None
+
+    @property
+    def all_parts(self) -> tuple[RowsOfGroup, ...]:
+        return ((self.file_id, self.rows),) if self.parts is None else self.parts
+
+
+@dataclass(slots=True)
+class _Change:
+    """What a write changes in one file of the layout."""
+
+    updates: int = 0
+    deletes: int = 0
+    grown_bytes: float = 0.0
+    deleted: dict[str, int] = field(default_factory=dict)
+
+
+class _Partition:
+    """The files of one partition, the last written last; the small ones by size; and where groups are."""
+
+    __slots__ = ("files", "holders", "small")
+
+    def __init__(self) -> None:
+        self.files: dict[str, _File] = {}
+        self.small: list[tuple[int, str]] = []
+        self.holders: dict[str, dict[str, None]] = {}
+
+    def holding(self, group: str) -> list[_File]:
+        """The files that have rows of a recorded group."""
+        if group in self.holders:
+            return [self.files[file_id] for file_id in self.holders[group]]
+        own = self.files.get(group)
+        return [own] if own is not None and own.parts is None else []
+
+    def note(self, file: _File) -> None:
+        """Make a file be found by the groups of its parts."""
+        for group, _ in file.parts or ():
+            self.holders.setdefault(group, {})[file.file_id] = None
+
+    def forget(self, file: _File) -> None:
+        """The opposite of :meth:`note`."""
+        for group, _ in file.parts or ():
+            ids = self.holders.get(group)
+            if ids is not None:
+                ids.pop(file.file_id, None)
+                if not ids:
+                    del self.holders[group]
+
+
+class LaidOutTable:
+    """All files of a layout by given limits, from those that there were at the beginning on."""
+
+    def __init__(self, limits: LayoutLimits, *, others: SizeLimits | None = None) -> None:
+        """A table without files; ``others`` are the sizes by which recorded clusterings chose their files."""
+        self._limits = limits
+        self._others = limits.sizes if others is None else others
+        self._partitions: dict[str, _Partition] = defaultdict(_Partition)
+        self._recent: deque[tuple[FileSample, ...]] = deque(maxlen=_NEWEST_COMMITS)
+        self._samples: list[FileSample] = []
+        self._superseded: deque[tuple[str, int]] = deque()
+        self._made = 0
+        self.files = 0
+        self.small_files = 0
+        self.size_bytes = 0
+        self.superseded_bytes = 0
+
+    def start(self, files: Iterable[StartingFile]) -> None:
+        """Add the files that are there at the beginning, in the order of their instants."""
+        samples: deque[FileSample] = deque(maxlen=_NEWEST_FILES)
+        for file in files:
+            rows = file.rows or 0
+            made = _File(file_id=file.file_id, instant=file.instant, size_bytes=file.size_bytes, rows=rows)
+            samples.append(self._put(file.partition, made))
+        self._recent.append(tuple(samples))
+
+    def clean(self, *, earliest: str, last: str) -> None:
+        """Delete versions superseded before the time as of which the table stays whole, or up to ``last``.
+
+        What the earliest commit superseded is kept, as by Hudi.
+        """
+        while self._superseded and (self._superseded[0][0] < earliest or self._superseded[0][0] <= last):
+            self.superseded_bytes -= self._superseded.popleft()[1]
+
+    def write(self, time: str, operation: str, arrivals: Iterable[Arrivals]) -> int:
+        """Lay out what a write brought; the bytes that it writes for that."""
+        is_filling = operation.startswith(_FILLING) and "OVERWRITE" not in operation
+        policy = self._limits.sizing
+        changed: dict[str, dict[str, _Change]] = {}
+        works = []
+        row_bytes: dict[str, float] = {}
+        inserts: dict[str, dict[str, int]] = {}
+        come = [one for one in arrivals if one.inserts or one.changes or one.replaced]
+        for one in come:
+            partition = self._partitions[one.partition]
+            gone = partition.files.values() if one.replaces_all else _holding_most(partition, one.replaced)
+            for file in tuple(gone):
+                self._drop(one.partition, file, time)
+            found = _located(partition, one)
+            changed[one.partition] = found
+            rows = one.inserted_rows
+            row_bytes[one.partition] = one.insert_bytes / rows if rows else 0.0
+            inserts[one.partition] = dict(one.inserts)
+            is_overwrite = bool(one.replaced)
+            learned = None if is_overwrite else self._learned(partition)
+            guess = learn(self._newest_samples()) or one.record_size_bytes
+            size = policy.record_size_bytes or learned or guess
+            slices = [_slice(one.partition, partition.files[file_id]) for file_id in found]
+            record = float(size or max(row_bytes[one.partition], 1.0))
+            if is_filling and rows:
+                small = self._fillable(partition, rows, record)
+                slices += [_slice(one.partition, file) for file in small if file.file_id not in found]
+            works.append(
+                PartitionWork(
+                    partition=one.partition,
+                    inserts=rows,
+                    slices=slices,
+                    changes={
+                        file_id: ChangeCounts(updates=change.updates, deletes=change.deletes)
+                        for file_id, change in found.items()
+                    },
+                    record_size_bytes=record,
+                    sure=bool(policy.record_size_bytes or learned),
+                )
+            )
+        if not is_filling:
+            policy = replace(policy, small_file_limit_bytes=0)
+        plan = plan_buckets(time, works, policy=policy, tasks=_TASKS)
+        by_partition: dict[str, list[Bucket]] = defaultdict(list)
+        for bucket in plan.buckets:
+            by_partition[bucket.partition].append(bucket)
+        written = 0
+        for name, buckets in by_partition.items():
+            dealt = self._dealt(buckets, inserts[name])
+            for bucket, inserted in zip(buckets, dealt, strict=True):
+                written += self._bucket(
+                    bucket,
+                    inserted,
+                    change=changed[name].get(bucket.file_id) or _Change(),
+                    row_bytes=row_bytes[name],
+                    time=time,
+                )
+        for one in come:
+            if one.moved:
+                _rename(self._partitions[one.partition], [group for group, _ in one.moved], one.moved)
+        self._end_commit()
+        return written
+
+    def cluster(self, time: str, regroupings: Iterable[Regrouping]) -> int:
+        """Cluster the rows that were clustered, and what these limits make small; the bytes written."""
+        written = 0
+        for one in regroupings:
+            partition = self._partitions[one.partition]
+            written += self._rewritten(one, partition, time)
+            _rename(partition, one.replaced, one.made)
+        self._end_commit()
+        return written
+
+    def _rewritten(self, one: Regrouping, partition: _Partition, time: str) -> int:
+        policy = self._limits.clustering
+        limits = self._limits.sizes
+        execution = policy.execution
+        there = {file.file_id: file for file in _holding_most(partition, one.replaced)}
+        mapped = frozenset(there)
+        if limits != self._others:
+            for file in partition.files.values():
+                is_new = limits.is_off_size(file.size_bytes) and not self._others.is_off_size(file.size_bytes)
+                if is_new:
+                    there[file.file_id] = file
+        files = [
+            ClusteringFile(
+                partition=one.partition,
+                file_id=file.file_id,
+                instant=file.instant,
+                path=file.file_id,
+                size_bytes=file.size_bytes,
+                rows=file.rows,
+                digest=None if file.file_id in mapped else execution.digest,
+            )
+            for file in there.values()
+        ]
+        by_size = replace(policy.plan, strategy="size", partitions=PartitionFilter())
+        due = debt(
+            replace(policy, plan=by_size),
+            files,
+            Situation(max_file_size_bytes=self._limits.sizing.max_file_size_bytes),
+        )
+        written = 0
+        for group in due.groups:
+            members = [there[file.file_id] for file in group.files]
+            rows = sum(file.rows for file in members)
+            made = limits.outputs(group.size_bytes * one.ratio, rows=rows)
+            parts = [part for file in members for part in file.all_parts]
+            for file in members:
+                self._drop(one.partition, file, time)
+            written += self._made_of(one.partition, parts, [*made.sizes], rows, time, first=None)
+        return written
+
+    def _bucket(
+        self, bucket: Bucket, inserted: Sequence[RowsOfGroup], *, change: _Change, row_bytes: float, time: str
+    ) -> int:
+        """Write a new file, or the next version of one, and the files that it rolls over to."""
+        name = bucket.partition
+        rows = sum(count for _, count in inserted)
+        size = rows * row_bytes
+        parts: list[RowsOfGroup] = []
+        replaced_bytes = 0
+        if bucket.base is not None:
+            base = self._partitions[name].files[bucket.file_id]
+            replaced_bytes = base.size_bytes
+            left = max(base.rows - change.deletes, 0)
+            size += max(base.size_bytes * left / max(base.rows, 1) + change.grown_bytes, 0.0)
+            rows += left
+            parts = [(group, count - change.deleted.get(group, 0)) for group, count in base.all_parts]
+            self._drop(name, base, time)
+        sizes = self._sizes(size, replaced_bytes, rows)
+        return self._made_of(name, [*parts, *inserted], sizes, rows, time, first=bucket.file_id)
+
+    def _dealt(self, buckets: Sequence[Bucket], inserts: Mapping[str, int]) -> list[list[RowsOfGroup]]:
+        """The recorded groups of the new rows of each bucket: those of its own rows first, then in order."""
+        left = dict(inserts)
+        needed = [bucket.expected_inserts for bucket in buckets]
+        dealt: list[list[RowsOfGroup]] = [[] for _ in buckets]
+        for place, bucket in enumerate(buckets):
+            if bucket.base is None:
+                continue
+            base = self._partitions[bucket.partition].files[bucket.file_id]
+            for group, _ in base.all_parts:
+                there = left.get(group, 0)
+                if there and needed[place]:
+                    is_same = _are_same(there, needed[place])
+                    rows = needed[place] if is_same else min(there, needed[place])
+                    dealt[place].append((group, rows))
+                    left[group] = 0 if is_same else there - rows
+                    needed[place] -= rows
+        rest = deque((group, rows) for group, rows in left.items() if rows)
+        for place, rows in enumerate(needed):
+            dealt[place] += _cut(rest, rows)
+        # Parts say where rows are looked for: what was taken whole above may leave some behind.
+        dealt[-1] += rest
+        return dealt
+
+    def _sizer(self, replaced_bytes: int) -> FileSizer:
+        limit = self._limits.sizing.max_file_size_bytes
+        return FileSizer(
+            limit_bytes=limit,
+            row_group_bytes=default_row_group_bytes(limit),
+            row_group_arrow_bytes=limit,
+            replaced_bytes=replaced_bytes,
+        )
+
+    def _sizes(self, size: float, replaced_bytes: int, rows: int) -> list[float]:
+        """The files that so many bytes of a bucket go to."""
+        sizes: list[float] = []
+        while len(sizes) + 1 < rows:
+            goal = self._sizer(0 if sizes else replaced_bytes).goal_bytes(0, size)
+            if size <= goal:
+                break
+            sizes.append(goal)
+            size -= goal
+        return [*sizes, size]
+
+    def _made_of(
+        self,
+        name: str,
+        parts: Sequence[RowsOfGroup],
+        sizes: Sequence[float],
+        rows: int,
+        time: str,
+        *,
+        first: str | None,
+    ) -> int:
+        """Put files of these sizes, that have the rows of the parts in their order; their bytes."""
+        total = sum(sizes)
+        left = deque(_merged(parts))
+        last = (*left,)[-1:]
+        written = seen = 0
+        ended = 0.0
+        for number, size in enumerate(sizes):
+            ended += size
+            end = rows if number + 1 == len(sizes) or not total else round(rows * ended / total)
+            file_id = first
+            if file_id is None or number:
+                self._made += 1
+                file_id = f"{time}-{self._made}"
+            file = _File(
+                file_id=file_id,
+                instant=time,
+                size_bytes=round(size),
+                rows=end - seen,
+                parts=tuple(_merged(left)) if number + 1 == len(sizes) else _cut(left, end - seen),
+            )
+            file.parts = last = file.parts or last
+            sample = self._put(name, file)
+            if len(self._samples) < _NEWEST_FILES:
+                self._samples.append(sample)
+            written += file.size_bytes
+            seen = end
+        return written
+
+    def _put(self, name: str, file: _File) -> FileSample:
+        partition = self._partitions[name]
+        partition.files[file.file_id] = file
+        partition.note(file)
+        if is_small(file.size_bytes, self._limits.sizing):
+            insort(partition.small, (file.size_bytes, file.file_id))
+            self.small_files += 1
+        self.files += 1
+        self.size_bytes += file.size_bytes
+        return FileSample(instant=file.instant, rows=file.rows, data_bytes=file.size_bytes)
+
+    def _drop(self, name: str, file: _File, time: str) -> None:
+        partition = self._partitions[name]
+        del partition.files[file.file_id]
+        partition.forget(file)
+        if is_small(file.size_bytes, self._limits.sizing):
+            del partition.small[bisect_left(partition.small, (file.size_bytes, file.file_id))]
+            self.small_files -= 1
+        self.files -= 1
+        self.size_bytes -= file.size_bytes
+        self.superseded_bytes += file.size_bytes
+        self._superseded.append((time, file.size_bytes))
+
+    def _end_commit(self) -> None:
+        if self._samples:
+            self._recent.append(tuple(self._samples))
+            self._samples = []
+
+    def _newest_samples(self) -> Iterator[FileSample]:
+        """Of the newest writes, as the writer asks for them where a partition has no files to learn from."""
+        return islice((sample for samples in reversed(self._recent) for sample in samples), _NEWEST_FILES)
+
+    def _learned(self, partition: _Partition) -> float | None:
+        newest = islice(reversed(partition.files.values()), _NEWEST_FILES)
+        return learn(FileSample(instant=f.instant, rows=f.rows, data_bytes=f.size_bytes) for f in newest)
+
+    def _fillable(self, partition: _Partition, inserts: int, record: float) -> list[_File]:
+        """The small files that may get rows: all, or as many of the cheapest as have room enough for sure."""
+        policy = self._limits.sizing
+        found: list[_File] = []
+        room = most = 0.0
+        for size, file_id in partition.small:
+            found.append(partition.files[file_id])
+            fits = (policy.max_file_size_bytes - size) // record
+            room, most = room + fits, max(most, fits)
+            if policy.min_fill == 0 and room > inserts + most:
+                break
+        return found
+
+
+def _slice(partition: str, file: _File) -> FileSlice:
+    return FileSlice(
+        partition=partition,
+        file_id=file.file_id,
+        instant=file.instant,
+        path=file.file_id,
+        size_bytes=file.size_bytes,
+        rows=file.rows,
+    )
+
+
+def _holding_most(partition: _Partition, groups: Sequence[str]) -> list[_File]:
+    """The files at least half of whose rows are of these recorded groups."""
+    wanted = frozenset(groups)
+    found = {file.file_id: file for group in groups for file in partition.holding(group)}
+    return [
+        file
+        for file in found.values()
+        if 2 * sum(rows for group, rows in file.all_parts if group in wanted) >= file.rows
+    ]
+
+
+def _located(partition: _Partition, arrivals: Arrivals) -> dict[str, _Change]:
+    """What a write changes, by the files that have the rows: of each as many as it has of their group."""
+    found: dict[str, _Change] = {}
+    for change in arrivals.changes:
+        holding = partition.holding(change.group)
+        weights = [sum(rows for group, rows in file.all_parts if group == change.group) for file in holding]
+        updates = _divided(change.updates, weights)
+        deletes = _divided(change.deletes, weights)
+        for file, updated, deleted in zip(holding, updates, deletes, strict=True):
+            if updated or deleted:
+                mine = found.setdefault(file.file_id, _Change())
+                mine.updates += updated
+                mine.deletes += deleted
+                share = (updated + deleted) / (change.updates + change.deletes)
+                mine.grown_bytes += change.grown_bytes * share
+                if deleted:
+                    mine.deleted[change.group] = mine.deleted.get(change.group, 0) + deleted
+    return found
+
+
+def _divided(number: int, weights: Sequence[int]) -> list[int]:
+    """A number in whole shares by weights, the remainder to those that miss most."""
+    total = sum(weights)
+    if not number or not total:
+        return [0] * len(weights)
+    if len(weights) == 1:
+        return [number]
+    shares = [number * weight // total for weight in weights]
+    left = number - sum(shares)
+    missing = sorted(range(len(weights)), key=lambda place: (-(number * weights[place] % total), place))
+    for place in missing[:left]:
+        shares[place] += 1
+    return shares
+
+
+def _rename(partition: _Partition, groups: Sequence[str], made: Sequence[RowsOfGroup]) -> None:
+    """Let the rows of some recorded groups be of those that they are in now, the largest files first."""
+    if not made:
+        return
+    wanted = frozenset(groups)
+    found = {file.file_id: file for group in groups for file in partition.holding(group)}
+    meant = {
+        file_id: sum(rows for group, rows in file.all_parts if group in wanted)
+        for file_id, file in found.items()
+    }
+    rest = deque(made)
+    last = made[-1][0]
+    for file_id in sorted(found, key=lambda file_id: -meant[file_id]):
+        file = found[file_id]
+        others = [(group, rows) for group, rows in file.all_parts if group not in wanted]
+        taken = _cut(rest, meant[file_id]) or ((last, meant[file_id]),)
+        partition.forget(file)
+        file.parts = (*_merged((*others, *taken)),)
+        partition.note(file)
+
+
+def _merged(parts: Iterable[RowsOfGroup]) -> list[RowsOfGroup]:
+    """The parts with one for each group."""
+    sums: dict[str, int] = {}
+    for group, rows in parts:
+        if rows > 0:
+            sums[group] = sums.get(group, 0) + rows
+    return [*sums.items()]
+
+
+def _cut(parts: deque[RowsOfGroup], rows: int) -> tuple[RowsOfGroup, ...]:
+    """Take so many rows from the front; a part that has nearly as many is taken whole, as so many."""
+    taken: list[RowsOfGroup] = []
+    while rows > 0 and parts:
+        group, count = parts.popleft()
+        if _are_same(count, rows):
+            count = rows
+        if count > rows:
+            parts.appendleft((group, count - rows))
+            count = rows
+        taken.append((group, count))
+        rows -= count
+    return tuple(taken)
+
+
+def _are_same(one: int, other: int) -> bool:
+    return abs(one - other) <= _SAME * max(one, other)

@@ -1,0 +1,127 @@
+"""A replay: the writes of a period laid out anew, by the applied limits and by others beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from parquetry.compiler.replay.arrivals import RecordedTable, arrived_bytes
+from parquetry.compiler.replay.history import RecordedClean, RecordedWrite, WriteHistory
+from parquetry.compiler.replay.layout import LaidOutTable, LayoutLimits
+from parquetry.compiler.replay.model import Replay, ReplayedDay, ReplayedFigures, summed
+
+_DAY = 8
+"""An instant begins with so many digits of its day."""
+
+
+def replay(
+    history: WriteHistory, applied: LayoutLimits, declared: LayoutLimits | None = None
+) -> Replay | None:
+    """The writes of the history by these limits; None where none of them wrote a file.
+
+    Clusterings take place when they did. Updates and deletes hit the rows that they hit: where a recorded
+    file became several, each as many as it has of its rows.
+    """
+    writes = [event for event in history.events if isinstance(event, RecordedWrite)]
+    if not any(write.partitions or write.replaced for write in writes):
+        return None
+    recorded = RecordedTable(history.files)
+    sides = [_Side(LaidOutTable(applied), applied)]
+    if declared is not None:
+        sides.append(_Side(LaidOutTable(declared, others=applied.sizes), declared))
+    begun = tuple(recorded)
+    for side in sides:
+        side.table.start(begun)
+    days = []
+    for day, events in groupby(history.events, key=lambda event: event.time[:_DAY]):
+        days.append(_day(day, [*events], recorded, sides, has_cleans=history.has_cleans))
+    return Replay(
+        since=writes[0].time,
+        until=writes[-1].time,
+        commits=len(writes),
+        clusterings=sum(write.is_clustering for write in writes),
+        arrived_bytes=sum(day.arrived_bytes for day in days),
+        applied_limits=applied.sizing,
+        declared_limits=None if declared is None else declared.sizing,
+        recorded=summed(day.recorded for day in days),
+        applied=summed(day.applied for day in days),
+        declared=None if declared is None else summed(d.declared for d in days if d.declared is not None),
+        days=tuple(days),
+        gaps=history.gaps,
+    )
+
+
+@dataclass(slots=True)
+class _Side:
+    """A layout by some limits, and what was written in it on a day."""
+
+    table: LaidOutTable
+    limits: LayoutLimits
+    written: int = field(default=0)
+    clustered: int = field(default=0)
+
+    def figures(self, *, has_cleans: bool) -> ReplayedFigures:
+        """The figures of the day; the next one begins."""
+        table = self.table
+        figures = ReplayedFigures(
+            files=table.files,
+            small_files=table.small_files,
+            size_bytes=table.size_bytes,
+            superseded_bytes=table.superseded_bytes if has_cleans else None,
+            written_bytes=self.written,
+            clustered_bytes=self.clustered,
+        )
+        self.written = self.clustered = 0
+        return figures
+
+
+def _day(
+    day: str,
+    events: list[RecordedWrite | RecordedClean],
+    recorded: RecordedTable,
+    sides: list[_Side],
+    *,
+    has_cleans: bool,
+) -> ReplayedDay:
+    arrived = 0.0
+    written = clustered = commits = 0
+    for event in events:
+        if isinstance(event, RecordedClean):
+            last = recorded.clean(event.deleted)
+            for side in sides:
+                side.table.clean(earliest=event.earliest or "", last=last)
+            continue
+        commits += 1
+        arrived += arrived_bytes(event)
+        size = sum(_sizes(event))
+        if event.is_clustering:
+            clustered += size
+            regroupings = recorded.cluster(event)
+            for side in sides:
+                side.clustered += side.table.cluster(event.time, regroupings)
+        else:
+            written += size
+            arrivals = recorded.write(event)
+            for side in sides:
+                side.written += side.table.write(event.time, event.operation, arrivals)
+    limit = sides[0].limits.sizing
+    return ReplayedDay(
+        day=f"{day[:4]}-{day[4:6]}-{day[6:]}",
+        commits=commits,
+        arrived_bytes=round(arrived),
+        recorded=ReplayedFigures(
+            files=recorded.files,
+            small_files=recorded.count_small(min(limit.small_file_limit_bytes, limit.max_file_size_bytes)),
+            size_bytes=recorded.size_bytes,
+            superseded_bytes=recorded.superseded_bytes if has_cleans else None,
+            written_bytes=written,
+            clustered_bytes=clustered,
+        ),
+        applied=sides[0].figures(has_cleans=has_cleans),
+        declared=sides[1].figures(has_cleans=has_cleans) if len(sides) > 1 else None,
+    )
+
+
+def _sizes(write: RecordedWrite) -> Iterator[int]:
+    return (file.size_bytes for files in write.partitions for file in files)
