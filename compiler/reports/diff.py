@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +18,7 @@ from parquetry.compiler.reports.inspection import LayoutReport
 from parquetry.compiler.workspace.revisions import files_at, load_before, load_known
 from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.project import ResolvedProject, ResolvedTable
+from parquetry.project.guardrails.model import Guardrail
 from parquetry.project.model.resolved import TargetSettings
 from parquetry.project.yaml.folder import PROJECT_FILE
 from parquetry.runtime.layout.clustering.debt import debt
@@ -83,10 +84,30 @@ class TargetDiff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RuleChange:
+    """A field of a guardrail, in the words of the YAML, with its values; None where there is none."""
+
+    path: str
+    old: str | None
+    new: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardrailDiff:
+    """One guardrail that differs. Plans of a branch are evaluated by the rules of its base."""
+
+    guardrail: str
+    file: str
+    status: DiffStatus
+    changes: tuple[RuleChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpecDiff:
     """Two revisions of a project at one target; ``base`` as it was given.
 
-    ``targets`` are all those whose settings differ; ``default_target`` is there where another one is it now.
+    ``targets`` and ``guardrails`` are all that differ; ``default_target`` is there where another one is it
+    now.
     """
 
     project: str
@@ -96,11 +117,12 @@ class SpecDiff:
     tables: tuple[TableDiff, ...]
     targets: tuple[TargetDiff, ...] = ()
     default_target: Change | None = None
+    guardrails: tuple[GuardrailDiff, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing differs."""
-        return not self.tables and not self.targets and self.default_target is None
+        return not (self.tables or self.targets or self.guardrails) and self.default_target is None
 
 
 def diff_specs(
@@ -146,6 +168,7 @@ def diff_specs(
         tables=tables,
         targets=tuple(_target_diffs(before.settings if before else {}, now)),
         default_target=_default_target(before, now),
+        guardrails=tuple(_guardrail_diffs(before.guardrails if before else (), now.guardrails)),
     )
 
 
@@ -167,6 +190,36 @@ def _target_diffs(before: Mapping[str, TargetSettings], now: ResolvedProject) ->
                 changes=tuple(changes),
                 unallowed=tuple(sorted({c.path for c in changes if c.needs_leave and c.allowed is None})),
             )
+
+
+def _guardrail_diffs(before: Sequence[Guardrail], now: Sequence[Guardrail]) -> Iterator[GuardrailDiff]:
+    """The rules that say something else, or that are on one side alone. Examples are no part of a rule."""
+    old, new = ({rule.name: rule for rule in rules} for rules in (before, now))
+    for name in sorted(old.keys() | new.keys()):
+        was, is_now = old.get(name), new.get(name)
+        if is_now is None:
+            yield GuardrailDiff(guardrail=name, file=old[name].file, status=DiffStatus.REMOVED)
+            continue
+        said, says = _rule_fields(was), _rule_fields(is_now)
+        changes = tuple(
+            RuleChange(path=path, old=said[path], new=says[path]) for path in says if said[path] != says[path]
+        )
+        if changes:
+            status = DiffStatus.ADDED if was is None else DiffStatus.CHANGED
+            yield GuardrailDiff(guardrail=name, file=is_now.file, status=status, changes=changes)
+
+
+def _rule_fields(rule: Guardrail | None) -> dict[str, str | None]:
+    """What a reader of the file sees of the rule, by name; None for each where there is no rule."""
+    if rule is None:
+        return dict.fromkeys(("expression", "severity", "override", "message", "description"))
+    return {
+        "expression": rule.expression.text,
+        "severity": str(rule.severity),
+        "override": str(rule.override),
+        "message": rule.message.text,
+        "description": rule.description,
+    }
 
 
 def _passwords(old: TargetSettings | None, new: TargetSettings) -> Iterator[SettingDifference]:

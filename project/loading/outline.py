@@ -13,8 +13,18 @@ from typing import Any
 import yaml
 
 from parquetry.project.yaml.folder import PROJECT_FILE, TABLES, FilesOnDisk
+from parquetry.project.yaml.scalar import scalar
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_READER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+
+class _Loader(_READER):  # type: ignore[misc]  # of a library that has no types
+    """Reads words as specs do: `on` is a name, not a flag."""
+
+    def construct_scalar(self, node: Any) -> Any:
+        """What an unquoted text means, and a quoted one as it is."""
+        text = super().construct_scalar(node)
+        return text if node.style else scalar(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +73,7 @@ def _mapping(files: FilesOnDisk, path: str) -> Mapping[str, Any]:
     if not isinstance(data, bytes):
         return {}
     try:
-        document = yaml.load(data, Loader=_LOADER)  # noqa: S506  # a safe loader
+        document = yaml.load(data, Loader=_Loader)  # noqa: S506  # it makes plain values alone
     except (ValueError, RecursionError, yaml.YAMLError):
         return {}
     return document if isinstance(document, dict) else {}

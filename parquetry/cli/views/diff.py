@@ -18,7 +18,14 @@ from parquetry.cli.views.plan.specs import render_diff_github, render_diff_markd
 from parquetry.cli.views.plan.words import classes_text, small_words, value_text
 from parquetry.compiler.plan.codec import changes_json
 from parquetry.compiler.plan.model import Change
-from parquetry.compiler.reports.diff import DiffStatus, Estimate, SpecDiff, TableDiff, TargetDiff
+from parquetry.compiler.reports.diff import (
+    DiffStatus,
+    Estimate,
+    GuardrailDiff,
+    SpecDiff,
+    TableDiff,
+    TargetDiff,
+)
 from parquetry.compiler.workspace.target_settings import target_name
 from parquetry.runtime.spec.codec import to_json_value
 
@@ -40,6 +47,7 @@ class DiffView:
             blocks.insert(
                 0, "\n".join([f"{paint.warn('~')} project", *_change(outcome.default_target, paint)])
             )
+        blocks += ["\n".join(_guardrail(rule, paint)) for rule in outcome.guardrails]
         blocks += [
             "\n".join(_table(table, outcome.target, paint, self.typed_options)) for table in outcome.tables
         ]
@@ -84,6 +92,19 @@ def _target(target: TargetDiff, paint: Paint) -> Iterator[str]:
     yield from (line for change in target.changes for line in _change(change, paint))
     for path in target.unallowed:
         yield f"    {paint.bad('blocked')}: {path} needs an allow entry under {target_name(target.target)}"
+
+
+def _guardrail(rule: GuardrailDiff, paint: Paint) -> Iterator[str]:
+    name = f"guardrail {paint.bold(rule.guardrail)}"
+    match rule.status:
+        case DiffStatus.ADDED:
+            yield f"{paint.good('+')} {name}  new rule"
+        case DiffStatus.REMOVED:
+            yield f"{paint.dim('-')} {name}  rule is gone"
+        case DiffStatus.CHANGED:
+            yield f"{paint.warn('~')} {name}  changed rule"
+    yield from (f"    {c.path}: {value_text(c.old)} -> {value_text(c.new)}" for c in rule.changes)
+    yield paint.dim(f"        {rule.file}")
 
 
 def _table(table: TableDiff, target: str, paint: Paint, typed_options: TypedOptions) -> Iterator[str]:
@@ -142,6 +163,7 @@ def _summary(diff: SpecDiff) -> str:
         words.get(table.status) or classes_text(table.change_class, table.changes) for table in diff.tables
     )
     parts = [count(len(diff.targets), "target")] if diff.targets else []
+    parts += [count(len(diff.guardrails), "guardrail")] if diff.guardrails else []
     parts += ["default target"] if diff.default_target is not None else []
     parts += [f"{number} {kind}" for kind, number in sorted(kinds.items())]
     if diff.unchanged:

@@ -9,7 +9,7 @@ from parquetry.cli.terminal.markdown import code, code_html, inline
 from parquetry.cli.views.diagnostics import annotation
 from parquetry.cli.views.plan.words import change_notes, classes_text, value_text
 from parquetry.compiler.plan.model import Change
-from parquetry.compiler.reports.diff import DiffStatus, SpecDiff, TableDiff, TargetDiff
+from parquetry.compiler.reports.diff import DiffStatus, GuardrailDiff, SpecDiff, TableDiff, TargetDiff
 from parquetry.compiler.workspace.target_settings import target_name
 
 _ROOM_FOR_NOTE = 100
@@ -21,7 +21,7 @@ def render_diff_markdown(diff: SpecDiff, *, max_bytes: int) -> str:
     The first line is a marker for project and target.
     """
     tables = sorted(diff.tables, key=lambda table: (not _blocks(table), table.table))
-    entries: list[TableDiff | TargetDiff] = [*diff.targets, *tables]
+    entries: list[GuardrailDiff | TableDiff | TargetDiff] = [*diff.guardrails, *diff.targets, *tables]
     found = count(len(entries) + (diff.default_target is not None), "difference")
     text = (
         f"<!-- parquetry:diff project={diff.project} target={diff.target} -->\n"
@@ -31,7 +31,7 @@ def render_diff_markdown(diff: SpecDiff, *, max_bytes: int) -> str:
     if diff.default_target is not None:
         text += f"\n{_line(diff.default_target)}"
     for number, entry in enumerate(entries):
-        section = _section(entry, diff.target)
+        section = _rule_section(entry) if isinstance(entry, GuardrailDiff) else _section(entry, diff.target)
         if len((text + section).encode()) > max_bytes - _ROOM_FOR_NOTE:
             return f"{text}\n*Omitted for lack of space: {count(len(entries) - number, 'difference')}.*\n"
         text += section
@@ -55,6 +55,10 @@ def _annotations(diff: SpecDiff, prefix: str) -> Iterator[str]:
             yield annotation("notice", change.origin, title, _change(change), prefix=prefix)
         if not entry.changes:
             yield annotation("notice", None, name, _status(entry), prefix=prefix)
+    for rule in diff.guardrails:
+        place = None if rule.status is DiffStatus.REMOVED else f"{rule.file}:1:1"
+        said = "; ".join(f"{c.path}: {value_text(c.old)} -> {value_text(c.new)}" for c in rule.changes)
+        yield annotation("notice", place, _rule_title(rule), said or rule.file, prefix=prefix)
     if diff.default_target is not None:
         change = diff.default_target
         yield annotation("notice", change.origin, "default target", _change(change), prefix=prefix)
@@ -66,6 +70,17 @@ def _section(entry: TableDiff | TargetDiff, target: str) -> str:
     title = f"{code_html(_name(entry))}: {_status(entry)}"
     body = f"{blocks}{changes}" or f"- {_added(entry, target)}\n"
     return f"\n<details{' open' if blocks else ''}><summary>{title}</summary>\n\n{body}\n</details>\n"
+
+
+def _rule_section(rule: GuardrailDiff) -> str:
+    """Open, because it changes what is denied."""
+    lines = [f"{code(c.path)}: {code(value_text(c.old))} -> {code(value_text(c.new))}" for c in rule.changes]
+    body = "".join(f"- {line}\n" for line in (*lines, code(rule.file)))
+    return f"\n<details open><summary>{code_html(_rule_title(rule))}</summary>\n\n{body}\n</details>\n"
+
+
+def _rule_title(rule: GuardrailDiff) -> str:
+    return f"guardrail {rule.guardrail} {rule.status}"
 
 
 def _added(entry: TableDiff | TargetDiff, target: str) -> str:
