@@ -9,7 +9,10 @@ import base64
 import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import ClassVar, Final, TypeAlias
+
+import jinja2
 
 from parquetry.compiler.reports.charts import Chart
 from parquetry.compiler.reports.review import DiffLine
@@ -151,7 +154,14 @@ class Page:
 
 def render_page(page: Page) -> str:
     """The page's HTML, with its style inside and no script; it allows a browser to load nothing else."""
+    template, style, digest = _template()
+    return template.render(page=page, style=style, style_digest=digest, version=VERSION)
+
+
+@cache
+def _template() -> tuple[jinja2.Template, str, str]:
+    """The compiled template, the style, and the digest by which the page allows that style alone."""
     templates = environment(page=True)
     style = templates.get_template(_STYLE).render()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return templates.get_template(_PAGE).render(page=page, style=style, style_digest=digest, version=VERSION)
+    return templates.get_template(_PAGE), style, digest

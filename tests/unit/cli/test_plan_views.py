@@ -158,9 +158,15 @@ def test_a_comment_begins_with_the_marker_and_says_what_there_is_to_know():
     text = render_markdown(FULL, max_bytes=60_000)
     assert text.startswith("<!-- parquetry:plan project=shop target=prod -->\n### ")
     first = text.splitlines()[1]
-    assert first == (
-        "### parquetry plan for `prod`, blocked by 1 table: 1 blocked, 1 metadata, 1 policy, 0 unchanged."
-    )
+    assert first == "### parquetry plan for `prod`: blocked by 1 table; 2 tables change, none breaking"
+    assert "> [!CAUTION]\n> Nothing is applied as long as something is blocked: `billing`.\n" in text
+    assert [line for line in text.splitlines() if line.startswith("| **")] == [
+        "| **tables** | blocked SC401: billing; policy: orders; metadata: items |",
+        "| **rewritten** | 0 B by apply; 3.2 GB by later runs, about 4 min in all at past throughput |",
+        "| **queries** | 1 better: orders.by_day 3 MB -&gt; 200 KB |",
+        "| **warnings** | SC601 |",
+    ]
+    assert text.index("**Blocked: `billing`** SC401: the record key changed.") < text.index("<details>")
     (row,) = [line for line in text.splitlines() if line.startswith("| `orders` |")]
     assert "3.2 GB to rewrite, about 3 runs at 1GiB, about 4 min" in row
     assert "24 -&gt; 6 files" in row
@@ -184,7 +190,9 @@ def test_a_plan_that_is_blocked_says_so_first():
     page = render_html(two)
     assert "<h1>parquetry plan for prod: shop</h1>" in page
     assert '<p class="verdict bad">blocked by 2 tables; 1 table changes, none breaking</p>' in page
-    assert "blocked by 2 tables" in render_markdown(two, max_bytes=60_000).splitlines()[1]
+    comment = render_markdown(two, max_bytes=60_000)
+    assert ": blocked by 2 tables; 1 table changes, none breaking" in comment.splitlines()[1]
+    assert "as long as something is blocked: `billing` and 1 more." in comment
     for said in (
         view.text(open_one, Paint(enabled=False)),
         render_html(open_one),
@@ -208,7 +216,7 @@ def test_a_change_of_several_classes_names_all_of_them():
     assert f"~ orders  {named}\n" in text
     assert f"1 policy, 1 {named}, 0 unchanged." in text
     comment = render_markdown(made, max_bytes=60_000)
-    assert f": 1 policy, 1 {named}, 0 unchanged.\n" in comment.split("\n\n")[0] + "\n"
+    assert f"| **tables** | {named}: orders; policy: items |" in comment
     assert f"| `orders` | 3 fields | {named} |" in comment
     assert f"<code>orders</code>: {named}, 3 fields" in comment
     assert f'<h2><bdi>orders</bdi> <span class="badge warn">{named}</span>' in render_html(made)
@@ -350,7 +358,8 @@ def test_a_comment_without_room_keeps_the_summary_and_counts_what_it_leaves_out(
     assert all(f"<code>grave{n}</code>" in text for n in range(0, 20, 2))
     assert "<code>mild19</code>" not in text
     left = int(re.search(r"the details of (\d+) tables", text)[1])
-    assert left == 20 - text.count("<details>")
+    assert left == 20 - text.count("<details><summary><code>")
+    assert "<details><summary>Tables: 20</summary>" in text
     assert f"--approved {many.plan_id}" in text
 
 

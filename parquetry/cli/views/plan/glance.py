@@ -17,6 +17,7 @@ from parquetry.cli.views.plan.words import (
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures
 from parquetry.compiler.plan.guarding import DENIED
 from parquetry.compiler.plan.model import ChangeClass, PlanDocument, Step, TableAction
+from parquetry.compiler.reports.costs import cost_rows
 from parquetry.project.guardrails.model import RuleOutcome
 
 _NAMED: Final = 6
@@ -37,13 +38,14 @@ def verdict(plan: PlanDocument) -> str:
 
 
 def glance(plan: PlanDocument) -> list[tuple[str, str]]:
-    """A name and a line for each: tables, bytes rewritten, queries, tests, guardrails, warnings, drift.
+    """A name and a line for each thing that a reviewer asks.
 
     What the plan knows nothing of is left out.
     """
     lines = [
         ("tables", _tables(plan)),
         ("rewritten", _rewritten(plan)),
+        ("costs", _costs(plan)),
         ("queries", _queries(plan)),
         ("tests", _tests(plan)),
         ("guardrails", _guardrails(plan)),
@@ -53,10 +55,9 @@ def glance(plan: PlanDocument) -> list[tuple[str, str]]:
     return [(name, text) for name, text in lines if text]
 
 
-def is_breaking(plan: PlanDocument) -> bool:
-    """Whether a change that is to be applied may lose data, or execute the code of others."""
-    reached = (action.change_class for action in plan.intent.actions)
-    return any(reach in (ChangeClass.BREAKING, ChangeClass.EXECUTES) for reach in reached)
+def is_breaking(action: TableAction) -> bool:
+    """Whether applying it may lose data, break readers, or execute the code of others."""
+    return action.change_class in (ChangeClass.BREAKING, ChangeClass.EXECUTES)
 
 
 def _reach(plan: PlanDocument) -> str:
@@ -116,6 +117,16 @@ def _at_once(action: TableAction, debt: DueFigures) -> int:
     return debt.rewrite_bytes if ceiling is None else min(ceiling, debt.rewrite_bytes)
 
 
+def _costs(plan: PlanDocument) -> str:
+    rows = cost_rows(plan)
+    if not rows:
+        return ""
+    row = rows[-1]
+    return (
+        f"{row.one_off} once; a month: storage {row.storage}, queries {row.queries}; pays back {row.pay_back}"
+    )
+
+
 def _queries(plan: PlanDocument) -> str:
     """How many declared queries read more, less or as much, with the largest differences in bytes."""
     found = [
@@ -173,8 +184,8 @@ def _guardrails(plan: PlanDocument) -> str:
     ]
     denied = sum(entry.code == DENIED for entry in plan.intent.blocked)
     parts = [f"{count(denied, 'table')} denied"] if denied else []
-    parts += [f"overridden: {', '.join(_counted(allowed))}"] if allowed else []
-    parts += [f"warned: {', '.join(_counted(warned))}"] if warned else []
+    parts += [f"overridden: {_names([*_counted(allowed)])}"] if allowed else []
+    parts += [f"warned: {_names([*_counted(warned)])}"] if warned else []
     return "; ".join(parts)
 
 

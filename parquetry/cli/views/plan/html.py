@@ -30,7 +30,7 @@ from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.changes import highest
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanDocument, TableAction
 from parquetry.compiler.reports.charts import Bars, Chart, bar_chart
-from parquetry.compiler.reports.costs import cost_lines
+from parquetry.compiler.reports.costs import COST_HEADER, COST_NOTE, cost_lines, cost_rows
 from parquetry.compiler.reports.page import (
     Badge,
     Block,
@@ -77,7 +77,7 @@ def render_html(plan: PlanDocument) -> str:
 
 
 def _tone(plan: PlanDocument) -> Tone:
-    if plan.intent.blocked or is_breaking(plan):
+    if plan.intent.blocked or any(map(is_breaking, plan.intent.actions)):
         return Tone.BAD
     return Tone.WARN if plan.evidence.warnings else Tone.GOOD
 
@@ -98,6 +98,16 @@ def _ends(plan: PlanDocument) -> Iterator[Section]:
     )
     if warnings:
         yield Section(title="Warnings", tone=Tone.WARN, blocks=(Lines(texts=warnings),))
+    if costs := cost_rows(plan):
+        table = DataTable(
+            caption="Costs",
+            header=("table", *COST_HEADER[1:]),
+            rows=tuple(row.cells for row in costs),
+            numbers=frozenset({1, 2, 3}),
+        )
+        notes = tuple(f"{row.table}: {row.note}" for row in costs if row.note)
+        blocks = (table, Fold(title="where the ranges come from", blocks=(Lines(texts=notes),)))
+        yield Section(title="Costs", note=COST_NOTE, blocks=blocks if notes else (table,))
     if due := due_entries(plan):
         rows = tuple((Verbatim(table), text) for table, text in due)
         yield Section(

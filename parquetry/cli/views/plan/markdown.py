@@ -11,9 +11,9 @@ from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.markdown import code, code_html, fenced, inline
 from parquetry.cli.views.plan.commands import commands_again, typed_options_of, with_options
 from parquetry.cli.views.plan.forecast import due_entries
+from parquetry.cli.views.plan.glance import glance, is_breaking, verdict
 from parquetry.cli.views.plan.words import (
     QUERY_HEADER,
-    blocked_text,
     change_notes,
     commit_text,
     cost_text,
@@ -28,7 +28,6 @@ from parquetry.cli.views.plan.words import (
     shown_actions,
     sql_lines,
     steps_line,
-    summary,
     target_groups,
     target_kind,
     value_text,
@@ -55,32 +54,65 @@ class _Section:
 def render_markdown(plan: PlanDocument, *, max_bytes: int) -> str:
     """The plan in GitHub's Markdown, at most ``max_bytes`` long in UTF-8.
 
-    Summary first. Where the room is short, details are left out table by table, those of the
-    mildest changes first, then rows of the summary from its end; what is left out is counted.
+    The verdict first, then a line for each thing that a reviewer asks, then what is blocked; all else is
+    folded. If the room is short, details are left out table by table, those of the mildest changes first,
+    then rows of the tables from their end; what is left out is counted.
     """
     plan = with_options(plan, typed_options_of(plan))
     intent = plan.intent
     project, target = (_NOT_IN_MARKERS.sub("-", name) for name in (intent.project, intent.target))
     top = f"<!-- parquetry:plan project={project} target={target} -->\n"
-    blocked_by = f", {blocked_text(plan)}" if intent.blocked else ""
-    top += f"### parquetry plan for {code(intent.target)}{blocked_by}: {inline(summary(plan))}\n"
+    top += f"### parquetry plan for {code(intent.target)}: {inline(verdict(plan))}\n{_alert(plan)}\n"
     footer = _footer(plan, room=max_bytes // 2)
     room = max_bytes - _size(top) - _size(footer) - _ROOM_FOR_NOTE
-    rows, rows_left = _fitting(
-        [*_target_row(plan), *(_row(action, plan) for action in shown_actions(plan))], room - _size(_HEADER)
-    )
-    table = f"\n{_HEADER}{''.join(rows)}" if rows else ""
-    room -= _size(table)
+    lines = [f"| **{name}** | {inline(text)} |\n" for name, text in glance(plan)]
+    seen, seen_left = _fitting(lines, room - _size(_GLANCE_HEADER))
+    head = f"{_GLANCE_HEADER}{''.join(seen)}" if seen else ""
+    room -= _size(head)
     blocked, blocked_left = _fitting([_blocked(entry, plan) for entry in intent.blocked], room)
     room -= sum(map(_size, blocked))
-    warnings, warnings_left = _fitting([*_warnings(plan)], room)
-    room -= sum(map(_size, warnings))
+    rows, rows_left = _folded("Tables", [*_rows(plan)], room, header=_HEADER)
+    room -= _size(rows)
+    warnings, warnings_left = _folded("Warnings", [*_warnings(plan)], room)
+    room -= _size(warnings)
     details, details_left = _most_important([*_sections(plan)], room)
-    note = _note(rows_left=rows_left + warnings_left, blocked_left=blocked_left, details_left=details_left)
-    return "".join([top, table, *blocked, *warnings, *details, note, footer])
+    note = _note(
+        rows_left=seen_left + rows_left + warnings_left,
+        blocked_left=blocked_left,
+        details_left=details_left,
+    )
+    return "".join([top, head, *blocked, rows, warnings, *details, note, footer])
 
 
+_GLANCE_HEADER = "| | |\n|---|---|\n"
 _HEADER = "| table | change | class | now | debt | files | queries |\n|---|---|---|---|---|---|---|\n"
+
+
+def _alert(plan: PlanDocument) -> str:
+    """A frame in red around what must not be overlooked."""
+    if plan.intent.blocked:
+        names = _names(entry.table for entry in plan.intent.blocked)
+        return f"\n> [!CAUTION]\n> Nothing is applied as long as something is blocked: {names}.\n"
+    if breaking := [a.table for a in plan.intent.actions if is_breaking(a)]:
+        return f"\n> [!CAUTION]\n> May lose data, break readers, or execute other code: {_names(breaking)}.\n"
+    return ""
+
+
+def _names(names: Iterable[str]) -> str:
+    first, *rest = names
+    return f"{code(first)} and {len(rest)} more" if rest else code(first)
+
+
+def _folded(title: str, rows: Sequence[str], room: int, *, header: str = "") -> tuple[str, int]:
+    """The rows that fit, folded below their number, and how many do not fit; nothing where none fits."""
+    frame = _details(f"{title}: {len(rows)}", header)
+    taken, left = _fitting(rows, room - _size(frame) - 1)
+    return ("\n" + _details(f"{title}: {len(rows)}", header + "".join(taken)) if taken else ""), left
+
+
+def _rows(plan: PlanDocument) -> Iterator[str]:
+    yield from _target_row(plan)
+    yield from (_row(action, plan) for action in shown_actions(plan))
 
 
 def _row(action: TableAction, plan: PlanDocument) -> str:
@@ -117,23 +149,26 @@ def _target_section(plan: PlanDocument) -> Iterator[_Section]:
 def _blocked(blocked: Blocked, plan: PlanDocument) -> str:
     typed_options = typed_options_of(plan)
     lines = [
-        f"\n#### Blocked: {code(blocked.table)} {inline(blocked.code)}\n",
-        f"{inline(blocked.reason)}.\n",
+        f"\n**Blocked: {code(blocked.table)}** {inline(blocked.code)}: {inline(blocked.reason)}.\n",
         f"**What to do:** {inline(blocked.remedy)}\n",
     ]
+    steps = []
     for number, step in enumerate(blocked.recipe, start=1):
-        lines.append(f"{number}. {inline(step.text)}")
+        steps.append(f"{number}. {inline(step.text)}")
         if step.commands:
-            lines.append(_indented(fenced("\n".join(typed_options.recipe(step.commands)), "sh")))
+            steps.append(_indented(fenced("\n".join(typed_options.recipe(step.commands)), "sh")))
+    if steps:
+        lines.append(_details(f"Recipe for {code_html(blocked.table)}", "\n".join(steps)))
     if blocked.changes:
-        lines.append(_details("The change", "\n".join((_diff(blocked), *_changes(blocked.changes)))))
+        change = "\n".join((_diff(blocked), *_changes(blocked.changes)))
+        lines.append(_details(f"The change of {code_html(blocked.table)}", change))
     return "\n".join(lines) + "\n"
 
 
 def _warnings(plan: PlanDocument) -> Iterator[str]:
     for warning in plan.evidence.warnings:
         place = f"{code(warning.origin)} " if warning.origin else ""
-        yield f"\n> **warning** {place}{inline(warning.code)} {inline(warning.message)}\n"
+        yield f"- {place}{inline(warning.code)} {inline(warning.message)}\n"
 
 
 def _sections(plan: PlanDocument) -> Iterator[_Section]:
@@ -233,7 +268,7 @@ def _note(*, rows_left: int, blocked_left: int, details_left: int) -> str:
     parts = [
         what.format(number)
         for number, what in (
-            (rows_left, "{} rows of the summary and warnings"),
+            (rows_left, "{} rows of tables and warnings"),
             (blocked_left, "{} of the blocked tables"),
             (details_left, "the details of {} tables"),
         )
