@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from hypothesis import event, given, settings
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 
 from parquetry.compiler.review.approval import NotApprovedError, Reviewed, approval_at
 from parquetry.compiler.review.forge import Account, CommitCheck, PullRequest, Review, ReviewVerdict
+from parquetry.compiler.review.gitlab import GitLab
+from parquetry.compiler.review.http import NotThereError
 from tests.support.effort import examples
+from tests.support.gitlab_server import LocalGitLab
 
 COMMITS = tuple(letter * 40 for letter in "abc")
 IDS = tuple(f"sha256:{letter * 64}" for letter in "123")
@@ -178,3 +182,82 @@ def test_approved_is_what_a_reviewer_saw(history):
     found = approval_at(forge, MERGE, REVIEWED)
     assert (found.plan_id, found.head) == (expected, forge.head)
     assert set(found.approved_by) <= WRITERS - forge.authors - {BOT}
+
+
+class Unserved:
+    """What asks a local GitLab without a server between them."""
+
+    def __init__(self, forge: LocalGitLab) -> None:
+        self.forge = forge
+
+    def send(self, method, path, body, **_):
+        url = urlsplit(f"/api{path}")
+        operation, given = self.forge.operation_of(method, url.path)
+        query = dict(parse_qsl(url.query))
+        status, said = self.forge.answer(method, operation, {**query, **given}, body, BOT)
+        if status == 404:
+            raise NotThereError(path)
+        assert status < 300, said
+        return self.forge.checked_answer(method, operation, status, said)
+
+    def get(self, path):
+        return self.send("GET", path, None)
+
+    def pages(self, path, **query):
+        return iter(self.get(f"{path}?{urlencode(query)}"))
+
+
+@dataclass
+class OnGitLab(Memory):
+    """The same people at a local GitLab, which keeps versions and approvals in the place of what they saw."""
+
+    forge: LocalGitLab = field(default_factory=LocalGitLab)
+
+    def __post_init__(self):
+        levels = {who: "write" if who in WRITERS else "read" for who in PEOPLE}
+        self.forge.people = levels
+        self.pull = self.forge.open(self.head)
+
+    def push(self, commit, author):
+        super().push(commit, author)
+        self.forge.push(self.pull, commit)
+        self.pull.commits[-1] = (author, author)
+
+    def force(self, commit):
+        super().force(commit)
+        self.forge.push(self.pull, commit, force=True)
+
+    def retarget(self):
+        super().retarget()
+        self.forge.change_base(self.pull)
+
+    def check(self, by, text, state, name):
+        super().check(by, text, state, name)
+        self.forge.status(self.head, by, name, text, state)
+
+    def verdict(self, by, verdict):
+        super().verdict(by, verdict)
+        self.forge.review(self.pull, by, str(verdict))
+
+
+@settings(max_examples=examples(500), deadline=None)
+@given(st.lists(acts, max_size=25))
+def test_what_gitlab_keeps_approves_nothing_that_no_reviewer_saw(history):
+    """It keeps less than GitHub does, so it may approve less; never something else."""
+    people = OnGitLab()
+    people.check(BOT, IDS[0], "success", REVIEWED.check)
+    for name, *values in history:
+        getattr(people, name)(*values)
+    people.forge.merge(people.pull, MERGE)
+    lake = GitLab(repository="shop/lake", client=Unserved(people.forge))
+    try:
+        found = approval_at(lake, MERGE, REVIEWED)
+    except NotApprovedError:
+        event("not approved")
+        last = history[-1] if history else None
+        simple = last == ("verdict", "rita", ReviewVerdict.APPROVED)
+        assert not (simple and people.approved()), "what was approved last is approved"
+        return
+    event("approved")
+    assert (found.plan_id, found.head) == (people.approved(), people.head)
+    assert set(found.approved_by) <= WRITERS - people.authors - {BOT}

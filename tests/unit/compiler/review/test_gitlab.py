@@ -11,6 +11,7 @@ from parquetry.compiler.review.approval import NotApprovedError, Reviewed, appro
 from parquetry.compiler.review.forge import Account, CheckState, ForgeError, OpenPullRequest
 from parquetry.compiler.review.gitlab import gitlab
 from parquetry.compiler.review.http import NotAllowedError
+from parquetry.compiler.review.unplanned import unplanned
 from parquetry.errors import UsageError
 from tests.support.github_server import TOKEN
 from tests.support.gitlab_server import BOT, PROJECT, local_gitlab
@@ -25,6 +26,10 @@ _NONE_LISTED = {
     "committers": {"nodes": [], "pageInfo": _LAST},
     "commits": {"nodes": [], "pageInfo": _LAST},
 }
+_OLDER = {"nodes": [{"sha": OTHER, "author": None}], "pageInfo": _LAST}
+_AN_OLDER_VERSION = json.dumps(
+    {"data": {"project": {"mergeRequest": _NONE_LISTED | {"commitCount": 1, "commits": _OLDER}}}}
+).encode()
 _TWO_COMMITS_AND_NONE_LISTED = json.dumps({"data": {"project": {"mergeRequest": _NONE_LISTED}}}).encode()
 
 
@@ -169,6 +174,7 @@ def test_more_committers_than_gitlab_lists_are_refused(forge, lake):
         b'{"data": {"project": null}}',
         b'{"data": {"project": {"mergeRequest": {"commitCount": 0}}}}',
         _TWO_COMMITS_AND_NONE_LISTED,
+        _AN_OLDER_VERSION,
     ],
 )
 def test_authors_that_gitlab_does_not_list_are_nobody(forge, lake, answer):
@@ -230,6 +236,18 @@ def test_open_merge_requests(forge, lake):
         OpenPullRequest(number=7, head=HEAD, is_fork=False),
         OpenPullRequest(number=8, head=OTHER, is_fork=True),
     )
+
+
+def test_a_merge_request_is_planned_once(forge, lake):
+    """What counts is the check of the account that posts, of the head, for the project and target."""
+    pull = planned(forge)
+    assert unplanned(lake, REVIEWED).pull_requests == ()
+    forge.push(pull, OTHER)
+    forge.status(OTHER, "adam", REVIEWED.check, PLAN)
+    forge.status(OTHER, BOT, "parquetry/plan (shop/prod)", PLAN)
+    assert [pull.head for pull in unplanned(lake, REVIEWED).pull_requests] == [OTHER]
+    forge.status(OTHER, BOT, REVIEWED.check, "blocked", "failure")
+    assert unplanned(lake, REVIEWED).pull_requests == ()
 
 
 def test_a_token_that_may_only_read(forge, lake):
