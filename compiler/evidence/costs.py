@@ -17,13 +17,16 @@ from parquetry.runtime.clustering.plan.history import CompletedClustering, compl
 from parquetry.runtime.layout.clustering.model import Debt
 from parquetry.runtime.layout.skipping.files import NOTHING, Touched
 from parquetry.runtime.services.retention import is_by_number
+from parquetry.runtime.spec.clustering import STITCH
 from parquetry.runtime.spec.table_spec import Query, RetentionPolicy, TableSpec
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import parse_instant_ms
 
-SCANS_BY_STATISTICS: Final = Prior(mean=0.0, deviation=0.5, weight=4)
-SCANS_BY_SAMPLE: Final = Prior(mean=0.0, deviation=0.1, weight=4)
+SCANS_BY_STATISTICS: Final = Prior(mean=0.1, deviation=0.75, weight=4)
+SCANS_BY_SAMPLE: Final = Prior(mean=0.0, deviation=0.08, weight=4)
+REQUESTS_BY_STATISTICS: Final = Prior(mean=0.1, deviation=0.4, weight=4)
+REQUESTS_BY_SAMPLE: Final = Prior(mean=0.05, deviation=0.12, weight=4)
 
 _SCAN_FLOOR: Final = 64 * 1024
 _NEWEST: Final = 50
@@ -70,6 +73,7 @@ def _work(
         written_files=debt.files_after,
         sampled_bytes=sampled_bytes,
         layout=spec.clustering.execution.digest,
+        copies=spec.clustering.execution.strategy == STITCH,
     )
 
 
@@ -117,10 +121,13 @@ def _scans(
             continue
         # Predictions that were recorded are from samples: they say nothing of the other estimator.
         known = [(one.expected, one.after) for one in measured if one.expected is not None and query.sampled]
-        prior = SCANS_BY_SAMPLE if query.sampled else SCANS_BY_STATISTICS
+        scans_prior = SCANS_BY_SAMPLE if query.sampled else SCANS_BY_STATISTICS
+        requests_prior = REQUESTS_BY_SAMPLE if query.sampled else REQUESTS_BY_STATISTICS
         part = made.get(query.query, NOTHING)
-        size = _range(part.data_bytes, [(e.data_bytes, a.data_bytes) for e, a in known], prior, _SCAN_FLOOR)
-        count = _range(requests_of(part), [(requests_of(e), requests_of(a)) for e, a in known], prior, 1)
+        sizes = [(e.data_bytes, a.data_bytes) for e, a in known]
+        size = _range(part.data_bytes, sizes, scans_prior, _SCAN_FLOOR)
+        counts = [(requests_of(e), requests_of(a)) for e, a in known]
+        count = _range(requests_of(part), counts, requests_prior, 1)
         is_certain = query.now == query.expected and part == NOTHING
         scans.append(
             QueryScan(

@@ -18,6 +18,7 @@ from parquetry.runtime.clustering.forecast.intervals import PredictionInterval
 from parquetry.runtime.clustering.forecast.work import (
     ClusteringWork,
     WorkForecast,
+    expected_requests,
     read_requests,
     write_requests,
 )
@@ -190,8 +191,8 @@ def table_costs(forecast: CostForecast, prices: PlanPrices) -> TableCosts:
         prices.compute(work.core_milliseconds.low), prices.compute(work.core_milliseconds.high)
     )
     requests = AmountRange.of(
-        prices.requests(reads=work.read_requests, writes=work.write_requests.low),
-        prices.requests(reads=work.read_requests, writes=work.write_requests.high),
+        prices.requests(reads=work.read_requests.low, writes=work.write_requests.low),
+        prices.requests(reads=work.read_requests.high, writes=work.write_requests.high),
     )
     old_versions = (
         NOTHING
@@ -251,11 +252,11 @@ class MeasuredCosts:
 
 def clustering_costs(work: ClusteringWork, prices: PlanPrices) -> MeasuredCosts:
     """What a clustering was predicted to cost when it was planned, and what it did cost."""
-    time, size = work.expected_core_milliseconds, work.expected_bytes
+    time, asked = work.expected_core_milliseconds, expected_requests(work)
     compute = AmountRange.of(prices.compute(time.low), prices.compute(time.high))
     requests = AmountRange.of(
-        _requests((work,), prices, written_bytes=size.low),
-        _requests((work,), prices, written_bytes=size.high),
+        prices.requests(reads=asked.reads.low, writes=asked.writes.low),
+        prices.requests(reads=asked.reads.high, writes=asked.writes.high),
     )
     return MeasuredCosts(currency=prices.currency, parts=_one_off((work,), compute, requests, prices))
 
@@ -296,22 +297,18 @@ def _one_off(
     asked = _requests(works, prices)
     return (
         MeasuredCost.of("compute", compute, spent),
-        MeasuredCost.of("requests", requests, asked),
+        MeasuredCost.of("requests, estimated", requests, asked),
         MeasuredCost.of("compute and requests", compute + requests, spent + asked),
     )
 
 
-def _requests(
-    works: Sequence[ClusteringWork], prices: PlanPrices, *, written_bytes: int | None = None
-) -> Fraction:
+def _requests(works: Sequence[ClusteringWork], prices: PlanPrices) -> Fraction:
     """What the requests of clusterings cost, by their files and bytes: nobody counts requests."""
     return sum(
         (
             prices.requests(
                 reads=read_requests(work.files, work.read_bytes),
-                writes=write_requests(
-                    work.written_files, work.written_bytes if written_bytes is None else written_bytes
-                ),
+                writes=write_requests(work.written_files, work.written_bytes),
             )
             for work in works
         ),

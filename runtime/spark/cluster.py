@@ -170,7 +170,7 @@ class _Run:
             transaction.table,
             transaction.timeline,
             plan,
-            layout=self._planned.digest,
+            planned=self._planned,
             cores=parallelism(self._spark),
         )
         self.publishable.begin(works, self._planned.left_out, measure=work)

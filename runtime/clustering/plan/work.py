@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from parquetry.runtime.clustering.forecast.work import ClusteringWork, forecast_work, read_expected_bytes
-from parquetry.runtime.clustering.plan.execution import RewrittenGroup
+from parquetry.runtime.clustering.plan.execution import PlannedWork, RewrittenGroup
 from parquetry.runtime.clustering.plan.history import past_work
 from parquetry.runtime.clustering.rewrite.task import GroupWork
 from parquetry.runtime.layout.clustering.model import FileKey
+from parquetry.runtime.spec.clustering import STITCH
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
@@ -20,10 +21,17 @@ class WorkMeasure:
     """Measures the groups of one plan: cores and seconds, and the bytes of the groups that are published."""
 
     def __init__(
-        self, table: TableHandle, timeline: Timeline, plan: ClusteringPlan, *, layout: str | None, cores: int
+        self,
+        table: TableHandle,
+        timeline: Timeline,
+        plan: ClusteringPlan,
+        *,
+        planned: PlannedWork,
+        cores: int,
     ) -> None:
         self._past = past_work(table, timeline)
-        self._layout = layout
+        self._layout = planned.digest
+        self._copies = planned.execution.strategy == STITCH
         self._cores = cores
         self._milliseconds = 0
         self._attempted_bytes = 0
@@ -56,6 +64,7 @@ class WorkMeasure:
             written_files=len(files),
             sampled_bytes=sampled_bytes,
             layout=self._layout,
+            copies=self._copies,
         )
         attempt = forecast_work(self._past, files=0, read_bytes=self._attempted_bytes, written_files=0)
         return ClusteringWork(

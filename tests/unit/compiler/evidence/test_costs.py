@@ -183,7 +183,11 @@ def test_the_timeline_shows_what_a_clustering_cost(folder):
     store, paid = events(folder).store, PlanPrices.of(folder.workspace().project.target.prices)
     report = report_timeline(store, prices=paid)
     (clustered,) = [instant for instant in report.instants if instant.costs is not None]
-    assert [part.part for part in clustered.costs.parts] == ["compute", "requests", "compute and requests"]
+    assert [part.part for part in clustered.costs.parts] == [
+        "compute",
+        "requests, estimated",
+        "compute and requests",
+    ]
     handle = events(folder).handle
     (work,) = past_work(handle, handle.timeline())
     exact = Fraction("0.048") * work.core_milliseconds / 3_600_000

@@ -43,7 +43,7 @@ def forecast(**changes):
             read_bytes=100 * GIB,
             written_bytes=PredictionInterval(low=70 * GIB, high=90 * GIB),
             core_milliseconds=PredictionInterval(low=3_600_000, high=7_200_000),
-            read_requests=1_000_000,
+            read_requests=PredictionInterval.exactly(1_000_000),
             write_requests=PredictionInterval(low=100_000, high=200_000),
             basis=WorkBasis(past_bytes=0, past_throughputs=0, throughput=1, sampled=False),
         ),

@@ -188,7 +188,7 @@ def test_the_guardrails_that_ship_deny_and_pass():
         for rule in project.guardrails
         for outcome in (RuleOutcome.DENY, RuleOutcome.FULFILLED)
     }
-    assert len(project.guardrails) == 6
+    assert len(project.guardrails) == 7
 
 
 def test_what_is_no_plan_differs_from_any_outcome(folder):
