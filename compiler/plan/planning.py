@@ -71,7 +71,7 @@ def plan_workspace(
         settings=target.declared,
     )
     budget_bytes = target.budget.services_bytes
-    prices = None if target.prices is None else PlanPrices.of(target.prices)
+    prices = None if workspace.prices is None else PlanPrices.of(workspace.prices)
     reader = TableReader(
         observe=lambda table: seen[table.spec.name].get(),
         drifts=lambda table: drifts[table.spec.name],

@@ -21,6 +21,7 @@ from parquetry.message import run
 from parquetry.project import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.diagnostics.model import one_of
 from parquetry.project.guardrails.model import Guardrail
+from parquetry.project.model.prices import Prices
 from parquetry.project.model.resolved import Budget, TargetSetting
 from parquetry.project.model.resolved import SparkSettings as SparkTarget
 from parquetry.runtime.spec.codec import digest_of
@@ -144,6 +145,12 @@ class Workspace:
         if self.base is None:
             return self.project.guardrails
         return () if self.base.project is None else self.base.project.guardrails
+
+    @property
+    def prices(self) -> Prices | None:
+        """What things cost, of an untrusted branch by its base: guardrails may be about costs."""
+        project = self.project if self.base is None else self.base.project
+        return None if project is None else project.target.prices
 
     def is_protected(self, table: ResolvedTable) -> bool:
         """Whether the target refuses every breaking change of the table."""

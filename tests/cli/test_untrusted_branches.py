@@ -426,3 +426,18 @@ def test_guardrails_are_those_of_the_base(shop):
     shop.project()
     commit(shop)
     assert untrusted(shop).returncode == 1
+
+
+def test_prices_are_those_of_the_base(shop, tmp_path):
+    """Whoever could make a core cheap could make a guardrail about costs pass."""
+    target = {"warehouse": "./warehouse", "spark": {"master": "local[2]"}}
+    as_base(shop, targets={"dev": target | {"prices": {"currency": "EUR", "core_hour": 0.05}}})
+    assert parquetry("apply", "--auto-approve", "-p", shop.root).returncode == 0
+    shop.project(targets={"dev": target | {"prices": {"currency": "EUR", "core_hour": 0}}})
+    shop.orders(sizing={"max_file_size": "2MiB", "small_file_limit": "512KiB"})
+    commit(shop)
+    saved = tmp_path / "untrusted.json"
+    assert untrusted(shop, "--out", saved).returncode == 0
+    assert json.loads(saved.read_text())["evidence"]["costs"]["prices"]["core_hour"] == "0.05"
+    assert parquetry("plan", "--out", saved, "-p", shop.root).returncode == 0
+    assert json.loads(saved.read_text())["evidence"]["costs"]["prices"]["core_hour"] == "0"

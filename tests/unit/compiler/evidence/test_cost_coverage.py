@@ -30,17 +30,22 @@ def test_what_is_rewritten_is_known_and_what_is_written_is_near(tmp_path):
 
 
 @pytest.mark.soak
-def test_of_20_changes_70_to_90_percent_lie_within(tmp_path):
+def test_of_60_changes_70_to_90_percent_lie_within(tmp_path):
     """The seeds are not those that the priors were measured with."""
-    found = changes(tmp_path, first=1, wanted=20)
-    within, measured = Counter(), Counter()
-    for change in found:
+    found = changes(tmp_path, first=1, wanted=60)
+    within, measured = Counter[str](), Counter[str]()
+    for number, change in enumerate(found, start=1):
         assert change.predicted_bytes == change.read_bytes
         for held in change.held:
             within[held.what] += held.is_within
             measured[held.what] += 1
+        if number in (20, 60):
+            print(f"{number} changes: {dict(within)} of {dict(measured)}")
+    bytes_within, bytes_measured = within["bytes"] + within["scans"], measured["bytes"] + measured["scans"]
+    assert 0.7 <= bytes_within / bytes_measured <= 0.9
     shares = {what: within[what] / measured[what] for what in measured}
-    print(dict(within), dict(measured))
     assert 0.7 <= shares["bytes"] <= 0.9, shares
-    assert 0.6 <= shares["scans"] <= 0.95, shares
-    assert shares["requests"] >= 0.6, shares
+    assert 0.7 <= shares["scans"] <= 0.9, shares
+    assert shares["requests"] >= 0.7, shares
+    # How long a task takes depends on what else the machine does.
+    assert shares["time"] >= 0.5, shares
