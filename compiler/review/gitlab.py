@@ -107,7 +107,8 @@ class GitLab:
     def reviews(self, pull: PullRequest) -> tuple[Review, ...]:
         """Approvals that stand; then the reviewers who request changes, which takes their approvals back.
 
-        ForgeError from a server that does not say when somebody approved.
+        Those of accounts that are gone are left out. ForgeError from a server that does not say
+        when somebody approved.
         """
         path = f"/merge_requests/{pull.number:d}"
         approvals = read(_FORGE, "approvals", self._get(f"{path}/approvals"), _approvals)
@@ -327,7 +328,8 @@ def _open_pull_request(entry: Any) -> OpenPullRequest:
 
 
 def _approvals(entry: Any) -> list[Any]:
-    return _items(value_at(entry, "approved_by"))
+    given = _items(value_at(entry, "approved_by"))
+    return [approval for approval in given if value_at(approval, "user") is not None]
 
 
 def _refusal(entry: Any) -> Callable[[int], Review] | None:

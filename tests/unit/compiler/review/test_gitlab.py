@@ -212,6 +212,15 @@ def test_who_may_push(forge, lake, login, may):
     assert lake.may_write(Account(login=login, is_person=True)) is may
 
 
+def test_an_approval_by_an_account_that_is_gone_counts_for_nothing(forge, lake):
+    forge.open(HEAD)
+    pull = lake.pull_request(7)
+    moment = forge.tick()
+    answer = {"approved_by": [{"user": None, "approved_at": moment}]}
+    forge.troubles.append((200, {}, json.dumps(answer).encode()))
+    assert lake.reviews(pull) == ()
+
+
 def test_two_people_with_one_name_may_do_nothing(forge, lake):
     forge.people["RITA"] = "admin"
     assert lake.may_write(Account(login="rita", is_person=True)) is False
