@@ -28,6 +28,7 @@ MONTH_DAYS: Final = 30
 MICROS: Final = 1_000_000
 _PRICE: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,30})?")
 _MOST_MICROS: Final = 2**63 - 1
+_CURRENCY: Final = re.compile(r"[A-Z]{3}")
 _GIB: Final = 2**30
 _TIB: Final = 2**40
 _MILLION: Final = 1_000_000
@@ -95,6 +96,11 @@ class CostForecast:
     kept_seconds: PredictionInterval | None
     queries: tuple[QueryScan, ...] = ()
 
+    @property
+    def freed_bytes(self) -> int:
+        """What another retention deletes at once of the bytes that are there."""
+        return self.work.written_bytes.low - self.work.read_bytes - self.storage_bytes.low
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCosts:
@@ -147,6 +153,7 @@ class PlanPrices:
 
     def check(self) -> None:
         """ValueError where one of them is no price: whoever edits a saved plan may write anything."""
+        check_currency(self.currency)
         texts = (self.storage_gib_month, self.read_requests_million, self.write_requests_million)
         for text in (*texts, self.core_hour, self.scanned_tib):
             if not _PRICE.fullmatch(text):
@@ -182,6 +189,12 @@ class PlanCosts:
     storage: AmountRange
     queries: AmountRange
     pay_back: PayBack | None = field(default=None, metadata=UNLESS_NONE)
+
+
+def check_currency(text: str) -> None:
+    """ValueError for what is no code of a currency, and is not to be printed."""
+    if not _CURRENCY.fullmatch(text):
+        raise ValueError("a currency is a code of three capital letters")
 
 
 def table_costs(forecast: CostForecast, prices: PlanPrices) -> TableCosts:
@@ -269,10 +282,12 @@ def followed_costs(
 ) -> MeasuredCosts:
     """What a change was predicted to cost with its plan, and what it did cost in these clusterings.
 
-    ``scans`` are the bytes and requests of a run of each query now. Old versions may still be there, so they
-    are not among the parts.
+    ``scans`` are the bytes and requests of a run of each query now. Old versions that a clean deletes may
+    still be there, so they are not among the parts.
     """
-    grown = sum(work.written_bytes - work.read_bytes for work in works)
+    grown = sum(work.written_bytes - work.read_bytes for work in works) - predicted.forecast.freed_bytes
+    if predicted.forecast.kept_seconds is None:
+        grown += sum(work.read_bytes for work in works)
     now = Fraction(0)
     for query in predicted.forecast.queries:
         size_bytes, requests = scans.get(query.query, (query.now_bytes, query.now_requests))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from parquetry.compiler.evidence.money import check_currency
 from parquetry.compiler.plan.model import (
     EXPIRES_AFTER_MS,
     Blocked,
@@ -123,6 +124,8 @@ def _check_sense(plan: PlanDocument) -> None:
     if plan.evidence.costs is not None:
         plan.evidence.costs.prices.check()
     for table, figures in plan.evidence.figures.items():
+        if figures.costs is not None:
+            check_currency(figures.costs.currency)
         if len(figures.sizes_before) != len(figures.sizes_after):
             raise ValueError(f"the figures of {table} count sizes in different ways")
 

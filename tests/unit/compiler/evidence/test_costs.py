@@ -19,13 +19,15 @@ from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.cli.views.review import FollowUpView, follow_up_comment
 from parquetry.cli.views.timeline import TimelineView
-from parquetry.compiler.evidence.money import PlanPrices
+from parquetry.compiler.evidence.money import PlanPrices, followed_costs
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode, plan_json
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.reports.costs import cost_rows
 from parquetry.compiler.reports.timeline import report_timeline
 from parquetry.compiler.review.follow_up import follow_up
+from parquetry.runtime.clustering.forecast.intervals import PredictionInterval
+from parquetry.runtime.clustering.forecast.work import ClusteringWork
 from parquetry.runtime.clustering.plan.history import past_work
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spark.cluster import cluster
@@ -145,12 +147,20 @@ def test_a_saved_plan_keeps_them_and_refuses_what_is_no_price(folder):
     plan = planned(folder)
     text = encode(plan)
     assert decode(text, name="p.json").evidence.costs == plan.evidence.costs
-    document = json.loads(text)
-    del document["digest"]
-    document["evidence"]["costs"]["prices"]["core_hour"] = "1e999999"
-    edited = canonical_json(document | {"digest": digest_of(document)})
-    with pytest.raises(StalePlanError, match="is no price"):
-        decode(edited, name="p.json")
+    for keys, value in (
+        (("costs", "prices", "core_hour"), "1e999999"),
+        (("costs", "prices", "currency"), "\x1b[31mEUR"),
+        (("figures", "events", "costs", "currency"), "\x1b[31mEUR"),
+    ):
+        document = json.loads(text)
+        del document["digest"]
+        place = document["evidence"]
+        for key in keys[:-1]:
+            place = place[key]
+        place[keys[-1]] = value
+        edited = canonical_json(document | {"digest": digest_of(document)})
+        with pytest.raises(StalePlanError, match=r"is no price|is a code of three"):
+            decode(edited, name="p.json")
 
 
 def test_what_a_clustering_takes_is_recorded_and_narrows_the_next_ranges(folder):
@@ -239,12 +249,38 @@ def test_old_versions_cost_until_a_clean_deletes_them(folder):
     assert planned(folder).evidence.figures["events"].costs.forecast.kept_seconds.low == 0
 
 
+def test_what_no_rule_deletes_is_stored_for_good_when_it_is_followed_up(folder):
+    declare(folder, clustering=SORTED, retention={"clean": {"max_age": "15d"}})
+    plan = planned(folder)
+    costs = plan.evidence.figures["events"].costs
+    work = ClusteringWork(
+        files=4,
+        read_bytes=1000,
+        written_files=1,
+        written_bytes=900,
+        core_milliseconds=1,
+        expected_bytes=PredictionInterval.exactly(900),
+        expected_core_milliseconds=PredictionInterval.exactly(1),
+    )
+    paid = replace(plan.evidence.costs.prices, storage_gib_month=str(2**30))
+    gone, kept = (
+        followed_costs(
+            replace(costs, forecast=replace(costs.forecast, kept_seconds=seconds)), [work], {}, paid
+        )
+        for seconds in (costs.forecast.kept_seconds, None)
+    )
+    storage = {part.part: part.measured_micros for part in gone.parts}["storage a month"]
+    assert storage == -100 * 1_000_000
+    assert {part.part: part.measured_micros for part in kept.parts}["storage a month"] == 900 * 1_000_000
+
+
 def test_narrower_retention_saves_storage(folder):
     table = events(folder)
     for _ in range(3):
         table.upsert({"k0-0": (1, "a")})
     declare(folder, retention={"clean": {"keep_commits": 1}})
     costs = planned(folder).evidence.figures["events"].costs
+    assert costs.forecast.freed_bytes == -costs.forecast.storage_bytes.low
     assert costs.forecast.storage_bytes.low == costs.forecast.storage_bytes.high < 0
     assert costs.one_off.high_micros == 0
     assert costs.monthly.low_micros < 0
