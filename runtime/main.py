@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +29,15 @@ from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.sources.due import find_due
 from parquetry.runtime.spark_log import ANYTHING, LogRules
-from parquetry.runtime.spec.codec import Brief, parsed_json, to_json_value
+from parquetry.runtime.spec.codec import UNLESS_NONE, Brief, parsed_json, to_json_value
 from parquetry.runtime.spec.job import JobKind, JobPlan, SparkSettings, resolve_environment
-from parquetry.runtime.spec.masking import failures_masked, has_personal_columns, masked_message
+from parquetry.runtime.spec.masking import (
+    failures_masked,
+    has_personal_columns,
+    masked_message,
+    pii_columns,
+)
+from parquetry.runtime.spec.row_tests import RowAnswer, RowsTested
 from parquetry.runtime.spec.table_spec import Source
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table.applied import check_owned, read_identity
@@ -60,8 +66,8 @@ class ServiceResult:
 class JobResult(Brief):
     """What a job did.
 
-    One of ``applied``, ``commit``, ``clustering`` and ``services`` is there, or nothing was due; ``warnings``
-    say what was expected to be and was not.
+    One of ``applied``, ``commit``, ``clustering``, ``services`` and ``tested`` is there, or nothing was due;
+    ``warnings`` say what was expected to be and was not.
     """
 
     table: str
@@ -73,6 +79,7 @@ class JobResult(Brief):
     services: ServiceResult | None = None
     clustering: ClusteringResult | None = None
     warnings: tuple[str, ...] = ()
+    tested: RowsTested | None = field(default=None, metadata=UNLESS_NONE)
 
     @property
     def committed(self) -> bool:
@@ -100,11 +107,14 @@ def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None =
 
 
 def _shown(result: JobResult, job: JobPlan) -> JobResult:
-    commit, clustering = result.commit, result.clustering
+    commit, clustering, tested = result.commit, result.clustering, result.tested
 
     def shown(warning: str) -> str:
         masked = masked_message(warning, job.spec, location=job.location)
         return changed(masked, partial(without_secrets, values=job.secrets))
+
+    def answered(answer: RowAnswer) -> RowAnswer:
+        return replace(answer, problem=None if answer.problem is None else shown(answer.problem))
 
     return replace(
         result,
@@ -113,6 +123,7 @@ def _shown(result: JobResult, job: JobPlan) -> JobResult:
         clustering=(
             None if clustering is None else masked_clustering(clustering, job.spec, location=job.location)
         ),
+        tested=None if tested is None else replace(tested, answers=tuple(map(answered, tested.answers))),
     )
 
 
@@ -121,6 +132,8 @@ def _execute(job: JobPlan, session: Callable[[JobPlan], SparkSession]) -> JobRes
     store = open_store(job.location, storage)
     if job.kind is JobKind.CREATE:
         return _create(job, store)
+    if job.kind is JobKind.TEST:
+        return _test(job, store, storage, session)
     check_requirements(store, job.requirements, owner=job.owner, settings=job.settings)
     match job.kind:
         case JobKind.CLEAN | JobKind.SERVICES:
@@ -129,6 +142,26 @@ def _execute(job: JobPlan, session: Callable[[JobPlan], SparkSession]) -> JobRes
             return _cluster(job, store, session)
         case JobKind.INGEST:
             return _ingest(job, store, storage, session)
+
+
+def _test(
+    job: JobPlan, store: ObjectStore, storage: Mapping[str, Any], session: Callable[[JobPlan], SparkSession]
+) -> JobResult:
+    """Read what the tests ask for; nothing is written. Files that are gone by then fail the job."""
+    assert job.tests is not None, "jobs that test have tests"
+    owner = job.owner if job.project else None
+    handle = open_table(store, owner=owner)
+    spark = session(job)
+    from parquetry.runtime.spark.testing.execution import execute_row_tests  # noqa: PLC0415  # see start_spark
+
+    tested = execute_row_tests(
+        spark,
+        handle,
+        job.tests,
+        personal=pii_columns(job.spec.columns, handle.spec.columns if handle.spec else ()),
+        other=lambda table: open_table(open_store(table.location, storage), owner=owner),
+    )
+    return JobResult(table=job.table, job=job.name, files_read=tested.files, tested=tested)
 
 
 def start_spark(job: JobPlan, *, log: Path | None = None, rules: LogRules = ANYTHING) -> SparkSession:

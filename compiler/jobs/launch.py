@@ -37,11 +37,11 @@ def launcher_for(workspace: Workspace, run_id: str) -> Callable[[tuple[JobPlan, 
     if workspace.project.target.spark.launcher is Launcher.SPARK_SUBMIT:
         submit = SparkSubmit(workspace=workspace, run_id=run_id, folder=folder)
         return lambda _: submit
-    return partial(_in_process, log=folder / NAME, root=root)
+    return partial(in_process, log=folder / NAME, root=root)
 
 
-def _in_process(jobs: tuple[JobPlan, ...], *, log: Path, root: Path) -> Launch:
-    """One session for all jobs, started when the first one has rows to read."""
+def in_process(jobs: tuple[JobPlan, ...], *, log: Path, root: Path) -> Launch:
+    """One session for all jobs, started when the first one has rows to read. ``log`` is below ``root``."""
     packages = tuple(dict.fromkeys(package for job in jobs for package in job.spark.packages))
     rules = reduce(LogRules.__or__, map(log_rules, jobs), ANYTHING)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.jobs.declared_rules import check_declared
 from parquetry.compiler.plan.settings_in_force import check_allowed, check_in_force
+from parquetry.compiler.testing.execution import RowExecution, execute_tests, tests_of
+from parquetry.compiler.testing.model import TableTests
+from parquetry.compiler.testing.model import to_json as tests_to_json
 from parquetry.compiler.workspace.observation import Observation, check_files, observe
 from parquetry.compiler.workspace.opened import Workspace, job
 from parquetry.compiler.workspace.run_results import save_results
@@ -60,22 +63,24 @@ class RunResult(Brief):
     """What a run did, in order; ``unsaved`` is why its results are in no file.
 
     ``unapplied`` are settings of the target that it used as they are declared, although tables record others.
+    ``tests`` are those of the tables whose jobs all went well, where the project has them executed.
     """
 
     run_id: str
     outcomes: tuple[JobOutcome, ...]
     unapplied: tuple[str, ...] = ()
+    tests: TableTests | None = None
     unsaved: ParquetryError | None = None
 
     @property
     def failure(self) -> ParquetryError | None:
         """What the command ends with: nothing, a bug, the one failure, or that only a part was done.
 
-        That the results are not saved is told when nothing else failed.
+        That tests failed is told when no job did, that the results are not saved when nothing else failed.
         """
         errors = [outcome.error for outcome in self.outcomes if outcome.error is not None]
         if not errors:
-            return self.unsaved
+            return (None if self.tests is None else self.tests.failure) or self.unsaved
         if bugs := [error for error in errors if error.exit_code == UnexpectedError.exit_code]:
             return bugs[0]
         if any(outcome.result is not None and outcome.result.committed for outcome in self.outcomes):
@@ -148,9 +153,46 @@ def run_tables(
     outcomes: list[JobOutcome] = []
     for table, jobs in zip(workspace.tables, planned, strict=True):
         outcomes.extend(_run_jobs(table, jobs, launch, observer, diagnose))
-    result = RunResult(run_id=run_id, outcomes=tuple(outcomes), unapplied=tuple(sorted(unapplied)))
+    result = RunResult(
+        run_id=run_id,
+        outcomes=tuple(outcomes),
+        unapplied=tuple(sorted(unapplied)),
+        tests=_tests(workspace, outcomes, run_id=run_id, launch=launch, observer=observer, diagnose=diagnose),
+    )
     unsaved = _save(workspace.project.root, result)
     return replace(result, unsaved=unsaved)
+
+
+def _tests(
+    workspace: Workspace,
+    outcomes: Sequence[JobOutcome],
+    *,
+    run_id: str,
+    launch: Launch,
+    observer: Observer,
+    diagnose: Diagnose,
+) -> TableTests | None:
+    """The tests of the tables whose jobs went well: after all jobs, as tests may compare tables."""
+    target = workspace.project.target
+    if not target.tests_after_run:
+        return None
+    failed = {outcome.table for outcome in outcomes if outcome.error is not None}
+    tables = [tests_of(workspace, table) for table in workspace.tables if table.name not in failed]
+
+    def observed(plan: JobPlan) -> JobResult:
+        observer.started(plan)
+        result = _attempt(plan.table, plan.name, partial(launch, plan), diagnose)
+        outcome = result if isinstance(result, JobOutcome) else _done(plan, result)
+        observer.ended(outcome)
+        if isinstance(result, JobOutcome):
+            assert result.error is not None, "an attempt without a result has failed"
+            raise result.error
+        return result
+
+    rows = RowExecution(launch=observed, diagnose=diagnose)
+    return execute_tests(
+        [table for table in tables if table.tests], run_id=run_id, target=target.name, rows=rows
+    )
 
 
 def cluster_job(workspace: Workspace, table: ResolvedTable, *, applied: bool = False) -> JobPlan:
@@ -303,24 +345,30 @@ def _job(
     return replace(plan, plan_id=applied.plan_id)
 
 
-def _save(root: Path, result: RunResult) -> ParquetryError | None:
-    """Write the results down; an error that names the file where the disk refuses, and no half of it."""
-    document = {
+def to_json(result: RunResult) -> dict[str, Any]:
+    """The documented shape: what the command prints, and what is left of it in a file."""
+    tests = {} if result.tests is None else tests_to_json(result.tests)
+    return {
+        **tests,
         "run_id": result.run_id,
         "unapplied": list(result.unapplied),
         "jobs": [
             {
                 "table": outcome.table,
                 "job": outcome.name,
-                "result": to_json_value(outcome.result),
                 "error": str(outcome.error) if outcome.error else None,
+                "result": to_json_value(outcome.result),
             }
             for outcome in result.outcomes
         ],
     }
+
+
+def _save(root: Path, result: RunResult) -> ParquetryError | None:
+    """Write the results down; an error that names the file where the disk refuses, and no half of it."""
     return save_results(
         root,
         result.run_id,
-        document,
+        to_json(result),
         kept="what the run committed is kept, " + command("timeline") + " shows it",
     )

@@ -79,6 +79,8 @@ def _headline(job: JobPlan) -> str:
             return f"Cluster table {job.table}"
         case JobKind.CLEAN | JobKind.SERVICES:
             return f"Clean and archive table {job.table}"
+        case JobKind.TEST:
+            return f"Test the rows of table {job.table}"
 
 
 def _steps(job: JobPlan, source: Source | None) -> tuple[str, ...]:
@@ -97,6 +99,8 @@ def _steps(job: JobPlan, source: Source | None) -> tuple[str, ...]:
                 "remove file versions that no retention rule asks for, and files that no commit names",
                 "archive old instants of the timeline",
             )
+        case JobKind.TEST:
+            return ("count in one scan of its files how many rows and keys fail each test", "write nothing")
         case JobKind.INGEST:
             assert source is not None
             which = "all files" if source.read == "full" else "the files not ingested before"

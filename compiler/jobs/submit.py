@@ -38,7 +38,7 @@ class SparkSubmit:
 
         JobFailedError has the job's own message and exit code.
         """
-        if job.kind not in (JobKind.INGEST, JobKind.CLUSTER):
+        if job.kind not in (JobKind.INGEST, JobKind.CLUSTER, JobKind.TEST):
             return execute(job)
         job = self._with_hidden(job)
         script = self.folder / f"{job.table}.{job.name}.py"

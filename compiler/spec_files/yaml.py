@@ -126,7 +126,8 @@ def _test(test: TableTest) -> dict[str, Any]:
     entry = {"name": test.name, test.kind: with_limits(test.kind, arguments, _limit, named=_as_declared)}
     if test.severity != "error":
         entry["severity"] = test.severity
-    return {key: value for key, value in (entry | {"where": test.where}).items() if value is not None}
+    entry |= {"where": test.where, "max_failures": test.max_failures}
+    return {key: value for key, value in entry.items() if value is not None}
 
 
 def _limit(value: Any, unit: Unit) -> Any:

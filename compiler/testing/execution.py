@@ -1,4 +1,4 @@
-"""`test`: the declared tests of tables, executed as far as the layout tells."""
+"""`test`: the declared tests of tables. What only rows tell is a job for each table."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from pathlib import Path
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.evidence.figures import in_turn
 from parquetry.compiler.testing.kinds import KINDS, Measure
-from parquetry.compiler.testing.live_table import LiveTable, RowsNeededError
+from parquetry.compiler.testing.live_table import LiveTable
 from parquetry.compiler.testing.model import FAILURES, LimitOutcome, Outcome, Status, TableTests, to_json
+from parquetry.compiler.testing.passes import Passes, PassesFile
+from parquetry.compiler.testing.row_sources import RowSource, rows_anywhere, rows_of_project
+from parquetry.compiler.testing.rows import Unread, job_of, unread
 from parquetry.compiler.workspace.masking import masked_by, masked_sql
 from parquetry.compiler.workspace.named_file import read_named
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.run_results import save_results
 from parquetry.errors import ParquetryError
+from parquetry.message import Message
 from parquetry.project import ResolvedTable
 from parquetry.project.loading.tests_file import load_tests_file
 from parquetry.project.model.table_tests import (
@@ -24,21 +28,24 @@ from parquetry.project.model.table_tests import (
     ITSELF,
     LIMITS,
     LOWER_LIMITS,
+    OF_ROWS,
     WARN,
     limit_of,
     names_of,
     unit_of,
 )
 from parquetry.runtime.errors import StaleTimelineError, TableNotFoundError
-from parquetry.runtime.spec.job import TableOwner
+from parquetry.runtime.main import JobResult
+from parquetry.runtime.spec.job import JobPlan, TableOwner
 from parquetry.runtime.spec.masking import failures_masked, masked_partition, pii_columns
+from parquetry.runtime.spec.row_tests import FailingKeys, RowAnswer
 from parquetry.runtime.spec.table_spec import Extra, TableSpec, TableTest
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.open import TableHandle, open_table
 from parquetry.runtime.timeline.rereading import read_again
 
-_OF_ROWS = "it reads rows, which this command does not"
+_OF_ROWS_ONLY = "only rows answer it, and --no-spark reads none"
 _STOPPED = "an earlier test failed, and --fail-fast stops there"
 
 
@@ -66,6 +73,34 @@ class TableUnderTest:
     extra: Extra
     owner: TableOwner | None = None
     missing: Callable[[], ParquetryError] | None = None
+    rows: RowSource | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowExecution:
+    """Who executes jobs that read rows. ``full`` reads what passed before too.
+
+    ``save`` keeps failing keys of a table's test, at most ``keeps`` each, and gives the name of the file.
+    ``diagnose`` says what to tell of a bug.
+    """
+
+    launch: Callable[[JobPlan], JobResult]
+    diagnose: Callable[[Exception], ParquetryError]
+    full: bool = False
+    keeps: int = 0
+    save: Callable[[str, str, FailingKeys], str | None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Looked:
+    """A table without its rows: the outcome of each test, or what is still to be read for it."""
+
+    found: tuple[Outcome | Unread, ...]
+    handle: TableHandle | None = None
+    spec: TableSpec | None = None
+    shown_by: TableSpec | None = None
+    instant: str = ""
+    passed: tuple[Unread, ...] = ()
 
 
 def declared_tests(
@@ -93,80 +128,113 @@ def tests_of(workspace: Workspace, table: ResolvedTable) -> TableUnderTest:
         extra=table.spec.extra,
         owner=workspace.owner,
         missing=lambda: workspace.unapplied(table),
+        rows=rows_of_project(workspace, table),
     )
 
 
-def tests_in_file(location: str, store: ObjectStore, file: Path) -> TableUnderTest:
+def tests_in_file(location: str, file: Path, *, store: Callable[[str], ObjectStore]) -> TableUnderTest:
     """Any table by its location, with the tests of a file; SpecError for what is wrong with the file."""
     found = load_tests_file(str(file), read_named(file))
     if found.diagnostics:
         raise SpecError(found.diagnostics, files=1)
+    there = store(location)
     named = zip(names_of(found.tests), found.tests, found.origins, strict=True)
     return TableUnderTest(
         name=location,
-        store=lambda: store,
+        store=lambda: there,
         tests=tuple(DeclaredTest(name=name, test=test, origin=origin) for name, test, origin in named),
         declared=None,
         extra=Extra(queries=found.queries),
+        rows=rows_anywhere(there.uri, location, store),
     )
 
 
 def execute_tests(
-    tables: Sequence[TableUnderTest], *, run_id: str | None, target: str | None, fail_fast: bool = False
+    tables: Sequence[TableUnderTest],
+    *,
+    run_id: str | None,
+    target: str | None,
+    fail_fast: bool = False,
+    rows: RowExecution | None = None,
 ) -> TableTests:
-    """What the tests came to, in their order; tables are looked at side by side.
+    """What the tests came to, in their order; tables are looked at side by side, their rows in turn.
 
-    With ``fail_fast`` one after the other, and after the first failure none is measured.
+    With ``fail_fast`` tables follow each other, and after the first failure none is measured. No job starts
+    where no row has to be read. Without ``rows`` tests that need some are not executed.
     """
     outcomes: list[Outcome] = []
     if fail_fast:
         for table in tables:
             stopped = any(outcome.status in FAILURES for outcome in outcomes)
-            outcomes += _stopped(table) if stopped else _outcomes(table, fail_fast=True)
+            outcomes += (
+                _stopped(table)
+                if stopped
+                else _tested(table, _look(table, rows, stops=True), rows, stops=True)
+            )
     else:
-        found = map_each(tables, partial(_outcomes, fail_fast=False))
-        outcomes = [outcome for each in found for outcome in each]
+        for table, looked in zip(
+            tables, map_each(tables, partial(_look, rows=rows, stops=False)), strict=True
+        ):
+            outcomes += _tested(table, looked, rows, stops=False)
     return TableTests(run_id=run_id, target=target, outcomes=tuple(outcomes))
 
 
 def execute_tests_of(
-    workspace: Workspace, tables: Sequence[TableUnderTest], *, run_id: str, fail_fast: bool
+    workspace: Workspace,
+    tables: Sequence[TableUnderTest],
+    *,
+    run_id: str,
+    fail_fast: bool,
+    rows: RowExecution | None = None,
 ) -> TableTests:
     """The same for tables of a project, where the results are left in ``target/runs/<run id>/results.json``.
 
     Where that cannot be written, the result says so.
     """
     project = workspace.project
-    result = execute_tests(tables, run_id=run_id, target=project.target.name, fail_fast=fail_fast)
+    result = execute_tests(tables, run_id=run_id, target=project.target.name, fail_fast=fail_fast, rows=rows)
     unsaved = save_results(project.root, run_id, to_json(result), kept="the tests wrote nothing else")
     return replace(result, unsaved=unsaved)
 
 
-def _outcomes(table: TableUnderTest, *, fail_fast: bool) -> tuple[Outcome, ...]:
-    if not any(declared.test.kind in KINDS for declared in table.tests):
-        return tuple(_of_rows(table, declared) for declared in table.tests)
+def _look(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) -> _Looked:
     try:
-        return _measured(table, fail_fast=fail_fast)
+        return _measured(table, rows, stops=stops)
     except ParquetryError as failure:
         if isinstance(failure, TableNotFoundError) and table.missing is not None:
             failure = table.missing()
         reason = failure.message
-        return tuple(
-            _without_answer(table, declared, Status.UNMEASURED, reason)
-            if declared.test.kind in KINDS
-            else _of_rows(table, declared)
-            for declared in table.tests
+        return _Looked(
+            found=tuple(
+                _without_answer(table, declared, Status.UNMEASURED, reason) for declared in table.tests
+            )
         )
 
 
 @read_again
-def _measured(table: TableUnderTest, *, fail_fast: bool) -> tuple[Outcome, ...]:
+def _measured(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) -> _Looked:
     handle = open_table(table.store(), owner=table.owner)
     shown_by = masked_by(handle.spec, table.declared)
     with failures_masked(shown_by, location=handle.store.uri):
-        live = LiveTable(handle, _spec(table, handle), [declared.test for declared in table.tests])
+        spec = _spec(table, handle)
+        live = LiveTable(handle, spec, [declared.test for declared in table.tests])
         with in_turn(len(live.slices)):
-            return tuple(_each(table, live, shown_by, fail_fast=fail_fast))
+            passes = _passes(table, rows)
+            each = [*_each(table, live, shown_by, passes, stops=stops)]
+            return _Looked(
+                found=tuple(found for found, _ in each),
+                handle=handle,
+                spec=spec,
+                shown_by=shown_by,
+                instant=live.view.newest,
+                passed=tuple(passed for _, passed in each if passed is not None),
+            )
+
+
+def _passes(table: TableUnderTest, rows: RowExecution | None) -> Passes:
+    """What counts as read before: nothing where all is to be read."""
+    kept = table.rows.passes if table.rows else None
+    return Passes() if kept is None or (rows is not None and rows.full) else kept.read()
 
 
 def _spec(table: TableUnderTest, handle: TableHandle) -> TableSpec:
@@ -178,37 +246,127 @@ def _spec(table: TableUnderTest, handle: TableHandle) -> TableSpec:
 
 
 def _each(
-    table: TableUnderTest, live: LiveTable, shown_by: TableSpec | None, *, fail_fast: bool
-) -> Iterator[Outcome]:
+    table: TableUnderTest, live: LiveTable, shown_by: TableSpec | None, passes: Passes, *, stops: bool
+) -> Iterator[tuple[Outcome | Unread, Unread | None]]:
+    """Each test, and those of rows that passed without one being read."""
     has_failed = False
     for declared in table.tests:
-        if declared.test.kind not in KINDS:
-            yield _of_rows(table, declared)
-        elif has_failed and fail_fast:
-            yield _without_answer(table, declared, Status.NOT_EXECUTED, _STOPPED)
-        else:
-            outcome = _outcome(table, declared, live, shown_by)
-            has_failed = has_failed or outcome.status in FAILURES
-            yield outcome
+        if has_failed and stops:
+            yield _without_answer(table, declared, Status.NOT_EXECUTED, _STOPPED, shown_by), None
+            continue
+        found = _outcome(table, declared, live, shown_by, passes)
+        left = None
+        if isinstance(found, Unread) and not found.files:
+            left = None if any(found.known) else found
+            found = _answered(table, declared, found, (0,) * len(found.limits), shown_by)
+        if isinstance(found, Outcome):
+            has_failed = has_failed or found.status in FAILURES
+        yield found, left
 
 
 def _outcome(
-    table: TableUnderTest, declared: DeclaredTest, live: LiveTable, shown_by: TableSpec | None
-) -> Outcome:
-    test = declared.test
+    table: TableUnderTest, declared: DeclaredTest, live: LiveTable, shown_by: TableSpec | None, passes: Passes
+) -> Outcome | Unread:
+    test, source = declared.test, table.rows
     try:
         with failures_masked(shown_by, location=live.handle.store.uri):
-            measures = list(KINDS[test.kind](live.scope(test.where), test))
+            scope = live.scope(test.where)
+            if test.kind in OF_ROWS:
+                return unread(
+                    scope,
+                    declared.name,
+                    test,
+                    passes=passes,
+                    settings=source.settings if source else "",
+                    others=source.others if source else None,
+                )
+            measures = list(KINDS[test.kind](scope, test))
     except StaleTimelineError:
         raise
-    except RowsNeededError as failure:
-        return _without_answer(table, declared, Status.NOT_EXECUTED, failure.message, shown_by)
     except ParquetryError as failure:
         return _without_answer(table, declared, Status.UNMEASURED, failure.message, shown_by)
+    return _compared(table, declared, measures, shown_by)
+
+
+def _tested(
+    table: TableUnderTest, looked: _Looked, rows: RowExecution | None, *, stops: bool
+) -> list[Outcome]:
+    """The outcomes of all tests of a table: its rows are read if any of them needs that."""
+    waiting = [found for found in looked.found if isinstance(found, Unread)]
+    passed = [*looked.passed]
+    answers: Mapping[str, RowAnswer] = {}
+    problem: Message | str | None = None
+    known = [found for found in looked.found if isinstance(found, Outcome)]
+    is_over = stops and any(outcome.status in FAILURES for outcome in known)
+    if waiting and rows is not None and table.rows is not None and not is_over:
+        try:
+            answers = {answer.name: answer for answer in _read(table, looked, waiting, rows)}
+        except ParquetryError as failure:
+            problem = failure.message
+        except Exception as bug:  # noqa: BLE001  # one table's bug is not to hide the others' tests
+            problem = rows.diagnose(bug).message
+    outcomes = []
+    for declared, found in zip(table.tests, looked.found, strict=True):
+        if isinstance(found, Outcome):
+            outcomes.append(found)
+            continue
+        answer = answers.get(found.name)
+        why = problem if answer is None else answer.problem
+        if why is not None or answer is None:
+            status = Status.NOT_EXECUTED if why is None else Status.UNMEASURED
+            outcomes.append(
+                _without_answer(
+                    table, declared, status, why or (_STOPPED if is_over else _OF_ROWS_ONLY), looked.shown_by
+                )
+            )
+            continue
+        outcome = _answered(table, declared, found, answer.failures, looked.shown_by)
+        if answer.keys is not None and rows is not None and rows.save is not None:
+            outcome = replace(outcome, failures=rows.save(table.name, found.name, answer.keys))
+        if not any(answer.failures) and not any(found.known):
+            passed.append(found)
+        outcomes.append(outcome)
+    if table.rows is not None and table.rows.passes is not None and rows is not None:
+        _remember(table.rows.passes, passed, looked.instant)
+    return outcomes
+
+
+def _read(
+    table: TableUnderTest, looked: _Looked, waiting: Sequence[Unread], rows: RowExecution
+) -> Sequence[RowAnswer]:
+    assert table.rows is not None, "rows are read of tables that have a source of them"
+    assert looked.handle is not None, "what waits for rows has been opened"
+    assert looked.spec is not None, "and has a spec"
+    plan = table.rows.job(looked.handle, looked.spec, job_of(waiting, keeps=rows.keeps))
+    tested = rows.launch(plan).tested
+    return tested.answers if tested is not None else ()
+
+
+def _remember(file: PassesFile, passed: Sequence[Unread], instant: str) -> None:
+    lasting = {one.name: (one.definition, instant, one.live) for one in passed if one.definition is not None}
+    if lasting:
+        file.write(file.read().with_passed(lasting))
+
+
+def _answered(
+    table: TableUnderTest,
+    declared: DeclaredTest,
+    found: Unread,
+    failures: Sequence[int],
+    shown_by: TableSpec | None,
+) -> Outcome:
+    totals = map(sum, zip(found.known, failures, strict=True))
+    measures = [Measure(total, limit) for total, limit in zip(totals, found.limits, strict=True)]
+    return replace(_compared(table, declared, measures, shown_by), files_read=len(found.files))
+
+
+def _compared(
+    table: TableUnderTest, declared: DeclaredTest, measures: Sequence[Measure], shown_by: TableSpec | None
+) -> Outcome:
     limits = tuple(
-        _held(test, measure, limit, shown_by)
+        _held(declared.test, measure, limit, shown_by)
         for measure in measures
-        if (limit := limit_of(test, measure.limit))
+        if (limit := limit_of(declared.test, measure.limit))
     )
     status = max((limit.status for limit in limits), key=list(Status).index, default=Status.PASSED)
     return replace(_without_answer(table, declared, status, None, shown_by), limits=limits)
@@ -236,10 +394,6 @@ def _held(
         is_lower=is_lower,
         partition=None if partition is None else masked_partition(partition, shown_by),
     )
-
-
-def _of_rows(table: TableUnderTest, declared: DeclaredTest) -> Outcome:
-    return _without_answer(table, declared, Status.NOT_EXECUTED, _OF_ROWS)
 
 
 def _stopped(table: TableUnderTest) -> Iterator[Outcome]:

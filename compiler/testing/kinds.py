@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 from statistics import median
@@ -11,13 +11,12 @@ from typing import Final, TypeAlias
 
 from parquetry.compiler.evidence.figures import overlap_depths
 from parquetry.compiler.plan.drift import table_drift
-from parquetry.compiler.testing.live_table import LiveTable, RowsNeededError, Scope, UnmeasurableError
-from parquetry.project.model.table_tests import ITSELF, NOT_NULL
-from parquetry.runtime.errors import CorruptTableError
+from parquetry.compiler.testing.live_table import LiveTable, Scope, UnmeasurableError
+from parquetry.project.model.table_tests import ITSELF
+from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 from parquetry.runtime.layout.clustering.model import ExclusionReason
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping.files import touched
-from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.table_spec import TableTest
 from parquetry.runtime.storage.parallel import growing_batches, map_each
@@ -174,24 +173,38 @@ def _drift(scope: Scope, _: TableTest) -> Iterator[Measure]:
     yield Measure(len(found.drifts))
 
 
-def _not_null(scope: Scope, test: TableTest) -> Iterator[Measure]:
-    files = [scope.table.statistics[part.path] for part in scope.slices]
-    found = [_nulls(column, files) for column in test.arguments]
-    if not any(nulls for nulls, _ in found) and not all(is_known for _, is_known in found):
-        raise RowsNeededError("the statistics of some files do not count nulls, and no row is read")
-    for column, (nulls, is_known) in zip(test.arguments, found, strict=True):
-        if nulls or is_known:
-            yield Measure(nulls, column)
+def _row_count(scope: Scope, test: TableTest) -> Iterator[Measure]:
+    rows = scope.rows(scope.slices)
+    yield Measure(rows, "min")
+    yield Measure(rows, "max")
+    if not {"max_decrease", "max_increase"} & test.arguments.keys():
+        return
+    before = _rows_before(scope)
+    change = (rows - before) / before if before else None
+    yield Measure(None if change is None else max(0, -change), "max_decrease")
+    yield Measure(None if change is None else max(0, change), "max_increase")
 
 
-def _nulls(column: str, files: Iterable[FileStatistics]) -> tuple[int, bool]:
-    """How many nulls the statistics count at least, and whether they do in every file."""
-    counts = [
-        next((known.nulls for name, known in file.columns.items() if name.lower() == column.lower()), None)
-        for file in files
-        if file.rows
-    ]
-    return sum(count for count in counts if count is not None), None not in counts
+def _rows_before(scope: Scope) -> int:
+    """The rows before the newest commit that changed some of the scope and is no clustering.
+
+    UnmeasurableError where the table does not tell.
+    """
+    table = scope.table
+    times = [write.time for write in table.timeline.completed_writes]
+    for before, time in zip(reversed(["", *times[:-1]]), reversed(times), strict=True):
+        metadata = table.timeline.commit_metadata(time)
+        if metadata.operation == CLUSTER or not any(map(scope.holds, metadata.partitions)):
+            continue
+        try:
+            table.view.check_time_travel(before)
+            return scope.rows([part for part in table.view.all_slices(before) if scope.holds(part.partition)])
+        except (CorruptTableError, InvalidDataError) as error:
+            raise UnmeasurableError(
+                "the files from before the newest commit are cleaned, so its change is not known; "
+                "keep more versions"
+            ) from error
+    raise UnmeasurableError("no commit of the active timeline wrote there, so its change is not known")
 
 
 def _age_seconds(table: LiveTable, instant: str) -> float:
@@ -223,6 +236,6 @@ KINDS: Final[Mapping[str, LayoutMeasure]] = {
     "max_file_versions": _file_versions,
     "max_orphans": _orphans,
     "max_drift": _drift,
-    NOT_NULL: _not_null,
+    "row_count": _row_count,
 }
 """By kind, what measures it; each kind's limits are in ``project/model/table_tests.py``."""

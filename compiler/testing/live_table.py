@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 from parquetry.compiler.evidence.figures import clustering_due
+from parquetry.compiler.testing.violations import violation_of
 from parquetry.errors import ParquetryError
-from parquetry.project.model.table_tests import NOT_NULL
+from parquetry.project.model.table_tests import NOT_NULL, UNIQUE
 from parquetry.project.sql.grammar import unknown_columns
 from parquetry.project.sql.guard import SqlProblem, check_expression
 from parquetry.runtime.layout.clustering.model import Debt
@@ -25,7 +26,7 @@ from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.services.orphans import find_orphans
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
-from parquetry.runtime.spec.table_spec import TableSpec, TableTest
+from parquetry.runtime.spec.table_spec import Column, TableSpec, TableTest
 from parquetry.runtime.spec.types import may_have_fields, parse_type
 from parquetry.runtime.storage.parallel import OnceProperty
 from parquetry.runtime.table.open import TableHandle
@@ -39,10 +40,6 @@ class UnmeasurableError(ParquetryError):
     """A test asks for what the table does not tell."""
 
 
-class RowsNeededError(UnmeasurableError):
-    """Nothing but the rows themselves answers a test."""
-
-
 class LiveTable:
     """A table under the spec that its tests are declared with; what was read is kept."""
 
@@ -52,7 +49,7 @@ class LiveTable:
         self.spec = spec
         self.now_ms = handle.store.now_ms()
         self.types: Types = column_types(spec.columns)
-        self._tests = tests
+        self.tests = tests
 
     @OnceProperty
     def timeline(self) -> Timeline:
@@ -75,6 +72,18 @@ class LiveTable:
         return look_up(self.handle.store, self.slices, columns=self._columns())
 
     @OnceProperty
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that the table has, whatever is declared."""
+        return self.handle.effective_spec(self.timeline).columns
+
+    @OnceProperty
+    def violations(self) -> Mapping[int, Predicate]:
+        """By the place of a test of rows, what is true for each row that fails it, as statistics see it."""
+        types = column_types(self.columns)
+        found = ((place, violation_of(test, types)) for place, test in enumerate(self.tests))
+        return {place: predicate for place, predicate in found if predicate is not None}
+
+    @OnceProperty
     def queries(self) -> Mapping[str, Predicate]:
         """The conditions of the declared queries by name; local times are in UTC, as in sessions of jobs."""
         return {
@@ -82,9 +91,10 @@ class LiveTable:
             for query in self.spec.extra.queries
         }
 
-    def unknown_columns(self, where: str) -> Sequence[str]:
-        """The columns of a declared condition that the table lacks."""
-        types = {column.name.lower(): parse_type(column.type) for column in self.spec.columns}
+    def unknown_columns(self, where: str, columns: Sequence[Column] | None = None) -> Sequence[str]:
+        """The columns of a declared condition that the declared table, or one of these ``columns``, lacks."""
+        known_columns = self.spec.columns if columns is None else columns
+        types = {column.name.lower(): parse_type(column.type) for column in known_columns}
         own = self.spec.name.lower()
 
         def known(chain: tuple[str, ...]) -> bool:
@@ -149,12 +159,13 @@ class LiveTable:
         return datetime.fromtimestamp(self.now_ms / 1000, UTC).date()
 
     def _columns(self) -> frozenset[str]:
-        kinds = {test.kind for test in self._tests}
+        kinds = {test.kind for test in self.tests}
         names: set[str] = {
-            test.arguments["column"] for test in self._tests if test.kind == "max_overlap_depth"
+            test.arguments["column"] for test in self.tests if test.kind == "max_overlap_depth"
         }
-        names.update(*(test.arguments for test in self._tests if test.kind == NOT_NULL))
-        asked = {test.arguments["name"] for test in self._tests if test.kind == "query"}
+        names.update(*(test.arguments for test in self.tests if test.kind in (NOT_NULL, UNIQUE)))
+        names.update(*map(columns_of, self.violations.values()))
+        asked = {test.arguments["name"] for test in self.tests if test.kind == "query"}
         clusters = "clustering_debt" in kinds and self.spec.clustering.trigger is not Trigger.OFF
         for name, predicate in self.queries.items():
             if clusters or name in asked:
@@ -185,3 +196,10 @@ class Scope:
     def slices(self) -> Sequence[FileSlice]:
         """Its live files."""
         return [part for part in self.table.slices if self.holds(part.partition)]
+
+    def rows(self, slices: Sequence[FileSlice]) -> int:
+        """How many rows the files have, of versions that are not live too."""
+        known = self.table.statistics
+        others = [part for part in slices if part.path not in known]
+        found = {**known, **look_up(self.table.handle.store, others, columns=())}
+        return sum(found[part.path].rows for part in slices)

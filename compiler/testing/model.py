@@ -51,7 +51,11 @@ class LimitOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One test. ``origin`` is file, line and column of it; ``reason`` says why there is no answer."""
+    """One test. ``origin`` is file, line and column of it; ``reason`` says why there is no answer.
+
+    ``files_read`` are the files whose rows were read for it, None for tests that are not about rows.
+    ``failures`` is the file of the project that has some of the keys that failed.
+    """
 
     table: str
     test: str
@@ -61,6 +65,8 @@ class Outcome:
     where: str | None = None
     reason: str | None = None
     origin: str | None = None
+    files_read: int | None = None
+    failures: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

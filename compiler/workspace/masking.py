@@ -25,6 +25,7 @@ from parquetry.sql_tokens import Token, TokenKind, lexed
 _LITERAL: Final = f"'{MASK}'"
 _ADJACENT = re.compile(rf"(?:{re.escape(_LITERAL)})+")
 _SQL_KEYS: Final = frozenset({"select", "where", "generated", "delete_when", "expression"})
+_ACCEPTED: Final = ".accepted_values.values"
 _CHOSEN_PARTITIONS: Final = ("clustering.plan.partitions.selected", "clustering.plan.partitions.regex")
 _SHOWN: Final = (TokenKind.BLANK, TokenKind.QUOTED, TokenKind.WORD, TokenKind.SYMBOL)
 _PASSED_OVER: Final = (TokenKind.COMMENT, TokenKind.HINT)
@@ -53,6 +54,9 @@ def masked_explanation(explanation: Explanation) -> Explanation:
         above, _, key = path.rpartition(".")
         if isinstance(value, str) and key in _SQL_KEYS:
             return masked_sql(value, pii)
+        test, is_accepted, _ = path.partition(_ACCEPTED)
+        if is_accepted and _is_personal(table.declared(f"{test}.accepted_values.column") or "", pii):
+            return MASK
         chooses = (above if key.isdecimal() else path).startswith(_CHOSEN_PARTITIONS)
         return MASK if chooses and hides_partitions else value
 
@@ -133,7 +137,13 @@ def _extra(spec: TableSpec, pii: Collection[str]) -> Extra:
 def _test(test: TableTest, pii: Collection[str]) -> TableTest:
     if test.kind == "expression":
         test = replace(test, arguments=masked_sql(test.arguments, pii))
+    if test.kind == "accepted_values" and _is_personal(test.arguments["column"], pii):
+        test = replace(test, arguments={**test.arguments, "values": [MASK for _ in test.arguments["values"]]})
     return replace(test, where=_optional(test.where, pii))
+
+
+def _is_personal(column: str, pii: Collection[str]) -> bool:
+    return column.partition(".")[0].lower() in pii
 
 
 def _without_partitions(clustering: ClusteringSpec) -> ClusteringSpec:

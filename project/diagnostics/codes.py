@@ -514,14 +514,6 @@ _ALL = (
         warning=True,
     ),
     _code(
-        "PQ709",
-        "Test is not executed",
-        "`test` executes what listings, commits and statistics answer. Tests of rows (unique, expression) "
-        "are checked and recorded, and the command lists them as not executed: it reads no rows.",
-        "Check the rows at their source, or accept the warning with an allow entry.",
-        warning=True,
-    ),
-    _code(
         "PQ710",
         "A key that changes its partition becomes two rows",
         "Record keys are unique within a partition (key_scope: partition), and the key of a row does not "

@@ -191,6 +191,10 @@ def _tested(resolution: Resolution) -> Iterator[tuple[str, str]]:
             names: Sequence[str] = entry.get(kind, ())
             for position, name in enumerate(names):
                 yield f"{path}.{kind}.{position}", name
+        for position, name in enumerate(entry.get("relationships", {}).get("columns", ())):
+            yield f"{path}.relationships.columns.{position}", name
+        if "accepted_values" in entry:
+            yield f"{path}.accepted_values.column", entry["accepted_values"]["column"]
         overlap = entry.get("max_overlap_depth")
         if overlap:
             yield f"{path}.max_overlap_depth.column", overlap["column"]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from parquetry.project.diagnostics.model import one_of
 from parquetry.project.loading.resolve import Resolution, test_entries
 from parquetry.project.model.table_tests import (
     ERROR,
+    ITSELF,
     LIMITS,
     LOWER_LIMITS,
-    MEASURED,
+    OF_ROWS,
     OF_WHOLE_TABLE,
+    RELATIONSHIPS,
     WARN,
+    Unit,
     limit_of,
     table_test,
 )
@@ -20,20 +25,23 @@ from parquetry.runtime.spec.table_spec import TableTest
 
 def check_tests(resolution: Resolution) -> None:
     """Reports tests that cannot fail, cannot be measured, or contradict themselves."""
-    idle: dict[str, None] = {}
     for path, entry in test_entries(resolution):
         test = table_test(entry)
         if test is None:
             continue
-        if test.kind not in MEASURED:
-            idle[test.kind] = None
         _check_effect(resolution, test, path)
         _check_query(resolution, test, path)
         _check_order(resolution, test, path)
-    if idle:
-        summary = f"no command executes tests of rows yet: {', '.join(idle)}"
-        hint = "check the rows at their source, or accept the warning with an allow entry"
-        resolution.report("PQ709", summary, "tests", hint, at_key=True)
+        _check_columns_in_pairs(resolution, test, path)
+
+
+def check_relationships(resolution: Resolution, tables: Collection[str]) -> None:
+    """Reports relationships to what is no table of the project, whose tables these are."""
+    for path, entry in test_entries(resolution):
+        to = entry.get(RELATIONSHIPS, {}).get("to")
+        if to is not None and to not in tables:
+            summary, hint = f"the project has no table '{to}'", one_of("table", to, sorted(tables))
+            resolution.report("PQ311", summary, f"{path}.{RELATIONSHIPS}.to", hint)
 
 
 def check_tests_in_file(resolution: Resolution) -> None:
@@ -44,6 +52,26 @@ def check_tests_in_file(resolution: Resolution) -> None:
             _check_where(resolution, test, path)
             _check_query(resolution, test, path)
             _check_order(resolution, test, path)
+            _check_columns_in_pairs(resolution, test, path)
+            _check_location(resolution, test, path)
+
+
+def _check_columns_in_pairs(resolution: Resolution, test: TableTest, path: str) -> None:
+    if test.kind != RELATIONSHIPS:
+        return
+    own, other = test.arguments["columns"], test.arguments.get("to_columns")
+    if other is not None and len(other) != len(own):
+        summary = f"columns has {len(own)} entries and to_columns {len(other)}"
+        hint = "name a column of the other table for each of this one"
+        resolution.report("PQ502", summary, f"{path}.{RELATIONSHIPS}.to_columns", hint, at_key=True)
+
+
+def _check_location(resolution: Resolution, test: TableTest, path: str) -> None:
+    """A file of tests knows no project."""
+    if test.kind == RELATIONSHIPS and "/" not in test.arguments["to"]:
+        summary = f"'{test.arguments['to']}' is no path or URI, and a file of tests knows no other tables"
+        hint = f"write ./{test.arguments['to']} for a folder"
+        resolution.report("PQ311", summary, f"{path}.{RELATIONSHIPS}.to", hint)
 
 
 def _check_effect(resolution: Resolution, test: TableTest, path: str) -> None:
@@ -58,9 +86,12 @@ def _check_effect(resolution: Resolution, test: TableTest, path: str) -> None:
 
 
 def _check_where(resolution: Resolution, test: TableTest, path: str) -> None:
-    if test.where is not None and (test.kind in OF_WHOLE_TABLE or test.kind not in MEASURED):
+    if test.where is not None and test.kind in OF_WHOLE_TABLE:
         summary = f"where has no effect on {test.kind}"
         resolution.report("PQ701", summary, f"{path}.where", "remove it", at_key=True)
+    if test.max_failures is not None and test.kind not in OF_ROWS:
+        summary, hint = f"max_failures has no effect on {test.kind}", f"write the limit under {test.kind}"
+        resolution.report("PQ701", summary, f"{path}.max_failures", hint, at_key=True)
 
 
 def _check_query(resolution: Resolution, test: TableTest, path: str) -> None:
@@ -74,16 +105,18 @@ def _check_query(resolution: Resolution, test: TableTest, path: str) -> None:
 
 
 def _check_order(resolution: Resolution, test: TableTest, path: str) -> None:
-    units = LIMITS.get(test.kind, {})
+    units = LIMITS.get(test.kind, {ITSELF: Unit.COUNT})
     for key in units:
         limit = limit_of(test, key)
         if WARN in limit and ERROR in limit:
             low, high = (ERROR, WARN) if key in LOWER_LIMITS else (WARN, ERROR)
             if limit[low] > limit[high]:
                 place = f"{path}.{test.kind}.{key}" if key else f"{path}.{test.kind}"
+                if test.kind in OF_ROWS:
+                    place = f"{path}.max_failures"
                 summary = f"{low} is above {high}, so {WARN} is never alone"
                 resolution.report("PQ501", summary, place, "swap them", at_key=True)
-    if test.kind == "file_size":
+    if test.kind in ("file_size", "row_count"):
         least, most = limit_of(test, "min").values(), limit_of(test, "max").values()
         if least and most and max(least) > min(most):
-            resolution.report("PQ501", "min is above max", f"{path}.file_size", "swap them", at_key=True)
+            resolution.report("PQ501", "min is above max", f"{path}.{test.kind}", "swap them", at_key=True)

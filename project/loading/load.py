@@ -23,7 +23,7 @@ from parquetry.project.guardrails.model import Guardrail
 from parquetry.project.loading.check_columns import check_columns
 from parquetry.project.loading.check_settings import check_settings
 from parquetry.project.loading.check_sources import check_sources
-from parquetry.project.loading.check_tests import check_tests
+from parquetry.project.loading.check_tests import check_relationships, check_tests
 from parquetry.project.loading.guardrail_files import load_guardrails
 from parquetry.project.loading.project_file import ProjectFile, allow_entries, build_target, load_project_file
 from parquetry.project.loading.resolve import Resolution, Surroundings, resolve
@@ -225,6 +225,11 @@ def _resolved(files: Iterable[SpecFile], around: Surroundings, found: list[Diagn
         earlier = resolutions.setdefault(name.lower(), resolution)
         if earlier is not resolution:
             _twice("table", name, file, earlier.file, found)
+    names = {resolution.table.name for resolution in resolutions.values()}
+    for resolution in resolutions.values():
+        before = len(resolution.found)
+        check_relationships(resolution, names)
+        found += resolution.found[before:]
     return sorted(resolutions.values(), key=lambda resolution: resolution.table.name)
 
 

@@ -169,6 +169,7 @@ def build_target(head: ProjectFile, file: SpecFile, name: str, *, root: Path) ->
         prices=Prices.of(value["prices"]) if "currency" in value.get("prices", {}) else None,
         protect=tuple(value.get("protect", ())),
         signing_keys=_signing_keys(value.get("applied") or file.value.get("applied") or {}),
+        tests_after_run=bool((value.get("tests") or file.value.get("tests") or {}).get("after_run")),
         declared=head.settings[name],
     )
 

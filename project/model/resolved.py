@@ -133,7 +133,7 @@ class Target:
 
     Without an environment, what was read from one holds the placeholder ``${NAME}``. ``signing_keys`` are
     references to the keys that sign applied records, the first to the one that signs now. Without ``prices``
-    nothing costs anything that plans would show.
+    nothing costs anything that plans would show. ``tests_after_run`` has `run` execute the tests of tables.
     """
 
     name: str
@@ -145,6 +145,7 @@ class Target:
     declared: TargetSettings
     signing_keys: tuple[str, ...] = ()
     prices: Prices | None = None
+    tests_after_run: bool = False
 
     def protects(self, table: str) -> bool:
         """Whether every breaking change of the table is refused."""

@@ -41,14 +41,23 @@ LIMITS: Final[Mapping[str, Mapping[str, Unit]]] = {
     "max_file_versions": {ITSELF: Unit.COUNT},
     "max_orphans": {ITSELF: Unit.COUNT},
     "max_drift": {ITSELF: Unit.COUNT},
+    "row_count": {
+        "min": Unit.COUNT,
+        "max": Unit.COUNT,
+        "max_decrease": Unit.RATIO,
+        "max_increase": Unit.RATIO,
+    },
 }
-"""The limits of each kind of layout test, by their keys."""
+"""The limits of each kind of test that statistics and the timeline answer, by their keys."""
 
 NOT_NULL: Final = "not_null"
-"""Recorded statistics count nulls, mostly for every file. Its limits are 0, and their keys columns."""
+UNIQUE: Final = "unique"
+EXPRESSION: Final = "expression"
+ACCEPTED_VALUES: Final = "accepted_values"
+RELATIONSHIPS: Final = "relationships"
 
-MEASURED: Final = frozenset({*LIMITS, NOT_NULL})
-"""The kinds of tests that are executed."""
+OF_ROWS: Final = frozenset({NOT_NULL, UNIQUE, EXPRESSION, ACCEPTED_VALUES, RELATIONSHIPS})
+"""The kinds of tests that count failures in rows; ``max_failures`` limits them, for `not_null` by column."""
 
 OF_WHOLE_TABLE: Final = frozenset({"write_amplification", "max_drift"})
 """Layout tests of what is no partition's own."""
@@ -58,7 +67,7 @@ LOWER_LIMITS: Final = frozenset({"min"})
 WARN: Final = "warn"
 ERROR: Final = "error"
 
-_BESIDE: Final = frozenset({"name", "severity", "where"})
+_BESIDE: Final = frozenset({"name", "severity", "where", "max_failures"})
 _READERS: Final[Mapping[Unit, Callable[[Any], Any]]] = {
     Unit.BYTES: size_bytes,
     Unit.SECONDS: duration_seconds,
@@ -78,6 +87,7 @@ def table_test(value: Mapping[str, Any]) -> TableTest | None:
         severity=value.get("severity", ERROR),
         name=value.get("name"),
         where=value.get("where"),
+        max_failures=value.get("max_failures"),
     )
 
 
@@ -121,10 +131,12 @@ def _read(value: Any, unit: Unit) -> Any:
 
 def limit_of(test: TableTest, key: str) -> Mapping[str, Any]:
     """The limit of a test under one of its keys, by severity; empty where it has none."""
-    if test.kind == NOT_NULL:
-        return {test.severity: 0}
-    unit = LIMITS[test.kind][key]
-    limit = test.arguments if key == ITSELF else test.arguments.get(recorded_key(key, unit))
+    if test.kind in OF_ROWS:
+        limit = 0 if test.max_failures is None else test.max_failures
+    elif key == ITSELF:
+        limit = test.arguments
+    else:
+        limit = test.arguments.get(recorded_key(key, LIMITS[test.kind][key]))
     if limit is None:
         return {}
     return limit if isinstance(limit, Mapping) else {test.severity: limit}
@@ -132,7 +144,7 @@ def limit_of(test: TableTest, key: str) -> Mapping[str, Any]:
 
 def unit_of(test: TableTest, key: str) -> Unit:
     """What the limit under a key counts."""
-    return Unit.COUNT if test.kind == NOT_NULL else LIMITS[test.kind][key]
+    return Unit.COUNT if test.kind in OF_ROWS else LIMITS[test.kind][key]
 
 
 def names_of(tests: Sequence[TableTest]) -> tuple[str, ...]:
@@ -162,4 +174,8 @@ def _plain_name(test: TableTest) -> str:
             return f"max_overlap_depth_{test.arguments['column']}"
         case "not_null" | "unique":
             return "_".join([test.kind, *test.arguments])
+        case "accepted_values":
+            return f"accepted_values_{test.arguments['column']}"
+        case "relationships":
+            return "_".join([test.kind, *test.arguments["columns"]])
     return test.kind

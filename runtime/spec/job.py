@@ -16,7 +16,8 @@ from typing import Any
 from parquetry.message import run
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.redaction import VARIABLE, hide, secrets_of
-from parquetry.runtime.spec.codec import digest_of, from_json_value, to_json_value
+from parquetry.runtime.spec.codec import UNLESS_NONE, digest_of, from_json_value, to_json_value
+from parquetry.runtime.spec.row_tests import RowTests
 from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.spec.table_spec import TableSpec
 
@@ -27,7 +28,7 @@ class JobKind(StrEnum):
     """What a job does to its table.
 
     ``clean`` looks at the whole table; ``services`` does only what is due; ``cluster`` pays clustering
-    debt, whatever the table's trigger.
+    debt, whatever the table's trigger; ``test`` reads rows, of a table that may be no project's.
     """
 
     CREATE = "create"
@@ -35,6 +36,7 @@ class JobKind(StrEnum):
     CLUSTER = "cluster"
     CLEAN = "clean"
     SERVICES = "services"
+    TEST = "test"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,7 @@ class JobPlan:
     starts at the folder of the file that holds the job, a relative ``location`` at ``directory``.
     ``settings`` are those of the target that the job was made with, by path: what of them executes is to be
     what is applied. ``budget_bytes`` is how much clustering may rewrite, None is no limit. ``signing_keys``
-    are references.
+    are references. ``tests`` are those of a job that tests, whose ``project`` is empty for a table of none.
     """
 
     kind: JobKind
@@ -111,14 +113,15 @@ class JobPlan:
     signing_keys: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     version: int = JOB_VERSION
+    tests: RowTests | None = field(default=None, metadata=UNLESS_NONE)
 
     @property
     def owner(self) -> TableOwner:
-        """Whose the job's table has to be, and that it is to be written by the job's spec."""
+        """Whose the job's table has to be, and that it is to be written, if at all, by the job's spec."""
         return TableOwner(
             project=self.project,
             target=self.target,
-            rules=rules_digest(self.spec),
+            rules=None if self.kind is JobKind.TEST else rules_digest(self.spec),
             keys=self.signing_keys,
             signs=self.kind is JobKind.CREATE,
         )

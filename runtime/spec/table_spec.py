@@ -116,6 +116,7 @@ class TableTest:
     """One declared test; ``arguments`` is what stands under its ``kind``, sizes in bytes, times in seconds.
 
     A limit is a number, which ``severity`` is for, or numbers by severity. ``where`` chooses partitions.
+    ``max_failures`` is the limit of tests of rows; None is 0.
     """
 
     kind: str
@@ -123,6 +124,7 @@ class TableTest:
     severity: str
     name: str | None = field(default=None, metadata=UNLESS_NONE)
     where: str | None = field(default=None, metadata=UNLESS_NONE)
+    max_failures: Any = field(default=None, metadata=UNLESS_NONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,20 +15,38 @@ from parquetry.cli.requests.options import ProjectRequest, refuse_selection
 from parquetry.cli.requests.workspaces import is_location, table_named, whole_workspace
 
 if TYPE_CHECKING:
+    from parquetry.cli.terminal.output import Output
+    from parquetry.compiler.jobs.run import Launch
+    from parquetry.compiler.testing.execution import RowExecution
     from parquetry.compiler.testing.history import TestHistory
     from parquetry.compiler.testing.model import TableTests
+    from parquetry.runtime.spec.job import JobPlan
+    from parquetry.runtime.spec.row_tests import FailingKeys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HowToTest:
+    """How tests are executed. ``full`` reads files that have passed before too."""
+
+    fail_fast: bool = False
+    full: bool = False
+    reads_rows: bool = True
+    stores_failures: bool = False
 
 
 def tests_asked_for(
-    request: ProjectRequest, location: str | None, tests: Path | None, *, fail_fast: bool
+    request: ProjectRequest, location: str | None, tests: Path | None, how: HowToTest, output: Output
 ) -> TableTests:
     """What the chosen tests came to; those of a project are left in its `target/runs`.
 
     click.UsageError where a table without a project has no file of tests, and where there is a file for none.
     """
-    from parquetry.compiler.jobs.launch import new_run_id
+    from parquetry.cli.requests.progress import one_by_one
+    from parquetry.compiler.jobs.launch import in_process, launcher_for, new_run_id
     from parquetry.compiler.testing.execution import execute_tests, execute_tests_of, tests_in_file
+    from parquetry.compiler.testing.kept_keys import save_keys
     from parquetry.compiler.testing.selecting import selected_tests
+    from parquetry.runtime.spark_log import NAME
 
     if (location is None) != (tests is None):
         raise click.UsageError("--table LOCATION and --tests FILE belong together: give both, or neither")
@@ -33,11 +54,47 @@ def tests_asked_for(
         refuse_selection("--table names the table")
         if not is_location(location):
             raise click.UsageError(f"--table takes a path or URI: {location!r} is a name; use --select")
-        table = tests_in_file(location, table_named(request, location).store, tests)
-        return execute_tests([table], run_id=None, target=None, fail_fast=fail_fast)
-    workspace = whole_workspace(request)
+        if how.stores_failures:
+            raise click.UsageError(
+                "--store-failures keeps keys in a project's target/runs: leave out --table"
+            )
+        table = tests_in_file(location, tests, store=lambda place: table_named(request, place).store)
+
+        def prepare(jobs: tuple[JobPlan, ...]) -> Launch:
+            folder = Path(tempfile.mkdtemp(prefix="parquetry-"))
+            return in_process(jobs, log=folder / NAME, root=folder)
+
+        launch = one_by_one(prepare, output)
+        return execute_tests(
+            [table], run_id=None, target=None, fail_fast=how.fail_fast, rows=_rows(how, launch)
+        )
+    workspace, run_id = whole_workspace(request), new_run_id()
     chosen = selected_tests(workspace, select=request.select, exclude=request.exclude)
-    return execute_tests_of(workspace, chosen, run_id=new_run_id(), fail_fast=fail_fast)
+
+    def launcher(jobs: tuple[JobPlan, ...]) -> Launch:
+        return launcher_for(workspace, run_id)(jobs)
+
+    launch = one_by_one(launcher, output)
+    rows = _rows(how, launch, save=partial(save_keys, workspace.project.root, run_id))
+    return execute_tests_of(workspace, chosen, run_id=run_id, fail_fast=how.fail_fast, rows=rows)
+
+
+def _rows(
+    how: HowToTest, launch: Launch, save: Callable[[str, str, FailingKeys], str | None] | None = None
+) -> RowExecution | None:
+    from parquetry.cli.failures import diagnosed
+    from parquetry.compiler.testing.execution import RowExecution
+    from parquetry.compiler.testing.kept_keys import MOST_KEYS
+
+    if not how.reads_rows:
+        return None
+    return RowExecution(
+        launch=launch,
+        diagnose=diagnosed,
+        full=how.full,
+        keeps=MOST_KEYS if how.stores_failures else 0,
+        save=save,
+    )
 
 
 def past_tests(request: ProjectRequest, given: Mapping[str, object]) -> TestHistory:

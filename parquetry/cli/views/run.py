@@ -7,10 +7,10 @@ from typing import Any
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.clustering import clustering_line
-from parquetry.compiler.jobs.run import JobOutcome, RunResult
+from parquetry.cli.views.tests.text import TestsView
+from parquetry.compiler.jobs.run import JobOutcome, RunResult, to_json
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.main import JobResult
-from parquetry.runtime.spec.codec import to_json_value
 
 
 class RunView:
@@ -21,23 +21,14 @@ class RunView:
         if not outcome.outcomes:
             return "Nothing to run: no table is selected."
         width = max(len(f"{o.table} {o.name}") for o in outcome.outcomes)
-        return "\n".join(_line(o, width, paint) for o in outcome.outcomes)
+        lines = "\n".join(_line(o, width, paint) for o in outcome.outcomes)
+        if outcome.tests is None or not outcome.tests.outcomes:
+            return lines
+        return f"{lines}\n\n{TestsView().text(outcome.tests, paint)}"
 
     def json(self, outcome: RunResult) -> Any:
-        """The run's id and one entry per job."""
-        return {
-            "run_id": outcome.run_id,
-            "unapplied": list(outcome.unapplied),
-            "jobs": [
-                {
-                    "table": o.table,
-                    "job": o.name,
-                    "error": str(o.error) if o.error else None,
-                    "result": to_json_value(o.result),
-                }
-                for o in outcome.outcomes
-            ],
-        }
+        """The run's id, one entry per job, and the tests if they were executed."""
+        return to_json(outcome)
 
 
 def _line(outcome: JobOutcome, width: int, paint: Paint) -> str:

@@ -17,6 +17,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--table", "location", metavar="LOCATION", help="Test the Hudi table at this path or URI.")
 @click.option("--tests", type=_INPUT, help="The tests of that table: a YAML file with tests, and queries.")
 @click.option("--fail-fast", is_flag=True, help="Measure nothing after the first test that fails.")
+@click.option("--full", is_flag=True, help="Read the rows of all files, also of those that passed before.")
+@click.option("--no-spark", is_flag=True, help="Start no JVM: tests that have to read rows are not executed.")
+@click.option(
+    "--store-failures", is_flag=True, help="Keep up to 100 failing keys of each test in target/runs."
+)
 @click.option(
     "--history", is_flag=True, help="Show how the tests ended in earlier runs, and measure nothing."
 )
@@ -31,20 +36,24 @@ def command(
     location: str | None,
     tests: Path | None,
     fail_fast: bool,
+    full: bool,
+    no_spark: bool,
+    store_failures: bool,
     history: bool,
     junit: Path | None,
     sarif: Path | None,
 ) -> int:
-    """Measure the layout of the tables, and compare it with the limits of the declared tests.
+    """Measure the tables, and compare them with the limits of the declared tests.
 
-    Starts no JVM and writes nothing to any table. Reads the timeline, listings and recorded
-    statistics. A test ends as passed, warned, failed, unmeasured or not executed; the command
-    ends with 1 if one failed or could not be measured. Tests of rows (unique, expression)
-    are not executed. Selectors may also be test:NAME. With --table and --tests, the
-    table needs no project, and its own record says what its sizes and policies are.
+    Writes nothing to any table. Reads the timeline, listings and recorded statistics, and starts
+    Spark only if they leave a test of rows open: one scan answers all of these of a table, and
+    reads only files that have changed since the test passed. A test ends as passed, warned,
+    failed, unmeasured or not executed; the command ends with 1 if one failed or could not be
+    measured. Selectors may also be test:NAME. With --table and --tests, the table needs no
+    project, and its own record says what its sizes and policies are.
     """
     from parquetry.cli.requests.saving import save
-    from parquetry.cli.requests.testing import past_tests, tests_asked_for
+    from parquetry.cli.requests.testing import HowToTest, past_tests, tests_asked_for
     from parquetry.cli.views.tests.shapes import documents, show_history, show_tests
 
     if history:
@@ -52,12 +61,16 @@ def command(
             "--table": location,
             "--tests": tests,
             "--fail-fast": fail_fast,
+            "--full": full,
+            "--no-spark": no_spark,
+            "--store-failures": store_failures,
             "--junit": junit,
             "--sarif": sarif,
         }
         show_history(past_tests(request, measuring), output)
         return 0
-    result = tests_asked_for(request, location, tests, fail_fast=fail_fast)
+    how = HowToTest(fail_fast=fail_fast, full=full, reads_rows=not no_spark, stores_failures=store_failures)
+    result = tests_asked_for(request, location, tests, how, output)
     base, files = None if location else request.directory, {"--junit": junit, "--sarif": sarif}
     for option, file, text in documents(result, output, files=files, project=base):
         save(file, text, option=option, project=request.directory)

@@ -165,7 +165,7 @@ def test_tests_of_rows_are_named_and_do_not_pass(table):
     entries = [{"unique": ["id"]}, {"name": "plausible", "expression": "v > 0"}, {"max_small_files": 0}]
     found = outcomes(table, entries)
     assert by_status(found) == {Status.NOT_EXECUTED: ["unique_id", "plausible"]}
-    assert "reads rows" in found[0].reason
+    assert "only rows answer it" in found[0].reason
 
 
 def test_nulls_are_counted_by_statistics(tmp_path):
@@ -187,25 +187,16 @@ def test_nulls_are_counted_by_statistics(tmp_path):
     assert [(limit.limit, limit.value) for limit in found[1].limits] == [("ID", 0), ("v", 3)]
 
 
-def test_nulls_that_no_statistics_count_are_no_pass(table):
-    """A column that files lack: its rows are null, or somebody wrote no statistics."""
+def test_a_column_that_the_table_lacks_is_no_pass(table):
+    """It may be declared, and not applied yet."""
     unknown = under_test(
         table,
-        [{"not_null": ["note"]}, {"not_null": ["id", "note"]}],
+        [{"not_null": ["note"]}, {"unique": ["id", "note"]}, {"expression": "note <> ''"}],
         spec=lambda spec: replace(spec, columns=(*spec.columns, Column(name="note", type="string"))),
     )
     found = execute_tests([unknown], run_id=None, target=None).outcomes
-    assert [outcome.status for outcome in found] == [Status.NOT_EXECUTED] * 2
-    assert "do not count nulls" in found[0].reason
-
-
-def test_a_table_that_has_only_tests_of_rows_is_not_opened(table):
-    def closed():
-        raise AssertionError("opened")
-
-    one = replace(under_test(table, [{"unique": ["id"]}]), store=closed)
-    (found,) = execute_tests([one], run_id=None, target=None).outcomes
-    assert found.status is Status.NOT_EXECUTED
+    assert [outcome.status for outcome in found] == [Status.UNMEASURED] * 3
+    assert {outcome.reason for outcome in found} == {"the table has no column note"}
 
 
 def test_fail_fast_measures_nothing_after_the_first_failure(table):

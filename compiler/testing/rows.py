@@ -1,0 +1,211 @@
+"""Tests of rows: what statistics and earlier passes answer, and which files are left to be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from parquetry.compiler.testing.live_table import LiveTable, Scope, UnmeasurableError
+from parquetry.compiler.testing.passes import Passes, digest_of_file, digest_of_texts
+from parquetry.compiler.testing.violations import is_lasting
+from parquetry.project.model.table_tests import (
+    ACCEPTED_VALUES,
+    EXPRESSION,
+    ITSELF,
+    NOT_NULL,
+    RELATIONSHIPS,
+)
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.skipping.files import column_types, files_to_read
+from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics
+from parquetry.runtime.spec.row_tests import OtherTable, RowTest, RowTestKind, RowTests, TestedFile
+from parquetry.runtime.spec.table_spec import TableTest
+from parquetry.runtime.spec.types import may_have_fields, parse_type
+from parquetry.runtime.table.open import TableHandle
+
+_MOST_PAIRS: Final = 1_000_000
+"""How many pairs of files are compared to find those that share no key."""
+
+_FLOATS: Final = frozenset({"float", "double"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """A test of rows with the ``files`` that are to be read for it; none where everything is known.
+
+    ``known`` are the failures in its other files, by the keys of its limits. ``definition`` is the test as
+    passes know it, None where passes say nothing about it, and ``live`` the digests of all its files.
+    """
+
+    name: str
+    test: RowTest
+    known: tuple[int, ...]
+    limits: tuple[str, ...]
+    files: tuple[FileSlice, ...]
+    definition: str | None
+    live: frozenset[str]
+
+
+Others = Callable[[str], tuple[str, TableHandle]]
+"""Gives the location of a table that `relationships` name, and the table."""
+
+
+def unread(
+    scope: Scope, name: str, test: TableTest, *, passes: Passes, settings: str, others: Others | None
+) -> Unread:
+    """What is still to be read for a test. UnmeasurableError where it names what the table lacks.
+
+    ``settings`` stand for how Spark is started: what it computes may depend on them.
+    """
+    table = scope.table
+    columns = _columns(test)
+    _check_columns(table, columns)
+    if test.kind == EXPRESSION and (unknown := table.unknown_columns(test.arguments, table.columns)):
+        raise UnmeasurableError(f"the table has no column {unknown[0]}")
+    other, about = None, ""
+    if test.kind == RELATIONSHIPS:
+        if others is None:
+            raise UnmeasurableError("the other table is not known here")
+        location, handle = others(test.arguments["to"])
+        other = OtherTable(location=location, columns=tuple(test.arguments.get("to_columns") or columns))
+        slices = handle.view(handle.timeline()).all_slices()
+        about = digest_of_texts(sorted(map(digest_of_file, slices)))
+    definition = None
+    if is_lasting(test, [column.name for column in table.columns]):
+        definition = _definition(table, test, settings, about)
+    instants = [write.time for write in table.timeline.completed_writes]
+    passed = frozenset[str]() if definition is None else passes.of(name, definition, instants)
+    live = {digest_of_file(part): part for part in scope.slices}
+    fresh = [part for digest, part in live.items() if digest not in passed]
+    old = [part for digest, part in live.items() if digest in passed]
+    known: tuple[int, ...] = (0,) * (len(columns) if test.kind == NOT_NULL else 1)
+    place = next(number for number, one in enumerate(table.tests) if one is test)
+    match test.kind:
+        case "not_null":
+            known, fresh = _nulls(table, columns, fresh)
+        case "unique":
+            fresh = _sharing_keys(table, columns, fresh, old)
+        case "expression" | "accepted_values":
+            predicate = table.violations[place]
+            statistics = [table.statistics[part.path] for part in fresh]
+            found = files_to_read(statistics, predicate, column_types(table.columns))
+            wanted = {file.path for file in found}
+            fresh = [part for part in fresh if part.path in wanted]
+    return Unread(
+        name=name,
+        test=RowTest(
+            name=name,
+            kind=RowTestKind(test.kind),
+            files=(),
+            columns=columns,
+            expression=test.arguments if test.kind == EXPRESSION else None,
+            values=tuple(test.arguments["values"]) if test.kind == ACCEPTED_VALUES else (),
+            other=other,
+        ),
+        known=known,
+        limits=columns if test.kind == NOT_NULL else (ITSELF,),
+        files=tuple(sorted(fresh, key=lambda part: part.path)),
+        definition=definition,
+        live=frozenset(live),
+    )
+
+
+def job_of(tests: Sequence[Unread], *, keeps: int) -> RowTests:
+    """What a job reads for these tests, each file listed once."""
+    files = {part.path: part for one in tests for part in one.files}
+    numbers = {path: number for number, path in enumerate(sorted(files))}
+    return RowTests(
+        files=tuple(
+            TestedFile(
+                partition=files[path].partition,
+                file_id=files[path].file_id,
+                instant=files[path].instant,
+                path=path,
+                size_bytes=files[path].size_bytes,
+            )
+            for path in numbers
+        ),
+        tests=tuple(
+            replace(one.test, files=tuple(numbers[part.path] for part in one.files)) for one in tests
+        ),
+        keeps=keeps,
+    )
+
+
+def _columns(test: TableTest) -> tuple[str, ...]:
+    match test.kind:
+        case "not_null" | "unique":
+            return tuple(test.arguments)
+        case "accepted_values":
+            return (test.arguments["column"],)
+        case "relationships":
+            return tuple(test.arguments["columns"])
+    return ()
+
+
+def _check_columns(table: LiveTable, names: Iterable[str]) -> None:
+    types = {column.name.lower(): parse_type(column.type) for column in table.columns}
+    for name in names:
+        top, *below = name.split(".")
+        known = types.get(top.lower())
+        if known is None or not may_have_fields(known, tuple(below)):
+            raise UnmeasurableError(f"the table has no column {name}")
+
+
+def _definition(table: LiveTable, test: TableTest, settings: str, about: str) -> str:
+    """Which partitions are asked for is no part of it: a pass is about files."""
+    columns = [f"{column.name} {column.type}" for column in table.columns]
+    what = json.dumps([test.kind, test.arguments], sort_keys=True)
+    return digest_of_texts(
+        [table.handle.store.uri, table.handle.table_id or "", what, settings, about, *columns]
+    )
+
+
+def _nulls(
+    table: LiveTable, columns: Sequence[str], files: Iterable[FileSlice]
+) -> tuple[tuple[int, ...], list[FileSlice]]:
+    """The nulls of each column that statistics count, and the files where they do not count them all."""
+    counted = [0] * len(columns)
+    rest = []
+    for part in files:
+        file = table.statistics[part.path]
+        if not file.rows:
+            continue
+        nulls = [known.nulls if (known := _statistics(file, name)) else None for name in columns]
+        found = [count for count in nulls if count is not None]
+        if len(found) < len(nulls):
+            rest.append(part)
+        else:
+            counted = [one + more for one, more in zip(counted, found, strict=True)]
+    return tuple(counted), rest
+
+
+def _sharing_keys(
+    table: LiveTable, columns: Sequence[str], fresh: list[FileSlice], old: list[FileSlice]
+) -> list[FileSlice]:
+    """The files that may share a key with a fresh file: old ones share none with each other."""
+    if not fresh or len(fresh) * len(old) > _MOST_PAIRS:
+        return fresh and [*fresh, *old]
+    bounds = [[_statistics(table.statistics[part.path], name) for name in columns] for part in fresh]
+
+    def may_share(part: FileSlice) -> bool:
+        own = [_statistics(table.statistics[part.path], name) for name in columns]
+        return any(all(map(_may_overlap, own, others)) for others in bounds)
+
+    return [*fresh, *filter(may_share, old)]
+
+
+def _may_overlap(one: ColumnStatistics | None, other: ColumnStatistics | None) -> bool:
+    if one is None or other is None or one.type != other.type or one.type in _FLOATS:
+        return True
+    limits = (one.minimum, one.maximum, other.minimum, other.maximum)
+    if None in limits:
+        return True
+    low, high, other_low, other_high = limits
+    return not (high < other_low or other_high < low)  # type: ignore[operator]  # values of one type
+
+
+def _statistics(file: FileStatistics, column: str) -> ColumnStatistics | None:
+    return next((known for name, known in file.columns.items() if name.lower() == column.lower()), None)

@@ -1,0 +1,167 @@
+"""Declared tests as Spark expressions over a table's rows, checked before a row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+from pyspark.sql import types as T  # noqa: N812  (the customary name)
+
+from parquetry.message import Message
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.quoting import of_library
+from parquetry.runtime.spark.read.table import read_table
+from parquetry.runtime.spark.session.keys import literal, quoted
+from parquetry.runtime.spark.session.settings import failures_translated
+from parquetry.runtime.spark.session.sql_guard import check_expression
+from parquetry.runtime.spec.row_tests import OtherTable, RowTest, RowTestKind
+from parquetry.runtime.table.open import TableHandle
+
+_INTEGERS: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_COMPARED: Final = (
+    *_INTEGERS,
+    T.StringType,
+    T.FloatType,
+    T.DoubleType,
+    T.DecimalType,
+    T.BooleanType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCheck:
+    """A test over a frame of the table's rows.
+
+    ``violations`` are conditions that are true for rows that fail, each counted by itself. ``keys`` of type
+    ``key_types`` are looked at where all of them have a value; ``others`` are the distinct ones of the other
+    table, None where keys are to be unique.
+    """
+
+    test: RowTest
+    violations: tuple[Column, ...] = ()
+    keys: tuple[Column, ...] = ()
+    key_types: tuple[str, ...] = ()
+    others: DataFrame | None = None
+
+
+def check_of(
+    spark: SparkSession, test: RowTest, rows: DataFrame, other: Callable[[OtherTable], TableHandle]
+) -> RowCheck:
+    """What the test asks of such ``rows``. InvalidDataError where it asks nothing that they could answer."""
+    match test.kind:
+        case RowTestKind.NOT_NULL:
+            for name in test.columns:
+                _type_of(rows, name)
+            return RowCheck(
+                test=test, violations=tuple(F.col(quoted(name)).isNull() for name in test.columns)
+            )
+        case RowTestKind.EXPRESSION:
+            return RowCheck(test=test, violations=(~_condition(spark, test, rows),))
+        case RowTestKind.ACCEPTED_VALUES:
+            return RowCheck(test=test, violations=(_unaccepted(spark, test, rows),))
+        case RowTestKind.UNIQUE:
+            types = tuple(_key_type(rows, name) for name in test.columns)
+            keys = tuple(F.col(quoted(name)) for name in test.columns)
+            return RowCheck(test=test, keys=keys, key_types=tuple(t.simpleString() for t in types))
+        case RowTestKind.RELATIONSHIPS:
+            return _relationship(spark, test, rows, other)
+
+
+def _condition(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
+    place = f"test {test.name}"
+    assert test.expression is not None, "expression tests have one"
+    check_expression(spark, test.expression, place=place)
+    with failures_translated(place):
+        condition = F.expr(test.expression)
+        (field,) = rows.select(condition).schema.fields
+    if not isinstance(field.dataType, T.BooleanType):
+        raise InvalidDataError(
+            f"{place}: the expression is of type {field.dataType.simpleString()}; write a condition"
+        )
+    return condition
+
+
+def _unaccepted(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
+    (name,) = test.columns
+    kind = _type_of(rows, name)
+    if not isinstance(kind, _COMPARED):
+        raise InvalidDataError(
+            f"column {name} of type {kind.simpleString()} has no values to list; write an expression"
+        )
+    texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in test.values]
+    ddl = kind.simpleString()
+    cast = [F.expr(f"try_cast({literal(text)} AS {ddl})").alias(f"v{n}") for n, text in enumerate(texts)]
+    found = spark.sql("SELECT 1").select(*(value.isNull() for value in cast)).first()
+    assert found is not None, "one row gives one"
+    if any(found):
+        raise InvalidDataError(
+            f"value {list(found).index(True) + 1} of accepted_values is no {ddl}, the type of column {name}"
+        )
+    return ~F.col(quoted(name)).isin(*cast)
+
+
+def _relationship(
+    spark: SparkSession, test: RowTest, rows: DataFrame, other: Callable[[OtherTable], TableHandle]
+) -> RowCheck:
+    assert test.other is not None, "relationships have another table"
+    there = read_table(spark, other(test.other))
+    types = tuple(
+        _shared(name, _key_type(rows, name), theirs, _key_type(there, theirs))
+        for name, theirs in zip(test.columns, test.other.columns, strict=True)
+    )
+    theirs = [F.col(quoted(name)).cast(ddl) for name, ddl in zip(test.other.columns, types, strict=True)]
+    return RowCheck(
+        test=test,
+        keys=tuple(F.col(quoted(name)).cast(ddl) for name, ddl in zip(test.columns, types, strict=True)),
+        key_types=types,
+        others=there.select(*(key.alias(f"k{number}") for number, key in enumerate(theirs))).dropna(),
+    )
+
+
+def _shared(name: str, one: T.DataType, other_name: str, other: T.DataType) -> str:
+    """The type that values of both columns have, without a change of a value."""
+    if one == other:
+        return str(one.simpleString())
+    if isinstance(one, _INTEGERS) and isinstance(other, _INTEGERS):
+        return "bigint"
+    if isinstance(one, T.DecimalType) and isinstance(other, T.DecimalType) and one.scale == other.scale:
+        return f"decimal({max(one.precision, other.precision)},{one.scale})"
+    raise InvalidDataError(
+        f"column {name} is of type {one.simpleString()}, and {other_name} of the other table of type "
+        f"{other.simpleString()}, so their values cannot be compared; compare columns of one type"
+    )
+
+
+def _key_type(rows: DataFrame, name: str) -> T.DataType:
+    kind = _type_of(rows, name)
+    if not isinstance(kind, (*_COMPARED, T.BinaryType)):
+        raise InvalidDataError(
+            f"column {name} of type {kind.simpleString()} cannot be a key; name its fields, or another column"
+        )
+    return kind
+
+
+def _type_of(rows: DataFrame, name: str) -> T.DataType:
+    try:
+        (field,) = rows.select(F.col(quoted(name))).schema.fields
+    except AnalysisException as error:
+        raise InvalidDataError(
+            Message(f"the table has no column {name} (", of_library(_first(str(error))), ")")
+        ) from error
+    return field.dataType
+
+
+def _first(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def shown_keys(names: Sequence[str]) -> list[Column]:
+    """Columns as texts, for people."""
+    return [F.col(quoted(name)).cast("string").alias(f"c{number}") for number, name in enumerate(names)]

@@ -1,0 +1,180 @@
+"""The failures of all tests of a table, counted in one scan of its files.
+
+Each row gives one record with a bit for each condition that it violates, and one record for each key that is
+to be unique or to be in another table. Equal records are counted together: rows that pass everything become
+one record a task before they are exchanged, so only keys are. Of the counts, one row comes to the driver.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.spark.read.scan import scan_files
+from parquetry.runtime.spark.session.settings import failures_translated
+from parquetry.runtime.spark.testing.checks import RowCheck
+from parquetry.runtime.spec.meta_columns import META_COLUMNS
+from parquetry.runtime.spec.table_spec import Column as TableColumn
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.timeline.active import Timeline
+
+_BITS: Final = 62
+"""Conditions of one bigint."""
+
+_OF_CONDITIONS: Final = 0
+"""Whose records a record is: these, else a check's by its place, counted from 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestedTable:
+    """The files that tests are about, and what reads them."""
+
+    __test__ = False
+
+    spark: SparkSession
+    store: ObjectStore
+    timeline: Timeline
+    columns: Sequence[TableColumn]
+    files: Sequence[FileSlice]
+
+    def rows(self, numbers: Sequence[int]) -> DataFrame:
+        """The rows of these files, in the table's columns and Hudi's."""
+        files = [self.files[number] for number in numbers]
+        return scan_files(self.spark, self.store, self.timeline, files, self.columns, meta=META_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """The failures of each check, in the order of its violations, and the rows that were read."""
+
+    failures: tuple[tuple[int, ...], ...]
+    rows: int
+
+
+def count_failures(table: TestedTable, checks: Sequence[RowCheck]) -> Counted:
+    """What the checks count, each in its own files; every file is read once.
+
+    InvalidDataError where an expression cannot be computed for a row, and for damaged files those of reads.
+    """
+    records = _Records(checks)
+    frames = [records.of(table.rows(numbers), wanted) for wanted, numbers in _files_by_checks(checks).items()]
+    if not frames:
+        return Counted(failures=tuple((0,) * max(1, len(check.violations)) for check in checks), rows=0)
+    with failures_translated("tests of rows", of_table=True):
+        found = records.counted(reduce(DataFrame.unionAll, frames)).first()
+    assert found is not None, "an aggregation without keys has one row"
+    counts = iter([value or 0 for value in found])
+    rows = next(counts)
+    return Counted(
+        failures=tuple(tuple(next(counts) for _ in check.violations or (0,)) for check in checks), rows=rows
+    )
+
+
+def _files_by_checks(checks: Sequence[RowCheck]) -> Mapping[tuple[int, ...], list[int]]:
+    """The files that are read for the same checks, by the places of these."""
+    wanted: dict[int, list[int]] = {}
+    for place, check in enumerate(checks):
+        for number in check.test.files:
+            wanted.setdefault(number, []).append(place)
+    found: dict[tuple[int, ...], list[int]] = {}
+    for number, places in sorted(wanted.items()):
+        found.setdefault(tuple(places), []).append(number)
+    return found
+
+
+class _Records:
+    """What rows give to be counted: ``owner``, the bits of conditions, and slots for keys by their types."""
+
+    def __init__(self, checks: Sequence[RowCheck]) -> None:
+        self._checks = checks
+        self._bits: dict[tuple[int, int], int] = {}
+        for place, check in enumerate(checks):
+            for number in range(len(check.violations)):
+                self._bits[place, number] = len(self._bits)
+        self._masks = [f"m{number}" for number in range(-(-len(self._bits) // _BITS))]
+        most: Counter[str] = Counter()
+        for check in checks:
+            most |= Counter(check.key_types)
+        self._slots = {f"k{n}": ddl for n, ddl in enumerate(sorted(most.elements()))}
+
+    def of(self, rows: DataFrame, places: Sequence[int]) -> DataFrame:
+        """The records of these rows for the checks at these places."""
+        masks: list[Column] = [F.lit(0).cast("bigint")] * len(self._masks)
+        for (place, number), bit in self._bits.items():
+            if place in places:
+                broken = F.when(self._checks[place].violations[number], F.lit(1 << bit % _BITS)).otherwise(0)
+                masks[bit // _BITS] = masks[bit // _BITS] + broken.cast("bigint")
+        records = [self._record(_OF_CONDITIONS, masks, {})]
+        none = [F.lit(0).cast("bigint")] * len(self._masks)
+        for place in places:
+            check = self._checks[place]
+            if not check.keys:
+                continue
+            whole = reduce(Column.__and__, (key.isNotNull() for key in check.keys))
+            record = self._record(place + 1, none, self._placed(check, check.keys))
+            records.append(F.when(whole, record))
+        if len(records) == 1:
+            return rows.select(records[0].alias("r")).select("r.*")
+        return rows.select(F.inline(F.array(*records))).where("owner IS NOT NULL")
+
+    def counted(self, records: DataFrame) -> DataFrame:
+        """One row: how many rows there were, then the failures of each check."""
+        grouped = records.groupBy("owner", *self._masks, *self._slots).agg(F.count(F.lit(1)).alias("n"))
+        there = self._others()
+        if there is not None:
+            known = [F.col(name).eqNullSafe(F.col(f"{name}_there")) for name in self._slots]
+            same = reduce(Column.__and__, known, F.col("owner") == F.col("owner_there"))
+            grouped = grouped.join(there, same, "left")
+        return grouped.agg(*self._sums())
+
+    def _sums(self) -> list[Column]:
+        def total(condition: Column, value: Column) -> Column:
+            return F.sum(F.when(condition, value).otherwise(F.lit(0).cast("bigint")))
+
+        sums = [total(F.col("owner") == _OF_CONDITIONS, F.col("n"))]
+        for place, check in enumerate(self._checks):
+            for number in range(len(check.violations)):
+                bit = self._bits[place, number]
+                is_set = F.col(self._masks[bit // _BITS]).bitwiseAND(F.lit(1 << bit % _BITS)) != 0
+                sums.append(total((F.col("owner") == _OF_CONDITIONS) & is_set, F.col("n")))
+            own = F.col("owner") == place + 1
+            if check.others is not None:
+                sums.append(total(own & F.col("owner_there").isNull(), F.col("n")))
+            elif check.keys:
+                sums.append(total(own & (F.col("n") > 1), F.lit(1).cast("bigint")))
+        return sums
+
+    def _others(self) -> DataFrame | None:
+        """The keys of the other tables, each once, in the same slots."""
+        frames = []
+        for place, check in enumerate(self._checks):
+            if check.others is not None:
+                keys = [F.col(f"k{number}") for number in range(len(check.key_types))]
+                record = self._record(place + 1, [], self._placed(check, keys))
+                frames.append(check.others.select(record.alias("r")).select("r.*").distinct())
+        if not frames:
+            return None
+        there = reduce(DataFrame.unionAll, frames)
+        return there.select(*(F.col(name).alias(f"{name}_there") for name in ("owner", *self._slots)))
+
+    def _placed(self, check: RowCheck, keys: Sequence[Column]) -> Mapping[str, Column]:
+        """The keys by the slots of their types."""
+        free = dict(self._slots)
+        placed = {}
+        for key, ddl in zip(keys, check.key_types, strict=True):
+            slot = next(name for name, kind in free.items() if kind == ddl)
+            del free[slot]
+            placed[slot] = key
+        return placed
+
+    def _record(self, owner: int, masks: Sequence[Column], keys: Mapping[str, Column]) -> Column:
+        bits = (mask.alias(name) for mask, name in zip(masks, self._masks, strict=False))
+        slots = (keys.get(name, F.lit(None)).cast(ddl).alias(name) for name, ddl in self._slots.items())
+        return F.struct(F.lit(owner).alias("owner"), *bits, *slots)
