@@ -13,6 +13,7 @@ _SLOT: Final = 34
 _MARGIN: Final = 10
 _GAP: Final = 2
 _LONG_LABEL: Final = 5
+_PASSED: Final = "passed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,3 +127,55 @@ def _said(unit: str, bars: Sequence[Bars], series: Sequence[str]) -> str:
             told = (f"{v:,} {name}".rstrip() for v, name in zip(group.values, names, strict=True))
             parts.append(f"{group.label}: {', '.join(told)}")
     return f"{unit} by label; {'; '.join(parts)}"
+
+
+_SPARK_WIDTH: Final = 120
+_SPARK_HEIGHT: Final = 24
+_SPARK_EDGE: Final = 4
+_DOT: Final = 5
+
+
+def sparkline(
+    values: Sequence[float | None], classes: Sequence[str], *, bound: float | None, text: str
+) -> Chart:
+    """A small line of values, oldest first; None is a gap. ``bound`` is drawn as a dashed line.
+
+    Each value whose class is not ``passed`` has a square in the colour of its class, and so has the newest.
+    """
+    known = [value for value in values if value is not None]
+    most = max([*known, bound or 0.0, 0.0])
+    least = min([*known, bound or 0.0, 0.0])
+
+    def across(place: int) -> float:
+        room = _SPARK_WIDTH - 2 * _SPARK_EDGE
+        return round(_SPARK_EDGE + room * place / max(len(values) - 1, 1), 1)
+
+    def down(value: float) -> float:
+        room = _SPARK_HEIGHT - 2 * _SPARK_EDGE
+        return round(_SPARK_EDGE + room * (most - value) / ((most - least) or 1), 1)
+
+    line = " ".join(f"{across(place)},{down(v)}" for place, v in enumerate(values) if v is not None)
+    curves = [Curve(points=line, css="new")] if len(known) > 1 else []
+    if bound is not None and known:
+        edge = down(bound)
+        curves.append(Curve(points=f"0,{edge} {_SPARK_WIDTH},{edge}", css="limit"))
+    dots = [
+        Rectangle(
+            x=across(place) - _DOT / 2,
+            y=down(0.0 if value is None else value) - _DOT / 2,
+            width=_DOT,
+            height=_DOT,
+            css=css,
+            title=css.replace("_", " "),
+        )
+        for place, (value, css) in enumerate(zip(values, classes, strict=True))
+        if css != _PASSED or place == len(values) - 1
+    ]
+    return Chart(
+        title="",
+        text=text,
+        width=_SPARK_WIDTH,
+        height=_SPARK_HEIGHT,
+        rectangles=tuple(dots),
+        curves=tuple(curves),
+    )

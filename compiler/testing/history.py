@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,11 +53,15 @@ def history_of(workspace: Workspace, tables: Sequence[TableUnderTest]) -> TestHi
 
     Files that are no results of tests are passed over. LinkInTheWayError where links are in the way.
     """
-    target = workspace.project.target.name
-    found: dict[tuple[str, str], list[PastOutcome]] = {
-        (table.name, declared.name): [] for table in tables for declared in table.tests
-    }
-    for run_id, document in _newest(workspace.project.root, target):
+    project = workspace.project
+    names = [(table.name, declared.name) for table in tables for declared in table.tests]
+    return history_in(project.root, project.target.name, names)
+
+
+def history_in(root: Path, target: str, tests: Iterable[tuple[str, str]]) -> TestHistory:
+    """The same of tests by table and name, in the project in ``root``."""
+    found: dict[tuple[str, str], list[PastOutcome]] = {key: [] for key in tests}
+    for run_id, document in _newest(root, target):
         for entry in document["tests"]:
             with suppress(ValueError, KeyError, TypeError, AttributeError):
                 key, outcome = _past(run_id, entry)

@@ -70,8 +70,8 @@ class _Rows(HTMLParser):
         if tag == "tr":
             self.rows.append([])
         elif tag in ("td", "th"):
-            self.in_cell = True
             self.rows[-1].append("")
+        self.in_cell = tag in ("td", "th") or (self.in_cell and tag != "svg")
 
     def handle_endtag(self, tag):
         self.in_cell = self.in_cell and tag not in ("td", "th")

@@ -22,6 +22,7 @@ from parquetry.compiler.reports.page import (
     Badge,
     Cell,
     DataTable,
+    Facts,
     Lines,
     Meter,
     Page,
@@ -72,7 +73,7 @@ class InspectView:
             Page(
                 title=f"{outcome.table} at {outcome.instant or 'no write yet'}",
                 verdict=_verdict(outcome),
-                lead=_summary(_totals(outcome.partitions)),
+                facts=Facts(entries=tuple(_facts(outcome))),
                 sections=tuple(_sections(outcome)),
             )
         )
@@ -110,8 +111,17 @@ def _verdict(report: LayoutReport) -> Badge | None:
     if report.warnings:
         return Badge(text=count(len(report.warnings), "warning"), tone=Tone.WARN)
     if report.debt is not None and not report.debt.is_paid:
-        return Badge(text=f"due: {_debt(report.debt)}", tone=Tone.WARN)
+        return Badge(text="files are due", tone=Tone.WARN)
     return Badge(text="nothing due", tone=Tone.GOOD) if report.debt is not None else None
+
+
+def _facts(report: LayoutReport) -> Iterator[tuple[str, str]]:
+    yield "files", _summary(_totals(report.partitions))
+    if report.debt is not None and not report.debt.is_paid:
+        yield "due", _debt(report.debt)
+    if report.overlap:
+        depths = ", ".join(f"{overlap.column} {overlap.depth}" for overlap in report.overlap)
+        yield "overlap", f"{depths}: files that share a value, at most in one partition"
 
 
 def _sections(report: LayoutReport) -> Iterator[Section]:

@@ -36,7 +36,7 @@ def _line(outcome: JobOutcome, width: int, paint: Paint) -> str:
     if outcome.result is None:
         return f"{head}  {paint.bad('failed')}"
     warnings = "".join(f"; {paint.warn('warning')}: {warning}" for warning in outcome.result.warnings)
-    return f"{head}  {_said(outcome.result)}{warnings}"
+    return f"{head}  {done_text(outcome.result)}{warnings}"
 
 
 def _rows(commit: CommitResult) -> str:
@@ -47,7 +47,8 @@ def _rows(commit: CommitResult) -> str:
     )
 
 
-def _said(result: JobResult) -> str:
+def done_text(result: JobResult) -> str:
+    """What a job did, in a line."""
     commit, services = result.commit, result.services
     if commit is not None:
         if commit.instant is None:

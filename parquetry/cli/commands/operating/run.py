@@ -12,7 +12,7 @@ from parquetry.cli.terminal.output import Output
 @click.option("--only", type=click.Choice(("ingest", "services")), help="Do only this part.")
 @click.option("--applied", is_flag=True, help="Use the applied spec, even if the declared one differs.")
 @project_options
-@output_options("text", "json")
+@output_options("text", "json", "html")
 def command(*, request: ProjectRequest, output: Output, only: str | None, applied: bool) -> int:
     """Ingest the declared sources, then cluster, clean and archive what is due.
 
@@ -24,7 +24,7 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
     from parquetry.cli.failures import diagnosed
     from parquetry.cli.requests.progress import JobProgress
     from parquetry.cli.requests.workspaces import workspace_of
-    from parquetry.cli.views.run import RunView
+    from parquetry.cli.views.pages.shapes import show_run
     from parquetry.compiler.jobs.launch import launcher_for, new_run_id
     from parquetry.compiler.jobs.run import Only, run_tables
     from parquetry.message import command as named
@@ -44,7 +44,7 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
     if result.unapplied:
         unapplied = f"used as declared, not applied yet: {'; '.join(result.unapplied)}; "
         output.note(unapplied + named("apply") + " records it")
-    output.show(RunView(), result)
+    show_run(result, output, target=workspace.project.target.name)
     for outcome in result.reasons:
         name = f"{outcome.table} {outcome.name}"
         error = "" if outcome.error is None else outcome.error.message

@@ -28,7 +28,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--junit", type=_FILE, help="Save the results as JUnit XML, for servers of CI.")
 @click.option("--sarif", type=_FILE, help="Save what did not pass as SARIF 2.1.0, for code scanning.")
 @project_options
-@output_options("text", "json", "github")
+@output_options("text", "json", "github", "html")
 def command(
     *,
     request: ProjectRequest,
@@ -54,7 +54,8 @@ def command(
     """
     from parquetry.cli.requests.saving import save
     from parquetry.cli.requests.testing import HowToTest, past_tests, tests_asked_for
-    from parquetry.cli.views.tests.shapes import documents, show_history, show_tests
+    from parquetry.cli.views.pages.shapes import show_results
+    from parquetry.cli.views.tests.shapes import documents, show_history
 
     if history:
         measuring = {
@@ -74,5 +75,5 @@ def command(
     base, files = None if location else request.directory, {"--junit": junit, "--sarif": sarif}
     for option, file, text in documents(result, output, files=files, project=base):
         save(file, text, option=option, project=request.directory)
-    show_tests(result, output, project=base)
+    show_results(result, output, project=base)
     return output.ended(result.failure)

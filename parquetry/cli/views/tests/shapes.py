@@ -28,9 +28,9 @@ def show_tests(tests: TableTests, output: Output, *, project: Path | None) -> No
 
 
 def show_history(history: TestHistory, output: Output) -> None:
-    """Write it to stdout; UsageError in the format of annotations, as the past has no lines."""
-    if output.format == "github":
-        raise click.UsageError("--history has no --format github: use text or json")
+    """Write it to stdout; UsageError in formats that show what was measured now."""
+    if output.format in ("github", "html"):
+        raise click.UsageError(f"--history has no --format {output.format}: use text or json")
     output.show(HistoryView(), history)
 
 

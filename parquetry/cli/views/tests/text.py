@@ -50,7 +50,7 @@ def finding(outcome: Outcome) -> str:
     if outcome.reason is not None:
         return f"{words(outcome.status)}: {outcome.reason}"
     return "; ".join(
-        f"{limit.limit}: {_value(limit)}, {_bounds(limit)}"
+        f"{limit.limit}: {measured_text(limit)}, {bounds_text(limit)}"
         for limit in outcome.limits
         if limit.status is not Status.PASSED
     )
@@ -78,17 +78,21 @@ def _rows(test: Outcome) -> Iterator[tuple[str, ...]]:
     for number, limit in enumerate(test.limits):
         name = test.test if number == 0 else ""
         key = "" if limit.limit == test.kind else f"{limit.limit} "
-        yield words(limit.status), name, _value(limit), f"{key}{_bounds(limit)}"
+        yield words(limit.status), name, measured_text(limit), f"{key}{bounds_text(limit)}"
 
 
-def _value(limit: LimitOutcome) -> str:
+def measured_text(limit: LimitOutcome, past: float | None = None) -> str:
+    """What was measured, and where; or a ``past`` value of the same limit."""
+    if past is not None:
+        return _measured(past, limit.unit)
     if limit.value is None:
         return "nothing"
     place = f" in {limit.partition}" if limit.partition else ""
     return f"{_measured(limit.value, limit.unit)}{place}"
 
 
-def _bounds(limit: LimitOutcome) -> str:
+def bounds_text(limit: LimitOutcome) -> str:
+    """What may be measured, such as ``warn above 10, error above 100``."""
     word = "below" if limit.is_lower else "above"
     found = [
         f"{severity} {word} {_declared(bound, limit.unit)}"

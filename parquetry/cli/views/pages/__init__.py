@@ -1,0 +1,1 @@
+"""Outcomes as pages for a browser."""

@@ -1,0 +1,123 @@
+"""A run as a page: what each job wrote, what failed and why, and what queries read after clustering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from parquetry.cli.terminal.format import count, human_size
+from parquetry.cli.views.queries import measured_block
+from parquetry.cli.views.run import done_text
+from parquetry.compiler.jobs.run import JobOutcome, RunResult
+from parquetry.compiler.reports.page import (
+    Badge,
+    Block,
+    Cell,
+    DataTable,
+    Facts,
+    Lines,
+    Page,
+    Section,
+    Tone,
+    Verbatim,
+    render_page,
+)
+from parquetry.runtime.commit.outcome import CommitResult
+
+_HEADER: Final = ("status", "job", "inserted", "updated", "deleted", "files", "bytes", "commit")
+_NUMBERS: Final = frozenset({2, 3, 4, 5, 6})
+
+
+def render_run(run: RunResult, *, target: str, with_options: Callable[[str], str]) -> str:
+    """One self-contained page; ``with_options`` completes the commands that failures name."""
+    commits = [o.result.commit for o in run.outcomes if o.result is not None and o.result.commit is not None]
+    facts: list[tuple[str, Cell]] = [("run", Verbatim(run.run_id)), ("wrote", _written(commits))]
+    if run.unapplied:
+        facts.append(("not applied", f"{', '.join(run.unapplied)}: used as declared"))
+    return render_page(
+        Page(
+            title=f"parquetry run at {target}",
+            verdict=_verdict(run),
+            facts=Facts(entries=tuple(facts)),
+            sections=tuple(
+                _section(table, list(found), with_options)
+                for table, found in groupby(run.outcomes, key=lambda outcome: outcome.table)
+            ),
+        )
+    )
+
+
+def _verdict(run: RunResult) -> Badge:
+    failed = sum(outcome.error is not None for outcome in run.outcomes)
+    if failed:
+        return Badge(text=f"{failed} of {count(len(run.outcomes), 'job')} failed", tone=Tone.BAD)
+    if any(_warnings(outcome) for outcome in run.outcomes):
+        return Badge(text=f"{count(len(run.outcomes), 'job')} done, with warnings", tone=Tone.WARN)
+    return Badge(text=f"{count(len(run.outcomes), 'job')} done", tone=Tone.GOOD)
+
+
+def _written(commits: Sequence[CommitResult]) -> str:
+    rows, files = sum(commit.rows for commit in commits), sum(commit.files for commit in commits)
+    size = human_size(sum(commit.bytes_written for commit in commits))
+    return f"{count(rows, 'row')}, {count(files, 'file')}, {size}"
+
+
+def _section(table: str, outcomes: list[JobOutcome], with_options: Callable[[str], str]) -> Section:
+    failed = any(outcome.error is not None for outcome in outcomes)
+    warned = any(_warnings(outcome) for outcome in outcomes)
+    tone = Tone.BAD if failed else Tone.WARN if warned else Tone.GOOD
+    return Section(
+        title=table,
+        badges=(Badge(text="failed" if failed else "warned" if warned else "done", tone=tone),),
+        tone=tone,
+        blocks=tuple(_blocks(table, outcomes, with_options)),
+    )
+
+
+def _blocks(table: str, outcomes: list[JobOutcome], with_options: Callable[[str], str]) -> Iterator[Block]:
+    rows = tuple(_row(outcome) for outcome in outcomes)
+    yield DataTable(caption=f"Jobs of {table}", header=_HEADER, rows=rows, numbers=_NUMBERS)
+    if reasons := [f"{o.name}: {with_options(o.error.message)}" for o in outcomes if o.error is not None]:
+        yield Lines(texts=tuple(reasons), tone=Tone.BAD)
+    if warnings := [f"{o.name}: {warning}" for o in outcomes for warning in _warnings(o)]:
+        yield Lines(texts=tuple(warnings), tone=Tone.WARN)
+    if done := [f"{o.name}: {done_text(o.result)}" for o in outcomes if _is_service(o) and o.result]:
+        yield Lines(texts=tuple(done))
+    for outcome in outcomes:
+        if outcome.result is not None and outcome.result.clustering is not None:
+            queries = outcome.result.clustering.queries
+            if queries:
+                yield measured_block(queries)
+
+
+def _row(outcome: JobOutcome) -> tuple[Cell, ...]:
+    if outcome.error is not None:
+        return (Badge(text="failed", tone=Tone.BAD), outcome.name, *[""] * 6)
+    commit = None if outcome.result is None else outcome.result.commit
+    if commit is None or commit.instant is None:
+        done = outcome.result is not None and outcome.result.committed
+        return (
+            Badge(text="done" if done else "nothing new", tone=Tone.GOOD if done else Tone.PLAIN),
+            outcome.name,
+            *[""] * 6,
+        )
+    return (
+        Badge(text="warned", tone=Tone.WARN) if _warnings(outcome) else Badge(text="done", tone=Tone.GOOD),
+        outcome.name,
+        *(f"{number:,}" for number in (commit.inserted_rows, commit.updated_rows, commit.deleted_rows)),
+        f"{commit.files:,}",
+        human_size(commit.bytes_written),
+        Verbatim(commit.instant),
+    )
+
+
+def _is_service(outcome: JobOutcome) -> bool:
+    return outcome.result is not None and outcome.result.commit is None and outcome.result.committed
+
+
+def _warnings(outcome: JobOutcome) -> tuple[str, ...]:
+    result = outcome.result
+    if result is None:
+        return ()
+    return (*result.warnings, *(() if result.commit is None else result.commit.warnings))

@@ -1,0 +1,44 @@
+"""Outcomes in the format that was asked for, a page or another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from parquetry.cli.terminal.output import Output
+from parquetry.cli.terminal.values import shown_values
+from parquetry.cli.views.pages.run import render_run
+from parquetry.cli.views.pages.tests import render_tests
+from parquetry.cli.views.run import RunView
+from parquetry.cli.views.tests.shapes import show_tests
+from parquetry.compiler.jobs.run import RunResult
+from parquetry.compiler.testing.history import TestHistory, history_in
+from parquetry.compiler.testing.model import TableTests
+
+
+def show_run(run: RunResult, output: Output, *, target: str) -> None:
+    """Write the run to stdout."""
+    if output.format == "html":
+        with_options = output.typed_options.with_options
+        page = render_run(shown_values(run, with_options), target=target, with_options=with_options)
+        click.echo(page, nl=False)
+    else:
+        output.show(RunView(), run)
+
+
+def show_results(tests: TableTests, output: Output, *, project: Path | None) -> None:
+    """Write tests to stdout; on a page with how they ended in earlier runs of the project in the folder."""
+    if output.format == "html":
+        shown = shown_values(tests, output.typed_options.with_options)
+        click.echo(render_tests(shown, _history(tests, project)), nl=False)
+    else:
+        show_tests(tests, output, project=project)
+
+
+def _history(tests: TableTests, project: Path | None) -> TestHistory | None:
+    """None for a table without a project."""
+    if project is None or tests.target is None:
+        return None
+    names = [(outcome.table, outcome.test) for outcome in tests.outcomes]
+    return history_in(project.resolve(), tests.target, names)

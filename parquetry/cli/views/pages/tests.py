@@ -1,0 +1,132 @@
+"""What tests came to as a page: each limit with what was measured, its place, and how it was before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from parquetry.cli.terminal.format import count
+from parquetry.cli.views.tests.text import bounds_text, counted, measured_text, words
+from parquetry.compiler.reports.charts import Chart, sparkline
+from parquetry.compiler.reports.page import (
+    Badge,
+    Cell,
+    DataTable,
+    Facts,
+    Lines,
+    Page,
+    Section,
+    Tone,
+    Verbatim,
+    render_page,
+)
+from parquetry.compiler.testing.history import PastOutcome, TestHistory
+from parquetry.compiler.testing.model import FAILURES, LimitOutcome, Outcome, Status, TableTests
+
+TONES: Final = {
+    Status.PASSED: Tone.GOOD,
+    Status.WARNED: Tone.WARN,
+    Status.FAILED: Tone.BAD,
+    Status.UNMEASURED: Tone.BAD,
+    Status.NOT_EXECUTED: Tone.PLAIN,
+}
+_HEADER: Final = ("status", "test", "measured", "limit", "history", "place")
+
+
+def render_tests(tests: TableTests, history: TestHistory | None) -> str:
+    """One self-contained page; ``history`` is what earlier runs came to, None outside of a project."""
+    facts = [("tests", counted(tests))]
+    facts += [("run", tests.run_id)] if tests.run_id is not None else []
+    return render_page(
+        Page(
+            title=f"parquetry test for {tests.target}" if tests.target is not None else "parquetry test",
+            verdict=tests_verdict(tests),
+            facts=Facts(entries=tuple(facts)),
+            sections=test_sections(tests, history),
+        )
+    )
+
+
+def tests_verdict(tests: TableTests) -> Badge:
+    """What a reader has to know first."""
+    failed = sum(tests.counts[status] for status in FAILURES)
+    if failed:
+        return Badge(text=f"{failed} of {count(len(tests.outcomes), 'test')} failed", tone=Tone.BAD)
+    if warned := tests.counts[Status.WARNED]:
+        return Badge(text=f"{warned} of {count(len(tests.outcomes), 'test')} warned", tone=Tone.WARN)
+    return Badge(text="no test failed" if tests.outcomes else "no test is declared", tone=Tone.GOOD)
+
+
+def test_sections(tests: TableTests, history: TestHistory | None) -> tuple[Section, ...]:
+    """A section for each table, with a row for each limit."""
+    past = {(test.table, test.test): test.runs for test in (() if history is None else history.tests)}
+    return tuple(
+        _section(name, list(found), past)
+        for name, found in groupby(tests.outcomes, key=lambda outcome: outcome.table)
+    )
+
+
+def _section(
+    table: str, outcomes: list[Outcome], past: Mapping[tuple[str, str], Sequence[PastOutcome]]
+) -> Section:
+    worst = max((outcome.status for outcome in outcomes), key=[*_RISING].index)
+    rows = tuple(row for one in outcomes for row in _rows(one, past.get((table, one.test), ())))
+    reasons: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.reason is not None:
+            reasons.setdefault(outcome.reason, []).append(outcome.test)
+    told = tuple(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    return Section(
+        title=table,
+        badges=(Badge(text=words(worst), tone=TONES[worst]),),
+        tone=TONES[worst],
+        blocks=(
+            DataTable(caption=f"Tests of {table}", header=_HEADER, rows=rows),
+            *((Lines(texts=told),) if told else ()),
+        ),
+    )
+
+
+_RISING: Final = (Status.NOT_EXECUTED, Status.PASSED, Status.WARNED, Status.FAILED, Status.UNMEASURED)
+
+
+def _rows(outcome: Outcome, runs: Sequence[PastOutcome]) -> Iterator[tuple[Cell, ...]]:
+    place: Cell = Verbatim(outcome.origin) if outcome.origin else ""
+    name = outcome.test if outcome.where is None else f"{outcome.test} (where {outcome.where})"
+    if not outcome.limits:
+        yield _badge(outcome.status), name, "", "", _sparkline(runs, None) or "", place
+    for limit in outcome.limits:
+        key = "" if limit.limit == outcome.kind else f"{limit.limit} "
+        chart = _sparkline(runs, limit)
+        yield (
+            _badge(limit.status),
+            name,
+            measured_text(limit),
+            f"{key}{bounds_text(limit)}",
+            chart or "",
+            place,
+        )
+
+
+def _badge(status: Status) -> Badge:
+    return Badge(text=words(status), tone=TONES[status])
+
+
+def _sparkline(runs: Sequence[PastOutcome], limit: LimitOutcome | None) -> Chart | None:
+    """The values of one limit over the runs, with its bound; None where nothing is known of it."""
+    values = [None if limit is None else run.values.get(limit.limit) for run in runs]
+    if not runs or (limit is not None and not any(value is not None for value in values)):
+        return None
+    bound = None if limit is None else limit.warn if limit.error is None else limit.error
+    return sparkline(values, [run.status for run in runs], bound=bound, text=_said(runs, values, limit))
+
+
+def _said(runs: Sequence[PastOutcome], values: Iterable[float | None], limit: LimitOutcome | None) -> str:
+    ended = [run.status for run in runs]
+    parts = [f"{ended.count(status)} {words(status)}" for status in _RISING if status in ended]
+    known = [value for value in values if value is not None]
+    if limit is not None and known:
+        low, high = (measured_text(limit, value) for value in (min(known), max(known)))
+        parts.append(f"measured {low}" if low == high else f"measured {low} to {high}")
+    return f"{count(len(runs), 'run')}: {', '.join(parts)}"
