@@ -57,7 +57,7 @@ def pages(*, hostile: bool = False) -> dict[str, str]:
         "plan": render_html(a_plan(hostile=hostile)),
         "layout": InspectView().html(_layout(hostile=hostile)),
         "tests": render_tests(_tests(hostile=hostile), _history()),
-        "run": render_run(_run(hostile=hostile), target="prod", with_options=str),
+        "run": render_run(_run(hostile=hostile), target="prod", history=_history(), with_options=str),
     }
 
 
@@ -276,7 +276,7 @@ def _tests(*, hostile):
                 limit("max_age", Unit.SECONDS, passed, 260_000.0, error=604_800),
             ),
             outcome("max_commit_age", "max_commit_age", passed, limit("max_commit_age", Unit.SECONDS, passed, 18_000.0, error=93_600)),
-            *(outcome(f"not_null_{number}" if not hostile else text, "not_null", Status.NOT_EXECUTED, reason=text, table="zones") for number, text in enumerate(wild)),
+            *(outcome(f"not_null_{number}" if not hostile else text, "not_null", Status.NOT_EXECUTED, reason=text, table="zones", failures=f"target/runs/{text}") for number, text in enumerate(wild)),
             outcome("max_drift", "max_drift", Status.UNMEASURED, reason="the table is not there", table="weather_by_station_and_hour"),
         ),
     )  # fmt: skip
@@ -334,6 +334,7 @@ def _run(*, hostile):
     failure = StalePlanError(HOSTILE[0] if hostile else "another spec is applied than is declared")
     return RunResult(
         run_id="20261122T020004-51be20",
+        tests=_tests(hostile=hostile),
         outcomes=(
             JobOutcome(table="trips", name="landing", result=JobResult(table="trips", job="landing", files_read=12, commit=ingested)),
             JobOutcome(table="trips", name="cluster", result=JobResult(table="trips", job="cluster", clustering=clustered)),

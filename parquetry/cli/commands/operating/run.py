@@ -44,7 +44,7 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
     if result.unapplied:
         unapplied = f"used as declared, not applied yet: {'; '.join(result.unapplied)}; "
         output.note(unapplied + named("apply") + " records it")
-    show_run(result, output, target=workspace.project.target.name)
+    show_run(result, output, target=workspace.project.target.name, project=workspace.project.root)
     for outcome in result.reasons:
         name = f"{outcome.table} {outcome.name}"
         error = "" if outcome.error is None else outcome.error.message

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from parquetry.cli.terminal.format import count, human_size
+from parquetry.cli.views.pages.tests import sections_of, tests_verdict
 from parquetry.cli.views.queries import measured_block
 from parquetry.cli.views.run import done_text
 from parquetry.compiler.jobs.run import JobOutcome, RunResult
@@ -23,14 +24,20 @@ from parquetry.compiler.reports.page import (
     Verbatim,
     render_page,
 )
+from parquetry.compiler.testing.history import TestHistory
 from parquetry.runtime.commit.outcome import CommitResult
 
 _HEADER: Final = ("status", "job", "inserted", "updated", "deleted", "files", "bytes", "commit")
 _NUMBERS: Final = frozenset({2, 3, 4, 5, 6})
 
 
-def render_run(run: RunResult, *, target: str, with_options: Callable[[str], str]) -> str:
-    """One self-contained page; ``with_options`` completes the commands that failures name."""
+def render_run(
+    run: RunResult, *, target: str, history: TestHistory | None, with_options: Callable[[str], str]
+) -> str:
+    """One self-contained page, at its end the tests after the run, and their ``history``.
+
+    ``with_options`` completes the commands that failures name.
+    """
     commits = [o.result.commit for o in run.outcomes if o.result is not None and o.result.commit is not None]
     facts: list[tuple[str, Cell]] = [("run", Verbatim(run.run_id)), ("wrote", _written(commits))]
     if run.unapplied:
@@ -40,9 +47,12 @@ def render_run(run: RunResult, *, target: str, with_options: Callable[[str], str
             title=f"parquetry run at {target}",
             verdict=_verdict(run),
             facts=Facts(entries=tuple(facts)),
-            sections=tuple(
-                _section(table, list(found), with_options)
-                for table, found in groupby(run.outcomes, key=lambda outcome: outcome.table)
+            sections=(
+                *(
+                    _section(table, list(found), with_options)
+                    for table, found in groupby(run.outcomes, key=lambda outcome: outcome.table)
+                ),
+                *(() if run.tests is None else sections_of(run.tests, history, note="tests")),
             ),
         )
     )
@@ -52,6 +62,8 @@ def _verdict(run: RunResult) -> Badge:
     failed = sum(outcome.error is not None for outcome in run.outcomes)
     if failed:
         return Badge(text=f"{failed} of {count(len(run.outcomes), 'job')} failed", tone=Tone.BAD)
+    if run.tests is not None and run.tests.outcomes and (tests := tests_verdict(run.tests)).tone != Tone.GOOD:
+        return Badge(text=f"{count(len(run.outcomes), 'job')} done; {tests.text}", tone=tests.tone)
     if any(_warnings(outcome) for outcome in run.outcomes):
         return Badge(text=f"{count(len(run.outcomes), 'job')} done, with warnings", tone=Tone.WARN)
     return Badge(text=f"{count(len(run.outcomes), 'job')} done", tone=Tone.GOOD)

@@ -17,11 +17,13 @@ from parquetry.compiler.testing.history import TestHistory, history_in
 from parquetry.compiler.testing.model import TableTests
 
 
-def show_run(run: RunResult, output: Output, *, target: str) -> None:
-    """Write the run to stdout."""
+def show_run(run: RunResult, output: Output, *, target: str, project: Path) -> None:
+    """Write the run of the project in the folder to stdout."""
     if output.format == "html":
         with_options = output.typed_options.with_options
-        page = render_run(shown_values(run, with_options), target=target, with_options=with_options)
+        history = None if run.tests is None else _history(run.tests, project)
+        shown = shown_values(run, with_options)
+        page = render_run(shown, target=target, history=history, with_options=with_options)
         click.echo(page, nl=False)
     else:
         output.show(RunView(), run)

@@ -43,7 +43,7 @@ def render_tests(tests: TableTests, history: TestHistory | None) -> str:
             title=f"parquetry test for {tests.target}" if tests.target is not None else "parquetry test",
             verdict=tests_verdict(tests),
             facts=Facts(entries=tuple(facts)),
-            sections=test_sections(tests, history),
+            sections=sections_of(tests, history),
         )
     )
 
@@ -58,17 +58,17 @@ def tests_verdict(tests: TableTests) -> Badge:
     return Badge(text="no test failed" if tests.outcomes else "no test is declared", tone=Tone.GOOD)
 
 
-def test_sections(tests: TableTests, history: TestHistory | None) -> tuple[Section, ...]:
-    """A section for each table, with a row for each limit."""
+def sections_of(tests: TableTests, history: TestHistory | None, *, note: str = "") -> tuple[Section, ...]:
+    """A section for each table, with a row for each limit; ``note`` stands in each heading."""
     past = {(test.table, test.test): test.runs for test in (() if history is None else history.tests)}
     return tuple(
-        _section(name, list(found), past)
+        _section(name, list(found), past, note)
         for name, found in groupby(tests.outcomes, key=lambda outcome: outcome.table)
     )
 
 
 def _section(
-    table: str, outcomes: list[Outcome], past: Mapping[tuple[str, str], Sequence[PastOutcome]]
+    table: str, outcomes: list[Outcome], past: Mapping[tuple[str, str], Sequence[PastOutcome]], note: str
 ) -> Section:
     worst = max((outcome.status for outcome in outcomes), key=[*_RISING].index)
     rows = tuple(row for one in outcomes for row in _rows(one, past.get((table, one.test), ())))
@@ -77,8 +77,10 @@ def _section(
         if outcome.reason is not None:
             reasons.setdefault(outcome.reason, []).append(outcome.test)
     told = tuple(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    told += tuple(f"{one.test}: keys that failed are in {one.failures}" for one in outcomes if one.failures)
     return Section(
         title=table,
+        note=note,
         badges=(Badge(text=words(worst), tone=TONES[worst]),),
         tone=TONES[worst],
         blocks=(
