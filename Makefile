@@ -46,12 +46,15 @@ venv: $(VENV)/.installed ## make the virtual environment .venv
 java: ## look for Java 17 or newer; install Debian's package when run as root
 	@$(PYTHON) tools/check_java.py --install
 
+browser: ## look for Chromium, for tests of pages; install Debian's package when run as root
+	@$(PYTHON) tools/chromium.py --install
+
 setup: venv java
 
 demo: setup ## the main job on real data: a year of flights, kept well-sized
 	$(BIN)/python -m examples.flights.demo
 
-test: setup interop-env ## all tests (the long suites in a subset)
+test: setup browser interop-env ## all tests (the long suites in a subset)
 	$(BIN)/python tools/run_tests.py
 
 fast: venv ## unit and property tests, no JVM
@@ -63,7 +66,7 @@ spark: setup ## tests on real Spark
 interop-env: venv
 	$(BIN)/python -m tests.interop.environment
 
-interop: setup interop-env ## real Apache Hudi 0.15.0 and 1.2.0 on Spark 3.5 against our tables
+interop: setup browser interop-env ## real Apache Hudi 0.15.0 and 1.2.0 on Spark 3.5 against our tables
 	$(BIN)/python -m pytest -q -m "interop and not soak"
 
 soak: test ## everything: all tests, then the long suites in full
@@ -116,4 +119,4 @@ bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 
 clean: ## remove what the targets made inside this folder
 	rm -rf build dist target .mypy_cache .ruff_cache .pytest_cache *.egg-info
 
-.PHONY: help venv java setup lock audit demo test fast spark interop-env interop soak hooks format lint types contracts check docs dist bench clean
+.PHONY: help venv java browser setup lock audit demo test fast spark interop-env interop soak hooks format lint types contracts check docs dist bench clean

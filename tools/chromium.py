@@ -2,6 +2,9 @@
 
 Source: Chrome DevTools Protocol, ``--remote-debugging-pipe``: JSON messages that end in a zero byte, to file
 descriptor 3 and from 4. Pages are given as text, so nothing is read from a network.
+
+``python tools/chromium.py --install`` looks for the browser, which tests of pages alone need, and installs Debian's
+package when run as root.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Self
@@ -119,3 +123,22 @@ class Browser:
                 raise RuntimeError("the browser has ended")
             found += sign
         return bytes(found)
+
+
+def main() -> int:
+    """Say where the browser is, or how to get it; 0 all the same, as only some tests need it."""
+    command = ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]
+    if chromium() is None and "--install" in sys.argv[1:] and os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update", "-qq"], check=False, env=environment)
+        subprocess.run(command, check=False, env=environment)
+    if chromium() is None:
+        print(
+            "Tests of pages in a browser are skipped: there is no Chromium on the path, and CHROMIUM names none. "
+            f"Install it, for example: sudo apt-get update && sudo {' '.join(command)}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

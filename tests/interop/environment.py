@@ -49,6 +49,9 @@ HUDI_ARTIFACT = "hudi-spark3.5-bundle_2.12"
 YAML_LANGUAGE_SERVER = ROOT / "tests" / "interop" / "yaml_language_server"
 """Its package.json and package-lock.json, with a hash of every package."""
 
+AXE_CORE = ROOT / "tests" / "interop" / "axe_core"
+"""The same of axe-core, which finds what keeps people from using a page; it is under MPL-2.0, for tests alone."""
+
 ACTIONLINT = "v1.7.12"
 
 STEPS = re.compile(
@@ -143,19 +146,29 @@ def node() -> tuple[Path, Path]:
 
 def yaml_language_server() -> list[str]:
     """The command that starts yaml-language-server; fetched from npm when it is not there."""
+    folder = _of_npm("yaml-language-server", YAML_LANGUAGE_SERVER)
+    script = folder / "node_modules" / "yaml-language-server" / "bin" / "yaml-language-server"
+    return [str(node()[0]), str(script), "--stdio"]
+
+
+def axe_core() -> Path:
+    """The script of axe-core; fetched from npm when it is not there."""
+    return _of_npm("axe-core", AXE_CORE) / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def _of_npm(name: str, package: Path) -> Path:
+    """The folder in which npm has installed what the lock file of the package names."""
     runtime, npm = node()
-    lock = YAML_LANGUAGE_SERVER / "package-lock.json"
-    folder = cache_folder() / f"yaml-language-server-{_digest(lock)}"
-    with _only_one("yaml-language-server"):
+    folder = cache_folder() / f"{name}-{_digest(package / 'package-lock.json')}"
+    with _only_one(name):
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(YAML_LANGUAGE_SERVER, folder)
-            _report("installing yaml-language-server and its packages by npm")
+            shutil.copytree(package, folder)
+            _report(f"installing {name} and its packages by npm")
             options = ["--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder)]
             _run([str(runtime), str(npm), "ci", *options])
             (folder / "complete").touch()
-    script = folder / "node_modules" / "yaml-language-server" / "bin" / "yaml-language-server"
-    return [str(runtime), str(script), "--stdio"]
+    return folder
 
 
 def actionlint() -> Path | None:
@@ -278,6 +291,7 @@ def main() -> None:
         ("classes", lambda: spark_classes(Path(sys.executable))),
         *((f"Hudi {version}", lambda v=version: hudi_bundle(v)) for version in HUDI_VERSIONS),
         ("YAML server", lambda: yaml_language_server()[1]),
+        ("axe-core", axe_core),
     ]:
         started = time.monotonic()
         place = make()
