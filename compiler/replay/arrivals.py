@@ -17,6 +17,7 @@ from parquetry.compiler.replay.history import (
     RecordedWrite,
     StartingFile,
 )
+from parquetry.runtime.layout.clustering.sizes import SizeLimits
 
 RowsOfGroup = tuple[str, int]
 """A recorded file group, and how many of its rows are meant."""
@@ -61,13 +62,15 @@ class Arrivals:
 class Regrouping:
     """What a clustering did in one partition: the groups that went, and those that their rows are in now.
 
-    ``ratio`` is how many bytes there are for each that was rewritten.
+    ``ratio`` is how many bytes there are for each that was rewritten. ``is_whole``: it left no files of a bad
+    size together, so that no budget cut it.
     """
 
     partition: str
     replaced: tuple[str, ...]
     made: tuple[RowsOfGroup, ...]
     ratio: float
+    is_whole: bool
 
 
 @dataclass(slots=True)
@@ -137,13 +140,14 @@ class RecordedTable:
         ]
         return tuple(self._arrivals(files, write.time, gone.get(files.partition, ())) for files in partitions)
 
-    def cluster(self, write: RecordedWrite) -> tuple[Regrouping, ...]:
-        """Take in a clustering; what it did, by partition."""
+    def cluster(self, write: RecordedWrite, limits: SizeLimits) -> tuple[Regrouping, ...]:
+        """Take in a clustering by these sizes; what it did, by partition."""
         found = []
         made_in = {files.partition: files for files in write.partitions}
         for partition in dict.fromkeys((*write.replaced, *made_in)):
             replaced = write.replaced.get(partition, ())
             before = sum(self._drop(partition, file_id, write.time) for file_id in replaced)
+            left = sum(limits.is_off_size(file.size_bytes) for file in self._partitions[partition].values())
             after = 0
             made = []
             for file in made_in.get(partition, ()):
@@ -157,6 +161,7 @@ class RecordedTable:
                     replaced=replaced,
                     made=tuple(sorted(made, key=lambda group: -group[1])),
                     ratio=after / before if before and after else 1.0,
+                    is_whole=left <= 1,
                 )
             )
         return tuple(found)

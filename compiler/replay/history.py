@@ -169,11 +169,10 @@ class _Reading:
         since = self._since(active)
         writes = self._active_writes([write for write in active if write.time >= since])
         cleans = self._active_cleans(since) if self._reach.cleans else []
-        oldest = active[0].time if active else ""
-        if self._reach.archive and active and since < oldest:
+        if self._reach.archive and since < (timeline.unbroken_since or ""):
             logged, logged_cleans = self._archived(since, known={write.time for write in active})
             writes, cleans = logged + writes, logged_cleans + cleans
-        self._tell_reach(writes)
+        self._tell_reach(writes, since)
         files = self._starting_files(writes, writes[0].time if writes else "")
         self._tell_writers(writes)
         events: list[RecordedWrite | RecordedClean] = sorted(
@@ -289,15 +288,17 @@ class _Reading:
             },
         )
 
-    def _tell_reach(self, writes: list[RecordedWrite]) -> None:
+    def _tell_reach(self, writes: list[RecordedWrite], since: str) -> None:
         """That the records begin later than was asked for, unless the table does."""
         if not writes or self._reach.newest is not None or writes[0].time == self._handle.first_instant:
+            return
+        if self._before or (self._timeline.unbroken_since or "") < since:
             return
         first = writes[0]
         begins_table = not first.replaced and all(
             file.previous is None for files in first.partitions for file in files
         )
-        if not begins_table and not self._before and self._reach.archive:
+        if not begins_table and self._reach.archive:
             self._gaps.append(f"no earlier write than {first.time} is recorded, and the period began before")
 
     def _tell_writers(self, writes: list[RecordedWrite]) -> None:

@@ -219,7 +219,10 @@ class LaidOutTable:
         return written
 
     def cluster(self, time: str, regroupings: Iterable[Regrouping]) -> int:
-        """Cluster the rows that were clustered, and what these limits make small; the bytes written."""
+        """Cluster the rows that were clustered, and files that these limits make small; the bytes written.
+
+        Other small files stay as they are where the recorded clustering left some, too.
+        """
         written = 0
         for one in regroupings:
             partition = self._partitions[one.partition]
@@ -234,10 +237,10 @@ class LaidOutTable:
         execution = policy.execution
         there = {file.file_id: file for file in _holding_most(partition, one.replaced)}
         mapped = frozenset(there)
-        if limits != self._others:
+        if one.is_whole or limits != self._others:
             for file in partition.files.values():
-                is_new = limits.is_off_size(file.size_bytes) and not self._others.is_off_size(file.size_bytes)
-                if is_new:
+                was_left = not one.is_whole and self._others.is_off_size(file.size_bytes)
+                if limits.is_off_size(file.size_bytes) and not was_left:
                     there[file.file_id] = file
         files = [
             ClusteringFile(
@@ -273,7 +276,7 @@ class LaidOutTable:
     ) -> int:
         """Write a new file, or the next version of one, and the files that it rolls over to."""
         name = bucket.partition
-        rows = sum(count for _, count in inserted)
+        rows = bucket.expected_inserts
         size = rows * row_bytes
         parts: list[RowsOfGroup] = []
         replaced_bytes = 0
@@ -447,7 +450,10 @@ def _located(partition: _Partition, arrivals: Arrivals) -> dict[str, _Change]:
     found: dict[str, _Change] = {}
     for change in arrivals.changes:
         holding = partition.holding(change.group)
-        weights = [sum(rows for group, rows in file.all_parts if group == change.group) for file in holding]
+        counts = [sum(rows for group, rows in file.all_parts if group == change.group) for file in holding]
+        # A few rows are where sizes came out a little different; they would have a whole file rewritten.
+        least = _SAME * max(counts, default=0)
+        weights = [count if count >= least else 0 for count in counts]
         updates = _divided(change.updates, weights)
         deletes = _divided(change.deletes, weights)
         for file, updated, deleted in zip(holding, updates, deletes, strict=True):

@@ -97,7 +97,7 @@ def _day(
         size = sum(_sizes(event))
         if event.is_clustering:
             clustered += size
-            regroupings = recorded.cluster(event)
+            regroupings = recorded.cluster(event, sides[0].limits.sizes)
             for side in sides:
                 side.clustered += side.table.cluster(event.time, regroupings)
         else:

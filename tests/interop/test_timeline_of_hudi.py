@@ -9,6 +9,8 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
+from parquetry.compiler.reports.replay import replay_table
+from parquetry.compiler.reports.simulate_sizing import Limits
 from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import check_writable, open_table
@@ -64,6 +66,18 @@ def test_the_view_shows_the_rows_that_hudi_reads(made):
         if instant.time >= retained:
             view.check_time_travel(instant.time)
             assert rows_of(handle, view.all_slices(instant.time)) == rows_of_hudi(made, as_of=instant.time)
+
+
+def test_a_replay_begins_with_nothing_and_ends_with_the_files_of_hudi(made):
+    handle, _, view = opened(made)
+    live = view.all_slices()
+    report = replay_table(handle.store, seconds=9 * 86_400, limits=Limits(), declared=None)
+    found = report.replay
+    assert (found.recorded.files, found.recorded.size_bytes) == (len(live), sum(s.size_bytes for s in live))
+    assert any("of other programs" in gap for gap in found.gaps), found.gaps
+    assert any("default limits" in gap for gap in found.gaps), found.gaps
+    assert abs(found.applied.files - len(live)) <= 1
+    assert found.applied.size_bytes == pytest.approx(found.recorded.size_bytes, rel=0.1)
 
 
 def test_changes_are_those_of_hudis_incremental_read(made):

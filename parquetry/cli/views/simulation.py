@@ -52,7 +52,7 @@ class SimulationView:
 
 
 _LAYOUTS = ("limits", "files", "small", "size", "old", "written", "clustered", "per byte")
-_DAYS = ("day", "commits", "arrived", "files", "bytes written")
+_DAYS = ("day", "arrived", "files", "bytes written")
 
 
 class ReplayView:
@@ -168,7 +168,6 @@ def _day(day: ReplayedDay) -> _Row:
     sides = [side for side in (day.recorded, day.applied, day.declared) if side is not None]
     return (
         day.day,
-        f"{day.commits:,}",
         human_size(day.arrived_bytes),
         " / ".join(f"{side.files:,}" for side in sides),
         " / ".join(human_size(side.all_written_bytes) for side in sides),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -51,7 +53,7 @@ def test_each_layout_has_a_line_and_so_has_each_day(location):
     ]
     assert [row.split()[0] for row in rows] == ["recorded", "applied", "declared"]
     assert rows[0].split()[1] == rows[1].split()[1] != rows[2].split()[1]
-    assert re.search(r"\n20\d\d-\d\d-\d\d +\d+ .* / .* / ", text)
+    assert re.search(r"\n20\d\d-\d\d-\d\d +\d.* / .* / ", text)
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
@@ -176,3 +178,28 @@ def test_a_plan_that_changes_no_limit_replays_nothing(folder):
     folder.write("tables/events.yml", EVENTS | {"retention": {"clean": {"keep_commits": 4}}})
     document = json.loads(invoke("plan", "--format", "json").stdout)
     assert "replay" not in document["evidence"]["figures"]["events"]
+
+
+def test_a_table_of_another_writer_is_replayed_by_the_default_limits(location, tmp_path):
+    folder = tmp_path / "theirs"
+    shutil.copytree(location, folder)
+    shutil.rmtree(folder / ".hoodie/.parquetry")
+    for path in (folder / ".hoodie").glob("*.commit"):
+        commit = json.loads(path.read_text()) | {"extraMetadata": {}}
+        path.write_text(json.dumps(commit))
+    said = " ".join(replayed(str(folder), "--replay", "1w").split())
+    assert "note: 4 of 5 commits are of other programs" in said
+    assert "note: nothing is applied to the table: the writer's default limits are taken for applied" in said
+    assert "applied: max_file_size 120MiB, small_file_limit 100MiB" in said
+
+
+def test_limits_that_were_applied_within_the_period_are_named(location, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(location, folder)
+    table = SizedTable(store=open_store(folder))
+    sizing = replace(table.spec.sizing, small_file_limit_bytes=0)
+    table.apply(replace(table.spec, sizing=sizing))
+    said = " ".join(replayed(str(folder), "--replay", "1w").split())
+    assert re.search(
+        r"note: the limits were applied at \d{17}: what was written before followed others", said
+    )
