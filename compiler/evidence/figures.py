@@ -32,7 +32,7 @@ from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
 from parquetry.runtime.clustering.plan.history import throughput
 from parquetry.runtime.clustering.plan.survey import survey_under
-from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StaleTimelineError
 from parquetry.runtime.layout.clustering.debt import MOST_FILES
 from parquetry.runtime.layout.clustering.debt import debt as clustering_debt
 from parquetry.runtime.layout.clustering.depth import overlap_depth
@@ -171,7 +171,11 @@ def _replay(handle: TableHandle, view: FileSystemView, before: TableSpec, after:
     if (applied.sizing, applied.sizes) == (declared.sizing, declared.sizes):
         return None
     reach = Reach(newest=REPLAYED_COMMITS, archive=False, cleans=False)
-    return replay(read_history(handle, view, reach), applied, declared)
+    try:
+        return replay(read_history(handle, view, reach), applied, declared)
+    except (CorruptTableError, InvalidDataError, StaleTimelineError):
+        # The plan is as good without it: what is wrong with the table is not found out by the way.
+        return None
 
 
 def due_figures(handle: TableHandle, spec: TableSpec, *, budget_bytes: int) -> DueFigures:

@@ -9,6 +9,7 @@ commit, which a merge replaces.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 from parquetry.compiler.evidence.money import check_currency
@@ -128,6 +129,9 @@ def _check_sense(plan: PlanDocument) -> None:
             check_currency(figures.costs.currency)
         if len(figures.sizes_before) != len(figures.sizes_after):
             raise ValueError(f"the figures of {table} count sizes in different ways")
+        days = [] if figures.replay is None else [date.fromisoformat(d.day) for d in figures.replay.days]
+        if days != sorted(set(days)):
+            raise ValueError(f"the days in the replay of {table} are in no order")
 
 
 def digest_in(text: str | bytes) -> str:

@@ -28,6 +28,7 @@ from parquetry.runtime.timeline.versions import FileGroupId
 from parquetry.runtime.write.plan import DECISIONS_KEY
 
 _NUMBERS: Final = 5
+_MOST: Final = 2**50
 _OUR_KEYS: Final = "parquetry."
 _MORE_LOGS: Final = 8
 """So many log files are read for files at the beginning, behind those of the period."""
@@ -265,11 +266,16 @@ class _Reading:
                 RecordedFile(
                     text(stat.file_id, stat.file_id),
                     None if stat.prev_commit is None else text(stat.prev_commit, stat.prev_commit),
-                    stat.num_writes,
-                    stat.num_inserts,
-                    stat.num_update_writes,
-                    stat.num_deletes,
-                    stat.file_size_bytes,
+                    *map(
+                        _plausible,
+                        (
+                            stat.num_writes,
+                            stat.num_inserts,
+                            stat.num_update_writes,
+                            stat.num_deletes,
+                            stat.file_size_bytes,
+                        ),
+                    ),
                 )
                 for stat in stats
                 if stat.path
@@ -428,6 +434,11 @@ def _take_back(write: RecordedWrite, live: dict[FileGroupId, _Version]) -> None:
     for partition, file_ids in write.replaced.items():
         for file_id in file_ids:
             live[partition, file_id] = _Version("", made_bytes // gone, made_rows // gone, is_derived=True)
+
+
+def _plausible(number: int) -> int:
+    """A count of rows or bytes, as others may write any number."""
+    return min(max(number, 0), _MOST)
 
 
 def _record_sizes(decisions: str | None) -> dict[str, float]:

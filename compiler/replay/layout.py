@@ -19,15 +19,19 @@ from parquetry.compiler.replay.arrivals import Arrivals, Regrouping, RowsOfGroup
 from parquetry.compiler.replay.history import StartingFile
 from parquetry.runtime.base_file.model import Bucket
 from parquetry.runtime.base_file.sizing import FileSizer, default_row_group_bytes
+from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Situation
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.record_size import FileSample, learn
-from parquetry.runtime.layout.sizing import is_small
+from parquetry.runtime.layout.sizing import is_small, split_size
 from parquetry.runtime.spec.clustering import ClusteringSpec, PartitionFilter
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.write.plan import ChangeCounts, PartitionWork, plan_buckets
+
+MOST_FILES: Final = 1_000_000
+"""A layout has no more files than this: limits of a few bytes would make as many as there are rows."""
 
 _NEWEST_FILES: Final = 16
 _NEWEST_COMMITS: Final = 8
@@ -36,6 +40,10 @@ _SAME: Final = 0.1
 """Rows of a file and of a recorded group that differ by this share of the larger are taken to be the same."""
 
 _FILLING: Final = ("INSERT", "UPSERT")
+
+
+class TooManyFilesError(InvalidDataError):
+    """Limits under which the recorded writes make more files than a replay lays out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +205,8 @@ class LaidOutTable:
             )
         if not is_filling:
             policy = replace(policy, small_file_limit_bytes=0)
+        for work in works:
+            self._check_files(work.inserts / split_size(policy, work.record_size_bytes))
         plan = plan_buckets(time, works, policy=policy, tasks=_TASKS)
         by_partition: dict[str, list[Bucket]] = defaultdict(list)
         for bucket in plan.buckets:
@@ -265,6 +275,7 @@ class LaidOutTable:
             members = [there[file.file_id] for file in group.files]
             rows = sum(file.rows for file in members)
             made = limits.outputs(group.size_bytes * one.ratio, rows=rows)
+            self._check_files(made.files)
             parts = [part for file in members for part in file.all_parts]
             for file in members:
                 self._drop(one.partition, file, time)
@@ -326,6 +337,7 @@ class LaidOutTable:
 
     def _sizes(self, size: float, replaced_bytes: int, rows: int) -> list[float]:
         """The files that so many bytes of a bucket go to."""
+        self._check_files(size / self._limits.sizing.max_file_size_bytes)
         sizes: list[float] = []
         while len(sizes) + 1 < rows:
             goal = self._sizer(0 if sizes else replaced_bytes).goal_bytes(0, size)
@@ -334,6 +346,13 @@ class LaidOutTable:
             sizes.append(goal)
             size -= goal
         return [*sizes, size]
+
+    def _check_files(self, more: float) -> None:
+        """Return unless there would be more files than a replay is to lay out."""
+        if self.files + more > MOST_FILES:
+            raise TooManyFilesError(
+                f"these limits make more than {MOST_FILES:,} files of the recorded writes"
+            )
 
     def _made_of(
         self,

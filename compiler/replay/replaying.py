@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from parquetry.compiler.replay.arrivals import RecordedTable, arrived_bytes
 from parquetry.compiler.replay.history import RecordedClean, RecordedWrite, WriteHistory
-from parquetry.compiler.replay.layout import LaidOutTable, LayoutLimits
+from parquetry.compiler.replay.layout import LaidOutTable, LayoutLimits, TooManyFilesError
 from parquetry.compiler.replay.model import Replay, ReplayedDay, ReplayedFigures, summed
+from parquetry.runtime.timeline.instant import Timezone, parse_instant_ms
 
 _DAY = 8
 """An instant begins with so many digits of its day."""
+_MIDNIGHT = "000000"
 
 
 def replay(
@@ -21,8 +23,19 @@ def replay(
     """The writes of the history by these limits; None where none of them wrote a file.
 
     Clusterings take place when they did. Updates and deletes hit the rows that they hit: where a recorded
-    file became several, each as many as it has of its rows.
+    file became several, each as many as it has of its rows. CorruptTableError for an instant that is no time,
+    TooManyFilesError where the applied limits make too many files; declared ones that do are left out.
     """
+    if declared is not None:
+        try:
+            return _replay(history, applied, declared)
+        except TooManyFilesError as too_many:
+            gap = f"the declared limits are left out: {too_many}"
+            history = replace(history, gaps=(*history.gaps, gap))
+    return _replay(history, applied, None)
+
+
+def _replay(history: WriteHistory, applied: LayoutLimits, declared: LayoutLimits | None) -> Replay | None:
     writes = [event for event in history.events if isinstance(event, RecordedWrite)]
     if not any(write.partitions or write.replaced for write in writes):
         return None
@@ -35,6 +48,7 @@ def replay(
         side.table.start(begun)
     days = []
     for day, events in groupby(history.events, key=lambda event: event.time[:_DAY]):
+        parse_instant_ms(day + _MIDNIGHT, Timezone.UTC)
         days.append(_day(day, [*events], recorded, sides, has_cleans=history.has_cleans))
     return Replay(
         since=writes[0].time,

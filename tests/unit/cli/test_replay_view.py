@@ -14,8 +14,11 @@ from jsonschema import Draft202012Validator
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.format import human_size
 from parquetry.cli.terminal.schema import answer_schema
+from parquetry.compiler.plan.codec import decode
 from parquetry.compiler.replay.model import Replay, ReplayedDay, ReplayedFigures
 from parquetry.compiler.reports.replay_chart import replay_charts
+from parquetry.runtime.errors import StalePlanError
+from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import EVENTS, ProjectFolder
@@ -172,6 +175,31 @@ def test_a_replay_does_not_change_the_id_of_a_plan(folder):
     after = json.loads(invoke("plan", "--format", "json").stdout)
     assert before["plan_id"] == after["plan_id"]
     assert before["evidence"]["figures"] != after["evidence"]["figures"]
+
+
+def test_numbers_that_no_write_has_harm_no_plan(folder):
+    folder.write("tables/events.yml", EVENTS | {"sizing": {"max_file_size": "64KiB", "small_file_limit": 0}})
+    oldest = sorted((folder.root / "warehouse/events/.hoodie").glob("*.commit"))[1]
+    commit = json.loads(oldest.read_text())
+    for stats in commit["partitionToWriteStats"].values():
+        for stat in stats:
+            stat |= {"numWrites": -7, "numInserts": 2**62, "fileSizeInBytes": 2**62}
+    oldest.write_text(json.dumps(commit))
+    document = json.loads(invoke("plan", "--format", "json").stdout)
+    Draft202012Validator(answer_schema("plan")).validate(document)
+
+
+def test_an_edited_plan_whose_days_are_in_no_order_is_refused(folder):
+    folder.write("tables/events.yml", EVENTS | {"sizing": {"max_file_size": "64KiB", "small_file_limit": 0}})
+    invoke("plan", "--out", "plan.json")
+    for days in (["2026-99-01"], ["2026-01-02", "2026-01-01"], ["2026-01-01", "2026-01-01"]):
+        document = json.loads((folder.root / "plan.json").read_text())
+        del document["digest"]
+        found = document["evidence"]["figures"]["events"]["replay"]
+        found["days"] = [found["days"][0] | {"day": day} for day in days]
+        text = json.dumps(document | {"digest": digest_of(document)})
+        with pytest.raises(StalePlanError, match="is no plan that this parquetry reads"):
+            decode(text, name="plan.json")
 
 
 def test_a_plan_that_changes_no_limit_replays_nothing(folder):

@@ -255,7 +255,7 @@ def files_line(figures: TableFigures) -> str:
 def replay_text(found: Replay) -> str:
     """What the new limits would have made of the newest writes; empty where nothing was written."""
     applied, declared = found.applied, found.declared
-    if declared is None or not found.arrived_bytes:
+    if declared is None or not found.arrived_bytes or not found.days:
         return ""
     days = date.fromisoformat(found.days[-1].day) - date.fromisoformat(found.days[0].day)
     period = f"{count(found.commits, 'commit')}, {count(days.days + 1, 'day')}"

@@ -7,9 +7,18 @@ from dataclasses import replace
 import pytest
 
 from parquetry.compiler.replay.arrivals import Arrivals, GroupChange
-from parquetry.compiler.replay.history import Reach, StartingFile, read_history
-from parquetry.compiler.replay.layout import LaidOutTable, LayoutLimits, following
+from parquetry.compiler.replay.history import (
+    Reach,
+    RecordedFile,
+    RecordedFilesOfPartition,
+    RecordedWrite,
+    StartingFile,
+    WriteHistory,
+    read_history,
+)
+from parquetry.compiler.replay.layout import LaidOutTable, LayoutLimits, TooManyFilesError, following
 from parquetry.compiler.replay.replaying import replay
+from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Extra, FilesPolicy
@@ -111,6 +120,47 @@ def test_sizes_of_clustering_that_follow_the_limits_go_on_following():
     assert following(mine.sizing, own) == own
 
 
+def written(time, *files, operation="INSERT"):
+    return RecordedWrite(
+        time=time, operation=operation, is_ours=True, partitions=(RecordedFilesOfPartition("", files),)
+    )
+
+
+def history(*writes):
+    return WriteHistory(files=(), events=writes, gaps=())
+
+
+ONE = RecordedFile("g", None, 10**7, 10**7, 0, 0, 10**8)
+
+
+def test_declared_limits_of_a_few_bytes_are_left_out_and_named():
+    found = replay(history(written("20260101000000000", ONE)), limits(), limits(64, 0))
+    assert found.applied.files == 1
+    assert found.declared is None
+    (gap,) = found.gaps
+    assert gap == (
+        "the declared limits are left out: these limits make more than 1,000,000 files of the recorded writes"
+    )
+
+
+def test_applied_limits_of_a_few_bytes_are_refused():
+    with pytest.raises(TooManyFilesError, match="1,000,000"):
+        replay(history(written("20260101000000000", ONE)), limits(64, 0))
+
+
+def test_an_instant_that_is_no_time_is_refused():
+    with pytest.raises(CorruptTableError, match="not a time"):
+        replay(history(written("20269901000000000", ONE)), limits())
+
+
+def test_a_history_without_files_is_no_replay():
+    assert replay(history(), limits()) is None
+    assert (
+        replay(history(RecordedWrite(time="1", operation="INSERT", is_ours=True, partitions=())), limits())
+        is None
+    )
+
+
 def spec_with(most, small):
     sizing = SizingPolicy(max_file_size_bytes=most, small_file_limit_bytes=small)
     return replace(
@@ -140,9 +190,9 @@ def written_by(folder, spec):
 def test_the_declared_limits_end_near_a_table_that_was_written_by_them(tmp_path, applied, declared):
     table, other = written_by(tmp_path / "one", applied), written_by(tmp_path / "two", declared)
     handle = table.handle
-    history = read_history(handle, handle.view(handle.timeline()), Reach(since="0"))
+    recorded = read_history(handle, handle.view(handle.timeline()), Reach(since="0"))
     found = replay(
-        history,
+        recorded,
         LayoutLimits(sizing=applied.sizing, clustering=applied.clustering),
         LayoutLimits(sizing=declared.sizing, clustering=declared.clustering),
     )
