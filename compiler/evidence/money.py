@@ -26,7 +26,8 @@ from parquetry.runtime.spec.codec import UNLESS_NONE
 
 MONTH_DAYS: Final = 30
 MICROS: Final = 1_000_000
-_PRICE: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,30})?")
+_PRICE: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,350})?")
+"""All digits of the least number that is not 0 are 324."""
 _MOST_MICROS: Final = 2**63 - 1
 _CURRENCY: Final = re.compile(r"[A-Z]{3}")
 _GIB: Final = 2**30

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.compiler.evidence.money import AmountRange, MeasuredCosts, PayBack, TableCosts
+from parquetry.compiler.evidence.money import AmountRange, MeasuredCosts, PlanCosts, TableCosts
 from parquetry.compiler.plan.model import PlanDocument
 from parquetry.project.model.prices import cents, nearest_cents
 
@@ -50,9 +50,7 @@ def cost_rows(plan: PlanDocument) -> tuple[CostRow, ...]:
             one_off=amount_text(total.one_off, currency),
             storage=amount_text(total.storage, currency),
             queries=amount_text(total.queries, currency),
-            pay_back=_pay_back(
-                total.pay_back, total.one_off, has_queries=any(row.has_queries for row in rows)
-            ),
+            pay_back=_pay_back(total, has_queries=any(row.has_queries for row in rows)),
         ),
     )
 
@@ -64,7 +62,7 @@ def cost_row(table: str, costs: TableCosts) -> CostRow:
         one_off=amount_text(costs.one_off, costs.currency),
         storage=amount_text(costs.storage, costs.currency),
         queries=amount_text(costs.queries, costs.currency),
-        pay_back=_pay_back(costs.pay_back, costs.one_off, has_queries=bool(costs.forecast.queries)),
+        pay_back=_pay_back(costs, has_queries=bool(costs.forecast.queries)),
         has_queries=bool(costs.forecast.queries),
         note=basis_text(costs),
     )
@@ -100,16 +98,23 @@ def amount_text(amount: AmountRange, currency: str) -> str:
     return f"{low} {currency}" if low == high else f"{low} to {high} {currency}"
 
 
-def _pay_back(found: PayBack | None, one_off: AmountRange, *, has_queries: bool) -> str:
+def _pay_back(costs: TableCosts | PlanCosts, *, has_queries: bool) -> str:
     """After how many days, or why there is no such number."""
+    found, monthly = costs.pay_back, costs.monthly
     if found is None:
-        if one_off.high_micros <= 0:
-            return "at once"
-        return "never" if has_queries else "unknown, as no query declares runs_per_day"
+        if costs.one_off.high_micros > 0:
+            return "never" if has_queries else "unknown, as no query declares runs_per_day"
+        if monthly.low_micros >= 0:
+            return "never"
+        return "at once" if monthly.high_micros <= 0 else "at once, or never"
     low, high = found.low_days, found.high_days
     if high is None:
-        return f"after {low:,} days at the earliest, perhaps never"
-    return f"after {high:,} days" if low == high else f"after {low:,} to {high:,} days"
+        return f"after {_days(low)} at the earliest, perhaps never"
+    return f"after {_days(high)}" if low == high else f"after {low:,} to {_days(high)}"
+
+
+def _days(number: int) -> str:
+    return f"{number:,} day{'' if number == 1 else 's'}"
 
 
 def basis_text(costs: TableCosts) -> str:

@@ -28,9 +28,9 @@ class Prices:
         """Those of the YAML, which has numbers.
 
         A number is the decimal that is written: the shortest one that has its binary value, which up to 15
-        digits is the one in the file.
+        digits is the one in the file. ``-0.0`` is 0.
         """
-        amounts = {name: Decimal(str(amount)) for name, amount in value.items() if name != "currency"}
+        amounts = {name: Decimal(str(amount)) + ZERO for name, amount in value.items() if name != "currency"}
         return cls(currency=str(value["currency"]), **amounts)
 
 

@@ -94,4 +94,7 @@ def _said(key: str, figures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _touched(said: Mapping[str, int], place: str) -> Touched:
-    return from_json_value(Touched, said, place=place)
+    touched = from_json_value(Touched, said, place=place)
+    if min(asdict(touched).values()) < 0:
+        raise ValueError(f"{place}: a count is negative")
+    return touched

@@ -213,9 +213,17 @@ def read_work(extra: Mapping[str, str]) -> ClusteringWork | None:
     if WORK_KEY not in extra:
         return None
     try:
-        return from_json_value(ClusteringWork, parsed_json(extra[WORK_KEY]), place=WORK_KEY)
+        work = from_json_value(ClusteringWork, parsed_json(extra[WORK_KEY]), place=WORK_KEY)
     except (ValueError, InvalidDataError):
         return None
+    return work if _is_possible(work) else None
+
+
+def _is_possible(work: ClusteringWork) -> bool:
+    """Whether these can have been measured: any program may write to a commit."""
+    counts = (work.files, work.read_bytes, work.written_files, work.written_bytes, work.core_milliseconds)
+    ranges = (work.expected_bytes, work.expected_core_milliseconds)
+    return min(*counts, work.sampled_bytes or 0) >= 0 and all(0 <= one.low <= one.high for one in ranges)
 
 
 def read_expected_bytes(extra: Mapping[str, str]) -> int | None:

@@ -186,6 +186,33 @@ def test_what_a_clustering_takes_is_recorded_and_narrows_the_next_ranges(folder)
     assert by_sizes.queries[0].past == 0, "past predictions were from samples"
 
 
+def test_numbers_that_nobody_can_have_measured_are_no_past_predictions(folder):
+    declare(folder, clustering=SORTED)
+    apply(folder)
+    cluster(OneProcessSpark(), events(folder).handle, timing=FAST)
+    fill(folder, range(4, 8))
+    declare(folder, clustering=CURVE)
+    (path,) = (folder.root / "warehouse/events/.hoodie").glob("*.replacecommit")
+    written = json.loads(path.read_text())
+    work, measured = (
+        json.loads(written["extraMetadata"][key]) for key in ("parquetry.work", "parquetry.measured")
+    )
+    backwards = {"low": 2, "high": 1}
+    for change in ({"written_bytes": -1}, {"sampled_bytes": -1}, {"expected_bytes": backwards}):
+        written["extraMetadata"]["parquetry.work"] = json.dumps(work | change)
+        path.write_text(json.dumps(written))
+        basis = planned(folder, due=True).evidence.figures["events"].costs.forecast.work.basis
+        assert basis.past_bytes == basis.past_throughputs == 0
+        report = report_timeline(
+            events(folder).store, prices=PlanPrices.of(folder.workspace().project.target.prices)
+        )
+        assert all(instant.costs is None for instant in report.instants)
+    measured[0]["after"]["data_bytes"] = -(2**40)
+    written["extraMetadata"]["parquetry.measured"] = json.dumps(measured)
+    path.write_text(json.dumps(written))
+    assert planned(folder, due=True).evidence.figures["events"].costs.forecast.queries[0].past == 0
+
+
 def test_the_timeline_shows_what_a_clustering_cost(folder):
     declare(folder, clustering=SORTED)
     apply(folder)

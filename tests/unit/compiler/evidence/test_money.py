@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -18,6 +19,7 @@ from parquetry.compiler.evidence.money import (
     pay_back,
     table_costs,
 )
+from parquetry.compiler.reports.costs import cost_row
 from parquetry.project.model.prices import Prices, cents
 from parquetry.runtime.clustering.forecast.intervals import PredictionInterval
 from parquetry.runtime.clustering.forecast.work import WorkBasis, WorkForecast
@@ -127,3 +129,36 @@ def test_no_float_is_between_a_price_and_an_amount(price, size_bytes, core_ms):
     numerator, denominator = exact.as_integer_ratio()
     assert prices.storage(size_bytes) == Fraction(numerator * size_bytes, denominator * GIB)
     assert prices.compute(core_ms) == Fraction(numerator * core_ms, denominator * 3_600_000)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(-0.0, "0.0"), (5e-324, f"0.{'0' * 323}5"), (1e-40, f"0.{'0' * 39}1")]
+)
+def test_a_price_that_may_be_declared_is_one_in_a_saved_plan(number, text):
+    prices = PlanPrices.of(Prices.of({"currency": "EUR", "core_hour": number}))
+    prices.check()
+    assert prices.core_hour == text
+
+
+@pytest.mark.parametrize(
+    ("grown", "expected"), [((1, 2), "never"), ((-2, -1), "at once"), ((-1, 1), "at once, or never")]
+)
+def test_what_costs_nothing_once_pays_back_only_if_it_saves(grown, expected):
+    low, high = (gib * GIB for gib in grown)
+    nothing = PredictionInterval.exactly(0)
+    free = replace(
+        forecast().work,
+        core_milliseconds=nothing,
+        read_requests=nothing,
+        write_requests=nothing,
+    )
+    costs = table_costs(
+        forecast(work=free, storage_bytes=PredictionInterval(low=low, high=high), kept_bytes=0, queries=()),
+        PRICES,
+    )
+    assert cost_row("events", costs).pay_back == expected
+
+
+def test_one_day_is_no_plural():
+    costs = replace(table_costs(forecast(), PRICES), pay_back=PayBack(low_days=0, high_days=1))
+    assert cost_row("events", costs).pay_back == "after 0 to 1 day"
