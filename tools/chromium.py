@@ -42,7 +42,7 @@ def chromium() -> Path | None:
 
 
 class Browser:
-    """One page of one browser, as a context manager."""
+    """One browser that shows one page after the other, as a context manager."""
 
     def __init__(self, program: Path) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="chromium-")
@@ -62,12 +62,10 @@ class Browser:
         self._to = os.fdopen(to_browser, "wb", buffering=0)
         self._from = os.fdopen(from_browser, "rb")
         self._number = 0
+        self._tab: str | None = None
         self._session: str | None = None
 
     def __enter__(self) -> Self:
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
-        self._session = attached["sessionId"]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,7 +91,15 @@ class Browser:
                 return answer["result"]
 
     def show(self, page: str, *, width: int, dark: bool = False, paper: bool = False) -> None:
-        """Lay the page out at a width in pixels, in the colours and for the medium that are asked for."""
+        """Lay the page out at a width in pixels, in the colours and for the medium that are asked for.
+
+        It gets a tab of its own: the policy of a page before it would hold for it, too.
+        """
+        self._session = None
+        if self._tab is not None:
+            self.call("Target.closeTarget", targetId=self._tab)
+        self._tab = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=self._tab, flatten=True)["sessionId"]
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False
         )

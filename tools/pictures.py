@@ -16,7 +16,7 @@ from tests.support.sample_pages import comment, pages
 from tools.chromium import Browser, chromium
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
-NARROW, WIDE, HIGHEST = 400, 900, 1400
+NARROW, WIDE, HIGHEST = 400, 900, 1100
 KEPT = {
     "plan": ("plan", "light"),
     "plan-dark": ("plan", "dark"),
@@ -31,7 +31,7 @@ KEPT = {
 VIEWS = {"light": (WIDE, False), "dark": (WIDE, True), "narrow": (NARROW, False)}
 _GITHUB = """
 body { font: 14px/1.5 -apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, sans-serif; margin: 0; padding: 20px;
-  color: #1f2328; background: #fff; overflow-wrap: anywhere; }
+  color: #1f2328; background: #fff; overflow-wrap: break-word; }
 h3 { font-size: 17.5px; margin: 0 0 14px; } p { margin: 0 0 14px; } hr { border: 0; height: 3px; background: #d1d9e0; }
 table { border-collapse: collapse; margin: 0 0 14px; } th, td { border: 1px solid #d1d9e0; padding: 5px 12px; text-align: left; }
 thead:has(th:empty) { display: none; }

@@ -13,6 +13,7 @@ from parquetry.cli.views.pages.tests import render_tests
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures, TableFigures
+from parquetry.compiler.evidence.money import CostForecast, PlanPrices, QueryScan, plan_costs, table_costs
 from parquetry.compiler.jobs.run import JobOutcome, RunResult
 from parquetry.compiler.plan.codec import plan_of
 from parquetry.compiler.plan.model import (
@@ -32,8 +33,11 @@ from parquetry.compiler.reports.inspection import LayoutReport, PartitionReport,
 from parquetry.compiler.testing.history import PastOutcome, PastTest, TestHistory
 from parquetry.compiler.testing.model import LimitOutcome, Outcome, Status, TableTests
 from parquetry.project.guardrails.model import RuleOutcome
+from parquetry.project.model.prices import Prices
 from parquetry.project.model.table_tests import Unit
+from parquetry.runtime.clustering.forecast.intervals import PredictionInterval
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
+from parquetry.runtime.clustering.forecast.work import WorkBasis, WorkForecast
 from parquetry.runtime.clustering.plan.execution import ClusteringResult
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StalePlanError
@@ -49,6 +53,18 @@ HOSTILE = (
     "'\"></td></table></style><style>*{display:none}</style>",
 )
 GIB = 2**30
+PRICES = PlanPrices.of(
+    Prices.of(
+        {
+            "currency": "EUR",
+            "storage_gib_month": 0.02,
+            "read_requests_million": 0.4,
+            "write_requests_million": 5,
+            "core_hour": 0.05,
+            "scanned_tib": 5,
+        }
+    )
+)
 
 
 def pages(*, hostile: bool = False) -> dict[str, str]:
@@ -132,6 +148,7 @@ def a_plan(*, hostile: bool = False) -> PlanDocument:
         tables=14,
         figures={"trips": _figures()},
         warnings=tuple(warnings),
+        costs=plan_costs((_costs(),), PRICES),
         drift=(replace(sizing, path="zones.columns.code", old="int", new=None, live=wild[-1]),),
     )
     return plan_of(intent, evidence)
@@ -191,6 +208,7 @@ def _figures():
         )
 
     return TableFigures(
+        costs=_costs(),
         instant="20261121000000000",
         files=412,
         size_bytes=24 * GIB,
@@ -212,6 +230,34 @@ def _figures():
             seconds=2_700,
         ),
     )
+
+
+def _costs():
+    work = WorkForecast(
+        read_bytes=22 * GIB,
+        written_bytes=PredictionInterval(low=18 * GIB, high=21 * GIB),
+        core_milliseconds=PredictionInterval(low=3_600_000, high=7_200_000),
+        read_requests=PredictionInterval.exactly(1_000_000),
+        write_requests=PredictionInterval(low=100_000, high=200_000),
+        basis=WorkBasis(past_bytes=6, past_throughputs=5, throughput=30 * 2**20, sampled=True),
+    )
+    scan = QueryScan(
+        query="by_zone",
+        runs_per_day=40,
+        now_bytes=4 * GIB,
+        expected_bytes=PredictionInterval(low=GIB // 2, high=GIB),
+        now_requests=2_000,
+        expected_requests=PredictionInterval(low=200, high=400),
+        past=6,
+    )
+    forecast = CostForecast(
+        work=work,
+        storage_bytes=PredictionInterval(low=-4 * GIB, high=-GIB),
+        kept_bytes=22 * GIB,
+        kept_seconds=PredictionInterval.exactly(15 * 86_400),
+        queries=(scan,),
+    )
+    return table_costs(forecast, PRICES)
 
 
 def _layout(*, hostile):
@@ -276,7 +322,7 @@ def _tests(*, hostile):
                 limit("max_age", Unit.SECONDS, passed, 260_000.0, error=604_800),
             ),
             outcome("max_commit_age", "max_commit_age", passed, limit("max_commit_age", Unit.SECONDS, passed, 18_000.0, error=93_600)),
-            *(outcome(f"not_null_{number}" if not hostile else text, "not_null", Status.NOT_EXECUTED, reason=text, table="zones", failures=f"target/runs/{text}") for number, text in enumerate(wild)),
+            *(outcome(f"not_null_{number}" if not hostile else text, "not_null", Status.NOT_EXECUTED, reason=text, table="zones", failures=f"target/{text}" if hostile else "target/failures/zones/not_null_0.json") for number, text in enumerate(wild)),
             outcome("max_drift", "max_drift", Status.UNMEASURED, reason="the table is not there", table="weather_by_station_and_hour"),
         ),
     )  # fmt: skip
