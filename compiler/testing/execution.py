@@ -46,6 +46,7 @@ from parquetry.runtime.table.open import TableHandle, open_table
 from parquetry.runtime.timeline.rereading import read_again
 
 _OF_ROWS_ONLY = "only rows answer it, and --no-spark reads none"
+_NO_ANSWER = "the job that reads its rows left no answer"
 _STOPPED = "an earlier test failed, and --fail-fast stops there"
 
 
@@ -220,7 +221,8 @@ def _measured(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) 
         live = LiveTable(handle, spec, [declared.test for declared in table.tests])
         with in_turn(len(live.slices)):
             passes = _passes(table, rows)
-            each = [*_each(table, live, shown_by, passes, stops=stops)]
+            keeps_keys = rows is not None and rows.keeps > 0
+            each = [*_each(table, live, shown_by, passes, stops=stops, keeps_keys=keeps_keys)]
             return _Looked(
                 found=tuple(found for found, _ in each),
                 handle=handle,
@@ -246,7 +248,13 @@ def _spec(table: TableUnderTest, handle: TableHandle) -> TableSpec:
 
 
 def _each(
-    table: TableUnderTest, live: LiveTable, shown_by: TableSpec | None, passes: Passes, *, stops: bool
+    table: TableUnderTest,
+    live: LiveTable,
+    shown_by: TableSpec | None,
+    passes: Passes,
+    *,
+    stops: bool,
+    keeps_keys: bool,
 ) -> Iterator[tuple[Outcome | Unread, Unread | None]]:
     """Each test, and those of rows that passed without one being read."""
     has_failed = False
@@ -254,7 +262,7 @@ def _each(
         if has_failed and stops:
             yield _without_answer(table, declared, Status.NOT_EXECUTED, _STOPPED, shown_by), None
             continue
-        found = _outcome(table, declared, live, shown_by, passes)
+        found = _outcome(table, declared, live, shown_by, passes, keeps_keys=keeps_keys)
         left = None
         if isinstance(found, Unread) and not found.files:
             left = None if any(found.known) else found
@@ -265,7 +273,13 @@ def _each(
 
 
 def _outcome(
-    table: TableUnderTest, declared: DeclaredTest, live: LiveTable, shown_by: TableSpec | None, passes: Passes
+    table: TableUnderTest,
+    declared: DeclaredTest,
+    live: LiveTable,
+    shown_by: TableSpec | None,
+    passes: Passes,
+    *,
+    keeps_keys: bool,
 ) -> Outcome | Unread:
     test, source = declared.test, table.rows
     try:
@@ -279,6 +293,7 @@ def _outcome(
                     passes=passes,
                     settings=source.settings if source else "",
                     others=source.others if source else None,
+                    keeps_keys=keeps_keys,
                 )
             measures = list(KINDS[test.kind](scope, test))
     except StaleTimelineError:
@@ -301,6 +316,7 @@ def _tested(
     if waiting and rows is not None and table.rows is not None and not is_over:
         try:
             answers = {answer.name: answer for answer in _read(table, looked, waiting, rows)}
+            problem = _NO_ANSWER  # of those that it lacks
         except ParquetryError as failure:
             problem = failure.message
         except Exception as bug:  # noqa: BLE001  # one table's bug is not to hide the others' tests
@@ -337,7 +353,9 @@ def _read(
     assert table.rows is not None, "rows are read of tables that have a source of them"
     assert looked.handle is not None, "what waits for rows has been opened"
     assert looked.spec is not None, "and has a spec"
-    plan = table.rows.job(looked.handle, looked.spec, job_of(waiting, keeps=rows.keeps))
+    # What the job says is masked by its spec.
+    spec = looked.shown_by or looked.spec
+    plan = table.rows.job(looked.handle, spec, job_of(waiting, keeps=rows.keeps))
     tested = rows.launch(plan).tested
     return tested.answers if tested is not None else ()
 

@@ -21,7 +21,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import column_types, files_to_read
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics
 from parquetry.runtime.spec.row_tests import OtherTable, RowTest, RowTestKind, RowTests, TestedFile
-from parquetry.runtime.spec.table_spec import TableTest
+from parquetry.runtime.spec.table_spec import Column, TableTest
 from parquetry.runtime.spec.types import may_have_fields, parse_type
 from parquetry.runtime.table.open import TableHandle
 
@@ -53,11 +53,19 @@ Others = Callable[[str], tuple[str, TableHandle]]
 
 
 def unread(
-    scope: Scope, name: str, test: TableTest, *, passes: Passes, settings: str, others: Others | None
+    scope: Scope,
+    name: str,
+    test: TableTest,
+    *,
+    passes: Passes,
+    settings: str,
+    others: Others | None,
+    keeps_keys: bool = False,
 ) -> Unread:
     """What is still to be read for a test. UnmeasurableError where it names what the table lacks.
 
-    ``settings`` stand for how Spark is started: what it computes may depend on them.
+    ``settings`` stand for how Spark is started: what it computes may depend on them. Where failing keys are
+    kept, files that are known to have some are read for them.
     """
     table = scope.table
     columns = _columns(test)
@@ -70,8 +78,10 @@ def unread(
             raise UnmeasurableError("the other table is not known here")
         location, handle = others(test.arguments["to"])
         other = OtherTable(location=location, columns=tuple(test.arguments.get("to_columns") or columns))
-        slices = handle.view(handle.timeline()).all_slices()
-        about = digest_of_texts(sorted(map(digest_of_file, slices)))
+        timeline = handle.timeline()
+        slices = handle.view(timeline).all_slices()
+        theirs = _in_texts(handle.effective_spec(timeline).columns)
+        about = digest_of_texts([*theirs, *sorted(map(digest_of_file, slices))])
     definition = None
     if is_lasting(test, [column.name for column in table.columns]):
         definition = _definition(table, test, settings, about)
@@ -84,7 +94,7 @@ def unread(
     place = next(number for number, one in enumerate(table.tests) if one is test)
     match test.kind:
         case "not_null":
-            known, fresh = _nulls(table, columns, fresh)
+            known, fresh = _nulls(table, columns, fresh, reads_failing=keeps_keys)
         case "unique":
             fresh = _sharing_keys(table, columns, fresh, old)
         case "expression" | "accepted_values":
@@ -156,17 +166,30 @@ def _check_columns(table: LiveTable, names: Iterable[str]) -> None:
 
 def _definition(table: LiveTable, test: TableTest, settings: str, about: str) -> str:
     """Which partitions are asked for is no part of it: a pass is about files."""
-    columns = [f"{column.name} {column.type}" for column in table.columns]
     what = json.dumps([test.kind, test.arguments], sort_keys=True)
     return digest_of_texts(
-        [table.handle.store.uri, table.handle.table_id or "", what, settings, about, *columns]
+        [
+            table.handle.store.uri,
+            table.handle.table_id or "",
+            what,
+            settings,
+            about,
+            *_in_texts(table.columns),
+        ]
     )
 
 
+def _in_texts(columns: Iterable[Column]) -> list[str]:
+    return [f"{column.name} {column.type}" for column in columns]
+
+
 def _nulls(
-    table: LiveTable, columns: Sequence[str], files: Iterable[FileSlice]
+    table: LiveTable, columns: Sequence[str], files: Iterable[FileSlice], *, reads_failing: bool
 ) -> tuple[tuple[int, ...], list[FileSlice]]:
-    """The nulls of each column that statistics count, and the files where they do not count them all."""
+    """The nulls of each column that statistics count, and the files where they do not count them all.
+
+    With ``reads_failing`` files with nulls are of the latter, too.
+    """
     counted = [0] * len(columns)
     rest = []
     for part in files:
@@ -175,7 +198,7 @@ def _nulls(
             continue
         nulls = [known.nulls if (known := _statistics(file, name)) else None for name in columns]
         found = [count for count in nulls if count is not None]
-        if len(found) < len(nulls):
+        if len(found) < len(nulls) or (reads_failing and any(found)):
             rest.append(part)
         else:
             counted = [one + more for one, more in zip(counted, found, strict=True)]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from parquetry.compiler.testing.execution import RowExecution, execute_tests
+from parquetry.compiler.testing.execution import RowExecution, TableUnderTest, execute_tests
 from parquetry.compiler.testing.model import Outcome, TableTests
 from parquetry.compiler.testing.passes import PassesFile
 from parquetry.compiler.testing.row_sources import rows_anywhere
@@ -47,17 +47,18 @@ class Launched:
 def answered(
     table: SmallTable,
     tests: Sequence[Mapping[str, object]],
-    launch: Launched,
+    launch: Callable[[JobPlan], JobResult],
     *,
     project: Path | None = None,
+    one: TableUnderTest | None = None,
     **how: Any,
 ) -> TableTests:
-    """What the tests come to; with the folder of a ``project`` passes are remembered there."""
+    """What the tests come to, or those of ``one``; with the folder of a ``project`` passes are remembered there."""
     location = table.store.uri
     rows = rows_anywhere(location, "small", open_store)
     if project is not None:
         rows = replace(rows, passes=PassesFile(root=project, target="dev", table="small"))
-    one = replace(under_test(table, tests), rows=rows)
+    one = replace(one or under_test(table, tests), rows=rows)
 
     def raised(bug: Exception) -> Any:
         raise bug

@@ -80,6 +80,8 @@ def _condition(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
     check_expression(spark, test.expression, place=place)
     with failures_translated(place):
         condition = F.expr(test.expression)
+        # Aggregates, windows and generators, which are about other rows too, are refused in WHERE alone.
+        rows.where(condition.cast("boolean"))
         (field,) = rows.select(condition).schema.fields
     if not isinstance(field.dataType, T.BooleanType):
         raise InvalidDataError(
