@@ -337,7 +337,7 @@ class LaidOutTable:
 
     def _sizes(self, size: float, replaced_bytes: int, rows: int) -> list[float]:
         """The files that so many bytes of a bucket go to."""
-        self._check_files(size / self._limits.sizing.max_file_size_bytes)
+        self._check_files(min(size / max(self._limits.sizing.max_file_size_bytes, 1), rows))
         sizes: list[float] = []
         while len(sizes) + 1 < rows:
             goal = self._sizer(0 if sizes else replaced_bytes).goal_bytes(0, size)

@@ -143,6 +143,13 @@ def test_declared_limits_of_a_few_bytes_are_left_out_and_named():
     )
 
 
+@pytest.mark.parametrize("most", [0, 1])
+def test_no_limit_makes_more_files_than_there_are_rows(most):
+    few = RecordedFile("g", None, 50, 50, 0, 0, 10**8)
+    found = replay(history(written("20260101000000000", few)), limits(), limits(most, 0))
+    assert found.declared.files == 50
+
+
 def test_applied_limits_of_a_few_bytes_are_refused():
     with pytest.raises(TooManyFilesError, match="1,000,000"):
         replay(history(written("20260101000000000", ONE)), limits(64, 0))
