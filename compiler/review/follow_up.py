@@ -43,7 +43,7 @@ class FollowedFiles:
 class FollowedTable:
     """A table of a plan. ``due_bytes`` are still to be rewritten; figures are there once the debt is paid.
 
-    ``costs`` too, if the plan was made with prices.
+    ``costs`` too, if the plan was made with prices, and the clusterings recorded what they took.
     """
 
     table: str
@@ -133,9 +133,10 @@ def _followed(
 def _costs(
     handle: TableHandle, predicted: TableFigures, found: TableFigures, plan: PlanDocument
 ) -> MeasuredCosts | None:
-    """By the prices of the plan; None without them.
+    """By the prices of the plan; None without them, and where what was done is not recorded.
 
     The clusterings are those that completed since the plan was applied, and still stand on the timeline.
+    Other programs do not record what theirs took.
     """
     if predicted.costs is None or plan.evidence.costs is None:
         return None
@@ -143,11 +144,10 @@ def _costs(
     zone = handle.config.timezone
     timeline = handle.timeline()
     past = completed_clusterings(handle, timeline, most=len(timeline.completed_writes))
-    works = [
-        one.work
-        for one in past
-        if one.work is not None and parse_instant_ms(one.instant, zone) >= applied_at_ms
-    ]
+    since = [one for one in past if parse_instant_ms(one.instant, zone) >= applied_at_ms]
+    works = [one.work for one in since if one.work is not None]
+    if not works or len(works) < len(since):
+        return None
     scans = {query.query: (query.now.data_bytes, requests_of(query.now)) for query in found.queries}
     return followed_costs(predicted.costs, works, scans, plan.evidence.costs.prices)
 

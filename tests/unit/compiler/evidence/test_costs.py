@@ -25,7 +25,7 @@ from parquetry.compiler.plan.codec import decode, encode, plan_json
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.reports.costs import cost_rows
 from parquetry.compiler.reports.timeline import report_timeline
-from parquetry.compiler.review.follow_up import follow_up
+from parquetry.compiler.review.follow_up import DebtStatus, follow_up
 from parquetry.runtime.clustering.forecast.intervals import PredictionInterval
 from parquetry.runtime.clustering.forecast.work import ClusteringWork
 from parquetry.runtime.clustering.plan.history import past_work
@@ -264,6 +264,20 @@ def test_a_follow_up_shows_predicted_and_measured(folder):
     view = FollowUpView(pull_request=None)
     assert "queries a month" in view.text(outcome, Paint(enabled=False))
     validate(view.json(outcome), answer_schema("review-follow-up"))
+
+
+def test_a_follow_up_of_work_that_nobody_recorded_shows_no_costs(folder):
+    declare(folder, clustering=SORTED)
+    plan = planned(folder, due=True)
+    assert apply_plan(plan, folder.workspace()).failure is None
+    cluster(OneProcessSpark(), events(folder).handle, timing=FAST)
+    (path,) = (folder.root / "warehouse/events/.hoodie").glob("*.replacecommit")
+    written = json.loads(path.read_text())
+    del written["extraMetadata"]["parquetry.work"]
+    path.write_text(json.dumps(written))
+    (table,) = follow_up(plan, folder.workspace()).tables
+    assert table.status is DebtStatus.PAID
+    assert table.costs is None, "not a cost of 0"
 
 
 def test_old_versions_cost_until_a_clean_deletes_them(folder):
