@@ -19,7 +19,7 @@ MOST_RUNS: Final = 30
 """Of how many runs the results are shown, the newest ones."""
 
 _MOST_FOLDERS: Final = 1_000
-"""How many folders of runs are looked into: those of `run` hold no tests."""
+"""How many folders of runs are looked into: most of `run` hold no tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
