@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
+from parquetry.errors import ParquetryError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.codec import Brief, from_json_value, parsed_json, to_json_value
 
@@ -75,13 +76,12 @@ class PassesFile:
 
     def read(self) -> Passes:
         """What is there; nothing where it is missing or nothing that was written here."""
-        with suppress(OSError, ValueError, LinkInTheWayError, IndexError):
+        with suppress(OSError, ValueError, ParquetryError):
             found: Passes = from_json_value(
                 Passes, parsed_json(ConfinedFolder(self.root).read(self._path)), place="passes of tests"
             )
-            if found.version == _VERSION and all(
-                one.files < len(found.files) for one in found.tests.values()
-            ):
+            known = range(len(found.files))
+            if found.version == _VERSION and all(one.files in known for one in found.tests.values()):
                 return found
         return Passes()
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from operator import and_
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -117,7 +118,7 @@ class _Records:
             check = self._checks[place]
             if not check.keys:
                 continue
-            whole = reduce(Column.__and__, (key.isNotNull() for key in check.keys))
+            whole = reduce(and_, (key.isNotNull() for key in check.keys))
             record = self._record(place + 1, none, self._placed(check, check.keys))
             records.append(F.when(whole, record))
         if len(records) == 1:
@@ -130,7 +131,7 @@ class _Records:
         there = self._others()
         if there is not None:
             known = [F.col(name).eqNullSafe(F.col(f"{name}_there")) for name in self._slots]
-            same = reduce(Column.__and__, known, F.col("owner") == F.col("owner_there"))
+            same = reduce(and_, known, F.col("owner") == F.col("owner_there"))
             grouped = grouped.join(there, same, "left")
         return grouped.agg(*self._sums())
 

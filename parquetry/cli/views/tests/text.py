@@ -49,11 +49,13 @@ def finding(outcome: Outcome) -> str:
     """One line about a test that did not pass: what was measured against which limit, or why nothing was."""
     if outcome.reason is not None:
         return f"{words(outcome.status)}: {outcome.reason}"
-    return "; ".join(
+    broken = [
         f"{limit.limit}: {measured_text(limit)}, {bounds_text(limit)}"
         for limit in outcome.limits
         if limit.status is not Status.PASSED
-    )
+    ]
+    kept = [f"failing keys are in {outcome.failures}"] if outcome.failures else []
+    return "; ".join([*broken, *kept])
 
 
 def _table(tests: list[Outcome], paint: Paint) -> str:
@@ -63,7 +65,8 @@ def _table(tests: list[Outcome], paint: Paint) -> str:
     for test in tests:
         if test.reason is not None:
             reasons.setdefault(test.reason, []).append(test.test)
-    told = (f"  {_named(names)}: {reason}" for reason, names in reasons.items())
+    told = [f"  {_named(names)}: {reason}" for reason, names in reasons.items()]
+    told += [f"  {test.test}: failing keys are in {test.failures}" for test in tests if test.failures]
     return "\n".join([*(f"  {line}" for line in lines), *told])
 
 
