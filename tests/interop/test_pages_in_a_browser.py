@@ -1,4 +1,4 @@
-"""The four pages in Chromium: what axe-core finds, what is wider than the screen, and whether anything is obeyed."""
+"""The pages in Chromium: what axe-core finds, what is wider than the screen, and whether anything is obeyed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def opened(page):
     return without.replace("<details>", "<details open>")
 
 
-@pytest.mark.parametrize("name", ["plan", "layout", "tests", "run"])
+@pytest.mark.parametrize("name", ["plan", "layout", "tests", "run", "replay"])
 @pytest.mark.parametrize("hostile", [False, True], ids=["plain", "hostile"])
 def test_everybody_can_use_the_pages(browser, shown, name, hostile):
     script = axe_core().read_text(encoding="utf-8")

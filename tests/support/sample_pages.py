@@ -1,4 +1,4 @@
-"""The four pages and the comment with much on them: for pictures, and for tests in a browser.
+"""The pages and the comment with much on them: for pictures, and for tests in a browser.
 
 `hostile` texts are long, run from right to left, or are markup.
 """
@@ -12,6 +12,7 @@ from parquetry.cli.views.pages.run import render_run
 from parquetry.cli.views.pages.tests import render_tests
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
+from parquetry.cli.views.simulation import ReplayView
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures, TableFigures
 from parquetry.compiler.evidence.money import CostForecast, PlanPrices, QueryScan, plan_costs, table_costs
 from parquetry.compiler.jobs.run import JobOutcome, RunResult
@@ -29,7 +30,9 @@ from parquetry.compiler.plan.model import (
     Step,
     TableAction,
 )
+from parquetry.compiler.replay.model import Replay, ReplayedDay, ReplayedFigures
 from parquetry.compiler.reports.inspection import LayoutReport, PartitionReport, QueryReport, Share
+from parquetry.compiler.reports.replay import ReplayReport
 from parquetry.compiler.testing.history import PastOutcome, PastTest, TestHistory
 from parquetry.compiler.testing.model import LimitOutcome, Outcome, Status, TableTests
 from parquetry.project.guardrails.model import RuleOutcome
@@ -44,6 +47,7 @@ from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.main import JobResult, ServiceResult
 from parquetry.runtime.spec.job import Requirements
+from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, Extra, TableSpec, TableTest
 
 HOSTILE = (
@@ -73,6 +77,7 @@ def pages(*, hostile: bool = False) -> dict[str, str]:
         "plan": render_html(a_plan(hostile=hostile)),
         "layout": InspectView().html(_layout(hostile=hostile)),
         "tests": render_tests(_tests(hostile=hostile), _history()),
+        "replay": ReplayView().html(_replay(hostile=hostile)),
         "run": render_run(_run(hostile=hostile), target="prod", history=_history(), with_options=str),
     }
 
@@ -287,6 +292,45 @@ def _layout(*, hostile):
         warnings=HOSTILE if hostile else ("2 files are smaller than their commits say",),
         debt=_figures().debt,
     )
+
+
+def _replay(*, hostile):
+    def figures(files, size):
+        return ReplayedFigures(
+            files=files,
+            small_files=files // 3,
+            size_bytes=size * GIB,
+            superseded_bytes=GIB,
+            written_bytes=2 * size * GIB,
+            clustered_bytes=size * GIB // 2,
+        )
+
+    days = tuple(
+        ReplayedDay(
+            day=f"2026-{10 + number // 30}-{1 + number % 30:02}",
+            commits=4,
+            arrived_bytes=GIB,
+            recorded=figures(20 + 7 * number, 3 + number),
+            applied=figures(20 + 7 * number, 3 + number),
+            declared=figures(12 + 2 * number, 3 + number),
+        )
+        for number in range(0, 50, 5)
+    )
+    replay = Replay(
+        since="20261001000000000",
+        until="20261121000000000",
+        commits=200,
+        clusterings=9,
+        arrived_bytes=50 * GIB,
+        applied_limits=SizingPolicy(),
+        declared_limits=replace(SizingPolicy(), max_file_size_bytes=256 * 2**20),
+        recorded=days[-1].recorded,
+        applied=days[-1].applied,
+        declared=days[-1].declared,
+        days=days,
+        gaps=HOSTILE if hostile else ("3 commits recorded no rows by partition",),
+    )
+    return ReplayReport(table="trips", seconds=90 * 86_400, replay=replay)
 
 
 def _tests(*, hostile):

@@ -1,4 +1,4 @@
-"""The four pages: what each shows, and that it needs and obeys nobody."""
+"""The pages: what each shows, and that it needs and obeys nobody."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.html_pages import cut_elements, rules, table_rows
 from tests.support.project_folder import ProjectFolder
 from tests.support.sample_pages import HOSTILE, comment, pages
 
-NAMES = ("plan", "layout", "tests", "run")
+NAMES = ("plan", "layout", "tests", "run", "replay")
 VOID = {"meta", "rect", "polyline"}
 
 
@@ -82,7 +82,7 @@ def test_narrow_screens_and_paper(shown, name):
     assert media >= {"screen and (max-width: 40rem)", "screen and (prefers-color-scheme: dark)", "print"}
 
 
-def test_the_four_pages_have_one_style(shown):
+def test_the_pages_have_one_style(shown):
     assert len({re.search("<style>(.*?)</style>", page, re.DOTALL)[1] for page in shown.values()}) == 1
 
 
@@ -97,7 +97,7 @@ def test_the_page_of_tests_shows_limits_places_and_history():
 
 def test_the_page_of_a_run_shows_what_failed_and_what_was_written():
     page = pages()["run"]
-    assert '<p class="verdict bad">1 of 5 jobs failed</p>' in page
+    assert '<p class="verdict bad">1 of 5 jobs failed; 2 of 7 tests failed</p>' in page
     written = ("warned", "landing", "1,204,551", "38,120", "12", "40", "4.2 GB", "20261122020005123")
     assert written in table_rows(page)
     assert "open: another spec is applied than is declared" in page

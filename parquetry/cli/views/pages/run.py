@@ -59,14 +59,14 @@ def render_run(
 
 
 def _verdict(run: RunResult) -> Badge:
+    jobs = count(len(run.outcomes), "job")
     failed = sum(outcome.error is not None for outcome in run.outcomes)
-    if failed:
-        return Badge(text=f"{failed} of {count(len(run.outcomes), 'job')} failed", tone=Tone.BAD)
-    if run.tests is not None and run.tests.outcomes and (tests := tests_verdict(run.tests)).tone != Tone.GOOD:
-        return Badge(text=f"{count(len(run.outcomes), 'job')} done; {tests.text}", tone=tests.tone)
-    if any(_warnings(outcome) for outcome in run.outcomes):
-        return Badge(text=f"{count(len(run.outcomes), 'job')} done, with warnings", tone=Tone.WARN)
-    return Badge(text=f"{count(len(run.outcomes), 'job')} done", tone=Tone.GOOD)
+    warned = any(_warnings(outcome) for outcome in run.outcomes)
+    tests = None if run.tests is None or not run.tests.outcomes else tests_verdict(run.tests)
+    words = f"{failed} of {jobs} failed" if failed else f"{jobs} done{', with warnings' if warned else ''}"
+    tones = [Tone.BAD if failed else Tone.WARN if warned else Tone.GOOD, *([tests.tone] if tests else [])]
+    tone = next(tone for tone in (Tone.BAD, Tone.WARN, Tone.GOOD) if tone in tones)
+    return Badge(text=f"{words}; {tests.text}" if tests else words, tone=tone)
 
 
 def _written(commits: Sequence[CommitResult]) -> str:
