@@ -9,6 +9,7 @@ import pytest
 from parquetry.compiler.replay.arrivals import Arrivals, GroupChange
 from parquetry.compiler.replay.history import (
     Reach,
+    RecordedClean,
     RecordedFile,
     RecordedFilesOfPartition,
     RecordedWrite,
@@ -153,6 +154,29 @@ def test_no_limit_makes_more_files_than_there_are_rows(most):
 def test_applied_limits_of_a_few_bytes_are_refused():
     with pytest.raises(TooManyFilesError, match="1,000,000"):
         replay(history(written("20260101000000000", ONE)), limits(64, 0))
+
+
+def test_days_have_their_own_bytes_and_add_up_to_the_period():
+    first = RecordedFile("a", None, 50_000, 50_000, 0, 0, 50_000_000)
+    grown = RecordedFile("a", "20260101000000000", 60_000, 10_000, 0, 0, 60_000_000)
+    found = replay(
+        history(
+            written("20260101000000000", first),
+            written("20260103000000000", grown),
+            RecordedClean(time="20260104000000000", earliest=None, deleted=(("", "a", "20260101000000000"),)),
+        ),
+        limits(),
+        limits(small=0),
+    )
+    assert [day.day for day in found.days] == ["2026-01-01", "2026-01-03", "2026-01-04"]
+    assert [day.recorded.written_bytes for day in found.days] == [50_000_000, 60_000_000, 0]
+    assert [day.recorded.superseded_bytes for day in found.days] == [0, 50_000_000, 0]
+    assert found.recorded.written_bytes == found.applied.written_bytes == 110_000_000
+    assert (found.applied.files, found.declared.files) == (1, 2)
+    assert found.declared.written_bytes == 60_000_000
+    assert found.arrived_bytes == 60_000_000
+    assert found.applied.amplification(found.arrived_bytes) == pytest.approx(110 / 60)
+    assert found.error == (0, 0)
 
 
 def test_an_instant_that_is_no_time_is_refused():
