@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.format import human_size
 from parquetry.cli.terminal.schema import answer_schema
+from parquetry.cli.views.plan.words import replay_text
 from parquetry.compiler.plan.codec import decode
 from parquetry.compiler.replay.model import Replay, ReplayedDay, ReplayedFigures
 from parquetry.compiler.reports.replay_chart import replay_charts
@@ -160,12 +161,21 @@ def test_a_plan_that_changes_limits_says_what_they_would_have_made(folder):
         "replay of the newest writes (7 commits, 1 day): the new limits would have left 6 files (0 small) "
         "instead of 1 (1 small), and written"
     ) in said
+    # The helper that fills the table does not fill small files, as the writer would.
+    assert "the replay is inexact: against what is recorded, the limits of today end with -83.3% of" in said
     invoke("plan", "--out", "plan.json")
     assert "would have left 6 files" in invoke("show", "plan.json", "--format", "markdown").stdout
     assert "by the declared limits" in invoke("show", "plan.json", "--format", "html").stdout
     document = json.loads(invoke("plan", "--format", "json").stdout)
     Draft202012Validator(answer_schema("plan")).validate(document)
     assert document["evidence"]["figures"]["events"]["replay"]["declared"]["files"] == 6
+
+
+@pytest.mark.parametrize(("files", "is_named"), [(100, False), (104, False), (106, True), (94, True)])
+def test_a_plan_names_the_error_of_its_replay_above_one_in_twenty(files, is_named):
+    found = replay_of(day("2026-01-01", applied=(files, 100), declared=(5, 100)))
+    found = replace(found, arrived_bytes=100, recorded=figures(100, 100))
+    assert ("the replay is inexact" in replay_text(found)) == is_named
 
 
 def test_a_replay_does_not_change_the_id_of_a_plan(folder):

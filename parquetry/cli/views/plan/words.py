@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import Any, Final, assert_never
 
@@ -201,6 +201,7 @@ def small_words(before: int, after: int) -> str:
 
 
 QUERY_HEADER: Final = ("query", "files", "rows", "bytes")
+_REPLAY_ERROR: Final = 0.05
 
 
 def query_rows(figures: TableFigures) -> list[tuple[str, str, str, str]]:
@@ -264,7 +265,17 @@ def replay_text(found: Replay) -> str:
         f"({declared.small_files:,} small) instead of {applied.files:,} ({applied.small_files:,} small), and "
         f"written {human_size(declared.all_written_bytes)} instead of {human_size(applied.all_written_bytes)}"
     )
-    return "; ".join((words, *found.gaps))
+    return "; ".join((words, *_replay_error(found), *found.gaps))
+
+
+def _replay_error(found: Replay) -> Iterator[str]:
+    """How far the applied limits end from what is recorded, if it is further than a replay should."""
+    if any(abs(share) > _REPLAY_ERROR for share in found.error):
+        files, written = found.error
+        yield (
+            f"the replay is inexact: against what is recorded, the limits of today end with {files:+.1%} of "
+            f"the files, and write {written:+.1%} of the bytes"
+        )
 
 
 def change_notes(change: Change) -> list[str]:
