@@ -153,13 +153,15 @@ def run_tables(
     outcomes: list[JobOutcome] = []
     for table, jobs in zip(workspace.tables, planned, strict=True):
         outcomes.extend(_run_jobs(table, jobs, launch, observer, diagnose))
-    result = RunResult(
-        run_id=run_id,
-        outcomes=tuple(outcomes),
-        unapplied=tuple(sorted(unapplied)),
-        tests=_tests(workspace, outcomes, run_id=run_id, launch=launch, observer=observer, diagnose=diagnose),
-    )
+    result = RunResult(run_id=run_id, outcomes=tuple(outcomes), unapplied=tuple(sorted(unapplied)))
     unsaved = _save(workspace.project.root, result)
+    if workspace.project.target.tests_after_run:
+        # A run that is killed while it tests has left what its jobs did.
+        tests = _tests(
+            workspace, outcomes, run_id=run_id, launch=launch, observer=observer, diagnose=diagnose
+        )
+        result = replace(result, tests=tests)
+        unsaved = _save(workspace.project.root, result)
     return replace(result, unsaved=unsaved)
 
 
@@ -171,11 +173,9 @@ def _tests(
     launch: Launch,
     observer: Observer,
     diagnose: Diagnose,
-) -> TableTests | None:
+) -> TableTests:
     """The tests of the tables whose jobs went well: after all jobs, as tests may compare tables."""
     target = workspace.project.target
-    if not target.tests_after_run:
-        return None
     failed = {outcome.table for outcome in outcomes if outcome.error is not None}
     tables = [tests_of(workspace, table) for table in workspace.tables if table.name not in failed]
 

@@ -15,7 +15,7 @@ from parquetry.cli.main import command_line
 from parquetry.compiler.jobs import run as running
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StorageError
 from parquetry.runtime.main import JobResult, ServiceResult
-from tests.support.project_folder import ORDERS, ProjectFolder
+from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
 
 TABLES = ("orders", "parts", "shops")
 SERVED = ServiceResult(files_cleaned=1, instants_archived=0)
@@ -185,6 +185,17 @@ def test_sql_that_fails_is_told_with_its_place_while_the_project_has_it(folder, 
     shutil.rmtree(folder.root / "target")
     code, jobs = run(folder, monkeypatch, {"orders": error()}, options=["--applied"])
     assert (code, failed(jobs)) == (1, {"orders": said})
+
+
+def test_a_run_that_ends_while_it_tests_has_left_what_its_jobs_did(folder, monkeypatch):
+    def ended(*_, **__):
+        raise ZeroDivisionError
+
+    folder.write("parquetry.yml", PROJECT | {"tests": {"after_run": True}})
+    monkeypatch.setattr(running, "execute_tests", ended)
+    code, jobs = run(folder, monkeypatch, {}, services=SERVED)
+    assert code == 70
+    assert {job["table"] for job in jobs} == set(TABLES)
 
 
 def test_results_that_a_full_disk_does_not_take_are_shown_and_their_file_is_named(
