@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from html.parser import HTMLParser
 
 import pytest
@@ -141,3 +142,16 @@ def test_the_commands_print_pages(tmp_path):
     assert run.exit_code == 0, run.output
     assert Elements(run.stdout)
     assert "<h1>parquetry run at dev</h1>" in run.stdout
+
+
+def test_a_page_of_tests_needs_no_history(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    folder.orders(tests=[{"max_small_files": 0}])
+    run = CliRunner().invoke
+    assert run(command_line, ["apply", "-p", str(folder.root), "--auto-approve"]).exit_code == 0
+    (tmp_path / "elsewhere").mkdir()
+    shutil.rmtree(folder.root / "target", ignore_errors=True)
+    (folder.root / "target").symlink_to(tmp_path / "elsewhere")
+    done = run(command_line, ["test", "-p", str(folder.root), "--format", "html"])
+    assert done.exit_code != 0, "the results are saved nowhere"
+    assert ("passed", "max_small_files") in [row[:2] for row in table_rows(done.stdout)]

@@ -15,6 +15,7 @@ from parquetry.cli.views.tests.shapes import show_tests
 from parquetry.compiler.jobs.run import RunResult
 from parquetry.compiler.testing.history import TestHistory, history_in
 from parquetry.compiler.testing.model import TableTests
+from parquetry.confined_folder import LinkInTheWayError
 
 
 def show_run(run: RunResult, output: Output, *, target: str, project: Path) -> None:
@@ -39,8 +40,11 @@ def show_results(tests: TableTests, output: Output, *, project: Path | None) -> 
 
 
 def _history(tests: TableTests, project: Path | None) -> TestHistory | None:
-    """None for a table without a project."""
+    """None for a table without a project, and where links keep the results of runs from being read."""
     if project is None or tests.target is None:
         return None
     names = [(outcome.table, outcome.test) for outcome in tests.outcomes]
-    return history_in(project.resolve(), tests.target, names)
+    try:
+        return history_in(project.resolve(), tests.target, names)
+    except LinkInTheWayError:
+        return None
