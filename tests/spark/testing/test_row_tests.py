@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from parquetry.compiler.testing.model import Status
 from parquetry.runtime.services.rollback import rollback
+from tests.support.effort import in_full
 from tests.support.small_table import FAST, make_table
-from tests.support.tested_layouts import by_status, fill, healthy_table
+from tests.support.tested_layouts import by_status, fill, healthy_history, healthy_table
 from tests.support.tested_rows import Launched, answered, duplicates, failures, orphans, rows_of_files
 
 pytestmark = pytest.mark.spark
@@ -58,12 +59,33 @@ def test_each_decay_of_rows_is_caught_by_the_test_that_is_for_it(tmp_path, paren
     assert by_status(answered(table, declared(parents), launch).outcomes) == {Status.FAILED: [caught]}
 
 
+@pytest.mark.parametrize("seed", range(200 if in_full() else 2))
+def test_no_test_of_rows_fails_on_a_healthy_history(tmp_path, launch, seed):
+    table = healthy_table(tmp_path / "t")
+    healthy_history(table, seed)
+    tests = [
+        {"not_null": ["id", "v"]},
+        {"unique": ["id"]},
+        {"expression": "length(id) = 7"},
+        {"accepted_values": {"column": "p", "values": ["a", "b"]}},
+        {"relationships": {"columns": ["id", "p"], "to": table.store.uri}},
+        {"row_count": {"min": 1, "max_decrease": 0}},
+    ]
+    for full in (False, False, True):
+        found = answered(table, tests, launch, project=tmp_path, full=full)
+        assert by_status(found.outcomes) == {}
+
+
 ROWS = st.lists(
     st.tuples(st.sampled_from("klmn"), st.none() | st.integers(-2, 3), st.sampled_from("ab")), max_size=6
 )
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60 if in_full() else 5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(writes=st.lists(ROWS, min_size=1, max_size=3), others=ROWS)
 def test_counts_are_those_of_a_model(tmp_path_factory, launch, writes, others):
     folder = tmp_path_factory.mktemp("model")
