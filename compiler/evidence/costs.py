@@ -59,7 +59,7 @@ def forecast_costs(
         storage_bytes=work.written_bytes.plus(-read_bytes - freed_bytes),
         kept_bytes=read_bytes,
         kept_seconds=_kept_seconds(spec.retention, _seconds_between_commits(handle, timeline)),
-        queries=tuple(_scans(past, spec.extra.queries, queries, rewritten)),
+        queries=tuple(_scans(past, spec.extra.queries, queries, rewritten, most=work.written_bytes.high)),
     )
 
 
@@ -110,7 +110,10 @@ def _scans(
     declared: Sequence[Query],
     queries: Sequence[QueryFigures],
     rewritten: Sequence[QueryForecast],
+    *,
+    most: int,
 ) -> list[QueryScan]:
+    """What each query scans, of the rewritten files at ``most`` so many bytes: all that are written."""
     runs = {query.name: query.runs_per_day for query in declared}
     made = {query.query: query.expected for query in rewritten}
     measured = [query for one in past for query in one.queries]
@@ -125,7 +128,7 @@ def _scans(
         requests_prior = REQUESTS_BY_SAMPLE if query.sampled else REQUESTS_BY_STATISTICS
         part = made.get(query.query, NOTHING)
         sizes = [(e.data_bytes, a.data_bytes) for e, a in known]
-        size = _range(part.data_bytes, sizes, scans_prior, _SCAN_FLOOR)
+        size = _range(part.data_bytes, sizes, scans_prior, _SCAN_FLOOR).at_most(most)
         counts = [(requests_of(e), requests_of(a)) for e, a in known]
         count = _range(requests_of(part), counts, requests_prior, 1)
         is_certain = query.now == query.expected and part == NOTHING

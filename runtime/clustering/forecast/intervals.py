@@ -46,6 +46,10 @@ class PredictionInterval:
         """With what is known besides."""
         return PredictionInterval(low=self.low + value, high=self.high + value)
 
+    def at_most(self, value: int) -> PredictionInterval:
+        """With nothing above a value that cannot be exceeded."""
+        return PredictionInterval(low=min(self.low, value), high=min(self.high, value))
+
     def __contains__(self, value: int) -> bool:
         return self.low <= value <= self.high
 

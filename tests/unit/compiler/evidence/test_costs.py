@@ -125,6 +125,13 @@ def test_a_plan_shows_ranges_in_every_format(folder):
     assert total.prices.core_hour == "0.048"
 
 
+def test_a_query_scans_no_more_of_what_is_rewritten_than_is_written(folder):
+    declare(folder, clustering=SORTED, queries=[{"name": "all", "where": "v >= 0", "runs_per_day": 1000}])
+    forecast = planned(folder, due=True).evidence.figures["events"].costs.forecast
+    (query,) = forecast.queries
+    assert query.expected_bytes.high <= forecast.work.written_bytes.high
+
+
 def test_without_prices_nothing_of_it_appears(folder):
     prices(folder, None)
     declare(folder, clustering=SORTED)
