@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import pytest
@@ -36,7 +37,10 @@ axe.run(document, {resultTypes: ["violations", "incomplete"]}).then(result => JS
 def browser():
     program = chromium()
     if program is None:
-        pytest.skip("Chromium is not on the path: apt-get install chromium, or name it in CHROMIUM")
+        missing = "Chromium is not on the path: apt-get install chromium, or name it in CHROMIUM"
+        if "CI" in os.environ:
+            pytest.fail(missing)
+        pytest.skip(missing)
     with Browser(program) as running:
         yield running
 

@@ -134,7 +134,13 @@ def a_plan(*, hostile: bool = False) -> PlanDocument:
     )
     blocked = (
         _blocked("invoices", "SC401", (key,), wild[0] if hostile else "the record key changed"),
-        _blocked("payments", "SC801", (), "guardrail approved-large: rewrites 1.4 TB without the tag"),
+        Blocked(
+            table="payments",
+            location="s3://lake/payments",
+            code="SC801",
+            reason="guardrail approved-large (guardrails/approved-large.yml) denies this: rewrites 1.4 TB without the tag",
+            remedy='change the spec until approved-large is fulfilled, or add to parquetry.yml: allow: [{code: SC801, guardrail: approved-large, table: payments, reason: "..."}]',
+        ),
     )
     intent = Intent(
         project="lake",
