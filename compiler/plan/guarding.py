@@ -153,8 +153,8 @@ def _remedy(finding: Finding) -> str:
     if finding.guardrail.override is Override.NEVER:
         return f"change the spec until {name} is fulfilled: no entry of allow overrides it"
     return (
-        f"change the spec until {name} is fulfilled, or add to parquetry.yml: allow: [{{code: {DENIED}, "
-        f'guardrail: {name}, table: {finding.table}, reason: "..."}}]'
+        f"change the spec until {name} is fulfilled, or add to parquetry.yml: `allow: [{{code: {DENIED}, "
+        f'guardrail: {name}, table: {finding.table}, reason: "..."}}]`'
     )
 
 

@@ -164,7 +164,7 @@ def refuse_unallowed(table: DeclaredTable, changes: tuple[Change, ...]) -> Block
 
 def _leave(table: DeclaredTable, code: str) -> str:
     """How a change of a table is allowed."""
-    return f'add to parquetry.yml: allow: [{{code: {code}, table: {table.spec.name}, reason: "..."}}]'
+    return f'add to parquetry.yml: `allow: [{{code: {code}, table: {table.spec.name}, reason: "..."}}]`'
 
 
 def _renamed(changes: tuple[Change, ...]) -> tuple[str, str] | None:

@@ -139,7 +139,7 @@ def a_plan(*, hostile: bool = False) -> PlanDocument:
             location="s3://lake/payments",
             code="SC801",
             reason="guardrail approved-large (guardrails/approved-large.yml) denies this: rewrites 1.4 TB without the tag",
-            remedy='change the spec until approved-large is fulfilled, or add to parquetry.yml: allow: [{code: SC801, guardrail: approved-large, table: payments, reason: "..."}]',
+            remedy='change the spec until approved-large is fulfilled, or add to parquetry.yml: `allow: [{code: SC801, guardrail: approved-large, table: payments, reason: "..."}]`',
         ),
     )
     intent = Intent(
