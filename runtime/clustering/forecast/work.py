@@ -56,15 +56,16 @@ _MORE_REQUESTS: Final = 2
 class ClusteringWork:
     """What one clustering took. ``layout`` is the digest of what its rows were arranged by.
 
-    ``core_milliseconds`` are those of all cores that Spark had while groups were rewritten, also groups that
-    could not be published. ``sampled_bytes`` are what a sample promised to be written, None without one.
-    ``expected_bytes`` and ``expected_core_milliseconds`` are the ranges that were predicted.
+    ``core_milliseconds`` are those of all cores that Spark had while ``attempted_bytes`` were rewritten, also
+    those of groups that could not be published. ``sampled_bytes`` are what a sample promised to be written,
+    None without one. ``expected_bytes`` and ``expected_core_milliseconds`` are ranges that were predicted.
     """
 
     files: int
     read_bytes: int
     written_files: int
     written_bytes: int
+    attempted_bytes: int
     core_milliseconds: int
     expected_bytes: PredictionInterval
     expected_core_milliseconds: PredictionInterval
@@ -127,16 +128,16 @@ def forecast_work(
         expected, prior = sampled_bytes, BYTES_BY_SAMPLE
         pairs = [(one.sampled_bytes, one.written_bytes) for one in past if one.sampled_bytes is not None]
     errors = [error_of(expected=promised, measured=written) for promised, written in pairs]
-    throughputs = [_throughput(one) for one in past if one.read_bytes]
+    throughputs = [_throughput(one) for one in past if one.attempted_bytes]
     throughput = median(throughputs) if throughputs else DEFAULT_THROUGHPUT
     late = [
         error_of(
-            expected=one.read_bytes / throughput * _MILLISECONDS,
+            expected=one.attempted_bytes / throughput * _MILLISECONDS,
             measured=one.core_milliseconds,
             floor=_FEWEST_MILLISECONDS,
         )
         for one in past
-        if one.read_bytes
+        if one.attempted_bytes
     ]
     written = interval(expected, errors, prior)
     requests = _requests(files, read_bytes, written_files=written_files, written_bytes=written)
@@ -200,7 +201,7 @@ def _about(*, low: int, high: int) -> PredictionInterval:
 
 def _throughput(one: ClusteringWork) -> float:
     """Bytes that a core read in a second."""
-    return one.read_bytes * _MILLISECONDS / max(one.core_milliseconds, 1)
+    return one.attempted_bytes * _MILLISECONDS / max(one.core_milliseconds, 1)
 
 
 def in_commit(work: ClusteringWork | None) -> dict[str, str]:
@@ -221,9 +222,10 @@ def read_work(extra: Mapping[str, str]) -> ClusteringWork | None:
 
 def _is_possible(work: ClusteringWork) -> bool:
     """Whether these can have been measured: any program may write to a commit."""
-    counts = (work.files, work.read_bytes, work.written_files, work.written_bytes, work.core_milliseconds)
+    sizes = (work.read_bytes, work.written_bytes, work.attempted_bytes, work.sampled_bytes or 0)
+    counts = (work.files, work.written_files, work.core_milliseconds, *sizes)
     ranges = (work.expected_bytes, work.expected_core_milliseconds)
-    return min(*counts, work.sampled_bytes or 0) >= 0 and all(0 <= one.low <= one.high for one in ranges)
+    return min(counts) >= 0 and all(0 <= one.low <= one.high for one in ranges)
 
 
 def read_expected_bytes(extra: Mapping[str, str]) -> int | None:

@@ -72,6 +72,7 @@ class WorkMeasure:
             read_bytes=read_bytes,
             written_files=len(files),
             written_bytes=sum(file.stat.file_size_bytes for file in files),
+            attempted_bytes=self._attempted_bytes,
             core_milliseconds=self._milliseconds * self._cores,
             expected_bytes=forecast.written_bytes,
             expected_core_milliseconds=attempt.core_milliseconds,

@@ -306,6 +306,7 @@ def test_what_no_rule_deletes_is_stored_for_good_when_it_is_followed_up(folder):
         read_bytes=1000,
         written_files=1,
         written_bytes=900,
+        attempted_bytes=1,
         core_milliseconds=1,
         expected_bytes=PredictionInterval.exactly(900),
         expected_core_milliseconds=PredictionInterval.exactly(1),
