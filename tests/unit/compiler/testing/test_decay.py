@@ -120,6 +120,14 @@ def test_a_decay_is_caught_by_the_test_that_is_for_it(table, decay, test):
     assert test in by_status(outcomes(table)).get(Status.FAILED, [])
 
 
+def test_a_partition_that_is_late_is_caught(table):
+    expected = [{"row_count": {"min": 1}, "where": "p = 'c'"}]
+    found = by_status(outcomes(table, expected))
+    assert found == {Status.UNMEASURED: ["row_count"]}, "nothing to measure fails the command as well"
+    fill(table, 3, "c")
+    assert by_status(outcomes(table, expected)) == {}
+
+
 class LaterStore(WrappedStore):
     """The same store two days later."""
 
