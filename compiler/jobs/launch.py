@@ -22,8 +22,9 @@ from parquetry.runtime.spec.job import JobPlan
 
 
 def new_run_id() -> str:
-    """A name for a run's folder, in the order of time."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+    """A name for a run's folder, in the order of time to the millisecond."""
+    now = datetime.now(UTC)
+    return f"{now:%Y%m%dT%H%M%S}-{now.microsecond // 1000:03x}{secrets.token_hex(2)[1:]}"
 
 
 def launcher_for(workspace: Workspace, run_id: str) -> Callable[[tuple[JobPlan, ...]], Launch]:

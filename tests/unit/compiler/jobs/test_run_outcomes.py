@@ -5,14 +5,17 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import tempfile
+import time
 
 import pytest
 
 import parquetry
 from parquetry.cli.main import command_line
 from parquetry.compiler.jobs import run as running
+from parquetry.compiler.jobs.launch import new_run_id
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StorageError
 from parquetry.runtime.main import JobResult, ServiceResult
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
@@ -235,3 +238,12 @@ def test_results_are_not_written_through_a_link(folder, monkeypatch, capsys, tmp
     assert ended.value.code == 1
     assert "is a link" in capsys.readouterr().err
     assert (outside / "results.json").read_text() == "precious"
+
+
+def test_run_ids_are_in_the_order_of_time_within_a_second_too():
+    ids = []
+    for _ in range(5):
+        ids.append(new_run_id())
+        time.sleep(0.002)
+    assert ids == sorted(ids)
+    assert all(re.fullmatch(r"\d{8}T\d{6}-[0-9a-f]{6}", run_id) for run_id in ids)
