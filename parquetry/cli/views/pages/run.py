@@ -29,6 +29,7 @@ from parquetry.runtime.commit.outcome import CommitResult
 
 _HEADER: Final = ("status", "job", "inserted", "updated", "deleted", "files", "bytes", "commit")
 _NUMBERS: Final = frozenset({2, 3, 4, 5, 6})
+_WORDS: Final = {Tone.BAD: "failed", Tone.WARN: "warned", Tone.GOOD: "done"}
 
 
 def render_run(
@@ -61,10 +62,11 @@ def render_run(
 def _verdict(run: RunResult) -> Badge:
     jobs = count(len(run.outcomes), "job")
     failed = sum(outcome.error is not None for outcome in run.outcomes)
-    warned = any(_warnings(outcome) for outcome in run.outcomes)
+    tone = _tone(run.outcomes)
     tests = None if run.tests is None or not run.tests.outcomes else tests_verdict(run.tests)
-    words = f"{failed} of {jobs} failed" if failed else f"{jobs} done{', with warnings' if warned else ''}"
-    tones = [Tone.BAD if failed else Tone.WARN if warned else Tone.GOOD, *([tests.tone] if tests else [])]
+    warned = ", with warnings" if tone is Tone.WARN else ""
+    words = f"{failed} of {jobs} failed" if failed else f"{jobs} done{warned}"
+    tones = [tone, *([tests.tone] if tests else [])]
     tone = next(tone for tone in (Tone.BAD, Tone.WARN, Tone.GOOD) if tone in tones)
     return Badge(text=f"{words}; {tests.text}" if tests else words, tone=tone)
 
@@ -76,15 +78,20 @@ def _written(commits: Sequence[CommitResult]) -> str:
 
 
 def _section(table: str, outcomes: list[JobOutcome], with_options: Callable[[str], str]) -> Section:
-    failed = any(outcome.error is not None for outcome in outcomes)
-    warned = any(_warnings(outcome) for outcome in outcomes)
-    tone = Tone.BAD if failed else Tone.WARN if warned else Tone.GOOD
+    tone = _tone(outcomes)
     return Section(
         title=table,
-        badges=(Badge(text="failed" if failed else "warned" if warned else "done", tone=tone),),
+        badges=(Badge(text=_WORDS[tone], tone=tone),),
         tone=tone,
         blocks=tuple(_blocks(table, outcomes, with_options)),
     )
+
+
+def _tone(outcomes: Sequence[JobOutcome]) -> Tone:
+    """That of the worst of them."""
+    if any(outcome.error is not None for outcome in outcomes):
+        return Tone.BAD
+    return Tone.WARN if any(map(_warnings, outcomes)) else Tone.GOOD
 
 
 def _blocks(table: str, outcomes: list[JobOutcome], with_options: Callable[[str], str]) -> Iterator[Block]:
