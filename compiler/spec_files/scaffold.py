@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from parquetry.compiler.spec_files.inference import infer_table
+from parquetry.compiler.spec_files.yaml import table_text
 from parquetry.compiler.workspace.git import main_branch, published_at, repository_root
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError
@@ -32,6 +34,8 @@ _FILES = {
     ".gitignore": "gitignore.j2",
     REQUIREMENTS: "requirements.txt.j2",
 }
+_SAMPLE = frozenset({"policies/small-data.yml", "tables/orders.yml", "landing/2026-01.csv"})
+_MODELINE = "# yaml-language-server: $schema=../schemas/table.json\n"
 _WORKFLOWS = ".github/workflows"
 _OF_REVIEWS = ("plan", "diff", "apply", "nightly")
 _PIPELINE = ".gitlab-ci.yml"
@@ -93,7 +97,7 @@ class Scaffold:
     """A project that was made; ``files`` are relative to its directory.
 
     ``installs`` is what its workflow installs, None where the user has to say it. ``advice`` is what is
-    left to be written by hand, None for nothing.
+    left to be written by hand, None for nothing. ``notes`` say what was guessed of a table from its files.
     """
 
     directory: Path
@@ -101,24 +105,35 @@ class Scaffold:
     files: tuple[str, ...]
     installs: str | None
     advice: str | None = None
+    notes: tuple[str, ...] = ()
 
 
-def scaffold(directory: Path, *, installs: str | None = None, ci: CI | None = None) -> Scaffold:
+def scaffold(
+    directory: Path,
+    *,
+    installs: str | None = None,
+    ci: CI | None = None,
+    rows: Path | None = None,
+    table: str | None = None,
+) -> Scaffold:
     """Make a project in ``directory``, which may exist; it is named after the directory.
 
     Nothing that is there is replaced: one file in the way, and nothing is written. In a git repository the
     workflows go to the root of it, where GitHub and GitLab look for them. ``installs`` is what pip gets
     parquetry from, by default whatever this parquetry was installed from.
 
-    With ``ci`` there are workflows that plan pull requests, apply what was approved, and look for drift. A
-    project that is there gets these alone.
+    With ``ci`` there are workflows that plan pull requests, apply what was approved, and look for drift.
+    With ``rows``, a Parquet or CSV file or a folder of them, there is a table for their rows instead of the
+    sample, named ``table`` or after them. A project that is there gets these alone.
 
     Raises:
+        InferenceError: no table can be declared for ``rows``.
         ScaffoldError: a file is in the way, the directory cannot be written, or a name is not fit for
             a workflow.
 
     """
-    there = _declared(directory) if ci and (directory / PROJECT_FILE).exists() else None
+    there = _declared(directory) if (ci or rows) and (directory / PROJECT_FILE).exists() else None
+    inferred = None if rows is None else infer_table(rows, root=directory, name=table)
     name = (there and there.project) or project_name(directory)
     workflow, folder = _workflow(directory, name)
     context = ScaffoldContext(
@@ -130,10 +145,11 @@ def scaffold(directory: Path, *, installs: str | None = None, ci: CI | None = No
         requirement=installs or _requirement(),
     )
     templates = environment(quoted=json.dumps)
-    wanted = {} if there else dict(_FILES)
+    sample = frozenset() if inferred is None else _SAMPLE
+    wanted = {} if there else {path: name for path, name in _FILES.items() if path not in sample}
     if not there and ci is not CI.GITLAB:
         wanted[workflow] = "workflow.yml.j2"
-    if there and not (directory / REQUIREMENTS).exists():
+    if there and ci and not (directory / REQUIREMENTS).exists():
         wanted[REQUIREMENTS] = _FILES[REQUIREMENTS]
     root = workflow.partition(_WORKFLOWS)[0]
     advice = None
@@ -151,6 +167,9 @@ def scaffold(directory: Path, *, installs: str | None = None, ci: CI | None = No
         path: templates.get_template(f"scaffold/{template}").render(scaffold=context)
         for path, template in wanted.items()
     }
+    if inferred is not None:
+        modeline = "" if there else _MODELINE
+        texts[f"tables/{inferred.document['name']}.yml"] = modeline + table_text(inferred.document)
     schemas = () if there else (SCHEMAS,)
     in_the_way = [path for path in (*texts, *schemas) if os.path.lexists(_file(directory, path))]
     if in_the_way:
@@ -172,7 +191,12 @@ def scaffold(directory: Path, *, installs: str | None = None, ci: CI | None = No
             f"{error.filename} cannot be written: {error.strerror}; name another directory"
         ) from error
     return Scaffold(
-        directory=directory, name=name, files=tuple(written), installs=context.requirement, advice=advice
+        directory=directory,
+        name=name,
+        files=tuple(written),
+        installs=context.requirement,
+        advice=advice,
+        notes=() if inferred is None else inferred.notes,
     )
 
 

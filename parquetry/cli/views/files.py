@@ -107,10 +107,12 @@ class InitView:
             if outcome.directory == Path()
             else f"{shell.line('cd', shell.place(str(outcome.directory)))} && "
         )
-        if outcome.installs is None:
+        if outcome.installs is None and REQUIREMENTS in outcome.files:
             lines += ["", f"For the workflow: name in {REQUIREMENTS} where pip gets parquetry from."]
         if outcome.advice is not None:
             lines += ["", f"{outcome.advice}."]
+        if outcome.notes:
+            lines += ["", *(f"note: {note}" for note in outcome.notes)]
         return "\n".join([*lines, "", f"Next: {there}parquetry plan --out target/plan.json"])
 
     def json(self, outcome: Scaffold) -> Any:
@@ -119,6 +121,7 @@ class InitView:
             "project": outcome.name,
             "directory": str(outcome.directory),
             "files": list(outcome.files),
+            "notes": list(outcome.notes),
         }
 
 

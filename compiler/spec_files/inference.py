@@ -1,0 +1,312 @@
+"""A table's spec from its files: columns and types from Parquet footers, or from the text of CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from parquetry.compiler.spec_files.yaml import column_entry
+from parquetry.errors import UsageError
+from parquetry.printable import quoted
+from parquetry.runtime.arrow.schema import columns_from_arrow
+from parquetry.runtime.errors import InvalidDataError, NotFoundError, UnsupportedTableError
+from parquetry.runtime.sources.listing import FoundFile, list_files, open_file
+from parquetry.runtime.spec.meta_columns import META_COLUMNS
+from parquetry.runtime.spec.table_spec import Column
+
+MOST_FILES: Final = 100
+MOST_BYTES: Final = 64 * 1024 * 1024
+_BLOCK: Final = 4 * 1024 * 1024
+_HEADER: Final = 64 * 1024
+
+_FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".csv.gz": "csv", ".tsv": "csv", ".txt": "csv"}
+_SEPARATORS: Final = (",", ";", "\t", "|")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_PANDAS_INDEX: Final = re.compile(r"__index_level_\d+__")
+
+_BOOLEAN: Final = r"^(?i:true|false)$"
+_INTEGER: Final = r"^-?(0|[1-9][0-9]{0,17})$"
+_LONG: Final = r"^-?(0|[1-9][0-9]{0,37})$"
+_FIXED: Final = r"^-?(0|[1-9][0-9]{0,17})\.[0-9]{1,9}$"
+_NUMBER: Final = r"^-?(0|[1-9][0-9]{0,30})(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?$"
+_DATE: Final = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$"
+_TIME: Final = r"[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?$"
+_TIMESTAMP: Final = _DATE[:-1] + _TIME
+_PATTERNS: Final = {
+    "boolean": _BOOLEAN,
+    "bigint": _INTEGER,
+    "decimal(38,0)": _LONG,
+    "decimal": _FIXED,
+    "double": _NUMBER,
+    "date": _DATE,
+    "timestamp": _TIMESTAMP,
+}
+"""The text of each type, the narrowest first. Digits with a zero in front, such as a postcode, are text."""
+
+_DIGITS: Final = 18
+
+_UNSIGNED: Final = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
+
+
+class InferenceError(UsageError):
+    """Files from which no spec can be written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inferred:
+    """The document of a table's spec file, and what its author has to know.
+
+    ``notes`` are sentences: what was guessed, and what the files do not say.
+    """
+
+    document: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+
+def infer_table(path: Path, *, root: Path, name: str | None) -> Inferred:
+    """Return the spec of a table for the Parquet or CSV files at ``path``, with a source that reads them.
+
+    Args:
+        path: a file, or a folder with files of one format at any depth.
+        root: the directory of the project, at which the path of the source starts.
+        name: the table's name; None to name it after the file or folder.
+
+    Raises:
+        InferenceError: there are no such files, they are of several formats, they cannot be read, or a name
+            in them is no name of a column.
+
+    """
+    place = path.absolute()
+    table = name or _table_name(place)
+    try:
+        found = list_files(_literal(place))
+    except (InvalidDataError, NotFoundError) as error:
+        raise InferenceError(f"{path}: {error}") from error
+    files, suffix = _of_one_format(found, path)
+    form = _FORMATS[suffix]
+    looked_at = files[:MOST_FILES]
+    try:
+        if form == "csv":
+            columns, options, notes = _from_csv(looked_at)
+        else:
+            columns, notes = _from_parquet(looked_at)
+            options = {}
+    except (pa.ArrowException, OSError, UnsupportedTableError) as error:
+        raise InferenceError(f"{path}: {error}") from error
+    _check_names([column.name for column in columns], path)
+    if len(files) > len(looked_at):
+        notes.append(f"columns and types are those of {len(looked_at)} of {len(files)} files")
+    notes.append("every row is inserted; to update rows by a key, declare record_key and operation: upsert")
+    read_from = _source_path(place, suffix, root=root, files=files)
+    source: dict[str, Any] = {"name": "files", "format": form, "path": read_from}
+    source |= {"options": options} if options else {}
+    document = {
+        "apiVersion": "parquetry/v1",
+        "kind": "table",
+        "name": table,
+        "columns": [column_entry(column) for column in columns],
+        "sources": [{**source, "operation": "insert"}],
+    }
+    return Inferred(document=document, notes=tuple(notes))
+
+
+def _literal(place: Path) -> str:
+    """Return the path for ``list_files``, which takes wildcards as such."""
+    if re.search(r"[*?\[{]", str(place)):
+        raise InferenceError(f"{place} has a wildcard in its name; rename it, or name another folder")
+    return str(place)
+
+
+def _table_name(place: Path) -> str:
+    base = place.name
+    for suffix in sorted(_FORMATS, key=len, reverse=True):
+        base = base.removesuffix(suffix)
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", base).strip("_").lower()
+    if not _NAME.fullmatch(name):
+        raise InferenceError(f"{quoted(place.name)} gives no name for a table; name it with --name")
+    return name
+
+
+def _suffix(path: str) -> str | None:
+    name = path.lower()
+    return next((s for s in sorted(_FORMATS, key=len, reverse=True) if name.endswith(s)), None)
+
+
+def _of_one_format(found: Sequence[FoundFile], path: Path) -> tuple[list[FoundFile], str]:
+    """Return the files and their ending; those of other endings are refused by name."""
+    endings = {_suffix(file.uri): file for file in found}
+    if not found or None in endings:
+        which = f"{Path(endings[None].uri).name} has none of them" if found else "there are no files"
+        raise InferenceError(f"{path}: only Parquet and CSV files ({', '.join(_FORMATS)}): {which}")
+    if len(endings) > 1:
+        raise InferenceError(
+            f"{path} has files of several formats ({', '.join(sorted(filter(None, endings)))}); "
+            "name a folder with files of one format"
+        )
+    (suffix,) = endings
+    assert suffix is not None, "refused above"
+    return list(found), suffix
+
+
+def _source_path(place: Path, suffix: str, *, root: Path, files: Sequence[FoundFile]) -> str:
+    """Return the path of the source: relative to the project where the files lie below it, else absolute."""
+    base = root.absolute()
+    shown = os.path.relpath(place, base) if place.is_relative_to(base) else str(place)
+    if place.is_file():
+        return shown
+    is_flat = all("/" not in file.file.path.removeprefix(f"{place}/") for file in files)
+    inner = "*" if is_flat else "**/*"
+    return f"{inner}{suffix}" if shown == "." else f"{shown}/{inner}{suffix}"
+
+
+def _check_names(names: Sequence[str], path: Path) -> None:
+    if not names:
+        raise InferenceError(f"{path} has no columns")
+    if wrong := [name for name in names if not _NAME.fullmatch(name)]:
+        raise InferenceError(
+            f"{path}: {', '.join(map(quoted, wrong[:5]))} are no names of columns (letters, digits and '_'); "
+            "rename them in the files, or write the spec by hand with a select that renames them"
+        )
+    seen: dict[str, str] = {}
+    for name in names:
+        if (other := seen.setdefault(name.lower(), name)) is not name:
+            raise InferenceError(f"{path}: the columns {quoted(other)} and {quoted(name)} have one name")
+
+
+def _from_parquet(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], list[str]]:
+    schemas = []
+    for file in files:
+        with open_file(file) as handle:
+            schema = pq.read_schema(handle).remove_metadata()
+        if META_COLUMNS[0] in schema.names:
+            raise InferenceError(f"{file.uri} is a file of a Hudi table; use parquetry adopt LOCATION")
+        schemas.append(schema)
+    whole = pa.unify_schemas(schemas, promote_options="permissive")
+    kept = [field for field in whole if not _PANDAS_INDEX.fullmatch(field.name)]
+    fields = [pa.field(field.name, _readable(field.type), nullable=True) for field in kept]
+    notes = _guessed([field.name for field in kept if pa.types.is_null(field.type)])
+    if local := [f.name for f in kept if pa.types.is_timestamp(f.type) and f.type.tz is None]:
+        notes.append(f"times without a zone are taken for UTC: {', '.join(local)}")
+    return columns_from_arrow(pa.schema(fields)), notes
+
+
+def _guessed(names: Sequence[str]) -> list[str]:
+    """Return a note on columns in which the files have no value."""
+    shown = ", ".join(names)
+    return [f"no value says what these columns hold, so they are strings: {shown}"] if names else []
+
+
+def _readable(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which a table holds all values of a Parquet column."""
+    if pa.types.is_dictionary(kind):
+        return _readable(kind.value_type)
+    if pa.types.is_null(kind):
+        return pa.string()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz="UTC")
+    if pa.types.is_date64(kind):
+        return pa.date32()
+    return _UNSIGNED.get(kind, kind)
+
+
+def _from_csv(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], dict[str, Any], list[str]]:
+    separator = _separator(files[0])
+    texts: dict[str, _Text] = {}
+    is_cut = False
+    for file in files:
+        read = 0
+        for batch in _batches(file, separator):
+            for name, values in zip(batch.schema.names, batch.columns, strict=True):
+                texts.setdefault(name, _Text()).see(values)
+            read += batch.nbytes
+            if read > MOST_BYTES:
+                is_cut = True
+                break
+    columns = tuple(Column(name=name, type=text.type) for name, text in texts.items())
+    options: dict[str, Any] = {"escape": '"'}
+    options |= {} if separator == "," else {"sep": separator}
+    options |= {"multiLine": True} if any(text.has_line_ends for text in texts.values()) else {}
+    notes = _guessed([name for name, text in texts.items() if text.is_empty])
+    if is_cut:
+        notes.append(f"types are those of the first {MOST_BYTES // 1024**2} MiB of each file")
+    return columns, options, notes
+
+
+def _separator(file: FoundFile) -> str:
+    """Return the separator that the first line has most often outside of quotes."""
+    header = re.sub(r'"[^"]*"', "", _begin(file)).partition("\n")[0]
+    return max(_SEPARATORS, key=header.count)
+
+
+def _begin(file: FoundFile) -> str:
+    with _text_of(file) as handle:
+        return bytes(handle.read(_HEADER)).decode("utf-8-sig", errors="replace")
+
+
+def _text_of(file: FoundFile) -> Any:
+    raw = open_file(file)
+    return pa.CompressedInputStream(raw, "gzip") if file.uri.endswith(".gz") else raw
+
+
+def _batches(file: FoundFile, separator: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a CSV file, every cell as its text."""
+    parse = pa_csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+    names = next(csv.reader(io.StringIO(_begin(file)), delimiter=separator), [])
+    with _text_of(file) as handle:
+        yield from pa_csv.open_csv(
+            handle,
+            read_options=pa_csv.ReadOptions(block_size=_BLOCK),
+            parse_options=parse,
+            convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+        )
+
+
+class _Text:
+    """The types that all values of a CSV column have had so far."""
+
+    def __init__(self) -> None:
+        self._possible = set(_PATTERNS)
+        self._scales = set[int]()
+        self.is_empty = True
+        self.has_line_ends = False
+
+    def see(self, values: pa.Array) -> None:
+        """Rule out the types that one of the values does not have; an empty cell is null."""
+        texts = values.filter(pc.and_(values.is_valid(), pc.not_equal(pc.utf8_length(values), 0)))
+        if not len(texts):
+            return
+        self.is_empty = False
+        self.has_line_ends |= bool(pc.any(pc.match_substring_regex(texts, r"[\r\n]")).as_py())
+        for kind in tuple(self._possible):
+            if not pc.all(pc.match_substring_regex(texts, _PATTERNS[kind])).as_py():
+                self._possible.discard(kind)
+        if "decimal" in self._possible:
+            fractions = pc.utf8_length(pc.list_element(pc.split_pattern(texts, "."), 1))
+            self._scales |= set(pc.unique(fractions).to_pylist())
+            whole = pc.max(pc.utf8_length(texts)).as_py() - min(self._scales) - 1
+            if len(self._scales) > 1 or whole + max(self._scales) > _DIGITS:
+                self._possible.discard("decimal")
+
+    @property
+    def type(self) -> str:
+        """The narrowest of the types that are left; a fraction of fixed length makes a decimal."""
+        if self.is_empty:
+            return "string"
+        kind = next((kind for kind in _PATTERNS if kind in self._possible), "string")
+        return f"decimal({_DIGITS},{max(self._scales)})" if kind == "decimal" else kind
