@@ -41,6 +41,7 @@ CODES = {
     "SC402": "the partitioning changed",
     "SC403": "the location changed",
     "SC404": "the ordering column changed",
+    "SC405": "the table is applied under another name",
     "SC501": "the location contains a table of another project or program",
     "SC502": "the applied spec comes from a commit that this branch does not contain",
     "SC503": "the table uses a feature with which it cannot be written safely",
@@ -54,6 +55,7 @@ CODES = {
     "SC801": "a guardrail denies the change",
     "SC802": "a guardrail warns of the change",
     "SC601": "an allow entry matches no change of this plan",
+    "SC602": "a table with the same columns is forgotten: it may have been renamed",
 }
 
 IDENTITY_CODES = frozenset({"SC401", "SC402", "SC404"})

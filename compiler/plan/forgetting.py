@@ -27,15 +27,13 @@ def find_undeclared(workspace: Workspace) -> tuple[Undeclared, ...]:
     Looked for below the warehouse, and where tables were when they were applied from this directory.
     Folders of tables and warehouses of other targets are not looked into, others down to the fourth
     level and, the higher ones first, at most 200 of them; where the warehouse of another target is
-    not known here, and may be below this one, only down to the first level. Tables that moved,
-    whose names are declared, are not among them, nor are those that cannot be read or that are applied
-    for another target.
+    not known here, and may be below this one, only down to the first level. Tables that cannot be read,
+    or that are applied for another target, are not among them.
     """
     if not workspace.may_open(workspace.project.target.warehouse):
         return ()
     root = str(workspace.project.root)
     known = {join_base(root, table.location_declared) for table in workspace.project.tables}
-    names = {table.name for table in workspace.project.tables}
     found = _search(workspace, known)
     former = {join_base(root, place): place for place in _former(workspace)}
     seen = known | {join_base(root, table.location) for table in found}
@@ -45,7 +43,7 @@ def find_undeclared(workspace: Workspace) -> tuple[Undeclared, ...]:
         if absolute not in seen and workspace.may_open(place)
     ]
     found += [table for table in map_each(elsewhere, lambda place: _look(workspace, place)) if table]
-    return tuple(sorted((t for t in found if t.spec.name not in names), key=lambda t: t.spec.name))
+    return tuple(sorted(found, key=lambda t: (t.spec.name, t.location)))
 
 
 def _former(workspace: Workspace) -> Iterable[str]:

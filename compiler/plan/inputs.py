@@ -24,7 +24,7 @@ class DeclaredTable:
 
     ``is_written`` says whether a layer of the project gives a path a value of its own; ``jobs`` is
     asked only for tables that change. ``unnamed`` is why the table of an untrusted branch is not looked at;
-    then ``base`` is what the base declares, if anything.
+    then ``base`` is what the base declares, if anything. ``moved_from`` is the name that it had before.
     """
 
     spec: TableSpec
@@ -34,6 +34,7 @@ class DeclaredTable:
     is_written: Callable[[str], bool]
     unnamed: str | None = None
     base: TableSpec | None = None
+    moved_from: str | None = None
     protected: bool = False
     allowed: Mapping[str, Allowance] = field(default_factory=dict)
     jobs: Callable[[], tuple[JobReference, ...]] = tuple
@@ -55,9 +56,14 @@ class Undeclared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
-    """Where a declared table is instead, and the git commit of the spec that is applied there."""
+    """Where a declared table is instead, its applied name, and the git commit of the spec that is applied.
+
+    ``spelled`` is the location as a spec of the target has to say it: from the warehouse, or absolute.
+    """
 
     location: str
+    spelled: str
+    name: str
     applied_commit: str | None
 
 

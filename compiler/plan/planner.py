@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
+from parquetry import shell
 from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.actions import action, creation, forgetting, resettings
 from parquetry.compiler.plan.allowing import unused, with_allowance
@@ -32,6 +33,7 @@ from parquetry.compiler.plan.refusals import (
     refuse_foreign,
     refuse_forgetting,
     refuse_move,
+    refuse_renamed,
     refuse_reverting,
     refuse_unnamed,
     refuse_unusable,
@@ -117,10 +119,26 @@ def make_plan(
             *_unusable(drift, due, outcomes),
             *signatures,
             *target.warnings,
+            *_likely_renamed(outcomes),
             *unused(((table.spec.name, table.allowed) for table in tables), outcomes),
         ),
     )
     return plan_of(intent, evidence)
+
+
+def _likely_renamed(outcomes: Sequence[TableAction | Blocked]) -> Iterator[PlanWarning]:
+    """Yield a warning for each table that is made while one with the same columns is forgotten."""
+    planned = [outcome for outcome in outcomes if isinstance(outcome, TableAction)]
+    forgotten = {each.spec.columns: each.table for each in planned if Step.FORGET in each.steps}
+    for made in planned:
+        former = forgotten.get(made.spec.columns)
+        if former is not None and made.change_class is ChangeClass.CREATE:
+            rename = shell.line("parquetry", "rename", former, made.table)
+            message = (
+                f"{made.table} is made empty, and {former}, with the same columns, is forgotten; if you "
+                f"renamed it, put its spec back and run {rename}: it keeps its rows"
+            )
+            yield PlanWarning(code="SC602", table=made.table, message=message)
 
 
 def _observed(reader: TableReader, table: DeclaredTable) -> Observation | None:
@@ -233,7 +251,7 @@ def _outcome_of(
     """What a table that exists needs: an action, a refusal, or nothing."""
     drifts = reader.drifts(table)
     refusal = refuse_foreign(table, observation, context) or refuse_faulty(table, observation)
-    refusal = refusal or refuse_wrong(table, observation, context)
+    refusal = refusal or refuse_wrong(table, observation, context) or refuse_renamed(table, observation)
     if refusal is not None:
         return refusal
     if observation.spec is None or (observation.spec == table.spec and observation.handle.applied is None):

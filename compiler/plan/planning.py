@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,7 +16,14 @@ from parquetry.compiler.plan.allowing import Allowance
 from parquetry.compiler.plan.drift import Drift, observed_drift, unusable
 from parquetry.compiler.plan.forgetting import find_undeclared
 from parquetry.compiler.plan.guarding import guarded
-from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable, DueWork, Elsewhere, TableReader
+from parquetry.compiler.plan.inputs import (
+    CommonPlanInputs,
+    DeclaredTable,
+    DueWork,
+    Elsewhere,
+    TableReader,
+    Undeclared,
+)
 from parquetry.compiler.plan.model import Change, ChangeClass, JobReference, PlanDocument, PlanOptions
 from parquetry.compiler.plan.planner import make_plan
 from parquetry.compiler.workspace.known_locations import former_locations
@@ -57,6 +64,7 @@ def plan_workspace(
         for name, table in seen.items()
     }
     drifts = dict(zip(stores, map_each(ours.values(), _drifts), strict=True))
+    undeclared = find_undeclared(workspace) if is_open and workspace.is_whole else ()
     target = workspace.project.target
     context = CommonPlanInputs(
         project=workspace.project.name,
@@ -75,7 +83,7 @@ def plan_workspace(
     reader = TableReader(
         observe=lambda table: seen[table.spec.name].get(),
         drifts=lambda table: drifts[table.spec.name],
-        find_elsewhere=lambda table: _elsewhere(workspace, table),
+        find_elsewhere=lambda table: _elsewhere(workspace, table, undeclared),
         admit=admit,
         live_columns=lambda observation: observation.live_columns(observation.handle.timeline()),
         former=lambda observation, paths: former_columns(observation.handle, paths),
@@ -93,7 +101,7 @@ def plan_workspace(
         (_declared(workspace, table, unnamed) for table in workspace.tables),
         context=context,
         reader=reader,
-        undeclared=find_undeclared(workspace) if is_open and workspace.is_whole else (),
+        undeclared=_gone(undeclared, seen),
         due=_due(workspace, ours, drifts, excluded=excluded) if due else None,
         drift=_drift_lines(drifts),
     )
@@ -164,6 +172,7 @@ def declared(workspace: Workspace, table: ResolvedTable) -> DeclaredTable:
         file=table.file,
         origin=lambda path: str(table.origin(path)),
         is_written=lambda path: path in table.settings,
+        moved_from=table.declared("moved.from"),
         protected=workspace.is_protected(table),
         allowed={
             code: Allowance(reason=entry.reason, origin=str(entry.origin))
@@ -276,10 +285,30 @@ def _drift_lines(drifts: Mapping[str, tuple[Drift, ...]]) -> tuple[Change, ...]:
     )
 
 
-def _elsewhere(workspace: Workspace, table: DeclaredTable) -> Elsewhere | None:
-    """Where else the project has a table of that name: its default location, or the last known one."""
-    root, target, name = workspace.project.root, workspace.project.target, table.spec.name
-    candidates = (f"{target.warehouse.rstrip('/')}/{name}", *former_locations(root, target.name, name))
+def _gone(undeclared: Iterable[Undeclared], seen: Mapping[str, _Seen]) -> tuple[Undeclared, ...]:
+    """Return the tables that no spec declares, less those whose spec names a place where no table is."""
+    return tuple(
+        found
+        for found in undeclared
+        if (declared := seen.get(found.spec.name)) is None or declared.observation is not None
+    )
+
+
+def _elsewhere(
+    workspace: Workspace, table: DeclaredTable, undeclared: Sequence[Undeclared]
+) -> Elsewhere | None:
+    """Return where else the project has a table of that name, or of its former one.
+
+    That is the default location, the last known one, or any below the warehouse.
+    """
+    root, target = workspace.project.root, workspace.project.target
+    names = tuple(filter(None, (table.spec.name, table.moved_from)))
+    candidates = [
+        place
+        for name in names
+        for place in (f"{target.warehouse.rstrip('/')}/{name}", *former_locations(root, target.name, name))
+    ]
+    candidates += [found.location for found in undeclared if found.spec.name in names]
     here = join_base(str(root), table.location)
     for candidate in candidates:
         there = join_base(str(root), candidate)
@@ -288,10 +317,12 @@ def _elsewhere(workspace: Workspace, table: DeclaredTable) -> Elsewhere | None:
         found = _try_observe(workspace.store_at(there)).observation
         if found is None or found.is_forgotten or found.foreign_to(workspace.owner_of(found)):
             continue
-        if _name_of(found) == name:
+        if (name := _name_of(found)) in names:
             applied = found.handle.applied
             return Elsewhere(
                 location=there.removeprefix(f"{root}/"),
+                spelled=there.removeprefix(f"{join_base(str(root), target.warehouse).rstrip('/')}/"),
+                name=name,
                 applied_commit=applied.git_commit if applied else None,
             )
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from parquetry import shell
 from parquetry.compiler.plan.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, spec_changes
 from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable, Elsewhere, Undeclared
@@ -42,8 +44,21 @@ def _faulty(name: str, location: str, fault: RecordFault) -> Blocked:
     return Blocked(table=name, location=location, code=fault.code, reason=fault.reason, remedy=fault.remedy)
 
 
+def refuse_renamed(table: DeclaredTable, observation: Observation) -> Blocked | None:
+    """Return SC405 for a table that is applied under a name that its spec does not mention."""
+    former = None if observation.spec is None else observation.spec.name
+    if former in (None, table.spec.name, table.moved_from):
+        return None
+    return _refusal(
+        table,
+        "SC405",
+        reason=f"the table at {table.location} is applied as {former}",
+        remedy=f"if it was renamed, add `moved: {{from: {former}}}` to {table.file}; else correct its place",
+    )
+
+
 def refuse_move(table: DeclaredTable, elsewhere: Elsewhere, context: CommonPlanInputs) -> Blocked:
-    """SC403 for a table whose rows are somewhere else than it is declared."""
+    """Return SC403 for a table whose rows are somewhere else than it is declared."""
     move = Change(
         path="location",
         old=elsewhere.location,
@@ -52,15 +67,19 @@ def refuse_move(table: DeclaredTable, elsewhere: Elsewhere, context: CommonPlanI
         change_class=ChangeClass.BREAKING,
         live=elsewhere.location,
         origin=table.origin("location"),
-        reason=f"the rows are at {elsewhere.location}",
+        reason=f"the rows are at {elsewhere.location}; to leave them there, write "
+        f"`location: {flow(elsewhere.spelled)}`",
     )
+    if elsewhere.name != table.spec.name:
+        remedy = f"a renamed table keeps its location: write it into {table.file}"
+        return _refusal(table, move.code, reason=_because(move), remedy=remedy, changes=(move,))
     recipe = copy_recipe(
         table.spec,
         file=table.file,
         location=elsewhere.location,
         applied_commit=_holding(elsewhere.applied_commit, table, context),
         names_location=False,
-        changes=(move,),
+        changes=(replace(move, old=elsewhere.spelled),),
     )
     return _refusal(table, move.code, reason=_because(move), remedy=REMEDY, changes=(move,), recipe=recipe)
 
@@ -299,9 +318,9 @@ def copy_recipe(
             ),
         ),
         RecipeStep(
-            text=f"Swap: move the other sources of {name} to {copied}, let readers use {copy}, and forget "
-            f"{name}; its data stays until you delete it.",
-            commands=(shell.line("rm", shell.place(file)), "parquetry apply"),
+            text=f"Swap: move the other sources of {name} to {copied}, and give the new table the name. The "
+            "old table is forgotten; its data stays until you delete it.",
+            commands=(shell.line("parquetry", "rename", copy, name, "--replace"), "parquetry apply"),
         ),
     )
 

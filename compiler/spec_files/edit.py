@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from parquetry.compiler.errors import UnacceptableDriftError
 from parquetry.compiler.spec_files.yaml import column_entry
 from parquetry.compiler.workspace.spec_words import flow
 from parquetry.project.diagnostics.source import LINE_END, Position, SourceText
-from parquetry.project.yaml.document import Node, parse_text
+from parquetry.project.yaml.document import Node, Path, parse_text
 from parquetry.runtime.spec.table_spec import Column
 
 
@@ -35,6 +35,30 @@ def with_type(text: str, column: Column, *, file: str) -> str:
 def with_nullable(text: str, name: str, *, file: str) -> str:
     """The text with a column that may be null."""
     return _replaced(text, _column(text, name, file).children["nullable"], "true")
+
+
+def with_values(text: str, values: Mapping[Path, str], *, file: str) -> str:
+    """Return the text with other texts in the places of values."""
+    root = parse_text(SourceText(path=file, text=text)).root
+    assert root is not None, "the file is valid"
+    places = sorted(values, key=lambda path: root.at(path).span.start, reverse=True)
+    for path in places:
+        text = _replaced(text, root.at(path), values[path])
+    return text
+
+
+def with_keys(text: str, entries: Mapping[str, str], *, after: str, file: str) -> str:
+    """Return the text with entries behind one of the keys of the whole mapping."""
+    root = parse_text(SourceText(path=file, text=text)).root
+    assert root is not None, "the file is valid"
+    lines = [f"{key}: {value}" for key, value in entries.items()]
+    end = max(leaf.span.end for leaf in _leaves(root.children[after]))
+    if _character(text, root.span.start) == "{":
+        offset, new = _offset(text, end), "".join(f", {line}" for line in lines)
+    else:
+        offset = _offset(text, Position(end.line, len(_line(text, end.line)) + 1))
+        new = "".join(f"\n{line}" for line in lines)
+    return f"{text[:offset]}{new}{text[offset:]}"
 
 
 def _columns(text: str, file: str) -> Node:

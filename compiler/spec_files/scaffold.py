@@ -44,6 +44,11 @@ _INCLUDED = ".gitlab/parquetry-"
 
 _ALL_JOBS = f"{_INCLUDED}*.yml"
 _INCLUDE_JOBS = f"{_PIPELINE} is there already: let it include {_ALL_JOBS}"
+_SCHEDULE_RUN = "no workflow ingests rows: schedule parquetry run where Spark is, as by cron or Airflow"
+_NOTHING_SHARED = (
+    "every target is a folder within the project, which no other machine sees: the nightly workflow checks "
+    "nothing until it names a target on shared storage"
+)
 _IMAGE = "python:3.11.13-bookworm"
 _CHECKOUT = "11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2"
 _SETUP_PYTHON = "a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0"
@@ -77,7 +82,8 @@ class ScaffoldContext:
     """Everything the templates of a new project may say.
 
     ``folder`` is the project's in the repository, empty at its root, ``branch`` the one that changes are
-    merged into. ``requirement`` is what pip installs, None where nobody knows. Actions are pinned to commits.
+    merged into. ``shared_targets`` are those that another machine reaches. ``requirement`` is what pip
+    installs, None where nobody knows. Actions are pinned to commits.
     """
 
     name: str
@@ -85,6 +91,7 @@ class ScaffoldContext:
     branch: str
     workflow: str
     targets: tuple[str, ...]
+    shared_targets: tuple[str, ...]
     requirement: str | None
     checkout: str = _CHECKOUT
     setup_python: str = _SETUP_PYTHON
@@ -97,14 +104,14 @@ class Scaffold:
     """A project that was made; ``files`` are relative to its directory.
 
     ``installs`` is what its workflow installs, None where the user has to say it. ``advice`` is what is
-    left to be written by hand, None for nothing. ``notes`` say what was guessed of a table from its files.
+    left to be done by hand. ``notes`` say what was guessed of a table from its files.
     """
 
     directory: Path
     name: str
     files: tuple[str, ...]
     installs: str | None
-    advice: str | None = None
+    advice: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -142,6 +149,7 @@ def scaffold(
         branch=_branch(directory),
         workflow=workflow,
         targets=(there and there.targets) or _TARGETS,
+        shared_targets=there.shared_targets if there else (),
         requirement=installs or _requirement(),
     )
     templates = environment(quoted=json.dumps)
@@ -152,7 +160,9 @@ def scaffold(
     if there and ci and not (directory / REQUIREMENTS).exists():
         wanted[REQUIREMENTS] = _FILES[REQUIREMENTS]
     root = workflow.partition(_WORKFLOWS)[0]
-    advice = None
+    advice = [] if ci is None else [_SCHEDULE_RUN]
+    if ci is not None and not context.shared_targets:
+        advice.append(_NOTHING_SHARED)
     if ci is CI.GITHUB:
         above = f"{root}{_WORKFLOWS}"
         wanted |= {f"{above}/parquetry-{kind}-{name}.yml": f"github/{kind}.yml.j2" for kind in _OF_REVIEWS}
@@ -160,7 +170,7 @@ def scaffold(
         wanted[f"{root}{_INCLUDED}{name}.yml"] = "gitlab/parquetry.yml.j2"
         pipeline = _file(directory, f"{root}{_PIPELINE}")
         if os.path.lexists(pipeline):
-            advice = None if _includes_jobs(pipeline) else _INCLUDE_JOBS
+            advice += [] if _includes_jobs(pipeline) else [_INCLUDE_JOBS]
         else:
             wanted[f"{root}{_PIPELINE}"] = "gitlab/gitlab-ci.yml.j2"
     texts = {
@@ -195,7 +205,7 @@ def scaffold(
         name=name,
         files=tuple(written),
         installs=context.requirement,
-        advice=advice,
+        advice=tuple(advice),
         notes=() if inferred is None else inferred.notes,
     )
 

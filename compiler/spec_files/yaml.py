@@ -16,7 +16,7 @@ from parquetry.runtime.spec.table_spec import Column, Query, Source, TableSpec, 
 _LINE: Final = 100
 _HEAD: Final = {"apiVersion": "parquetry/v1", "kind": "table"}
 _ORDER: Final = (
-    *("apiVersion", "kind", "name", "description", "owner", "tags", "location", "columns"),
+    *("apiVersion", "kind", "name", "description", "owner", "tags", "location", "moved", "columns"),
     *("record_key", "key_scope", "ordering", "partition_by", "partitioning", "policy"),
     *("sizing", "clustering", "retention", "files", "sources", "queries", "tests"),
 )

@@ -22,6 +22,7 @@ COMMANDS = {
     "fmt": "Write the project's files in canonical YAML; comments are kept.",
     "validate": "Check the project's files: offline, no JVM, every error of every file in one pass.",
     "ls": "List the declared tables.",
+    "rename": "Give a table or a source another name in the project's files.",
     "explain": "Show a resolved value with the file and line it comes from, or what a code means.",
     "schema": "Print a JSON Schema of the project's files, or write them for editors.",
     "compile": "Write target/manifest.json and one job per table and verb, as JSON and as a PySpark script.",
@@ -44,7 +45,7 @@ COMMANDS = {
 }
 # Title in the help, room below `commands`, names.
 _SECTIONS = (
-    ("Author", "authoring", ("init", "fmt", "validate", "ls", "explain", "schema", "compile")),
+    ("Author", "authoring", ("init", "fmt", "validate", "ls", "rename", "explain", "schema", "compile")),
     ("Review", "reviewing", ("plan", "show", "review", "guardrails", "diff", "simulate")),
     (
         "Operate",

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from parquetry.project.model.locations import is_relative
 from parquetry.project.yaml.folder import PROJECT_FILE, TABLES, FilesOnDisk
 from parquetry.project.yaml.scalar import scalar
 
@@ -31,12 +32,14 @@ class _Loader(_READER):  # type: ignore[misc]  # of a library that has no types
 class Outline:
     """Names in alphabetical order; ``folders`` are those of tables, relative to the project.
 
-    ``project`` is the project's own, None where there is none.
+    ``project`` is the project's own, None where there is none. ``shared_targets`` are those whose warehouse
+    is no folder within the project, such as an address of an object store.
     """
 
     project: str | None
     tables: tuple[str, ...]
     targets: tuple[str, ...]
+    shared_targets: tuple[str, ...]
     tags: tuple[str, ...]
     variables: tuple[str, ...]
     folders: tuple[str, ...]
@@ -62,6 +65,9 @@ def outline(root: Path) -> Outline:
         project=name if isinstance(name, str) else None,
         tables=tuple(sorted(names)),
         targets=tuple(sorted(targets)),
+        shared_targets=tuple(
+            sorted(t for t in targets if not _is_within(_at(project, "targets", t, "warehouse")))
+        ),
         tags=tuple(sorted(tags)),
         variables=tuple(sorted(variables)),
         folders=tuple(sorted(folders)),
@@ -83,6 +89,11 @@ def _at(value: Any, *path: str) -> Any:
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
     return value
+
+
+def _is_within(warehouse: Any) -> bool:
+    """Return True for a relative path; what a template makes of its place is not known."""
+    return not isinstance(warehouse, str) or (is_relative(warehouse) and not warehouse.startswith("{{"))
 
 
 def _names(value: Any) -> list[str]:

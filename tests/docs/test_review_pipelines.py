@@ -31,7 +31,7 @@ JOBS = ("check", "plan", "apply", "follow-up", "nightly")
 def written(tmp_path):
     """The pipeline of a project `shop` with two targets, and the text of its jobs."""
     folder = ProjectFolder.create(tmp_path / "shop")
-    folder.project(targets={"dev": {"warehouse": "./dev"}, "prod": {"warehouse": "./prod"}})
+    folder.project(targets={"dev": {"warehouse": "/lake/dev"}, "prod": {"warehouse": "s3://lake"}})
     scaffold(folder.root, ci=CI.GITLAB)
     return (folder.root / ".gitlab/parquetry-shop.yml").read_text(encoding="utf-8")
 
@@ -100,7 +100,7 @@ def test_a_pipeline_that_is_there_is_left_alone(tmp_path):
     (tmp_path / ".gitlab-ci.yml").write_text("stages: [mine]\n")
     made = scaffold(folder.root, ci=CI.GITLAB)
     assert set(made.files) == {"requirements.txt", ".gitlab/parquetry-shop.yml"}
-    assert made.advice == ".gitlab-ci.yml is there already: let it include .gitlab/parquetry-*.yml"
+    assert ".gitlab-ci.yml is there already: let it include .gitlab/parquetry-*.yml" in made.advice
     assert (tmp_path / ".gitlab-ci.yml").read_text() == "stages: [mine]\n"
     with pytest.raises(ScaffoldError, match=r"parquetry-shop\.yml is there already; remove it"):
         scaffold(folder.root, ci=CI.GITLAB)
@@ -109,7 +109,7 @@ def test_a_pipeline_that_is_there_is_left_alone(tmp_path):
 def test_a_second_project_needs_no_other_pipeline(tmp_path):
     git(tmp_path, "init", "-q")
     scaffold(tmp_path / "lake", ci=CI.GITLAB)
-    assert scaffold(tmp_path / "pond", ci=CI.GITLAB).advice is None
+    assert not [line for line in scaffold(tmp_path / "pond", ci=CI.GITLAB).advice if "include" in line]
 
 
 class Runner:

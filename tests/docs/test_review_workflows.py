@@ -29,7 +29,7 @@ OTHER = "sha256:" + "b" * 64
 def written(tmp_path):
     """The texts of the workflows of a project `shop` with two targets, by kind."""
     folder = ProjectFolder.create(tmp_path / "shop")
-    folder.project(targets={"dev": {"warehouse": "./dev"}, "prod": {"warehouse": "./prod"}})
+    folder.project(targets={"dev": {"warehouse": "/lake/dev"}, "prod": {"warehouse": "s3://lake"}})
     scaffold(folder.root, ci=CI.GITHUB)
     workflows = folder.root / ".github" / "workflows"
     return {kind: (workflows / f"parquetry-{kind}-shop.yml").read_text(encoding="utf-8") for kind in KINDS}
@@ -92,6 +92,24 @@ def test_workflows_have_the_permissions_that_they_need(written):
     assert [step["name"] for step in steps(written["plan"]) if "GH_TOKEN" in step.get("env", {})] == [
         "Show the plan"
     ]
+
+
+@pytest.mark.parametrize("ci", list(CI))
+def test_the_nightly_workflow_checks_what_it_can_reach(tmp_path, ci):
+    """A clone sees no table in a folder of the machine that applied it."""
+    file = ".github/workflows/parquetry-nightly-shop.yml" if ci is CI.GITHUB else ".gitlab/parquetry-shop.yml"
+    folder = ProjectFolder.create(tmp_path / "shop")
+    folder.project(targets={"dev": {"warehouse": "./dev"}, "prod": {"warehouse": "{{ env_var('LAKE') }}/x"}})
+    made = scaffold(folder.root, ci=ci)
+    nightly = (folder.root / file).read_text().rpartition("# Fails when")[2]
+    assert '["prod"]' in nightly
+    assert '"dev"' not in nightly
+    assert [advice for advice in made.advice if "schedule parquetry run" in advice]
+    local = scaffold(tmp_path / "lake", ci=ci)
+    nightly = (tmp_path / "lake" / file.replace("shop", "lake")).read_text().rpartition("# Fails when")[2]
+    assert "nothing was checked" in nightly
+    assert "parquetry drift" not in nightly
+    assert [advice for advice in local.advice if "no other machine sees" in advice]
 
 
 def test_a_project_that_is_there_gets_workflows_alone(tmp_path):

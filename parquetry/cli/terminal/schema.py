@@ -13,6 +13,7 @@ ANSWERS = (
     "validate",
     "ls",
     "explain",
+    "rename",
     "compile",
     "plan",
     "review-post",

@@ -17,6 +17,7 @@ from parquetry.runtime.spec.codec import to_json_value
 if TYPE_CHECKING:  # each command loads its own
     from parquetry.compiler.jobs.manifest import Compiled
     from parquetry.compiler.spec_files.exports import Export
+    from parquetry.compiler.spec_files.rename import Renamed
     from parquetry.compiler.spec_files.scaffold import Scaffold
     from parquetry.project.yaml.fmt import FormatResult
 
@@ -109,8 +110,8 @@ class InitView:
         )
         if outcome.installs is None and REQUIREMENTS in outcome.files:
             lines += ["", f"For the workflow: name in {REQUIREMENTS} where pip gets parquetry from."]
-        if outcome.advice is not None:
-            lines += ["", f"{outcome.advice}."]
+        if outcome.advice:
+            lines += ["", *(f"{advice}." for advice in outcome.advice)]
         if outcome.notes:
             lines += ["", *(f"note: {note}" for note in outcome.notes)]
         return "\n".join([*lines, "", f"Next: {there}parquetry plan --out target/plan.json"])
@@ -123,6 +124,22 @@ class InitView:
             "files": list(outcome.files),
             "notes": list(outcome.notes),
         }
+
+
+class RenameView:
+    """The files that say the new name."""
+
+    def text(self, outcome: Renamed, paint: Paint) -> str:
+        """A headline, one line for each file, and the next command."""
+        stays = "" if outcome.location is None else f", at {outcome.location} as before"
+        lines = [f"{outcome.former} is called {paint.bold(outcome.name)} now{stays}", ""]
+        lines += [f"{paint.good('wrote')}    {path}" for path in outcome.files]
+        lines += [f"{paint.warn('removed')}  {path}" for path in outcome.removed]
+        return "\n".join([*lines, "", "Next: parquetry plan"])
+
+    def json(self, outcome: Renamed) -> Any:
+        """Every field."""
+        return to_json_value(outcome)
 
 
 class SchemaView:

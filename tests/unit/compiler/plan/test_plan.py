@@ -245,10 +245,55 @@ def test_moving_a_table_is_blocked(folder):
     assert "warehouse/orders" in blocked.reason
 
 
-def test_moving_a_table_that_was_renamed_in_place_is_blocked(folder):
+def test_a_table_of_another_name_is_planned_only_where_its_spec_says_that_it_was_renamed(folder):
     folder.orders(location="./warehouse/there")
     apply(folder)
     folder.orders(location="./warehouse/there", name="deals")
+    (blocked,) = plan(folder).intent.blocked
+    assert blocked.code == "SC405"
+    assert "is applied as orders" in blocked.reason
+    assert "`moved: {from: orders}`" in blocked.remedy
+    folder.orders(location="./warehouse/there", name="deals", moved={"from": "others"})
+    assert [blocked.code for blocked in plan(folder).intent.blocked] == ["SC405"]
+
+
+def test_a_renamed_table_without_its_location_is_not_made_anew(folder):
+    apply(folder)
+    folder.orders(name="deals", moved={"from": "orders"})
+    (blocked,) = plan(folder).intent.blocked
+    assert blocked.code == "SC403"
+    assert "warehouse/orders" in blocked.reason
+    assert "`location: orders`" in blocked.reason
+    assert blocked.remedy == "a renamed table keeps its location: write it into tables/orders.yml"
+
+
+def test_a_table_that_lost_its_location_is_found_in_a_clone_that_never_applied(folder):
+    folder.orders(location="./warehouse/there")
+    apply(folder)
+    (folder.root / "target/locations.json").unlink()
+    folder.orders()
+    result = plan(folder)
+    (blocked,) = result.intent.blocked
+    assert (blocked.code, result.intent.actions) == ("SC403", ())
+    assert "warehouse/there" in blocked.reason
+
+
+def test_a_table_that_is_made_while_its_like_is_forgotten_may_have_been_renamed(folder):
+    apply(folder)
+    (folder.root / "tables/orders.yml").unlink()
+    folder.write("tables/deals.yml", ORDERS | {"name": "deals"})
+    (warning,) = plan(folder).evidence.warnings
+    assert (warning.code, warning.table) == ("SC602", "deals")
+    assert "parquetry rename orders deals" in str(warning.message)
+    columns = [*ORDERS["columns"], {"name": "note", "type": "string"}]
+    folder.write("tables/deals.yml", ORDERS | {"name": "deals", "columns": columns})
+    assert not [warning for warning in plan(folder).evidence.warnings if warning.code == "SC602"]
+
+
+def test_moving_a_table_that_was_renamed_in_place_is_blocked(folder):
+    folder.orders(location="./warehouse/there")
+    apply(folder)
+    folder.orders(location="./warehouse/there", name="deals", moved={"from": "orders"})
     (action,) = plan(folder).intent.actions
     assert [(c.path, c.old, c.new) for c in action.changes] == [("name", "orders", "deals")]
     apply(folder)
