@@ -101,5 +101,9 @@ class UnsupportedSessionError(ParquetryError):
     """The Spark session is of a kind that cannot do what was asked, or its workers lack what it takes."""
 
 
+class RefusedCell(Exception):  # noqa: N818 - becomes an InvalidDataError with its place, never leaves the ingest
+    """A cell of a source's file is no value of its column: file, column, type and the text of the cell."""
+
+
 class RetryWrite(Exception):  # noqa: N818 - a signal between a write's body and run_write
     """The write cannot go on from the state it started from; it may from the present one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from secrets import token_hex
 from typing import Any, Final, TypeAlias
@@ -18,7 +18,7 @@ import pyarrow as pa
 from parquetry.errors import ParquetryError
 from parquetry.message import from_parts_json, parts_json
 from parquetry.runtime import errors
-from parquetry.runtime.errors import RetryWrite
+from parquetry.runtime.errors import RefusedCell, RetryWrite
 
 Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a task of Spark runs, as ``mapInArrow`` takes it."""
@@ -44,6 +44,16 @@ def failures_encoded(task: Task) -> Task:
             raise TaskFailureError(f"{failure}\n{token} {failure_json(failure)}") from failure
 
     return run
+
+
+def refusal_sql(error: str, statements: Sequence[str]) -> str:
+    """SQL for a text that, raised in a task, :func:`raised_in_task` finds again.
+
+    ``error`` is the name of its class; each of the statements is SQL for a text.
+    """
+    parts = ", ".join(f"array({statement})" for statement in statements)
+    failure = f"to_json(named_struct('error', '{error}', 'statements', array({parts})))"
+    return f"concat('{_OF_THIS_DRIVER} ', {failure})"
 
 
 def raised_in_task(text: str) -> Exception | None:
@@ -72,7 +82,7 @@ def failure_from_json(text: str) -> Exception:
     """
     found: dict[str, Any] = json.loads(text)
     kind = getattr(errors, found["error"], ParquetryError)
-    if not (isinstance(kind, type) and issubclass(kind, ParquetryError | RetryWrite)):
+    if not (isinstance(kind, type) and issubclass(kind, ParquetryError | RetryWrite | RefusedCell)):
         kind = ParquetryError
     failure: Exception = kind(*map(from_parts_json, found["statements"]))
     if isinstance(failure, ParquetryError):

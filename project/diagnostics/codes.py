@@ -423,6 +423,13 @@ _ALL = (
         "Correct the expression.",
     ),
     _code(
+        "PQ507",
+        "Reader option not usable",
+        "Each format has a list of options for its reader, with the form of their values. Spark hands "
+        "options that it does not know on to Hadoop, so others are refused.",
+        "Correct the spelling or the value, or remove the option.",
+    ),
+    _code(
         "PQ601",
         "Not one SQL expression",
         "An SQL setting is exactly one expression of Spark SQL, or exactly one SELECT for `select`. It "

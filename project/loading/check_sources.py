@@ -10,6 +10,7 @@ from parquetry.project.loading.resolve import Resolution, test_entries
 from parquetry.project.sql.grammar import Effort, columns_read, selected_names, unknown_columns
 from parquetry.project.sql.guard import SqlProblem, check_expression, check_select
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
+from parquetry.runtime.spec.reader_options import option_problems
 from parquetry.runtime.spec.rules import DELETE_FLAG
 from parquetry.runtime.spec.table_spec import Operation, Source
 from parquetry.runtime.spec.types import may_have_fields
@@ -27,6 +28,7 @@ def check_sources(resolution: Resolution) -> None:
     _check_unique(resolution, "tests", "test")
     for source in resolution.table.spec.sources:
         _check_operation(resolution, source)
+        _check_options(resolution, source)
     _check_sql(resolution)
 
 
@@ -94,6 +96,13 @@ def _check_operation(resolution: Resolution, source: Source) -> None:
     ):
         summary = "insert_overwrite replaces whole partitions, but the table has none"
         resolution.report("PQ701", summary, operation, "use insert_overwrite_table")
+
+
+def _check_options(resolution: Resolution, source: Source) -> None:
+    for problem in option_problems(source.format, source.options):
+        path = f"sources.{source.name}.options.{problem.name}"
+        hint = did_you_mean(problem.name, problem.among) or problem.hint
+        resolution.report("PQ507", problem.summary, path, hint, at_key=True)
 
 
 def _check_sql(resolution: Resolution) -> None:

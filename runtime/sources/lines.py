@@ -1,4 +1,4 @@
-"""Where in a text file of a source the value is that Spark refused: Spark names neither line nor column."""
+"""Where in a text file of a source something is that was refused: Spark names neither line nor column."""
 
 from __future__ import annotations
 
@@ -6,44 +6,39 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from parquetry.runtime.spec.table_spec import Column
-from parquetry.runtime.spec.types import Decimal as DecimalType
-from parquetry.runtime.spec.types import Primitive, parse_type
+import pyarrow as pa
 
 SEARCHED_BYTES: Final = 64 * 1024**2
 """How much of a file is looked through for a line."""
 
-# Spark quotes values of files, which hold what others wrote: bounded, so that a long one takes no time.
-_VALUE = re.compile(
-    r"For input string: \"(?P<number>.{0,1000}?)\"(?=\s|$| under)"
-    r"|Text '(?P<time>.{0,1000}?)' could not be parsed|Fail to parse '(?P<old>.{0,1000}?)' in the new parser"
-)
-_FIELD = re.compile(
-    r"Cannot parse the field name [`'\"]?(?P<field>.{1,1000}?)[`'\"]? and the value "
-    r"[`'\"]?(?P<value>.{0,1000}?)[`'\"]? "
-    r"of the JSON token type (?P<shape>\w+)"
-)
-_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_WHOLE = re.compile(r"[+-]?\d+")
-_STANDING_FOR: Final = ("nullvalue", "emptyvalue", "nanvalue", "positiveinf", "negativeinf")
+CELL_CHARACTERS: Final = 1000
+"""How much of a cell is told and looked for."""
+
+_CODECS: Final = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 _CHARACTERS: Final = {"\\t": "\t", "\\0": "\0"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineFault:
-    """What is wrong at ``line``, counted from 1; the line is None where it is not certain.
+class SoughtCell:
+    """A cell by its column, that of a field with the path to it, and by its text, which may be cut."""
 
-    ``column`` and ``value`` are None where the whole record is wrong, or where they are not known.
-    """
+    column: str
+    text: str
+
+    def is_like(self, text: str) -> bool:
+        """Whether it may be the cell with this text."""
+        return text == self.text or (len(self.text) >= CELL_CHARACTERS and text.startswith(self.text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundLine:
+    """The ``line``, counted from 1, of what was looked for; None where it is not certain."""
 
     line: int | None = None
-    column: str | None = None
-    value: str | None = None
     is_truncated: bool = False
     """Whether the file goes on behind what was looked through."""
 
@@ -58,35 +53,44 @@ class _TruncatedError(Exception):
     """The file is longer than what is looked through."""
 
 
-def find_fault(
-    file: Any, said: str, *, kind: str, options: Mapping[str, str], columns: Sequence[Column]
-) -> LineFault:
-    """The first record of a plain ``csv`` or ``json`` file that is wrong in the way that Spark ``said``.
+def unpacked(file: Any, name: str) -> Any:
+    """The bytes of the open ``file`` without the compression that the ending of its name means."""
+    codec = _CODECS.get(name.rpartition(".")[2].lower())
+    return pa.CompressedInputStream(file, codec) if codec else file
 
-    ``columns`` are those whose types the file's values have to have, ``options`` the source's. Memory is
-    bounded by the longest line; at most :data:`SEARCHED_BYTES` characters are read.
+
+def find_cell(file: Any, cell: SoughtCell, *, kind: str, options: Mapping[str, str]) -> FoundLine:
+    """The first line of a ``csv`` or ``json`` file where the cell has that text.
+
+    ``options`` are the source's, by names in lower case. Memory is bounded by the longest line; at most
+    :data:`SEARCHED_BYTES` characters are read.
     """
-    known = LineFault()
-    if (field := _FIELD.search(said)) is not None:
-        known = LineFault(column=field["field"], value=field["value"])
-    elif (value := _VALUE.search(said)) is not None:
-        known = LineFault(value=next(text for text in value.groups() if text is not None))
-    settings = {name.lower(): text for name, text in options.items()}
-    if "linesep" in settings:
-        return known
-    encoding = settings.get("encoding", settings.get("charset", "utf-8"))
+    if kind == "csv":
+        return _place(file, options, lambda lines: _line_of_cell(lines, cell, options))
+    if _is_set(options, "multiline"):
+        return _place(file, options, lambda lines: _only_line(lines, cell))
+    return _place(file, options, lambda lines: _line_of_field(lines, cell))
+
+
+def find_malformed(file: Any, *, kind: str, options: Mapping[str, str]) -> FoundLine:
+    """The first line of a file that is no record: with other than the header's cells, or no JSON."""
+    if kind == "csv":
+        return _place(file, options, lambda lines: _line_of_other_width(lines, options))
+    if _is_set(options, "multiline"):
+        return FoundLine()
+    return _place(file, options, lambda lines: _line_of_no_json(lines, options))
+
+
+def _place(file: Any, options: Mapping[str, str], search: Callable[[Iterator[str]], int | None]) -> FoundLine:
+    if "linesep" in options:
+        return FoundLine()
     try:
-        text = io.TextIOWrapper(file, encoding=encoding, errors="replace", newline="")
-        lines = _lines(text)
-        if kind == "json":
-            found = _json_fault(lines, field, settings)
-        else:
-            found = _csv_fault(lines, known.value, settings, {c.name.lower(): c for c in columns})
+        text = io.TextIOWrapper(file, encoding=options.get("encoding", "utf-8"), errors="replace", newline="")
+        return FoundLine(line=search(_lines(text)))
     except _TruncatedError:
-        return LineFault(column=known.column, value=known.value, is_truncated=True)
+        return FoundLine(is_truncated=True)
     except (LookupError, csv.Error, TypeError, RecursionError):  # an encoding of Java's alone, odd separators
-        return known
-    return found or known
+        return FoundLine()
 
 
 def _lines(text: io.TextIOWrapper) -> Iterator[str]:
@@ -98,96 +102,56 @@ def _lines(text: io.TextIOWrapper) -> Iterator[str]:
             raise _TruncatedError
 
 
-def _json_fault(
-    lines: Iterable[str], field: re.Match[str] | None, settings: Mapping[str, str]
-) -> LineFault | None:
-    if settings.get("multiline", "").lower() == "true":
-        return None
-    strict = not any(name.startswith("allow") for name in settings)
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line, strict=False, parse_int=_Number, parse_float=_Number)
-        except ValueError:
-            # Spark takes more for JSON than Python does, single quotes to begin with.
-            if field is None and strict and "'" not in line:
-                return LineFault(line=number)
-            continue
-        if field is not None and _holds(record, field):
-            return LineFault(line=number, column=field["field"], value=field["value"])
-    return None
+def _is_set(options: Mapping[str, str], name: str, default: str = "false") -> bool:
+    return options.get(name, default).lower() == "true"
 
 
-def _holds(record: Any, field: re.Match[str]) -> bool:
-    """Whether the record has that value, as the same kind of JSON, in that field of its own."""
-    if not isinstance(record, dict) or not isinstance(value := record.get(field["field"]), str):
-        return False
-    is_text = field["shape"] == "VALUE_STRING"
-    return value == field["value"] and is_text is not isinstance(value, _Number)
-
-
-def _csv_fault(
-    lines: Iterator[str], value: str | None, settings: Mapping[str, str], columns: Mapping[str, Column]
-) -> LineFault | None:
+def _line_of_cell(lines: Iterator[str], cell: SoughtCell, options: Mapping[str, str]) -> int | None:
     names: list[str] | None = None
-    ignored = {settings[key] for key in _STANDING_FOR if key in settings}
-    for line, row in _rows(lines, settings):
+    for line, row in _rows(lines, options):
         if names is None:
-            if settings.get("header", "true").lower() == "true":
-                names = [name.strip() for name in row]
+            names = _names(row, options)
+            if _is_set(options, "header", "true"):
                 continue
-            names = [f"_c{index}" for index in range(len(row))]
-        if value is None and len(row) != len(names):
-            return LineFault(line=line)
-        found = [
-            index
-            for index, (name, cell) in enumerate(zip(names, row, strict=False))
-            if cell not in ignored
-            and (value is None or cell == value)
-            and _is_suspect(cell, columns.get(name.lower()), value)
-        ]
-        if found:
-            certain = [i for i in found if _fits(row[i], columns[names[i].lower()], value) is False]
-            one = certain[:1] or (found if _others(names, columns, found) else [])
-            if not one:
-                return None
-            above = sum(len(cell.splitlines()) - 1 for cell in row[: one[0]] if cell)
-            above += sum(cell.endswith(("\n", "\r")) for cell in row[: one[0]])
-            return LineFault(line=line + above, column=names[one[0]], value=row[one[0]])
+        for index, (name, text) in enumerate(zip(names, row, strict=False)):
+            if name.lower() == cell.column.lower() and cell.is_like(text):
+                return line + sum(_ends(before) for before in row[:index])
     return None
 
 
-def _others(names: Sequence[str], columns: Mapping[str, Column], found: Sequence[int]) -> bool:
-    """Whether no other column could be meant by a value of which only Spark knows that it does not fit."""
-    unknown = [name for name in names if _is_of_time(columns.get(name.lower()))]
-    return len(found) == len(unknown) == 1
+def _ends(cell: str) -> int:
+    """How many lines end within a cell."""
+    return len(cell.splitlines()) - 1 + cell.endswith(("\n", "\r")) if cell else 0
 
 
-def _is_of_time(column: Column | None) -> bool:
-    return column is not None and column.type.lower() in ("date", "timestamp", "timestamp_ntz")
+def _line_of_other_width(lines: Iterator[str], options: Mapping[str, str]) -> int | None:
+    width: int | None = None
+    for line, row in _rows(lines, options):
+        width = len(row) if width is None else width
+        if len(row) != width:
+            return line
+    return None
 
 
-def _is_suspect(cell: str, column: Column | None, value: str | None) -> bool:
-    if column is None:
-        return False
-    fits = _fits(cell, column, value)
-    return fits is False or (fits is None and value is not None and _is_of_time(column))
+def _names(row: list[str], options: Mapping[str, str]) -> list[str]:
+    if _is_set(options, "header", "true"):
+        return [name or f"_c{index}" for index, name in enumerate(row)]
+    return [f"_c{index}" for index in range(len(row))]
 
 
-def _rows(lines: Iterator[str], settings: Mapping[str, str]) -> Iterator[tuple[int, list[str]]]:
+def _rows(lines: Iterator[str], options: Mapping[str, str]) -> Iterator[tuple[int, list[str]]]:
     """The records with the line that each begins at; as Spark, without blank lines and comments."""
-    separator = settings.get("sep", settings.get("delimiter", ","))
-    escape = settings.get("escape", "\\")
+    separator, quote = options.get("sep", ","), options.get("quote", '"')
+    escape = options.get("escape", '"')
     form: dict[str, Any] = {
         "delimiter": _CHARACTERS.get(separator, separator),
-        "quotechar": settings.get("quote", '"') or None,
-        "escapechar": None if escape == settings.get("quote", '"') else escape or None,
+        "quotechar": quote or None,
+        "escapechar": None if escape == quote else escape or None,
     }
     if form["quotechar"] is None:
         form["quoting"] = csv.QUOTE_NONE
-    comment = settings.get("comment")
-    if settings.get("multiline", "").lower() == "true":
+    comment = options.get("comment")
+    if _is_set(options, "multiline"):
         reader = csv.reader(lines, **form)
         begin = 1
         for row in reader:
@@ -200,37 +164,60 @@ def _rows(lines: Iterator[str], settings: Mapping[str, str]) -> Iterator[tuple[i
             yield number, next(csv.reader([line.rstrip("\r\n")], **form))
 
 
-def _fits(cell: str, column: Column, value: str | None) -> bool | None:
-    """Whether Spark takes the text for a value of the column's type; None where only Spark knows.
-
-    Blanks around it are what is wrong only where Spark named the ``value`` with them.
-    """
-    kind, text = parse_type(column.type), cell.strip() if value is None else cell
-    name = kind.name if isinstance(kind, Primitive) else ""
-    if not text or name == "string":  # nothing is null
-        return True
-    if isinstance(kind, DecimalType):
-        return _is_decimal(text)
-    if name in _BITS:
-        top = 1 << (_BITS[name] - 1)
-        return _WHOLE.fullmatch(text) is not None and -top <= int(text) < top
-    if name in ("float", "double"):
-        return _is_real(text)
-    return text.lower() in ("true", "false") if name == "boolean" else None
+def _line_of_field(lines: Iterable[str], cell: SoughtCell) -> int | None:
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(
+                line, strict=False, parse_int=_Number, parse_float=_Number, parse_constant=_Number
+            )
+        except ValueError:  # Spark takes more for JSON than Python does
+            continue
+        records = record if isinstance(record, list) else [record]
+        if any(_holds(each, cell.column.lower().split("."), cell) for each in records):
+            return number
+    return None
 
 
-def _is_decimal(text: str) -> bool | None:
-    try:
-        Decimal(text.replace(",", ""))
-    except InvalidOperation:
-        return False
-    return None  # it may have too many digits
+def _holds(found: Any, path: list[str], cell: SoughtCell) -> bool:
+    """Whether a value at the path, which leads through elements and values, is the cell."""
+    if not path:
+        if isinstance(found, dict | list):
+            return cell.text[:1] == ("{" if isinstance(found, dict) else "[")
+        return cell.is_like(_text_of(found))
+    name, *rest = path
+    match found:
+        case list():
+            return name == "element" and any(_holds(each, rest, cell) for each in found)
+        case dict():
+            of_map = name == "value" and any(_holds(each, rest, cell) for each in found.values())
+            return of_map or any(
+                key.lower() == name and _holds(each, rest, cell) for key, each in found.items()
+            )
+        case _:
+            return False
 
 
-def _is_real(text: str) -> bool | None:
-    try:
-        float(text)
-    except ValueError:
-        # Java's own: 1.5d, 0x1p3.
-        return None if re.search(r"[dDfFxX]$|^[+-]?0[xX]", text) else False
-    return True
+def _text_of(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _only_line(lines: Iterable[str], cell: SoughtCell) -> int | None:
+    """The line of the only place where a field of that name begins with the text."""
+    name = cell.column.rpartition(".")[2]
+    form = re.compile(rf'"{re.escape(name)}"\s*:\s*"?{re.escape(cell.text)}', re.IGNORECASE)
+    found = [number for number, line in enumerate(lines, start=1) for _ in form.finditer(line)]
+    return found[0] if len(found) == 1 else None
+
+
+def _line_of_no_json(lines: Iterable[str], options: Mapping[str, str]) -> int | None:
+    strict = not any(name.startswith("allow") for name in options)
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            json.loads(line, strict=False)
+        except ValueError:
+            # Spark takes more for JSON than Python does, single quotes to begin with.
+            if strict and "'" not in line:
+                return number
+    return None

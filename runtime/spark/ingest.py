@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from parquetry.errors import failures_declared
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.sources.due import DueBatch
-from parquetry.runtime.spark.read.source import read_files, selected
+from parquetry.runtime.spark.read.source import read_files, selected, with_typed_texts
 from parquetry.runtime.spark.read.source_failures import explained, source_failures
 from parquetry.runtime.spark.read.table import read_table
 from parquetry.runtime.spark.session.connect import refuse_connect
@@ -45,8 +45,7 @@ def write_batch(
         with failures_declared(f"{settings}delete_when"):
             check_expression(spark, source.delete_when, place=f"{place}: {settings}delete_when")
     columns = () if batch.table else handle.effective_spec(handle.timeline()).columns
-    typed = columns if source.select is None else ()
-    explain = explained(source, batch.files, typed, storage, of_table=columns)
+    explain = explained(source, batch.files, columns, storage)
     with source_failures(place, settings=settings, explain=explain):
         rows = _rows(spark, source, batch, storage, columns)
         request = WriteRequest(
@@ -60,6 +59,7 @@ def write_batch(
         )
         with failures_declared(f"{settings}select"):
             chosen = selected(spark, rows, source, place=f"{place}: {settings}select")
+        chosen = with_typed_texts(spark, chosen, columns, source)
         return write(spark, handle, chosen, request, clustering_budget_bytes=clustering_budget_bytes)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import fastavro
-import pyarrow as pa
 import pyarrow.parquet as pq
 from fastavro.schema import SchemaParseException
 from py4j.protocol import Py4JJavaError
@@ -20,9 +20,12 @@ from pyspark.sql import types as T  # noqa: N812
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
+from parquetry.runtime.sources.lines import unpacked
 from parquetry.runtime.sources.listing import FoundFile, open_file
+from parquetry.runtime.spark.read.cells import Forms, conformed
 from parquetry.runtime.spark.read.source_failures import (
     UnreadableFileError,
+    check_begin,
     gone_file,
     is_gone,
     is_nameless,
@@ -31,19 +34,38 @@ from parquetry.runtime.spark.read.source_failures import (
     unreadable_file,
     unreadable_files,
 )
-from parquetry.runtime.spark.read.source_types import check_one_type, with_undeclared_fields
-from parquetry.runtime.spark.session.settings import failures_translated, load_files
+from parquetry.runtime.spark.read.source_types import as_texts, check_one_spelling, check_one_type
+from parquetry.runtime.spark.session.conversion import type_of
+from parquetry.runtime.spark.session.keys import literal, quoted_name
+from parquetry.runtime.spark.session.settings import (
+    expression_settings,
+    failures_translated,
+    load_files,
+    session_settings,
+)
 from parquetry.runtime.spark.session.sql_guard import check_query
+from parquetry.runtime.spec.reader_options import checked_options
 from parquetry.runtime.spec.table_spec import Column, Operation, Source
+from parquetry.runtime.spec.types import Primitive, parse_type
 from parquetry.runtime.storage.parallel import map_each
 
 _VIEW = "source"
 _HEADER_BYTES = 64 * 1024
-_LINE_END = re.compile(r"[\r\n]")
-_CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
+_LINE = re.compile(r"(?P<text>[^\r\n]*)(?P<end>\r\n|\r|\n|\Z)")
 _CODECS_OF_SPARK_ALONE = frozenset({"deflate", "snappy", "lz4"})
 # Whatever the session says: a file that is passed over counts as taken.
 _STRICT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+_TEXTS = frozenset({"csv", "json"})
+# RFC 4180, and no guesses at what deviates from it; all cells of a row are looked at, whichever are used.
+_STRICT_CSV = {
+    "mode": "FAILFAST",
+    "header": "true",
+    "escape": '"',
+    "unescapedquotehandling": "RAISE_ERROR",
+    "columnpruning": "false",
+}
+_STRING = Primitive(name="string")
+_CR_AT_END = r"\r\z"
 _Part: TypeAlias = tuple[DataFrame, FoundFile]
 
 
@@ -57,10 +79,10 @@ def read_files(
 ) -> DataFrame:
     """The rows of ``files``, before ``select``.
 
-    Files of one batch may differ in their columns: what a file lacks is null. Text formats take
-    the types of the table's columns unless a ``select`` is there to convert, and a value that is
-    not of its type fails the read instead of turning into null. InvalidDataError for a column of the
-    table that only names of folders have.
+    Files of one batch may differ in their columns: what a file lacks is null. Cells of text formats become
+    values of the table's types, and a cell that is none fails the read. With a ``select`` they are texts;
+    whole numbers and flags of JSON are what they are. InvalidDataError for a column of the table that only
+    names of folders have.
     """
     frame = _read(spark, source, files, columns, storage)
     if source.select is None and source.operation is not Operation.DELETE:  # which may do with a key
@@ -125,6 +147,20 @@ def selected(spark: SparkSession, frame: DataFrame, source: Source, *, place: st
         spark.catalog.dropTempView(view)
 
 
+def with_typed_texts(
+    spark: SparkSession, frame: DataFrame, columns: Sequence[Column], source: Source
+) -> DataFrame:
+    """The rows of a ``select`` over a text format, with its texts as values of the table's types."""
+    if source.select is None or source.format not in _TEXTS:
+        return frame
+    return _typed(spark, frame, columns, _forms(spark, source, file="''"))
+
+
+def _forms(spark: SparkSession, source: Source, *, file: str) -> Forms:
+    options = checked_options(source.format, source.options)
+    return Forms.of(spark, options, is_json=source.format == "json", file=file)
+
+
 def _load(
     spark: SparkSession,
     source: Source,
@@ -132,7 +168,8 @@ def _load(
     defaults: Mapping[str, str],
     schema: T.StructType | None = None,
 ) -> DataFrame:
-    reader = spark.read.format(source.format).options(**(_STRICT | dict(defaults) | dict(source.options)))
+    options = checked_options(source.format, source.options)
+    reader = spark.read.format(source.format).options(**(_STRICT | dict(defaults) | options))
     if schema is not None:
         reader = reader.schema(schema)
     try:
@@ -192,11 +229,82 @@ def _read_text(
     columns: Sequence[Column],
     storage: Mapping[str, Any],
 ) -> DataFrame:
-    defaults = {"mode": "FAILFAST"} | ({"header": "true"} if source.format == "csv" else {})
-    groups = _by_header(files, source, storage) if source.format == "csv" else [files]
-    if source.select is not None:
-        return _union_of_one_type([(_load(spark, source, group, defaults), group[0]) for group in groups])
-    return _union([_typed(spark, source, group, columns, defaults) for group in groups])
+    forms = _forms(spark, source, file="_metadata.file_path")
+    if source.format == "json":
+        frames = [_json_texts(spark, source, files, columns)]
+    else:
+        groups = _by_header(files, forms.options, storage)
+        frames = [_csv_texts(spark, source, group, columns, head) for head, group in groups.items()]
+    if source.select is None:
+        frames = [_typed(spark, frame, columns, forms) for frame in frames]
+    return _union(frames)
+
+
+def _typed(spark: SparkSession, frame: DataFrame, columns: Sequence[Column], forms: Forms) -> DataFrame:
+    """The rows with the texts of the table's ``columns`` as values."""
+    declared = {column.name.lower(): parse_type(column.type) for column in columns}
+    values: list[str] = []
+    for field in frame.schema.fields:
+        wanted, name = declared.get(field.name.lower()), quoted_name(field.name)
+        found = None if wanted is None else type_of(field.dataType, field.name)
+        if wanted is not None and found is not None:
+            name = f"{conformed(name, found, wanted, field.name, forms)} AS {name}"
+        values.append(name)
+    with session_settings(spark, expression_settings(spark)):
+        return frame.selectExpr(*values)
+
+
+def _json_texts(
+    spark: SparkSession, source: Source, files: Sequence[FoundFile], columns: Sequence[Column]
+) -> DataFrame:
+    """The records with every leaf that may lose something as the text that it has in the file."""
+    # By default Spark takes names that differ in case for one, and reads one of them.
+    with session_settings(spark, {"spark.sql.caseSensitive": "true"}):
+        found = _load(spark, source, files, {"mode": "FAILFAST"}).schema
+    declared = {} if source.select else {column.name.lower(): column.type for column in columns}
+    fields = [
+        T.StructField(field.name, as_texts(field.dataType, _declared_type(declared.get(field.name.lower()))))
+        for field in found.fields
+    ]
+    schema = T.StructType(fields)
+    check_one_spelling(schema)
+    return _load(spark, source, files, {"mode": "FAILFAST"}, schema)
+
+
+def _declared_type(text: str | None) -> T.DataType | None:
+    # DataType.fromDDL, the public way back from text, needs Spark 4.
+    return None if text is None else T._parse_datatype_string(text)  # noqa: SLF001
+
+
+def _csv_texts(
+    spark: SparkSession,
+    source: Source,
+    files: Sequence[FoundFile],
+    columns: Sequence[Column],
+    head: _Head,
+) -> DataFrame:
+    """The cells as texts: NULL where there is nothing, and '' for a text where there is nothing in quotes."""
+    options, empty = checked_options(source.format, source.options), uuid.uuid4().hex
+    defaults = _STRICT_CSV | {"emptyvalue": empty}
+    if is_multi_line := options.get("multiline", "").lower() == "true":
+        # If Spark looks for the line ends itself, it changes those within quotes.
+        defaults["linesep"] = "\n"
+    has_crlf = is_multi_line and head.has_crlf and "linesep" not in options
+    found = _load(spark, source, files, defaults).schema.names
+    names = [name.removesuffix("\r") for name in found] if has_crlf else found
+    frame = _load(
+        spark, source, files, defaults, T.StructType([T.StructField(n, T.StringType()) for n in names])
+    )
+    of_table = {column.name.lower() for column in columns if parse_type(column.type) != _STRING}
+    values: list[str] = []
+    for name in names:
+        cell = column = quoted_name(name)
+        if has_crlf and name == names[-1]:
+            rest = f"regexp_replace({cell}, {literal(_CR_AT_END)}, '')"
+            cell = f"nullif({rest}, {literal(options.get('nullvalue', ''))})"
+        nothing = "''" if source.select is not None or name.lower() not in of_table else "NULL"
+        values.append(f"CASE WHEN {cell} = '{empty}' THEN {nothing} ELSE {cell} END AS {column}")
+    return frame.selectExpr(*values)
 
 
 def _without_columns(file: FoundFile) -> UnreadableFileError:
@@ -204,51 +312,46 @@ def _without_columns(file: FoundFile) -> UnreadableFileError:
     return UnreadableFileError(file.file.path, reason)
 
 
-def _typed(
-    spark: SparkSession,
-    source: Source,
-    files: Sequence[FoundFile],
-    columns: Sequence[Column],
-    defaults: Mapping[str, str],
-) -> DataFrame:
-    declared = {column.name.lower(): column.type for column in columns}
-    found = _load(spark, source, files, defaults).schema
-    fields = [T.StructField(f.name, _type_of(declared.get(f.name.lower()), f.dataType)) for f in found.fields]
-    return _load(spark, source, files, defaults, T.StructType(fields))
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The first line of a file that is neither blank nor a comment, and whether it ends in CR and LF."""
+
+    line: str
+    has_crlf: bool
 
 
 def _by_header(
-    files: Sequence[FoundFile], source: Source, storage: Mapping[str, Any]
-) -> list[Sequence[FoundFile]]:
+    files: Sequence[FoundFile], options: Mapping[str, str], storage: Mapping[str, Any]
+) -> Mapping[_Head, Sequence[FoundFile]]:
     """The files in groups of one header line each: Spark maps CSV columns by position, not by name."""
-    options = {name.lower(): value for name, value in source.options.items()}
-    if options.get("header", "true").lower() != "true":
-        return [files]
-    groups: dict[str, list[FoundFile]] = {}
-    for file, header in zip(files, map_each(files, lambda f: _header(f, options, storage)), strict=True):
-        groups.setdefault(header, []).append(file)
-    return list(groups.values())
+    groups: dict[_Head, list[FoundFile]] = {}
+    has_header = options.get("header", "true").lower() == "true"
+    for file, head in zip(files, map_each(files, lambda f: _head(f, options, storage)), strict=True):
+        key = head if has_header else replace(head, line="")
+        groups.setdefault(key, []).append(file)
+    return groups
 
 
-def _header(file: FoundFile, options: Mapping[str, str], storage: Mapping[str, Any]) -> str:
-    """The first line that is neither blank nor a comment, or else something that only this file has."""
+def _head(file: FoundFile, options: Mapping[str, str], storage: Mapping[str, Any]) -> _Head:
+    """The header of a file, or else something that only this file has."""
     suffix = file.uri.rpartition(".")[2]
     if suffix in _CODECS_OF_SPARK_ALONE:
-        return file.uri
-    codec = _CODECS.get(suffix)
+        return _Head(file.uri, has_crlf=False)
     with _opened(file, storage) as raw:
-        handle = pa.CompressedInputStream(raw, codec) if codec else raw
         try:
-            begin = bytes(handle.read(_HEADER_BYTES))
+            begin = bytes(unpacked(raw, file.uri).read(_HEADER_BYTES))
         except OSError as error:
             raise UnreadableFileError(file.file.path, of_library(str(error))) from error
+    check_begin(file.file.path, begin, options)
     try:
-        text = begin.decode(options.get("encoding", options.get("charset", "utf-8")), errors="replace")
+        text = begin.decode(options.get("encoding", "utf-8"), errors="replace")
     except LookupError:  # an encoding that only Java knows
         text = begin.decode("latin-1")
     comment = options.get("comment")
-    lines = (line for line in _LINE_END.split(text) if line.strip())
-    return next((line for line in lines if not (comment and line.startswith(comment))), text)
+    for line in _LINE.finditer(text):
+        if line["text"].strip() and not (comment and line["text"].startswith(comment)):
+            return _Head(line["text"], has_crlf=line["end"] == "\r\n")
+    return _Head(text, has_crlf=False)
 
 
 def _opened(file: FoundFile, storage: Mapping[str, Any]) -> Any:
@@ -290,8 +393,3 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
     for frame in frames[1:]:
         whole = whole.unionByName(frame, allowMissingColumns=True)
     return whole
-
-
-def _type_of(declared: str | None, found: T.DataType) -> T.DataType:
-    # DataType.fromDDL, the public way back from text, needs Spark 4.
-    return found if declared is None else with_undeclared_fields(T._parse_datatype_string(declared), found)  # noqa: SLF001

@@ -13,9 +13,16 @@ from pyspark.errors import PySparkException
 
 from parquetry.errors import ParquetryError, failures_declared, message_of
 from parquetry.message import Message, Value
-from parquetry.runtime.errors import InvalidDataError, NotFoundError
+from parquetry.runtime.errors import InvalidDataError, NotFoundError, RefusedCell
 from parquetry.runtime.quoting import of_library
-from parquetry.runtime.sources.lines import SEARCHED_BYTES, LineFault, find_fault
+from parquetry.runtime.sources.lines import (
+    SEARCHED_BYTES,
+    FoundLine,
+    SoughtCell,
+    find_cell,
+    find_malformed,
+    unpacked,
+)
 from parquetry.runtime.sources.listing import FoundFile, open_file
 from parquetry.runtime.spark.prepare.rows import DELETE_WHEN
 from parquetry.runtime.spec.masking import pii_columns
@@ -30,8 +37,15 @@ _FILE = re.compile(
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )(?P<message>.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _MALFORMED = "MALFORMED_RECORD_IN_PARSING"
-_OF_OLD_TIMES = "Fail to parse '"
 _WITH_ROW = "Malformed records are detected"
+_MALFORMED_CSV = "MALFORMED_CSV_RECORD"
+_STRAY_QUOTE = "TextParsingException"
+_FIELD = re.compile(
+    r"Cannot parse the field name [`'\"]?(?P<field>.{1,1000}?)[`'\"]? and the value "
+    r"[`'\"]?(?P<value>.{0,1000}?)[`'\"]? of the JSON token type"
+)
+_GZIP = b"\x1f\x8b"
+_BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _NO_COLUMNS = "UNABLE_TO_INFER_SCHEMA"
 _TWICE = "COLUMN_ALREADY_EXISTS"
 _NOT_MERGED = "CANNOT_MERGE_SCHEMAS"
@@ -41,9 +55,13 @@ _GONE = re.compile(r"PATH_NOT_FOUND\] Path does not exist: (?P<file>.+?)\.?(?: S
 _MISSING_FORMAT = re.compile(r"Failed to find data source: (?P<format>\w+)|DATA_SOURCE_NOT_FOUND")
 
 
-_PACKED = frozenset({"gz", "bz2", "zst", "deflate", "snappy", "lz4", "xz"})
-Explain: TypeAlias = Callable[[str, str], str | None]
-"""What is wrong with a file, by its name and what Spark said; None where Spark's own words are to be told."""
+# What Python's library does not unpack.
+_PACKED = frozenset({"deflate", "snappy", "lz4", "xz"})
+Explain: TypeAlias = Callable[[str, "str | RefusedCell"], str | None]
+"""What is wrong with a file, by its name and what Spark said of it, or the cell that was refused.
+
+None where Spark's own words are to be told.
+"""
 
 
 class UnreadableFileError(Exception):
@@ -124,6 +142,13 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
     """
     try:
         yield
+    except RefusedCell as error:
+        file, column, kind, text = map(str, error.args)
+        reason = explain and explain(file, error)
+        reason = reason or Message(*_of_cell(column, kind, text, is_shown=False))
+        of_rows = ("the rows of its select: ", reason, "; correct the query, or the files")
+        words = UnreadableFileError(file, reason).args if file else of_rows
+        raise InvalidDataError(Message(place, ": ", *words)) from error
     except UnreadableFileError as error:
         reason = explain(error.file, str(error.__cause__)) if explain and error.__cause__ else None
         told = error if reason is None else UnreadableFileError(error.file, reason)
@@ -163,51 +188,77 @@ def explained(
     files: Sequence[FoundFile],
     columns: Sequence[Column],
     storage: Mapping[str, Any],
-    *,
-    of_table: Sequence[Column],
 ) -> Explain | None:
-    """What tells line, column and value of malformed records in ``files``; None for formats without lines.
+    """What tells the line of malformed records and refused cells; None for formats without lines.
 
-    ``columns`` are those whose types the files have to have. Where a column of the table holds personal data,
-    no value is told.
+    Where one of the table's ``columns`` holds personal data, no cell is told.
     """
     if source.format not in ("csv", "json"):
         return None
     by_name = {_bare(name): file for file in files for name in (file.file.path, file.uri, file.spark_uri)}
-    pii = pii_columns(columns, of_table)
+    options = {name.lower(): value for name, value in source.options.items()}
+    is_shown = not pii_columns(columns, columns)
 
-    def explain(name: str, said: str) -> str | None:
-        if not any(sign in said for sign in (_MALFORMED, _WITH_ROW, _OF_OLD_TIMES)):
+    def searched(name: str, search: Callable[[Any], FoundLine]) -> FoundLine:
+        file = by_name.get(_bare(name))
+        if file is None or file.uri.rpartition(".")[2].lower() in _PACKED:
+            return FoundLine()
+        with suppress(ParquetryError, OSError), open_file(file, storage) as handle:
+            return search(unpacked(handle, file.uri))
+        return FoundLine()
+
+    def explain(name: str, said: str | RefusedCell) -> str | None:
+        if isinstance(said, RefusedCell):
+            _, column, kind, text = map(str, said.args)
+            cell = SoughtCell(column=column, text=text)
+            place = searched(name, lambda file: find_cell(file, cell, kind=source.format, options=options))
+            return _placed(place, *_of_cell(column, kind, text, is_shown=is_shown))
+        if found := _FIELD.search(said):
+            cell = SoughtCell(column=found["field"], text=found["value"])
+            place = searched(name, lambda file: find_cell(file, cell, kind=source.format, options=options))
+            types = {column.name.lower(): column.type for column in columns}
+            kind = types.get(found["field"].lower(), "of its type")
+            return _placed(place, *_of_cell(found["field"], kind, found["value"], is_shown=is_shown))
+        if not any(sign in said for sign in (_MALFORMED, _WITH_ROW, _MALFORMED_CSV, _STRAY_QUOTE)):
             return None
-        file, fault = by_name.get(_bare(name)), LineFault()
-        is_plain = file is not None and file.uri.rpartition(".")[2].lower() not in _PACKED
-        if file is not None and is_plain:
-            with suppress(ParquetryError, OSError), open_file(file, storage) as handle:
-                fault = find_fault(handle, said, kind=source.format, options=source.options, columns=columns)
-        if fault == LineFault() and not pii:
-            return None
-        types = {c.name.lower(): c.type for c in columns}
-        # A record that lacks a value has the others in columns that are not their own.
-        said = "a record is malformed" if pii else of_library(_reasons(said))
-        return _described(fault, types, said=said, is_shown=not pii)
+        place = searched(name, lambda file: find_malformed(file, kind=source.format, options=options))
+        return _placed(place, *_of_record(said, is_shown=is_shown))
 
     return explain
 
 
-def _described(fault: LineFault, types: Mapping[str, str], *, said: str, is_shown: bool) -> str:
-    root = "" if fault.column is None else fault.column.partition(".")[0].lower()
-    value = "" if fault.value is None else f'"{fault.value if is_shown else MASK}"'
-    if not value:
-        text = said
-    elif not root:
-        text = f"{value} is not of its column's type"
-    else:
-        text = f"column {fault.column!r}: {value} is not {types.get(root, 'of its type')}"
-    if fault.line is not None:
-        return Message(f"line {fault.line}{',' if value else ':'} ", text)
-    if fault.is_truncated:
-        return Message(text, f" (line not looked for beyond {SEARCHED_BYTES // 1024**2} MiB)")
-    return text
+def _of_record(said: str, *, is_shown: bool) -> tuple[str, ...]:
+    if _STRAY_QUOTE in said:
+        return (
+            "a quote within quotes is not doubled, or there is more behind the closing one; correct it, ",
+            "or declare quote and escape in the source's options",
+        )
+    if _MALFORMED_CSV in said:
+        return ("the row has more or fewer cells than there are columns",)
+    return (of_library(_reasons(said)) if is_shown else "a record is malformed",)
+
+
+def _of_cell(column: str, kind: str, text: str, *, is_shown: bool) -> tuple[str, str]:
+    quote = '"'
+    return (f"column {column!r}: ", f"{quote}{text if is_shown else MASK}{quote} is not {kind}")
+
+
+def _placed(place: FoundLine, *text: str) -> str:
+    if place.line is not None:
+        return Message(f"line {place.line}, ", *text)
+    if place.is_truncated:
+        return Message(*text, f" (line not looked for beyond {SEARCHED_BYTES // 1024**2} MiB)")
+    return Message(*text)
+
+
+def check_begin(file: str, begin: bytes, options: Mapping[str, str]) -> None:
+    """UnreadableFileError for a file whose first bytes are not of text in the declared encoding."""
+    if begin.startswith(_GZIP):
+        raise UnreadableFileError(file, "it is gzip, by its content, and Spark goes by the name; call it .gz")
+    if begin.startswith(_BYTE_ORDER_MARKS) and not options.get("encoding", "").lower().startswith("utf"):
+        raise UnreadableFileError(
+            file, "it is UTF-16 or UTF-32; write it in UTF-8, or declare encoding and multiLine: true"
+        )
 
 
 def _bare(name: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import reduce
 
 from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
@@ -41,36 +42,67 @@ def check_one_type(schemas: Sequence[tuple[T.StructType, str]]) -> None:
             widest[name] = (field.dataType, file)
 
 
-def with_undeclared_fields(declared: T.DataType, found: T.DataType) -> T.DataType:
-    """The declared type with the fields that only the file has, for the write to refuse.
+def check_one_spelling(schema: T.StructType, place: str = "") -> None:
+    """InvalidDataError where names of fields differ in nothing but case: Spark would read one of them."""
+    seen: dict[str, str] = {}
+    for field in schema.fields:
+        name = f"{place}{field.name}"
+        if (other := seen.setdefault(field.name.lower(), name)) != name:
+            raise InvalidDataError(
+                f"the records have fields {other!r} and {name!r}, which are one; write them in one case"
+            )
+        for inner, within in _structs(field.dataType, name):
+            check_one_spelling(inner, f"{within}.")
 
-    A reader that is given a type would pass them over without a word.
+
+def _structs(found: T.DataType, place: str) -> Iterator[tuple[T.StructType, str]]:
+    match found:
+        case T.StructType():
+            yield found, place
+        case T.ArrayType():
+            yield from _structs(found.elementType, f"{place}.element")
+        case T.MapType():
+            yield from _structs(found.valueType, f"{place}.value")
+
+
+def as_texts(found: T.DataType, declared: T.DataType | None) -> T.DataType:
+    """The type to read a field of JSON with, by what the files have and the table declares; nothing is lost.
+
+    A leaf that is ``declared`` is a text. Others are what they are, but for numbers that may have a fraction:
+    a double does not hold each of them. Fields have the names that the files give them, and all are read.
     """
-    match declared, found:
+    if isinstance(declared, T.MapType):
+        # JSON has no maps.
+        fields = [f.dataType for f in found.fields] if isinstance(found, T.StructType) else []
+        values = (as_texts(kind, declared.valueType) for kind in fields or [T.NullType()])
+        return T.MapType(T.StringType(), reduce(_merged, values))
+    if isinstance(declared, T.StructType | None) and isinstance(found, T.StructType):
+        known = {} if declared is None else {f.name.lower(): f.dataType for f in declared.fields}
+        kinds = {f.name: as_texts(f.dataType, known.get(f.name.lower())) for f in found.fields}
+        return T.StructType([T.StructField(name, kind) for name, kind in kinds.items()])
+    if isinstance(declared, T.ArrayType | None) and isinstance(found, T.ArrayType):
+        return T.ArrayType(as_texts(found.elementType, declared and declared.elementType))
+    if isinstance(declared, T.StructType | T.ArrayType):  # of which the files have nothing but null
+        return as_texts(declared, declared)
+    is_whole = isinstance(found, T.LongType | T.BooleanType | T.DecimalType)
+    return found if declared is None and is_whole else T.StringType()
+
+
+def _merged(one: T.DataType, other: T.DataType) -> T.DataType:
+    """The type with the fields of both, where both have fields."""
+    match one, other:
         case T.StructType(), T.StructType():
-            there = {field.name.lower(): field for field in found.fields}
-            known = [
-                T.StructField(
-                    f.name,
-                    with_undeclared_fields(f.dataType, there[f.name.lower()].dataType)
-                    if f.name.lower() in there
-                    else f.dataType,
-                    f.nullable,
-                )
-                for f in declared.fields
-            ]
-            names = {field.name.lower() for field in declared.fields}
-            return T.StructType([*known, *(f for f in found.fields if f.name.lower() not in names)])
+            fields = {field.name: field.dataType for field in one.fields}
+            for field in other.fields:
+                known = fields.get(field.name)
+                fields[field.name] = field.dataType if known is None else _merged(known, field.dataType)
+            return T.StructType([T.StructField(name, kind) for name, kind in fields.items()])
         case T.ArrayType(), T.ArrayType():
-            element = with_undeclared_fields(declared.elementType, found.elementType)
-            return T.ArrayType(element, declared.containsNull)
-        case T.MapType(), T.StructType():  # JSON has no maps
-            value = declared.valueType
-            for field in found.fields:
-                value = with_undeclared_fields(value, field.dataType)
-            return T.MapType(declared.keyType, value, declared.valueContainsNull)
+            return T.ArrayType(_merged(one.elementType, other.elementType))
+        case T.MapType(), T.MapType():
+            return T.MapType(T.StringType(), _merged(one.valueType, other.valueType))
         case _:
-            return declared
+            return other
 
 
 def _holds(wanted: T.DataType, found: T.DataType, place: str) -> bool:

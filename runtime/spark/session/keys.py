@@ -15,7 +15,12 @@ _NULL_PART, _EMPTY_PART = "__null__", "__empty__"
 
 def quoted(path: str) -> str:
     """A dotted column path as a Spark SQL reference."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in path.split("."))
+    return ".".join(map(quoted_name, path.split(".")))
+
+
+def quoted_name(name: str) -> str:
+    """The name of one column or field, which may have dots, as a Spark SQL reference."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:

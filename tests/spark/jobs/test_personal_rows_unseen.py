@@ -153,7 +153,7 @@ def test_what_is_wrong_is_told_without_the_rows(tmp_path):
     )
     said = log_of(folder).read_text()
     assert "[MALFORMED_RECORD_IN_PARSING" in said
-    assert "java.time.format.DateTimeParseException: ***" in said
+    assert "org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] ***" in said
     assert "\tat org.apache.spark.sql.catalyst.csv.UnivocityParser" in said
 
 

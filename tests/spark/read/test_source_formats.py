@@ -8,6 +8,8 @@ import json
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -570,6 +572,129 @@ def test_a_json_field_that_the_table_does_not_have_is_refused_at_any_depth(world
     assert set(world.rows()) == {1, 2}
 
 
+NESTED = (*COLUMNS, Column(name="n", type="struct<a:bigint,l:array<struct<b:decimal(4,2)>>>"))
+SPELLED = {"ID": 1, "Name": "x", "N": {"A": 1, "L": [{"B": 1.5}]}}
+
+
+@pytest.mark.parametrize("select", [None, "SELECT * FROM source"])
+@pytest.mark.parametrize("key", [("id",), ()])
+def test_json_fields_are_read_in_any_case_at_any_depth(world, select, key):
+    operation = Operation.UPSERT if key else Operation.INSERT
+    world.create(source(path="in/*.json", select=select, operation=operation), columns=NESTED, record_key=key)
+    (world.root / "in/a.json").write_text(lines(SPELLED))
+    world.ingest()
+    (row,) = read_table(world.spark, open_table(open_store(world.location))).collect()
+    nested = {"a": 1, "l": [{"b": Decimal("1.50")}]}
+    assert (row["id"], row["name"], row["n"].asDict(recursive=True)) == (1, "x", nested)
+
+
+@pytest.mark.parametrize("select", [None, "SELECT * FROM source"])
+@pytest.mark.parametrize(
+    ("other", "names"), [({"id": 2}, "'ID' and 'id'"), ({"ID": 2, "N": {"a": 1}}, "'N.A' and 'N.a'")]
+)
+def test_json_fields_that_are_spelled_in_two_ways_are_refused_by_name(world, other, names, select):
+    """Spark takes them for one field and reads one of them."""
+    world.create(source(path="in/*.json", select=select), columns=NESTED)
+    (world.root / "in/a.json").write_text(lines(SPELLED, other))
+    with pytest.raises(InvalidDataError, match=f"^source s of t: the records have fields {names}, "):
+        world.ingest()
+
+
+@pytest.mark.parametrize("file_format", ["csv", "json"])
+def test_texts_that_a_select_returns_are_values_by_the_rules_of_cells(world, file_format):
+    world.create(source(format=file_format, path="in/*", select="SELECT id, name, amount FROM source"))
+
+    def write(amount):
+        row = (
+            f"id,name,amount\n1,x,{amount}\n"
+            if file_format == "csv"
+            else f'{{"id":1,"name":"x","amount":{amount}}}'
+        )
+        (world.root / "in/a").write_text(row)
+
+    write("1e400")
+    reason = (
+        "the rows of its select: column 'amount': \"1e400\" is not double; correct the query, or the files"
+    )
+    with pytest.raises(InvalidDataError, match=f"^source s of t: {reason}$"):
+        world.ingest()
+    write("0.1")
+    world.ingest()
+    assert world.rows() == {1: ("x", 0.1)}
+
+
+def test_cells_in_other_forms_are_read_by_what_is_declared(world):
+    options = {
+        "sep": ";",
+        "locale": "de-DE",
+        "dateFormat": "d. MMMM yyyy",
+        "timestampFormat": "dd.MM.yyyy HH:mm",
+        "timeZone": "Europe/Berlin",
+        "nullValue": "-",
+    }
+    columns = (*COLUMNS, Column(name="price", type="decimal(10,2)"), Column(name="day", type="date"))
+    world.create(source(format="csv", path="in/*.csv", options=options), columns=columns)
+
+    def write(amount="1.234,5", at="31.12.2024 23:30", price="-1.234.567,80", day="3. März 2024"):
+        (world.root / "in/a.csv").write_text(
+            f"id;name;amount;at;price;day\n1.000;-;{amount};{at};{price};{day}\n"
+        )
+
+    for wrong in (
+        {"amount": "1,234.5"},
+        {"amount": "12.34"},
+        {"price": "19.90"},
+        {"price": "19,901"},
+        {"at": "2024-12-31 23:30"},
+        {"at": "31.12.2024 23:30:10"},
+        {"at": "31.03.2024 02:30"},  # clocks skip it
+        {"day": "30. Februar 2024"},
+        {"day": "2024-03-03"},
+    ):
+        write(**wrong)
+        (column,) = wrong
+        with pytest.raises(InvalidDataError, match=rf"in/a\.csv cannot be read: line 2, column '{column}': "):
+            world.ingest()
+    write()
+    world.ingest()
+    frame = read_table(world.spark, open_table(open_store(world.location)))
+    (row,) = frame.selectExpr("id", "name", "amount", "string(at) AS at", "price", "day").collect()
+    assert tuple(row) == (
+        1000, None, 1234.5, "2024-12-31 22:30:00", Decimal("-1234567.80"), date(2024, 3, 3)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_line_ends_within_quotes_and_empty_texts_stay_what_they_are(world, end):
+    world.create(source(format="csv", path="in/*.csv", options={"multiLine": "true"}))
+    rows = ["amount,id,name", '1,1,"a\r\nb"', '2,2,"c\nd"', "3,3,", '4,4,""', '"",5,e', '6,6," f "']
+    (world.root / "in/a.csv").write_bytes(end.join([*rows, ""]).encode())
+    world.ingest()
+    assert world.rows() == {
+        1: ("a\r\nb", 1.0), 2: ("c\nd", 2.0), 3: (None, 3.0), 4: ("", 4.0), 5: ("e", None), 6: (" f ", 6.0)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"id,name\n1,x\n2\n", "line 3, the row has more or fewer cells than there are columns"),
+        (b"id,name\n1,x,y\n", "line 2, the row has more or fewer cells than there are columns"),
+        (b'id,name\n1,"a \\"b\\" c"\n', "a quote within quotes is not doubled"),
+        (
+            gzip.compress(b"id,name\n1,x\n"),
+            r"it is gzip, by its content, and Spark goes by the name; call it \.gz",
+        ),
+        ("id,name\n1,x\n".encode("utf-16"), "it is UTF-16 or UTF-32; write it in UTF-8"),
+    ],
+)
+def test_a_csv_file_that_is_not_what_is_declared_is_told(world, content, message):
+    world.create(source(format="csv", path="in/*.csv"))
+    (world.root / "in/a.csv").write_bytes(content)
+    with pytest.raises(InvalidDataError, match=rf"^source s of t: \S*in/a\.csv cannot be read: .*{message}"):
+        world.ingest()
+
+
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("file_format", ["csv", "json"])
 def test_a_file_that_goes_before_it_is_read_is_named(world, monkeypatch, file_format, late):
@@ -650,11 +775,30 @@ def test_without_the_avro_reader_its_package_is_the_remedy(world):
 
 
 def test_options_that_spark_does_not_take_are_said_of_one_file_and_of_several(world):
-    world.create(source(path="in/*.json", options={"mode": "NO_SUCH", "encoding": "no-such"}))
-    for number, which in enumerate((r"in/0\.json cannot be read: ", "the files cannot be read together: ")):
-        (world.root / f"in/{number}.json").write_text(lines({"id": number}))
+    world.create(source(format="csv", path="in/*.csv", options={"encoding": "no-such"}))
+    for number, which in enumerate((r"in/0\.csv cannot be read: ", "the files cannot be read together: ")):
+        (world.root / f"in/{number}.csv").write_text(f"id\n{number}\n")
         with pytest.raises(InvalidDataError, match=rf"^source s of t: {which}.*, or the source's options$"):
             world.ingest()
+
+
+@pytest.mark.parametrize(
+    ("file_format", "options", "message"),
+    [
+        ("csv", {"seperator": ";"}, "format csv has no option 'seperator'; its options are header, sep, "),
+        ("csv", {"mode": "DROPMALFORMED"}, "format csv has no option 'mode'; remove it"),
+        ("json", {"fs.s3a.endpoint": "x"}, "format json has no option 'fs.s3a.endpoint'; "),
+        ("parquet", {"parquet.crypto.factory.class": "x"}, "has no option 'parquet.crypto.factory.class'; "),
+        ("csv", {"nullValue": "${env:HOME}"}, r"option 'nullValue' contains '\$\{', which Hadoop replaces"),
+        ("csv", {"header": "maybe"}, "option 'header' is 'maybe', and has to be true or false"),
+    ],
+)
+def test_only_listed_options_reach_a_reader(world, file_format, options, message):
+    """A job may come from elsewhere than from a project that was validated."""
+    world.create(source(format=file_format, path="in/*", options=options))
+    (world.root / "in/a").write_text("id\n1\n")
+    with pytest.raises(InvalidDataError, match=rf"^source s of t: .*{message}"):
+        world.ingest()
 
 
 def test_the_job_of_an_avro_source_names_its_package(tmp_path):

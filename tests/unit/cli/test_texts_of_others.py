@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from parquetry.cli.bug_report import masked
@@ -11,27 +9,19 @@ from parquetry.cli.terminal.markdown import inline
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.condition import Opaque
 from parquetry.runtime.layout.skipping.parser import parse_condition
-from parquetry.runtime.sources.lines import LineFault, find_fault
+from parquetry.runtime.spark.read.source_failures import explained
+from parquetry.runtime.spec.table_spec import Source
 from parquetry.runtime.spec.types import parse_type
 
 LONG = 1_000_000
 pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "Cannot parse the field name x",
-        " and the value [",
-        'For input string: "x',
-        "Text 'x",
-        "Fail to parse '",
-    ],
-)
+@pytest.mark.parametrize("piece", ["Cannot parse the field name x", " and the value [", "Caused by: a.b: "])
 def test_a_long_value_in_what_spark_said(piece):
-    said = "Cannot parse the field name " + piece * (LONG // len(piece))
-    fault = find_fault(io.BytesIO(b"{}"), said, kind="json", options={}, columns=())
-    assert isinstance(fault, LineFault)
+    said = "MALFORMED_RECORD_IN_PARSING Cannot parse the field name " + piece * (LONG // len(piece))
+    explain = explained(Source(name="s", format="json", path="in/*"), [], (), {})
+    assert isinstance(explain("in/a.json", said), str)
 
 
 @pytest.mark.parametrize("piece", ["a=", "a=/", "/", "a=b/", "=", "x.parquet ", "://a:"])

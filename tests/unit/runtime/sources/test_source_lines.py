@@ -1,4 +1,4 @@
-"""The line, column and value that Spark refused are found in the file, or not told at all."""
+"""The line of a cell, or of a malformed record, is found in the file, or not told at all."""
 
 from __future__ import annotations
 
@@ -7,95 +7,86 @@ import io
 import pytest
 
 from parquetry.runtime.sources import lines
-from parquetry.runtime.sources.lines import LineFault, find_fault
-from parquetry.runtime.spec.table_spec import Column
-
-COLUMNS = tuple(
-    Column(name=name, type=kind)
-    for name, kind in (
-        ("id", "bigint"),
-        ("city", "string"),
-        ("amount", "double"),
-        ("small", "tinyint"),
-        ("price", "decimal(8,2)"),
-        ("ok", "boolean"),
-        ("day", "date"),
-        ("at", "timestamp"),
-    )
-)
-ROW = "Malformed records are detected in record parsing: [null]. "
+from parquetry.runtime.sources.lines import FoundLine, SoughtCell, find_cell, find_malformed
 
 
-def number(value):
-    return f'{ROW}\nCaused by: java.lang.NumberFormatException: For input string: "{value}"\n\tat a.b'
-
-
-def time(value):
-    return f"{ROW}\nCaused by: java.time.DateTimeException: Text '{value}' could not be parsed at index 5"
-
-
-def field(name, value, shape="VALUE_STRING"):
-    return (
-        f"{ROW}\nCaused by: Cannot parse the field name '{name}' and the value {value} of the JSON token "
-        f'type {shape} to target Spark data type "BIGINT".'
-    )
-
-
-def found(text, said, *, kind="csv", **options):
+def found(text, column, value, *, kind="csv", **options):
     content = text if isinstance(text, bytes) else text.encode()
-    return find_fault(io.BytesIO(content), said, kind=kind, options=options, columns=COLUMNS)
+    return find_cell(
+        io.BytesIO(content), SoughtCell(column=column, text=value), kind=kind, options=options
+    ).line
 
 
 CSV = {
-    "its type": ("id,city\n1,abc\nabc,x\n", number("abc"), {}, (3, "id", "abc")),
-    "a fraction where a double stands too": ("amount,id\n1.5,1\n2.5,1.5\n", number("1.5"), {}, (3, "id", "1.5")),
-    "too large": ("small,id\n7,300\n300,1\n", number("300"), {}, (3, "small", "300")),
-    "blanks": ("id\n1\n 5\n", number(" 5"), {}, (3, "id", " 5")),
-    "empty lines and comments": ("\n#x\nid\n\n#abc\nabc\n", number("abc"), {"comment": "#"}, (6, "id", "abc")),
-    "line ends": (b"id,ok\r\n1,true\r\nabc,true\r\n", number("abc"), {}, (3, "id", "abc")),
-    "separator, quotes": ("id;ok\n'1';x\n", number("x"), {"sep": ";", "quote": "'"}, (2, "ok", "x")),
-    "no header": ("1\nabc\n", number("abc"), {"header": "false"}, (None, None, "abc")),
-    "encoding": ("id,city\n1,é\nx,é\n".encode("latin-1"), number("x"), {"ENCODING": "latin1"}, (3, "id", "x")),
-    "a byte order mark": (b"\xef\xbb\xbfid\nx\n", number("x"), {}, (2, "id", "x")),
+    "its column": ("id,city\n1,abc\nabc,x\n", "id", "abc", {}, 3),
+    "in any case": ("Id\n1\nabc\n", "iD", "abc", {}, 3),
+    "blanks": ("id\n5\n 5\n", "id", " 5", {}, 3),
+    "empty lines and comments": ("\n#x\nid\n\n#abc\nabc\n", "id", "abc", {"comment": "#"}, 6),
+    "line ends": (b"id,ok\r\n1,true\r\nabc,true\r\n", "id", "abc", {}, 3),
+    "separator, quotes": ("id;ok\n'1';x\n", "ok", "x", {"sep": ";", "quote": "'"}, 2),
+    "a quote that is doubled": ('id\n"a ""b"""\n', "id", 'a "b"', {}, 2),
+    "a quote that is escaped": ('id\n"a \\"b"\n', "id", 'a "b', {"escape": "\\"}, 2),
+    "no header": ("1\nabc\n", "_c0", "abc", {"header": "false"}, 2),
+    "encoding": ("id,city\n1,é\nx,é\n".encode("latin-1"), "city", "é", {"encoding": "latin1"}, 2),
+    "a byte order mark": (b"\xef\xbb\xbfid\nx\n", "id", "x", {}, 2),
     "cells of several lines": (
-        'id,city,small\n1,"a\nb",2\n3,"c\n\nd",x\n', number("x"), {"multiLine": "true"}, (6, "small", "x")
+        'id,city,small\n1,"a\nb",2\n3,"c\n\nd",x\n', "small", "x", {"multiline": "true"}, 6
     ),
-    "too few cells": ("id,city\n1,a\n2\n", ROW, {}, (3, None, None)),
-    "too many cells": ("id,city\n1,a\n2,b,c\n", ROW, {}, (3, None, None)),
-    "a decimal, which Java does not name": ("price\n1.5\nabc\n", ROW, {}, (3, "price", "abc")),
-    "a word for null": ("price,id\nNA,1\n1,\n", ROW, {"nullValue": "NA"}, (None, None, None)),
-    "a date": ("day,city\n2024-01-01,2024-99-01\n2024-99-01,x\n", time("2024-99-01"), {}, (3, "day", "2024-99-01")),
-    "a date or a time": ("day,at\n1,2\n2024-99-01,3\n", time("2024-99-01"), {}, (None, None, "2024-99-01")),
-    "not there": ("id\n1\n", number("abc"), {}, (None, None, "abc")),
-    "other line ends": ("id\nabc\n", number("abc"), {"lineSep": "|"}, (None, None, "abc")),
-    "a separator of two characters": ("id\nabc\n", number("abc"), {"sep": "||"}, (None, None, "abc")),
+    "a long cell by its beginning": ("id\n" + "x" * 2000 + "\n", "id", "x" * 1000, {}, 2),
+    "a longer cell": ("id\n" + "x" * 2000 + "\n", "id", "xx", {}, None),
+    "not there": ("id\n1\n", "id", "abc", {}, None),
+    "other line ends": ("id\nabc\n", "id", "abc", {"linesep": "|"}, None),
+    "a separator of two characters": ("id\nabc\n", "id", "abc", {"sep": "||"}, None),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CSV)
-def test_a_value_of_a_csv_file_is_found_where_it_is_certain(case):
-    text, said, options, (line, column, value) = CSV[case]
-    assert found(text, said, **options) == LineFault(line=line, column=column, value=value)
+def test_a_cell_of_a_csv_file_is_found_where_it_is_certain(case):
+    text, column, value, options, line = CSV[case]
+    assert found(text, column, value, **options) == line
 
 
 JSON = {
-    "a text": ('{"id":1}\n\n{"id":"x"}\n', field("id", "x"), (3, "id", "x")),
-    "a text that is a number": ('{"id":5}\n{"id":"5"}\n', field("id", "5"), (2, "id", "5")),
-    "a fraction": ('{"id":"1.50"}\n{"id":1.50}\n', field("id", "1.50", "VALUE_NUMBER_FLOAT"), (2, "id", "1.50")),
-    "another field": ('{"city":"x"}\n{"id":"x"}\n', field("id", "x"), (2, "id", "x")),
-    "of a struct": ('{"a":{"id":"x"}}\n', field("id", "x"), (None, "id", "x")),
-    "no JSON": ("{\"id\":1}\n{'id':1}\n{\"id\":\n", ROW, (3, None, None)),
+    "a text": ('{"id":1}\n\n{"id":"x"}\n', "id", "x", 3),
+    "a number as it is written": ('{"id":1.5}\n{"id":1.50}\n', "id", "1.50", 2),
+    "a flag": ('{"id":1}\n{"id":true}\n', "id", "true", 2),
+    "a struct": ('{"id":[1]}\n{"id":{"a":1}}\n', "id", '{"a":1}', 2),
+    "a field in any case": ('{"ID":"x"}\n', "id", "x", 1),
+    "another field": ('{"city":"x"}\n{"id":"x"}\n', "id", "x", 2),
+    "of a struct": ('{"id":"x"}\n{"a":{"id":"x"}}\n', "a.id", "x", 2),
+    "of elements": ('{"a":[{"id":"y"},{"id":"x"}]}\n', "a.element.id", "x", 1),
+    "of a map": ('{"a":{"k":{"id":"x"}}}\n', "a.value.id", "x", 1),
+    "of an array of records": ('[{"id":"y"},{"id":"x"}]\n', "id", "x", 1),
+    "what Python does not read": ("{'id':1}\n{\"id\":\"x\"}\n", "id", "x", 2),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", JSON)
-def test_a_record_of_a_json_file_is_found_where_it_is_certain(case):
-    text, said, (line, column, value) = JSON[case]
-    assert found(text, said, kind="json") == LineFault(line=line, column=column, value=value)
+def test_a_cell_of_a_json_file_is_found_where_it_is_certain(case):
+    text, column, value, line = JSON[case]
+    assert found(text, column, value, kind="json") == line
 
 
-def test_json_over_several_lines_has_no_line_of_a_record():
-    assert found('[{"id":\n"x"}]', field("id", "x"), kind="json", multiLine="true").line is None
+@pytest.mark.parametrize(
+    ("text", "line"), [('[{"id":\n"y"},\n{"id": "x"}]', 3), ('[{"id":"x"},\n{"id":"x"}]', None)]
+)
+def test_json_over_several_lines_has_a_line_where_the_cell_is_there_once(text, line):
+    assert found(text, "id", "x", kind="json", multiline="true") == line
+
+
+MALFORMED = {
+    "too few cells": ("id,city\n1,a\n2\n", "csv", {}, 3),
+    "too many cells": ("id,city\n1,a\n2,b,c\n", "csv", {}, 3),
+    "without a header": ("1,a\n2\n", "csv", {"header": "false"}, 2),
+    "no JSON": ('{"id":1}\n{\'id\':1}\n{"id":\n', "json", {}, 3),
+    "JSON over several lines": ('{"id":\n', "json", {"multiline": "true"}, None),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_record_that_is_malformed_is_found(case):
+    text, kind, options, line = MALFORMED[case]
+    assert find_malformed(io.BytesIO(text.encode()), kind=kind, options=options) == FoundLine(line=line)
 
 
 class Counted(io.BytesIO):
@@ -113,6 +104,6 @@ class Counted(io.BytesIO):
 def test_no_more_is_read_than_is_allowed(text, monkeypatch):
     monkeypatch.setattr(lines, "SEARCHED_BYTES", 20_000)
     file = Counted(text.encode())
-    fault = find_fault(file, number("x"), kind="csv", options={}, columns=COLUMNS)
-    assert fault == LineFault(value="x", is_truncated=True)
+    place = find_cell(file, SoughtCell(column="id", text="x"), kind="csv", options={})
+    assert place == FoundLine(is_truncated=True)
     assert file.taken <= 40_000

@@ -1,4 +1,4 @@
-"""Which types of one column files of a batch may have."""
+"""Types of one column in the files of a batch, and the types that fields of JSON are read with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.read.source_types import check_one_type, with_undeclared_fields
+from parquetry.runtime.spark.read.source_types import as_texts, check_one_spelling, check_one_type
 
 
 def in_files(*types):
@@ -27,16 +27,44 @@ def test_nulls_and_narrower_numbers_fit(types):
     check_one_type(in_files(*types))
 
 
-def test_fields_that_only_the_file_has_are_kept_at_any_depth_for_the_write_to_refuse():
-    def struct(**fields):
-        return T.StructType([T.StructField(name, kind) for name, kind in fields.items()])
+NUMBER, TEXT, REAL = T.LongType(), T.StringType(), T.DoubleType()
 
-    number, text = T.LongType(), T.StringType()
-    found = struct(A=number, more=text)
-    wanted = struct(a=number)
-    both = struct(a=number, more=text)
-    assert with_undeclared_fields(wanted, found) == both
-    assert with_undeclared_fields(T.ArrayType(wanted), T.ArrayType(found)) == T.ArrayType(both)
-    maps = struct(k=struct(a=number), l=found)
-    assert with_undeclared_fields(T.MapType(text, wanted), maps) == T.MapType(text, both)
-    assert with_undeclared_fields(T.MapType(text, number), struct(k=number)) == T.MapType(text, number)
+
+def struct(**fields):
+    return T.StructType([T.StructField(name, kind) for name, kind in fields.items()])
+
+
+def test_fields_have_the_names_of_the_file_and_those_that_only_it_has_are_kept_for_the_write_to_refuse():
+    found = struct(A=REAL, more=NUMBER)
+    wanted = struct(a=REAL)
+    read = struct(A=TEXT, more=NUMBER)
+    assert as_texts(found, wanted) == read
+    assert as_texts(T.ArrayType(found), T.ArrayType(wanted)) == T.ArrayType(read)
+    maps = struct(k=struct(A=NUMBER), l=found)
+    assert as_texts(maps, T.MapType(TEXT, wanted)) == T.MapType(TEXT, read)
+    assert as_texts(struct(k=NUMBER), T.MapType(TEXT, NUMBER)) == T.MapType(TEXT, TEXT)
+    assert as_texts(struct(), T.MapType(TEXT, wanted)) == T.MapType(TEXT, struct(a=TEXT))
+
+
+def test_what_the_files_have_only_nulls_of_is_read_as_declared():
+    nested = T.ArrayType(struct(a=REAL, m=T.MapType(TEXT, NUMBER)))
+    assert as_texts(TEXT, nested) == T.ArrayType(struct(a=TEXT, m=T.MapType(TEXT, TEXT)))
+
+
+def test_undeclared_numbers_with_a_fraction_are_texts_and_others_what_they_are():
+    found = struct(a=REAL, b=NUMBER, c=T.BooleanType(), d=T.ArrayType(REAL), e=T.DecimalType(20, 0))
+    read = struct(a=TEXT, b=NUMBER, c=T.BooleanType(), d=T.ArrayType(TEXT), e=T.DecimalType(20, 0))
+    assert as_texts(found, None) == read
+
+
+@pytest.mark.parametrize(
+    ("schema", "names"),
+    [
+        (struct(a=TEXT, A=TEXT), "'a' and 'A'"),
+        (struct(n=T.ArrayType(struct(b=TEXT, B=TEXT))), "'n.element.b' and 'n.element.B'"),
+        (struct(m=T.MapType(TEXT, struct(b=TEXT, B=TEXT))), "'m.value.b' and 'm.value.B'"),
+    ],
+)
+def test_fields_whose_names_differ_in_case_alone_are_told(schema, names):
+    with pytest.raises(InvalidDataError, match=f"the records have fields {names}, which are one; "):
+        check_one_spelling(schema)

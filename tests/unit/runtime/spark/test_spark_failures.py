@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+from contextlib import contextmanager
+
 import pytest
 from pyspark.errors import PySparkException
 
-from parquetry.runtime.errors import InvalidDataError, LostTaskError
+from parquetry.runtime.errors import InvalidDataError, LostTaskError, RefusedCell
 from parquetry.runtime.sources.ledger import SourceFile
 from parquetry.runtime.sources.listing import FoundFile
 from parquetry.runtime.spark.read.source_failures import explained, source_failures
@@ -118,11 +121,11 @@ def test_a_bug_in_a_task_stays_one():
         raise PySparkException(message=CALLED + FAILED + TASK + said)
 
 
-READ = (
+MALFORMED = (
     "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:{path}. SQLSTATE: KD001\n"
     "Caused by: org.apache.spark.SparkException: [MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed "
     "records are detected in record parsing: [null,Oslo,2.5].\nParse Mode: FAILFAST.\n"
-    'Caused by: java.lang.NumberFormatException: For input string: "abc"\n\tat a.b'
+    "Caused by: org.apache.spark.SparkRuntimeException: [MALFORMED_CSV_RECORD] Malformed CSV record: 1\n\tat a.b"
 )
 
 
@@ -132,29 +135,50 @@ READ = (
         ("a.csv", "id,city\nabc,Oslo\n", (), "line 2, column 'id': \"abc\" is not bigint"),
         ("a.csv", "id,city\nabc,Oslo\n", ("id",), "line 2, column 'id': \"***\" is not bigint"),
         ("a.csv", "id,city\nabc,Oslo\n", ("city",), "line 2, column 'id': \"***\" is not bigint"),
-        ("a.csv", "id,city\n1,abc\n", (), '"abc" is not of its column\'s type'),
-        ("a.csv", "id,city\n1,abc\n", ("city",), '"***" is not of its column\'s type'),
-        ("a.csv.gz", "id,city\nabc,Oslo\n", (), 'For input string: "abc"'),
-        ("a.csv.gz", "id,city\nabc,Oslo\n", ("city",), "a record is malformed"),
+        ("a.csv", "id,city\n1,abc\n", (), "column 'id': \"abc\" is not bigint"),
+        ("a.csv", "id,city\n1,abc\n", ("city",), "column 'id': \"***\" is not bigint"),
+        ("a.csv.gz", gzip.compress(b"id,city\nabc,Oslo\n"), (), "line 2, column 'id': \"abc\" is not bigint"),
+        ("a.csv.gz", "id,city\nabc,Oslo\n", ("city",), "column 'id': \"***\" is not bigint"),
         ("b c.csv", "id,city\nabc,Oslo\n", (), "line 2, column 'id': \"abc\" is not bigint"),
     ],
 )
-def test_a_value_that_is_refused_is_told_with_its_place_and_without_its_row(
+def test_a_cell_that_is_refused_is_told_with_its_place_and_without_its_row(
     tmp_path, name, content, pii, reason
 ):
     path = tmp_path / name
-    path.write_text(content)
-    uri = str(path).replace(" ", "%20")
+    uri = f"file:{path}".replace(" ", "%20")
+    with pytest.raises(InvalidDataError) as caught, reading(path, content, pii):
+        raise RefusedCell(uri, "id", "bigint", "abc")
+    assert str(caught.value) == f"here: {uri} cannot be read: {reason}; correct or remove the file"
+
+
+@pytest.mark.parametrize("pii", [(), ("city",)])
+def test_a_row_that_lacks_cells_is_told_with_its_line(tmp_path, pii):
+    path = tmp_path / "a.csv"
+    with pytest.raises(InvalidDataError) as caught, reading(path, "id,city\n1,Oslo\n1\n", pii):
+        raise PySparkException(message=MALFORMED.format(path=path))
+    reason = "line 3, the row has more or fewer cells than there are columns"
+    assert str(caught.value) == f"here: file:{path} cannot be read: {reason}; correct or remove the file"
+
+
+def test_a_cell_of_a_select_has_no_file(tmp_path):
+    with pytest.raises(InvalidDataError) as caught, reading(tmp_path / "a.csv", "id\nabc\n", ()):
+        raise RefusedCell("", "id", "bigint", "abc")
+    reason = "the rows of its select: column 'id': \"abc\" is not bigint; correct the query, or the files"
+    assert str(caught.value) == f"here: {reason}"
+
+
+@contextmanager
+def reading(path, content, pii):
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
     file = FoundFile(
-        file=SourceFile(path=f"in/{name}", size_bytes=1, modified_ms=1),
+        file=SourceFile(path=f"in/{path.name}", size_bytes=1, modified_ms=1),
         uri=f"file://{path}",
-        spark_uri=f"file://{uri}",
+        spark_uri=f"file://{path}".replace(" ", "%20"),
     )
     columns = [
         Column(name=each, type=kind, pii=each in pii) for each, kind in (("id", "bigint"), ("city", "string"))
     ]
     source = Source(name="s", format="csv", path="in/*")
-    explain = explained(source, [file], columns, {}, of_table=columns)
-    with pytest.raises(InvalidDataError) as caught, source_failures("here", explain=explain):
-        raise PySparkException(message=READ.format(path=uri))
-    assert str(caught.value) == f"here: file:{uri} cannot be read: {reason}; correct or remove the file"
+    with source_failures("here", explain=explained(source, [file], columns, {})):
+        yield

@@ -1,0 +1,230 @@
+"""SQL that turns the text of a cell into a value of its column's type, or raises for a text that is none.
+
+A text is a value of a type only if nothing of it is lost: no digit, no time of a day, no fraction of a
+second. Spark's own readers and casts take more, such as ``19,90`` for 1990 and ``2024-05`` for a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from parquetry.runtime.sources.lines import CELL_CHARACTERS
+from parquetry.runtime.spark.session.keys import literal, quoted_name
+from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct
+from parquetry.runtime.task_failures import refusal_sql
+
+_BARE: Final = "\u0001"
+"""Separates no cells: for texts that are one cell."""
+_INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+_NUMBER: Final = r"\A[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\z"
+_DATE: Final = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
+_OF_DAY: Final = r"[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6}0*)?)?"
+_LOCAL: Final = rf"\A[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:{_OF_DAY})?\z"
+_ZONED: Final = (
+    rf"\A[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}{_OF_DAY} ?(?:Z|UTC|GMT|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)\z"
+)
+_BASE64: Final = r"\A[A-Za-z0-9+/]*={0,2}\z"
+_ZONE_LETTERS: Final = frozenset("VzOXxZ")
+_EXACT_DIGITS: Final = {"float": (6, 9), "double": (15, 17)}
+"""How many digits any number of the type keeps, and how many tell each of its numbers from the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forms:
+    """How the cells of a source spell what is no text: its options, with the marks of its ``locale``.
+
+    ``file`` is SQL for the name of the file that a row is from.
+    """
+
+    is_json: bool
+    file: str
+    zone: str
+    options: Mapping[str, str]
+    decimal_sign: str = "."
+    grouping_signs: str = ""
+
+    @classmethod
+    def of(cls, spark: SparkSession, options: Mapping[str, str], *, is_json: bool, file: str) -> Forms:
+        """The forms that ``options`` declare, by names in lower case; by default in the session's zone."""
+        zone = options.get("timezone") or spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        if "locale" not in options:
+            return cls(is_json=is_json, file=file, zone=zone, options=options)
+        java = spark._jvm.java  # noqa: SLF001 - CLDR is known to the JVM
+        locale = java.util.Locale.forLanguageTag(options["locale"])
+        symbols = java.text.DecimalFormatSymbols.getInstance(locale)
+        group = str(symbols.getGroupingSeparator())
+        return cls(
+            is_json=is_json,
+            file=file,
+            zone=zone,
+            options=options,
+            decimal_sign=str(symbols.getDecimalSeparator()),
+            # Nobody types the thin spaces of CLDR.
+            grouping_signs=" \u00a0\u202f" if group.isspace() else group,
+        )
+
+
+def conformed(
+    column: str, found: ColumnType, wanted: ColumnType, place: str, forms: Forms, *, depth: int = 0
+) -> str:
+    """SQL for a column whose leaves are texts of cells, with these as the ``wanted`` type has them.
+
+    It raises for a text that is no value of its type; ``place`` names the column. Fields of structs go by
+    name in any case, and get the names of the wanted type. What that lacks stays, for the write to refuse.
+    Analyse it under :func:`parquetry.runtime.spark.session.settings.expression_settings`.
+    """
+    item = f"x{depth}"
+    match found, wanted:
+        case Struct(), Struct():
+            known = {field.name.lower(): field for field in wanted.fields}
+            parts: list[str] = []
+            for field in found.fields:
+                value, name = f"{column}.{quoted_name(field.name)}", field.name
+                if (other := known.get(name.lower())) is not None:
+                    at, name = f"{place}.{name}", other.name
+                    value = conformed(value, field.type, other.type, at, forms, depth=depth)
+                parts.append(f"{literal(name)}, {value}")
+            return f"CASE WHEN {column} IS NOT NULL THEN named_struct({', '.join(parts)}) END"
+        case Array(element=one), Array(element=other):
+            value = conformed(item, one, other, f"{place}.element", forms, depth=depth + 1)
+            return column if value == item else f"transform({column}, {item} -> {value})"
+        case Map(value=one), Map(value=other):
+            value = conformed(item, one, other, f"{place}.value", forms, depth=depth + 1)
+            return column if value == item else f"transform_values({column}, (k{depth}, {item}) -> {value})"
+        case Primitive(name="string"), Primitive() | Decimal():
+            return _stored(column, wanted, place, forms)
+    return column
+
+
+def _stored(text: str, kind: Primitive | Decimal, place: str, forms: Forms) -> str:
+    value = _value(text, kind, forms)
+    if value == text:
+        return text
+    shown = f"substr({text}, 1, {CELL_CHARACTERS})"
+    refusal = refusal_sql("RefusedCell", [forms.file, literal(place), literal(str(kind)), shown])
+    raised = f"CAST(raise_error({refusal}) AS {kind})"
+    return f"CASE WHEN {text} IS NOT NULL THEN coalesce({value}, {raised}) END"
+
+
+def _value(text: str, kind: Primitive | Decimal, forms: Forms) -> str:
+    """SQL for the value, NULL where the text is none."""
+    if isinstance(kind, Decimal):
+        return _decimal(_plain_number(text, forms), kind)
+    if kind.name in _INTEGERS:
+        number = _plain_number(text, forms)
+        return _if_like(number, r"\A[+-]?[0-9]+\z", f"CAST({number} AS {kind})")
+    match kind.name:
+        case "string":
+            value = text
+        case "boolean":
+            value = f"CASE lower({text}) WHEN 'true' THEN true WHEN 'false' THEN false END"
+        case "float" | "double":
+            value = _floating(text, kind.name, forms)
+        case "date" if "dateformat" in forms.options:
+            value = _by_format(text, "date", forms, zone="UTC")
+        case "date":
+            value = _if_like(text, _DATE, f"CAST({text} AS DATE)")
+        case "timestamp":
+            value = _timestamp(text, forms)
+        case "timestamp_ntz":
+            value = _if_like(text, _LOCAL, f"CAST({text} AS TIMESTAMP_NTZ)")
+        case "binary" if forms.is_json:
+            encoded = f"{_like(text, _BASE64)} AND length({text}) % 4 = 0"
+            value = f"CASE WHEN {encoded} THEN unbase64({text}) END"
+        case "binary":
+            value = f"CAST({text} AS BINARY)"
+        case _:
+            raise AssertionError(f"{kind} is no type of cells")
+    return value
+
+
+def _plain_number(text: str, forms: Forms) -> str:
+    """SQL for a number of the declared locale as everybody else writes it; NULL for one of another."""
+    if forms.is_json or (forms.decimal_sign == "." and not forms.grouping_signs):
+        return text
+    group, mark = f"[{_class(forms.grouping_signs)}]", f"[{_class(forms.decimal_sign)}]"
+    form = rf"\A[+-]?(?:[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|[0-9]+)(?:{mark}[0-9]*)?(?:[eE][+-]?[0-9]+)?\z"
+    plain = f"translate({text}, {literal(forms.decimal_sign + forms.grouping_signs)}, '.')"
+    return f"CASE WHEN {_like(text, form)} THEN {plain} END"
+
+
+def _class(characters: str) -> str:
+    return "".join(f"\\x{{{ord(character):x}}}" for character in characters)
+
+
+def _decimal(text: str, kind: Decimal) -> str:
+    value = f"CAST({text} AS {kind})"
+    plain = rf"\A[+-]?(?=\.?[0-9])[0-9]*(?:\.[0-9]{{0,{kind.scale}}}0*)?\z"
+    # A number that was rounded has other digits.
+    exact = f"{_like(text, _NUMBER)} AND {_digits(text)} = {_digits(f'CAST({value} AS STRING)')}"
+    return f"CASE WHEN {_like(text, plain)} THEN {value} WHEN {exact} THEN {value} END"
+
+
+def _floating(cell: str, name: str, forms: Forms) -> str:
+    text, kind = _plain_number(cell, forms), name.upper()
+    value = f"CAST({text} AS {kind})"
+    least, most = _EXACT_DIGITS[name]
+    digits = _digits(text)
+    holds = (
+        f"(length({text}) <= {least} OR length({digits}) <= {least}"
+        f" OR {digits} = {_digits(f'CAST({value} AS STRING)')}"
+        # That many digits tell the number that is nearest; a whole number is that number, or another.
+        rf" OR (length({digits}) <= {most} AND {_like(text, '[.eE]')}))"
+    )
+    is_finite = f"abs({value}) < CAST('Infinity' AS {kind}) AND ({value} <> 0 OR {digits} = '')"
+    infinite = {
+        "Infinity": ("Infinity", "+Infinity", "Inf", "+Inf", "INF", "+INF", forms.options.get("positiveinf")),
+        "-Infinity": ("-Infinity", "-Inf", "-INF", forms.options.get("negativeinf")),
+        "NaN": ("NaN", forms.options.get("nanvalue")),
+    }
+    named = " ".join(
+        f"WHEN {cell} IN ({', '.join(literal(word) for word in words if word is not None)})"
+        f" THEN CAST('{meant}' AS {kind})"
+        for meant, words in infinite.items()
+    )
+    return f"CASE WHEN {_like(text, _NUMBER)} AND {is_finite} AND {holds} THEN {value} {named} END"
+
+
+def _digits(text: str) -> str:
+    """SQL for the digits of a number without zeros around them."""
+    return f"trim('0' FROM regexp_replace({text}, {literal('[eE].*|[^0-9]')}, ''))"
+
+
+def _timestamp(text: str, forms: Forms) -> str:
+    declared = forms.options.get("timestampformat")
+    if declared is not None:
+        if _ZONE_LETTERS & set(declared):
+            return _by_format(text, "timestamp", forms, zone=forms.zone)
+        return _in_zone(_by_format(text, "timestamp", forms, zone="UTC"), forms.zone)
+    value = f"CAST({text} AS TIMESTAMP)"
+    local = f"CASE WHEN {_like(text, _LOCAL)} THEN {_in_zone(value, forms.zone)}"
+    return f"{local} WHEN {_like(text, _ZONED)} THEN {value} END"
+
+
+def _in_zone(local: str, zone: str) -> str:
+    """SQL for the time at which a clock of the zone shows ``local``; NULL where it skips that."""
+    if zone.upper() in ("UTC", "Z", "GMT", "ETC/UTC"):
+        return local
+    point = f"to_utc_timestamp({local}, {literal(zone)})"
+    return f"CASE WHEN from_utc_timestamp({point}, {literal(zone)}) = {local} THEN {point} END"
+
+
+def _by_format(text: str, kind: str, forms: Forms, *, zone: str) -> str:
+    key = {"date": "dateFormat", "timestamp": "timestampFormat"}[kind]
+    options = {key: forms.options[key.lower()], "timeZone": zone, "sep": _BARE, "quote": "", "comment": ""}
+    if "locale" in forms.options:
+        options["locale"] = forms.options["locale"]
+    pairs = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in options.items())
+    return f"from_csv({text}, 'cell {kind}', map({pairs})).cell"
+
+
+def _if_like(text: str, form: str, value: str) -> str:
+    return f"CASE WHEN {_like(text, form)} THEN {value} END"
+
+
+def _like(text: str, form: str) -> str:
+    return f"{text} RLIKE {literal(form)}"

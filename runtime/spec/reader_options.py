@@ -1,0 +1,208 @@
+"""The options that a source of each format may have, and the form of their values.
+
+Spark hands options that it does not know on to Hadoop, which takes settings, classes and paths from them.
+Only what is listed here reaches a reader.
+"""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from parquetry.runtime.errors import InvalidDataError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionProblem:
+    """What is wrong with the option ``name``, and what to do; it may be meant for one ``among`` others."""
+
+    name: str
+    summary: str
+    hint: str
+    among: tuple[str, ...] = ()
+
+
+_QUOTED: Final = re.compile(r"'[^']*'")
+_LETTERS: Final = re.compile(r"(.)\1*")
+_FRACTION: Final = 6
+_LOCALE: Final = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z]{4})?(-([A-Za-z]{2}|[0-9]{3}))?")
+_ENCODING: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,40}")
+_OFFSET: Final = re.compile(r"[+-](0[0-9]|1[0-8]):[0-5][0-9]")
+
+
+def _flag(value: str) -> str | None:
+    return None if value.lower() in ("true", "false") else "true or false"
+
+
+def _number(value: str) -> str | None:
+    return None if re.fullmatch(r"-1|[1-9][0-9]{0,8}", value) else "a whole number, or -1 for no limit"
+
+
+def _text(_: str) -> str | None:
+    return None
+
+
+def _some_text(value: str) -> str | None:
+    return None if value else "at least one character"
+
+
+def _character(value: str) -> str | None:
+    return None if len(value) == 1 else "one character"
+
+
+def _character_or_none(value: str) -> str | None:
+    return None if len(value) <= 1 else "one character, or nothing for none"
+
+
+def _encoding(value: str) -> str | None:
+    return None if _ENCODING.fullmatch(value) else "the name of a character set, such as ISO-8859-1"
+
+
+def _zone(value: str) -> str | None:
+    if value in ("UTC", "Z") or _OFFSET.fullmatch(value):
+        return None
+    try:
+        zoneinfo.ZoneInfo(value)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return "a time zone, such as Europe/Berlin or +02:00"
+    return None
+
+
+def _locale(value: str) -> str | None:
+    return None if _LOCALE.fullmatch(value) else "a language tag, such as de-DE"
+
+
+def _date_format(value: str) -> str | None:
+    letters = _parts(value)
+    if not letters.keys() & {"y", "u"}:
+        return "a pattern with a year, such as dd.MM.yyyy"
+    if letters.keys() & set("aHhKkmsSAnNVzOXxZ"):
+        return "a pattern without a time, which a date would lose"
+    return None
+
+
+def _timestamp_format(value: str) -> str | None:
+    letters = _parts(value)
+    if not letters.keys() & {"y", "u"}:
+        return "a pattern with a year, such as dd.MM.yyyy HH:mm:ss"
+    if letters.get("S", 0) > _FRACTION or letters.keys() & set("AnN"):
+        return "a pattern of at most six digits of a second (SSSSSS): a timestamp holds no more"
+    return None
+
+
+def _parts(value: str) -> dict[str, int]:
+    """The letters of a pattern of Java's DateTimeFormatter, with how often each comes in a row."""
+    runs = [found[0] for found in _LETTERS.finditer(_QUOTED.sub("", value)) if found[0].isalpha()]
+    return {run[0]: len(run) for run in runs}
+
+
+_Check = Callable[[str], str | None]
+_FOLDERS: Final[Mapping[str, _Check]] = {"basePath": _some_text}
+_FORMS: Final[Mapping[str, _Check]] = {
+    "dateFormat": _date_format,
+    "timestampFormat": _timestamp_format,
+    "timeZone": _zone,
+    "locale": _locale,
+}
+_REBASED: Final[Mapping[str, _Check]] = {
+    "datetimeRebaseMode": lambda value: (
+        None if value in ("EXCEPTION", "CORRECTED", "LEGACY") else "EXCEPTION, CORRECTED or LEGACY"
+    )
+}
+
+READER_OPTIONS: Final[Mapping[str, Mapping[str, _Check]]] = {
+    "csv": {
+        "header": _flag,
+        "sep": _some_text,
+        "quote": _character_or_none,
+        "escape": _character_or_none,
+        "comment": _character,
+        "multiLine": _flag,
+        "lineSep": _some_text,
+        "encoding": _encoding,
+        "nullValue": _text,
+        "nanValue": _some_text,
+        "positiveInf": _some_text,
+        "negativeInf": _some_text,
+        "ignoreLeadingWhiteSpace": _flag,
+        "ignoreTrailingWhiteSpace": _flag,
+        "maxColumns": _number,
+        "maxCharsPerColumn": _number,
+        **_FORMS,
+        **_FOLDERS,
+    },
+    "json": {
+        "multiLine": _flag,
+        "lineSep": _some_text,
+        "allowComments": _flag,
+        "allowUnquotedFieldNames": _flag,
+        "allowSingleQuotes": _flag,
+        "allowNumericLeadingZeros": _flag,
+        "allowBackslashEscapingAnyCharacter": _flag,
+        "allowUnquotedControlChars": _flag,
+        "allowNonNumericNumbers": _flag,
+        **_FORMS,
+        **_FOLDERS,
+    },
+    "parquet": {**_REBASED, "int96RebaseMode": _REBASED["datetimeRebaseMode"], **_FOLDERS},
+    "orc": _FOLDERS,
+    "avro": {**_REBASED, **_FOLDERS},
+    "hudi": {},
+}
+"""By format, the options and the checks of their values, which return what a value has to be."""
+
+_INSTEAD: Final[Mapping[str, str]] = {
+    "delimiter": "use sep",
+    "charset": "use encoding",
+    "encoding": "write the files in UTF-8, the encoding of JSON",
+    "inferschema": "remove it: the table's columns have the types",
+    "mode": "remove it: a record that is malformed is always an error",
+    "mergeschema": "remove it: files of different columns are always merged",
+    "emptyvalue": "remove it: what is empty within quotes is an empty text",
+    "samplingratio": "remove it: all records are looked at",
+}
+
+
+def option_problems(file_format: str, options: Mapping[str, object]) -> Iterator[OptionProblem]:
+    """Yield what is wrong with the options of a source of this format; names go by any case, as in Spark."""
+    known = {name.lower(): (name, check) for name, check in READER_OPTIONS[file_format].items()}
+    seen: set[str] = set()
+    for name, value in options.items():
+        lower, text = name.lower(), str(value).lower() if isinstance(value, bool) else str(value)
+        if lower not in known:
+            summary, names = (
+                f"format {file_format} has no option {name!r}",
+                tuple(READER_OPTIONS[file_format]),
+            )
+            if (instead := _INSTEAD.get(lower)) is not None:
+                yield OptionProblem(name=name, summary=summary, hint=instead)
+            else:
+                hint = (
+                    f"its options are {', '.join(names)}" if names else "remove it: the format has no options"
+                )
+                yield OptionProblem(name=name, summary=summary, hint=hint, among=names)
+            continue
+        if lower in seen:
+            yield OptionProblem(
+                name=name, summary=f"option {name!r} is there twice", hint="remove one of the two"
+            )
+        seen.add(lower)
+        if "${" in text:
+            summary, hint = f"option {name!r} contains '${{', which Hadoop replaces", "write the value out"
+            yield OptionProblem(name=name, summary=summary, hint=hint)
+        elif (wanted := known[lower][1](text)) is not None:
+            yield OptionProblem(
+                name=name,
+                summary=f"option {name!r} is {text!r}, and has to be {wanted}",
+                hint="correct the value",
+            )
+
+
+def checked_options(file_format: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options by their names in lower case; InvalidDataError for the first that is wrong."""
+    for problem in option_problems(file_format, options):
+        raise InvalidDataError(f"{problem.summary}; {problem.hint}")
+    return {name.lower(): value for name, value in options.items()}
