@@ -66,12 +66,7 @@ def with_generated(
     with failures_declared(only), failures_translated(f"generated columns {', '.join(computed)}"):
         if faults:
             frame = frame.withColumn(GENERATED_WRONG, F.coalesce(*faults))
-        return frame.select(
-            *(
-                computed[name].value.alias(name) if name in computed else F.col(quoted(name))
-                for name in frame.columns
-            )
-        )
+        return frame.withColumns({name: one.value for name, one in computed.items()})
 
 
 def declared_faults(columns: Sequence[Column]) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.spark.prepare.generated import declared_faults
 from parquetry.runtime.spark.prepare.local_stages import owned_place, remove_dead_stages
-from parquetry.runtime.spark.prepare.row_width import ROWS_OF_A_BATCH, is_wide_row, without_wide_rows
+from parquetry.runtime.spark.prepare.row_width import is_wide_row, without_wide_rows
 from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import (
     arrow_settings,
@@ -111,7 +111,9 @@ def _staged_by_count(frame: DataFrame, spec: StageSpec, what: str) -> StagedRows
     if bounded is None:
         return None
     try:
-        return run_stage(_staging(bounded, spec), spec, what=what, rows_of_a_batch=ROWS_OF_A_BATCH)
+        return run_stage(
+            _staging(bounded.frame, spec), spec, what=what, rows_of_a_batch=bounded.rows_of_a_batch
+        )
     except Exception as error:
         if is_wide_row(error):
             return None

@@ -8,6 +8,7 @@ is bounded as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from secrets import token_hex
 from typing import Final
 
@@ -20,32 +21,53 @@ from parquetry.runtime.stage.part import PARTITION
 
 ROWS_OF_A_BATCH: Final = 2048
 MOST_BYTES: Final = 32 * 1024
-"""Of text and bytes in a row that is not wide: a batch has 64 MiB of them, which is what Spark 4 allows."""
+"""Of text and bytes in a row that is not wide: a batch has 64 MiB of them, which is what Spark 4 allows.
+
+A row of more columns than one sum adds up has as much more, in batches of fewer rows.
+"""
 
 _WIDE: Final = f"parquetry: a wide row {token_hex(16)}"
 """What the query says when it meets one; no row can say the same, as each process has its own."""
 
 _NUMBER_BYTES: Final = 16
+_MOST_TERMS: Final = 64
+"""Of one sum, as Spark walks a chain of additions by recursion."""
+
 _VARIABLE: Final = (T.StringType, T.BinaryType)
 _NESTED: Final = (T.ArrayType, T.MapType, T.StructType)
 
 
-def without_wide_rows(frame: DataFrame) -> DataFrame | None:
-    """The frame, which fails at a row of more than 32 KiB; None where only the values tell what a row takes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundedRows:
+    """A frame that fails at a wide row, and how many others make a batch."""
+
+    frame: DataFrame
+    rows_of_a_batch: int
+
+
+def without_wide_rows(frame: DataFrame) -> BoundedRows | None:
+    """The frame, which fails at a wide row; None where only the values tell what a row takes.
 
     These are lists and maps of anything but numbers.
     """
     parts = [part for field in frame.schema.fields for part in _bytes_sql(quoted(field.name), field.dataType)]
     if None in parts:
         return None
-    if not parts:
-        return frame
-    # 0L: sums of lengths may exceed an INT.
-    size = " + ".join(["0L", *(f"coalesce({part}, 0)" for part in parts)])
-    wide = F.raise_error(F.lit(_WIDE))
+    sums = [
+        " + ".join(["0L", *(f"coalesce({part}, 0)" for part in parts[i : i + _MOST_TERMS])])
+        for i in range(0, len(parts), _MOST_TERMS)
+    ]
+    rows = max(1, ROWS_OF_A_BATCH // max(1, len(sums)))
+    if not sums:
+        return BoundedRows(frame=frame, rows_of_a_batch=rows)
+    # One chain of all would be as deep as the table is wide, and a balanced tree no better: Spark makes a
+    # chain of it where it looks for equal expressions.
+    size = sums[0] if len(sums) == 1 else f"aggregate(array({', '.join(sums)}), 0L, (x, y) -> x + y)"
+    most_bytes = MOST_BYTES * ROWS_OF_A_BATCH // rows
     # Within a column that is there anyway: Spark moves a condition on rows below what computes their values.
-    return frame.withColumn(
-        PARTITION, F.when(F.expr(f"{size} > {MOST_BYTES}"), wide).otherwise(F.col(PARTITION))
+    wide = F.when(F.expr(f"{size} > {most_bytes}"), F.raise_error(F.lit(_WIDE)))
+    return BoundedRows(
+        frame=frame.withColumn(PARTITION, wide.otherwise(F.col(PARTITION))), rows_of_a_batch=rows
     )
 
 

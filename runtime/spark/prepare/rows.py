@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql import types as T  # noqa: N812
@@ -80,8 +79,9 @@ def prepare_rows(
     with session_settings(spark, expression_settings(spark)):
         marked = _with_delete_flag(incoming, delete_when, by_flag=deletes_by_flag(columns))
         marked = marked.drop(*drop)
-        conformed = marked.select(*(_conform(marked.schema, c) for c in columns), DELETE)
-        given = [c.name for c in columns if _find(incoming.schema, c.name)]
+        found = {field.name.lower(): field for field in marked.schema.fields}
+        conformed = marked.selectExpr(*(_conform(found.get(c.name.lower()), c) for c in columns), DELETE)
+        given = [c.name for c in columns if c.name.lower() in found]
         keys = {path.partition(".")[0] for path in (*rules.record_key, *rules.partition_by)}
         filled = with_generated(conformed, columns, given=given, keys=keys)
         return _with_control(filled, columns, rules, hash_rows=hash_rows)
@@ -111,8 +111,8 @@ def prepare_keys(
             for p in (*rules.record_key, *rules.partition_by, *((ordering,) if ordering else ()))
         }
         given = [by_name[name] for name in by_name if name in roots and _find(rows.schema, name)]
-        typed = rows.select(
-            *(_conform(rows.schema, c) for c in given),
+        typed = rows.selectExpr(
+            *(_conform(_find(rows.schema, c.name), c) for c in given),
             *(_text(rows.schema, name) for name in META_COLUMNS[2:4] if _find(rows.schema, name)),
         )
         names = {c.name for c in given}
@@ -155,7 +155,7 @@ def prepare_matches(
             )
     with session_settings(frame.sparkSession, expression_settings(frame.sparkSession)):
         rows = _where(frame, delete_when)
-        typed = rows.select(*(_conform(rows.schema, by_name[name]) for name in match))
+        typed = rows.selectExpr(*(_conform(_find(rows.schema, name), by_name[name]) for name in match))
     selected = typed.select(
         *map(quoted, match),
         F.lit("").alias(PARTITION),
@@ -199,8 +199,8 @@ def _key_or_meta(fields: Sequence[str], names: set[str], frame: DataFrame, meta:
     return None
 
 
-def _text(schema: T.StructType, name: str) -> SparkColumn:
-    """One of Hudi's columns that is there; InvalidDataError unless it holds text."""
+def _text(schema: T.StructType, name: str) -> str:
+    """SQL for one of Hudi's columns that is there; InvalidDataError unless it holds text."""
     field = _find(schema, name)
     assert field is not None
     if not isinstance(field.dataType, T.StringType | T.NullType):
@@ -208,7 +208,7 @@ def _text(schema: T.StructType, name: str) -> SparkColumn:
             f"column {name!r} is {field.dataType.simpleString()} in the rows, and text in the table; "
             "cast it to string, or pass the columns that it is made of"
         )
-    return F.expr(f"CAST({quoted(field.name)} AS STRING)").alias(name)
+    return f"CAST({quoted(field.name)} AS STRING) AS {name}"
 
 
 def _covers(paths: Sequence[str], names: set[str]) -> bool:
@@ -276,14 +276,13 @@ def _where(frame: DataFrame, delete_when: str | None) -> DataFrame:
         return frame.where(delete_when)
 
 
-def _conform(schema: T.StructType, column: Column) -> object:
-    field = _find(schema, column.name)
+def _conform(field: T.StructField | None, column: Column) -> str:
+    """SQL for a column of the table: a select of texts is one call of the JVM, however many they are."""
     wanted = parse_type(column.type)
-    if field is None:
-        return F.expr(f"CAST(NULL AS {column.type})").alias(column.name)
-    found = type_of(field.dataType, column.name)
+    found = field and type_of(field.dataType, column.name)
     check_type(found, wanted, column.name)
-    return F.expr(convert(quoted(field.name), found, wanted)).alias(column.name)
+    value = convert(quoted(field.name), found, wanted) if field else f"CAST(NULL AS {wanted})"
+    return f"{value} AS {quoted(column.name)}"
 
 
 def _with_control(
@@ -294,18 +293,18 @@ def _with_control(
     hash_rows: bool,
 ) -> PreparedRows:
     names = tuple(c.name for c in columns)
-    table = frame.select(*map(quoted, names))
-    key = record_key_sql(rules, table.schema)
+    table = T.StructType(frame.schema.fields[: len(names)])
+    key = record_key_sql(rules, table)
     paths = PartitionPaths.of(rules, columns)
-    path = "CAST(NULL AS STRING)" if paths else partition_path_sql(rules, table.schema)
-    added = [F.expr(path).alias(PARTITION), F.col(DELETE)]
+    path = "CAST(NULL AS STRING)" if paths else partition_path_sql(rules, table)
+    added = [f"{path} AS {PARTITION}", DELETE]
     if hash_rows:
-        added.append(F.expr(f"xxhash64({', '.join(hashable(columns))})").alias(HASH))
+        added.append(f"xxhash64({', '.join(hashable(columns))}) AS {HASH}")
     if key and not is_plain_key(rules, columns):
-        added.append(F.expr(key).alias(RECORD_KEY))
+        added.append(f"{key} AS {RECORD_KEY}")
     if GENERATED_WRONG in frame.columns:
-        added.append(F.col(GENERATED_WRONG))
-    return PreparedRows(frame=frame.select(*map(quoted, names), *added), columns=names, paths=paths)
+        added.append(GENERATED_WRONG)
+    return PreparedRows(frame=frame.selectExpr(*map(quoted, names), *added), columns=names, paths=paths)
 
 
 def is_plain_key(rules: KeyRules, columns: Sequence[Column]) -> bool:

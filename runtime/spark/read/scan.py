@@ -12,7 +12,6 @@ from functools import reduce
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow.schema import columns_from_arrow
 from parquetry.runtime.base_file.model import POSITION
@@ -58,24 +57,24 @@ def scan_files(
     widens = spark_version(spark) >= _WIDENS_WHILE_READING
     types, sealed = _stored_types(store, timeline, files)
     encrypted = [file for file in files if file.instant in sealed]
+    casts: dict[str, _Types] = {}
     groups: dict[tuple[tuple[str, str], ...], list[FileSlice]] = {}
-    casts: dict[tuple[tuple[str, str], ...], _Types] = {}
     for file in files:
         if file.instant in sealed:
             continue
-        found = types[file.instant]
-        differing = {
-            name: found[name]
-            for name, kind in wanted.items()
-            if name in found and not _reads_as(found[name], kind, widens=widens)
-        }
-        signature = tuple((name, str(kind)) for name, kind in differing.items())
+        if file.instant not in casts:
+            found = types[file.instant]
+            casts[file.instant] = {
+                name: found[name]
+                for name, kind in wanted.items()
+                if name in found and not _reads_as(found[name], kind, widens=widens)
+            }
+        signature = tuple((name, str(kind)) for name, kind in casts[file.instant].items())
         groups.setdefault(signature, []).append(file)
-        casts[signature] = differing
     with session_settings(spark, TYPE_SETTINGS):
         frames = [
-            _scan(spark, store, group, wanted, casts[signature], meta=meta, positions=positions)
-            for signature, group in groups.items()
+            _scan(spark, store, group, wanted, casts[group[0].instant], meta=meta, positions=positions)
+            for group in groups.values()
         ]
         if encrypted:
             frame = encrypted_frame(spark, store, encrypted, _ddl((), wanted), meta)
@@ -96,17 +95,11 @@ def _scan(
     stored = {name: casts.get(name, kind) for name, kind in wanted.items()}
     frame = read_slices(spark, store, files, _ddl(meta, stored))
     own = [
-        F.expr(convert(quoted(name), casts[name], kind)).alias(name) if name in casts else F.col(quoted(name))
+        f"{convert(quoted(name), casts[name], kind)} AS {quoted(name)}" if name in casts else quoted(name)
         for name, kind in wanted.items()
     ]
-    return frame.select(*meta, *own, *(_positions() if positions else ()))
-
-
-def _positions() -> tuple[object, object]:
-    return (
-        F.col("_metadata.file_name").alias(FILE),
-        F.col("_metadata.row_index").alias(POSITION),
-    )
+    places = (f"_metadata.file_name AS {FILE}", f"_metadata.row_index AS {POSITION}") if positions else ()
+    return frame.selectExpr(*meta, *own, *places)
 
 
 def _no_rows(spark: SparkSession, wanted: _Types, meta: Sequence[str], *, positions: bool) -> DataFrame:

@@ -71,15 +71,39 @@ def test_one_wide_row(spark, tmp_path, attempts, text, value, kind, length, cuts
 def test_the_batches_of_narrow_rows(spark):
     frame = spark.range(0, ROWS, 1, 1).selectExpr("id", "repeat('x', 10) AS v", f"'' AS {PARTITION}")
     bounded = without_wide_rows(frame)
-    assert bounded is not None and bounded.dtypes == frame.dtypes
+    assert bounded is not None and bounded.frame.dtypes == frame.dtypes
+    assert bounded.rows_of_a_batch == ROWS_OF_A_BATCH
 
     def sizes(batches):
         for batch in batches:
             yield pa.record_batch({"rows": pa.array([batch.num_rows])})
 
     with materialise.session_settings(spark, materialise.arrow_settings(spark, rows=ROWS_OF_A_BATCH)):
-        found = [row["rows"] for row in bounded.mapInArrow(sizes, "rows bigint").collect()]
+        found = [row["rows"] for row in bounded.frame.mapInArrow(sizes, "rows bigint").collect()]
     assert found == [ROWS_OF_A_BATCH] * 3
+
+
+@pytest.mark.parametrize(("columns", "times"), [(1, 1), (62, 1), (200, 4), (500, 8)])
+def test_a_row_of_many_columns_has_as_much_more_room(spark, columns, times):
+    most = MOST_BYTES * times
+    names = [f"c{number}" for number in range(columns)]
+    share, rest = divmod(most, columns)
+
+    def frame(more: int):
+        # Of one text a column, and in no column that is the last; nulls and a struct count as they should.
+        texts = [f"repeat('x', {share})" for _ in names]
+        texts[0] = f"concat({texts[0]}, repeat('x', {rest + more}))"
+        row = spark.range(1).selectExpr(
+            *(f"{text} AS {name}" for text, name in zip(texts, names, strict=True))
+        )
+        return row.selectExpr("*", "CAST(NULL AS string) AS n", f"'' AS {PARTITION}")
+
+    bounded, wide = without_wide_rows(frame(0)), without_wide_rows(frame(1))
+    assert bounded is not None and wide is not None
+    assert bounded.rows_of_a_batch * most == ROWS_OF_A_BATCH * MOST_BYTES
+    assert len(bounded.frame.collect()) == 1
+    with pytest.raises(Exception, match="a wide row"):
+        wide.frame.collect()
 
 
 def test_what_else_a_query_fails_with_is_its_failure(spark, tmp_path, attempts):
