@@ -1,7 +1,11 @@
-"""The Java that Spark would use: found and asked for its version, without starting Spark."""
+"""The Java that Spark would use: found and asked for its version, without starting Spark.
+
+Java spells the names of files in the encoding of the locale that it starts in; no option of Java changes it.
+"""
 
 from __future__ import annotations
 
+import locale
 import os
 import re
 import shutil
@@ -15,15 +19,26 @@ from parquetry.runtime.errors import MissingJavaError
 OLDEST_JAVA = 17
 REMEDY = "apt-get install openjdk-17-jre-headless"
 
+UTF8_LOCALE = "C.UTF-8"
+"""A locale that needs no package: in the one of cron and of many images no name has more than ASCII."""
+
+_ENCODING = re.compile(r"^ *sun\.jnu\.encoding = (?P<encoding>\S+)", re.MULTILINE)
 _VERSION = re.compile(r'version "(?P<first>\d+)(?:\.(?P<second>\d+))?[^"]*"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """A Java executable and its major version."""
+    """A Java executable and its major version; ``names`` is the encoding of names of files in Spark's JVM."""
 
     executable: str
     major: int
+    names: str | None
+
+
+def java_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment for a JVM, in which Java and its workers spell names of files in UTF-8."""
+    is_utf8 = locale.getencoding().upper() in ("UTF-8", "UTF8")
+    return dict(environment) if is_utf8 else {**environment, "LC_ALL": UTF8_LOCALE}
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
@@ -40,24 +55,36 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
         raise MissingJavaError(
             f"Spark needs Java {OLDEST_JAVA} or newer and there is none ({where}); install one: `{REMEDY}`"
         )
-    major = _major(executable)
+    said = _said(executable)
+    major = _major(said)
     if major is None or major < OLDEST_JAVA:
         found = f"Java {major}" if major else "something that does not tell its version"
         raise MissingJavaError(
             f"Spark needs Java {OLDEST_JAVA} or newer; found {found} at {executable} ({where}); "
             f"install a newer one: `{REMEDY}`" + (", and point JAVA_HOME at it" if home else "")
         )
-    return Java(executable=executable, major=major)
+    names = _ENCODING.search(said)
+    return Java(executable=executable, major=major, names=names["encoding"] if names else None)
 
 
-def _major(executable: str) -> int | None:
+def _said(executable: str) -> str:
     try:
         done = subprocess.run(
-            [executable, "-version"], capture_output=True, text=True, check=False, timeout=60
+            [executable, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=60,
+            env=java_environment(),
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = _VERSION.search(done.stderr + done.stdout)
+        return ""
+    return done.stderr + done.stdout
+
+
+def _major(said: str) -> int | None:
+    found = _VERSION.search(said)
     if found is None:
         return None
     first = int(found["first"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from locale import getencoding
 
 from parquetry import shell
 from parquetry.compiler.errors import SpecError
@@ -23,8 +25,13 @@ from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import errors
 from parquetry.runtime.apply.properties import property_warnings
 from parquetry.runtime.commit.damaged_files import damage_warnings
-from parquetry.runtime.errors import CorruptTableError, LockHeldError, UnsupportedTableError
-from parquetry.runtime.java import find_java
+from parquetry.runtime.errors import (
+    CorruptTableError,
+    LockHeldError,
+    MissingJavaError,
+    UnsupportedTableError,
+)
+from parquetry.runtime.java import UTF8_LOCALE, find_java
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.open import open_store, probe_put_if_absent
 from parquetry.runtime.table.open import TableHandle
@@ -69,6 +76,7 @@ def check_machine() -> Iterator[Check]:
     for package in _EXTRAS:
         yield _extra(package)
     yield _checked("java", _java)
+    yield _encodings()
 
 
 def invalid_project(error: SpecError) -> Check:
@@ -125,6 +133,18 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
 def _java() -> str:
     java = find_java()
     return f"{java.major} at {java.executable}"
+
+
+def _encodings() -> Check:
+    """The encodings of names of files, which are UTF-8 wherever a table is opened."""
+    names = {"Python": sys.getfilesystemencoding()}
+    with suppress(MissingJavaError):  # which has a check of its own
+        names["Java"] = find_java().names or "an unknown encoding"
+    wrong = [who for who, name in names.items() if name.upper() not in ("UTF-8", "UTF8")]
+    found = ", ".join(f"{who} spells names of files in {name}" for who, name in names.items())
+    locale_of = f"locale of this shell: {getencoding()}"
+    remedy = f"; set LC_ALL={UTF8_LOCALE}, and install that locale" if wrong else ""
+    return Check(name="encodings", ok=not wrong, found=f"{found} ({locale_of}){remedy}")
 
 
 def _probe(workspace: Workspace) -> str:

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import stat as stat_module
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -40,6 +41,12 @@ class LocalStore(ObjectStore):
     def __init__(self, root: str) -> None:
         if "\0" in root:
             raise StorageError(f"the location {root!r} holds a NUL byte; choose another one")
+        encoding = sys.getfilesystemencoding()
+        if encoding != "utf-8":
+            raise StorageError(
+                f"this Python spells names of files in {encoding}, and tables have theirs in UTF-8; "
+                "start it with PYTHONUTF8=1 in the environment"
+            )
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links
 
     def __repr__(self) -> str:

@@ -18,9 +18,11 @@ from typing import Any, BinaryIO, Final
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 
+from parquetry.runtime.java import java_environment
 from parquetry.runtime.spark_log import LogRules, piped
 
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
+_LOCALE: Final = "LC_ALL"
 _SHELL: Final = "pyspark-shell"
 _FILE: Final = "--properties-file"
 
@@ -30,19 +32,20 @@ def start_jvm(options: Mapping[str, str], *, log: Path | None, rules: LogRules) 
 
     What it says goes into ``log`` by the rules; without one its stderr does so.
     """
-    given = os.environ.get(_ARGUMENTS)
-    arguments, defaults = _without_file(shlex.split(given or _SHELL))
+    given = dict(os.environ)
+    arguments, defaults = _without_file(shlex.split(given.get(_ARGUMENTS) or _SHELL))
     content = _read(defaults or _defaults()) + b"\n\n" + _properties(options)
     with _readable(content) as file, piped(log, rules) as pipe:
-        os.environ[_ARGUMENTS] = shlex.join([_FILE, file, *arguments])
+        os.environ.update(java_environment() | {_ARGUMENTS: shlex.join([_FILE, file, *arguments])})
         try:
             streams = {"stderr": pipe.end} | ({} if log is None else {"stdout": pipe.end})
             return launch_gateway(popen_kwargs=streams)
         finally:
-            if given is None:
-                del os.environ[_ARGUMENTS]
-            else:
-                os.environ[_ARGUMENTS] = given
+            for name in (_ARGUMENTS, _LOCALE):
+                if name in given:
+                    os.environ[name] = given[name]
+                else:
+                    os.environ.pop(name, None)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from parquetry.runtime.errors import (
     NotFoundError,
     UnsupportedSessionError,
 )
+from parquetry.runtime.java import UTF8_LOCALE
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.lost_tasks import lost_task
@@ -39,6 +40,7 @@ _LIMITS: Final = frozenset({_BATCH_ROWS, _BATCH_BYTES})
 _FILES_OF_ONE_TASK = 32
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS_OF_A_CORE = 4
+_UNSPELLED = re.compile(r"InvalidPathException: Malformed input or input contains unmappable characters")
 _GONE = re.compile(
     r"PATH_NOT_FOUND|FILE_NOT_EXIST|SparkFileNotFoundException|java\.io\.FileNotFoundException"
 )
@@ -199,13 +201,33 @@ def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]
     """The frame of exactly these files.
 
     Spark looks whether each is there, and by default starts a task for each as soon as there are 33.
+    Raises UnsupportedSessionError where its JVM has another encoding than the names of local files.
     """
+    _check_names(spark, uris)
     settings = {}
     if len(uris) > _FILES_OF_ONE_TASK:
         tasks = _LISTING_TASKS_OF_A_CORE * parallelism(spark)
         settings[_LISTING_TASKS] = str(min(tasks, int(spark.conf.get(_LISTING_TASKS) or tasks)))
     with session_settings(spark, settings):
         return reader.load(list(uris))
+
+
+def _check_names(spark: SparkSession, uris: Sequence[str]) -> None:
+    named = next((uri for uri in uris if uri.startswith("file:") and not uri.isascii()), None)
+    if named is None or is_connect(spark):
+        return
+    jvm: Any = spark._jvm  # noqa: SLF001 - nothing public tells
+    encoding = str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
+    try:
+        named.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        raise UnsupportedSessionError(
+            Message(
+                f"Spark's JVM spells names of files in {encoding}, which lacks letters of ",
+                Value.uri(named),
+                f"; start it with LC_ALL={UTF8_LOCALE} in the environment, as parquetry does",
+            )
+        ) from None
 
 
 def arrow_settings(spark: SparkSession, *, rows: int | None = None, by_count: bool = False) -> dict[str, str]:
@@ -283,12 +305,21 @@ def _missing_package(text: str) -> Exception | None:
     )
 
 
+def _unspelled_name(text: str, what: str) -> Exception | None:
+    if not _UNSPELLED.search(text):
+        return None
+    return UnsupportedSessionError(
+        f"{what}: a JVM of Spark cannot spell the name of a file; start Spark and its executors with "
+        f"LC_ALL={UTF8_LOCALE} in the environment"
+    )
+
+
 def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
     text = str(error)
     state = _SQL_STATE.search(text)
     blames_data = state is not None and state["kind"] in _DATA_STATES
     lost = None if blames_data else lost_task(text, what)  # a row that is quoted may say anything
-    if ours := raised_in_task(text) or _missing_package(text) or lost:
+    if ours := raised_in_task(text) or _missing_package(text) or _unspelled_name(text, what) or lost:
         return ours
     if _GONE.search(text):
         line = next((line for line in text.splitlines() if _GONE.search(line)), text)

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from parquetry.message import Message
 from parquetry.runtime.errors import SparkEndedError, SparkStartError
-from parquetry.runtime.java import find_java
+from parquetry.runtime.java import UTF8_LOCALE, find_java
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.redaction import secret_options
 from parquetry.runtime.spark.session.connect import is_connect
@@ -33,6 +33,7 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     # Workers start by `python -m`, which would import modules from the folder they start in: the project.
     "spark.executorEnv.PYTHONSAFEPATH": "1",
+    "spark.executorEnv.LC_ALL": UTF8_LOCALE,
 }
 
 _SILENT: Final = {"spark.log.level": "OFF", "spark.executor.syncLogLevel.enabled": "true"}

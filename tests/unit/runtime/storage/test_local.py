@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -395,3 +396,16 @@ def test_whatever_the_system_refuses_is_the_products_error(store, monkeypatch, o
                 said.append(str(error))
     assert said
     assert all(str(store.root) in text and ";" in text for text in said)
+
+
+def test_a_python_that_spells_names_in_another_encoding_opens_no_folder(tmp_path):
+    said = subprocess.run(
+        [sys.executable, "-c", "import sys, parquetry; parquetry.open(sys.argv[1])", str(tmp_path)],
+        env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 1
+    assert "StorageError: this Python spells names of files in ascii" in said.stderr
+    assert "start it with PYTHONUTF8=1 in the environment" in said.stderr
