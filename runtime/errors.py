@@ -48,6 +48,10 @@ class MissingSourceError(InvalidDataError):
     """What the path of a source means is not there: the file or folder, or the folder before wildcards."""
 
 
+class SourceChangedError(InvalidDataError):
+    """A file of a source changed while it was read: the source is to be listed and read again."""
+
+
 class KeyUnavailableError(ParquetryError):
     """A file is encrypted, or to be, and its key cannot be had here."""
 

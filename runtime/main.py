@@ -23,11 +23,16 @@ from parquetry.runtime.clustering.plan.due import is_due
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, masked_clustering
 from parquetry.runtime.clustering.plan.schedule import check_pending
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
-from parquetry.runtime.errors import ConflictError, ForeignTableError, InvalidDataError
+from parquetry.runtime.errors import (
+    ConflictError,
+    ForeignTableError,
+    InvalidDataError,
+    SourceChangedError,
+)
 from parquetry.runtime.redaction import secrets_of, without_secrets
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
-from parquetry.runtime.sources.due import find_due
+from parquetry.runtime.sources.due import SET_ASIDE, DueBatch, find_due
 from parquetry.runtime.spark_log import ANYTHING, LogRules
 from parquetry.runtime.spec.codec import UNLESS_NONE, Brief, parsed_json, to_json_value
 from parquetry.runtime.spec.job import JobKind, JobPlan, SparkSettings, resolve_environment
@@ -52,6 +57,8 @@ if TYPE_CHECKING:
 RESULT_PREFIX = "parquetry-result: "
 _USAGE_CODE = 2
 _ROUNDS = 5
+_MOST_SET_ASIDE = 100
+"""Each file that is set aside costs a reading of the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +74,7 @@ class JobResult(Brief):
     """What a job did.
 
     One of ``applied``, ``commit``, ``clustering``, ``services`` and ``tested`` is there, or nothing was due;
-    ``warnings`` say what was expected to be and was not.
+    ``warnings`` say what was expected to be and was not, ``set_aside`` why files of a source were left out.
     """
 
     table: str
@@ -79,6 +86,7 @@ class JobResult(Brief):
     services: ServiceResult | None = None
     clustering: ClusteringResult | None = None
     warnings: tuple[str, ...] = ()
+    set_aside: tuple[str, ...] = ()
     tested: RowsTested | None = field(default=None, metadata=UNLESS_NONE)
 
     @property
@@ -237,29 +245,57 @@ def _ingest(
 ) -> JobResult:
     """Ingest what is due. Spark is started only if there is something; a lost race lists anew."""
     extra = {"parquetry.plan_id": job.plan_id} if job.plan_id else {}
-    for _ in range(_ROUNDS):
+    set_aside: dict[str, str] = {}
+    why = "other runs were faster"
+    rounds = 0
+    while rounds < _ROUNDS:
         handle = open_table(store, owner=job.owner)
         source = _applied_source(job, handle)
-        due = find_due(handle, source, directory=job.directory, storage=storage)
-        if due is None or due.missing is not None:
-            warnings = () if due is None or due.missing is None else (due.missing,)
-            return JobResult(table=job.table, job=job.name, warnings=warnings)
+        due = find_due(handle, source, directory=job.directory, storage=storage, without=frozenset(set_aside))
+        if due is None or due.consumption is None:
+            return _ingested(job, due, set_aside)
         spark = session(job)
         from parquetry.runtime.spark.ingest import write_batch  # noqa: PLC0415  # see start_spark
 
-        commit = write_batch(
-            spark, handle, source, due, storage=storage, extra=extra, clustering_budget_bytes=job.budget_bytes
-        )
-        if not commit.superseded:
-            return JobResult(
-                table=job.table,
-                job=job.name,
-                files_read=len(due.files),
-                files_changed=due.changed_files,
-                commit=commit,
+        try:
+            commit = write_batch(
+                spark,
+                handle,
+                source,
+                due,
+                directory=job.directory,
+                storage=storage,
+                extra=extra,
+                clustering_budget_bytes=job.budget_bytes,
             )
-    raise ConflictError(
-        f"source {job.source} of {job.table}: other runs were faster {_ROUNDS} times; run it again"
+        except SourceChangedError as changed_file:
+            why, rounds = str(changed_file), rounds + 1
+            continue
+        except InvalidDataError as failure:
+            bad = due.file_in(str(failure)) if source.bad_files == SET_ASIDE else None
+            if bad is None or len(set_aside) == _MOST_SET_ASIDE:
+                raise
+            set_aside[bad] = str(failure)
+            continue
+        if not commit.superseded:
+            return replace(_ingested(job, due, set_aside), commit=commit)
+        rounds += 1
+    raise ConflictError(f"source {job.source} of {job.table}: {why} {_ROUNDS} times; run it again")
+
+
+def _ingested(job: JobPlan, due: DueBatch | None, set_aside: Mapping[str, str]) -> JobResult:
+    """Return what an ingestion has read and left out; ``set_aside`` has the reason for each bad file."""
+    refused = dict(set_aside)
+    if due is None:
+        return JobResult(table=job.table, job=job.name, set_aside=tuple(refused.values()))
+    refused |= {each.path: f"{each.path} {each.reason}" for each in due.refused}
+    return JobResult(
+        table=job.table,
+        job=job.name,
+        files_read=len(due.files),
+        files_changed=due.changed_files,
+        warnings=due.warnings,
+        set_aside=tuple(refused.values()),
     )
 
 

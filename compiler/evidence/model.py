@@ -10,6 +10,7 @@ from parquetry.compiler.replay.model import Replay
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.clustering.plan.history import ForecastErrorSummary
 from parquetry.runtime.layout.clustering.model import ScopeChoice
+from parquetry.runtime.sources.due import KnownFiles
 from parquetry.runtime.spec.codec import UNLESS_NONE
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 
@@ -84,8 +85,9 @@ class DueFigures:
 class DueSource:
     """What the next run would ingest of a source: new files and their bytes as they are stored.
 
-    ``changed_files`` of them were ingested before they changed. ``problem`` is why the run would
-    fail on the source, ``warning`` what it would warn of.
+    ``changed_files`` of them were ingested before they changed. ``known`` are files that are left out, as
+    they were ingested from another path or by another source. ``problem`` is why the run would fail on the
+    source, ``warning`` what it would warn of.
     """
 
     source: str
@@ -93,6 +95,7 @@ class DueSource:
     files: int = 0
     size_bytes: int = 0
     changed_files: int = 0
+    known: tuple[KnownFiles, ...] = ()
     problem: str | None = None
     warning: str | None = None
 

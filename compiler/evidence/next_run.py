@@ -9,7 +9,7 @@ from parquetry.compiler.evidence.model import DueSource
 from parquetry.compiler.workspace.masking import personal_in_either
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.errors import ParquetryError
-from parquetry.runtime.sources.due import DueBatch, DueSize, preview_due, size_of
+from parquetry.runtime.sources.due import DueBatch, DueSize, preview_due, preview_first, size_of
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.table.open import TableHandle
@@ -40,8 +40,33 @@ def due_sources(
     )
 
 
+def new_sources(
+    observation: Observation | None,
+    declared: TableSpec,
+    *,
+    directory: str,
+    storage: Mapping[str, Any],
+    check: Callable[[Source], None] | None = None,
+) -> tuple[DueSource, ...]:
+    """Return what the first run ingests from sources that are new or changed, as far as there is something.
+
+    Files that were ingested before are counted by who did. A table that is not there yet has no ledger.
+    """
+    handle = None if observation is None else observation.handle
+    applied = () if handle is None or handle.spec is None else handle.spec.sources
+    shown_by = (
+        declared if handle is None or handle.spec is None else personal_in_either(handle.spec, declared)
+    )
+    found = (
+        _look_at(handle, source, shown_by, directory=directory, storage=storage, check=check)
+        for source in declared.sources
+        if source not in applied
+    )
+    return tuple(each for each in found if each.is_due or each.known or each.problem)
+
+
 def _look_at(
-    handle: TableHandle,
+    handle: TableHandle | None,
     source: Source,
     shown_by: TableSpec,
     *,
@@ -55,10 +80,10 @@ def _look_at(
             check(source)
         batch, size = _due_of(handle, source, directory=directory, storage=storage)
     except ParquetryError as error:
-        problem = masked_message(error.message, shown_by, location=handle.store.uri)
+        problem = masked_message(error.message, shown_by, location=_location(handle))
         return DueSource(source=source.name, operation=operation, problem=problem)
     if batch is not None and batch.missing is not None:
-        warning = masked_message(batch.missing, shown_by, location=handle.store.uri)
+        warning = masked_message(batch.missing, shown_by, location=_location(handle))
         return DueSource(source=source.name, operation=operation, warning=warning)
     return DueSource(
         source=source.name,
@@ -66,12 +91,21 @@ def _look_at(
         files=size.files,
         size_bytes=size.size_bytes,
         changed_files=0 if batch is None else batch.changed_files,
+        known=() if batch is None else batch.known,
     )
+
+
+def _location(handle: TableHandle | None) -> str:
+    return "" if handle is None else handle.store.uri
 
 
 @read_again
 def _due_of(
-    handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
+    handle: TableHandle | None, source: Source, *, directory: str, storage: Mapping[str, Any]
 ) -> tuple[DueBatch | None, DueSize]:
-    batch: DueBatch | None = preview_due(handle, source, directory=directory, storage=storage)
+    batch: DueBatch | None = (
+        preview_first(source, directory=directory, storage=storage)
+        if handle is None
+        else preview_due(handle, source, directory=directory, storage=storage)
+    )
     return batch, DueSize(files=0, size_bytes=0) if batch is None else size_of(batch)

@@ -22,7 +22,7 @@ from parquetry.errors import ParquetryError
 from parquetry.message import command
 from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering.plan.due import is_time, trigger_of
-from parquetry.runtime.errors import PartialFailureError
+from parquetry.runtime.errors import InvalidDataError, PartialFailureError
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.codec import Brief, to_json_value
@@ -36,6 +36,7 @@ _Found = TypeVar("_Found")
 
 
 _OPEN, _FILES = "open", "files"
+_SHOWN = 5
 
 
 class Only(StrEnum):
@@ -80,7 +81,7 @@ class RunResult(Brief):
         """
         errors = [outcome.error for outcome in self.outcomes if outcome.error is not None]
         if not errors:
-            return (None if self.tests is None else self.tests.failure) or self.unsaved
+            return self._set_aside or (None if self.tests is None else self.tests.failure) or self.unsaved
         if bugs := [error for error in errors if error.exit_code == UnexpectedError.exit_code]:
             return bugs[0]
         if any(outcome.result is not None and outcome.result.committed for outcome in self.outcomes):
@@ -88,6 +89,16 @@ class RunResult(Brief):
                 f"{len(errors)} of {len(self.outcomes)} jobs failed; correct the causes, then run again"
             )
         return errors[0]
+
+    @property
+    def _set_aside(self) -> ParquetryError | None:
+        """That files of sources were left out; None where there were none."""
+        reasons = [why for o in self.outcomes if o.result is not None for why in o.result.set_aside]
+        if not reasons:
+            return None
+        listed = "; ".join(reasons[:_SHOWN])
+        more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        return InvalidDataError(f"{len(reasons)} source files were set aside: {listed}{more}")
 
     @property
     def reasons(self) -> tuple[JobOutcome, ...]:

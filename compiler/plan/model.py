@@ -212,7 +212,8 @@ class Evidence:
     ``ingest`` what it would take from its sources, and ``excluded`` (asked for by itself) which files
     its clustering would leave. ``unchecked_sql`` names, by table, the SQL of changing tables that no
     ``run`` has read yet: whether its functions exist and its types fit only Spark knows. ``costs`` are those
-    of all tables with figures, where the target has prices. ``options`` are what the plan was asked for with.
+    of all tables with figures, where the target has prices. ``sources`` are those of changing tables that are
+    new or changed, with what they bring. ``options`` are what the plan was asked for with.
     """
 
     created_ms: int
@@ -223,6 +224,7 @@ class Evidence:
     ingest: Mapping[str, tuple[DueSource, ...]] | None = None
     excluded: Mapping[str, ExcludedFiles] | None = None
     unchecked_sql: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sources: Mapping[str, tuple[DueSource, ...]] = field(default_factory=dict)
     costs: PlanCosts | None = field(default=None, metadata=UNLESS_NONE)
     warnings: tuple[PlanWarning, ...] = ()
     drift: tuple[Change, ...] = ()

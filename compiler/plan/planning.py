@@ -8,9 +8,9 @@ from functools import partial
 
 from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.evidence.figures import due_figures, figures_of
-from parquetry.compiler.evidence.model import DueFigures
+from parquetry.compiler.evidence.model import DueFigures, DueSource
 from parquetry.compiler.evidence.money import PlanCosts, PlanPrices, plan_costs
-from parquetry.compiler.evidence.next_run import due_sources
+from parquetry.compiler.evidence.next_run import due_sources, new_sources
 from parquetry.compiler.evidence.run_forecast import next_clustering
 from parquetry.compiler.plan.allowing import Allowance
 from parquetry.compiler.plan.drift import Drift, observed_drift, unusable
@@ -24,7 +24,14 @@ from parquetry.compiler.plan.inputs import (
     TableReader,
     Undeclared,
 )
-from parquetry.compiler.plan.model import Change, ChangeClass, JobReference, PlanDocument, PlanOptions
+from parquetry.compiler.plan.model import (
+    Change,
+    ChangeClass,
+    JobReference,
+    PlanDocument,
+    PlanOptions,
+    Step,
+)
 from parquetry.compiler.plan.planner import make_plan
 from parquetry.compiler.workspace.known_locations import former_locations
 from parquetry.compiler.workspace.masking import masked_by
@@ -109,9 +116,28 @@ def plan_workspace(
     evidence = replace(
         plan.evidence,
         options=_options(workspace, plan),
+        sources=_new_sources(workspace, plan, seen),
         costs=None if prices is None else _costs(plan, prices),
     )
     return replace(plan, evidence=evidence)
+
+
+def _new_sources(
+    workspace: Workspace, plan: PlanDocument, seen: Mapping[str, _Seen]
+) -> dict[str, tuple[DueSource, ...]]:
+    """Return what new and changed sources bring, of the tables whose spec the plan records."""
+    recorded = [action for action in plan.intent.actions if Step.RECORD in action.steps]
+    found = map_each(
+        recorded,
+        lambda action: new_sources(
+            seen[action.table].observation if action.table in seen else None,
+            action.spec,
+            directory=str(workspace.project.root),
+            storage=workspace.storage,
+            check=None if workspace.base is None else workspace.base.check_source,
+        ),
+    )
+    return {action.table: sources for action, sources in zip(recorded, found, strict=True) if sources}
 
 
 def _costs(plan: PlanDocument, prices: PlanPrices) -> PlanCosts | None:

@@ -20,6 +20,10 @@ _ORDER: Final = (
     *("record_key", "key_scope", "ordering", "partition_by", "partitioning", "policy"),
     *("sizing", "clustering", "retention", "files", "sources", "queries", "tests"),
 )
+_SOURCE_KEYS: Final = (
+    *("options", "select", "read", "drop_duplicates", "delete_when", "drop", "match", "if_missing"),
+    *("bad_files", "ingest_again"),
+)
 LAYERED: Final = ("sizing", "files", "retention", "clustering", "key_scope", "partitioning")
 
 
@@ -104,7 +108,7 @@ def _settings(spec: TableSpec, sections: Collection[str]) -> dict[str, Any]:
 def _source(source: Source) -> dict[str, Any]:
     plain = Source(name=source.name, format=source.format, path=source.path)
     entry: dict[str, Any] = {"name": source.name, "format": source.format, "path": source.path}
-    for key in ("options", "select", "read", "drop_duplicates", "delete_when", "drop", "match", "if_missing"):
+    for key in _SOURCE_KEYS:
         value = getattr(source, key)
         if value != getattr(plain, key):
             entry[key] = list(value) if isinstance(value, tuple) else value

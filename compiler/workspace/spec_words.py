@@ -141,6 +141,8 @@ def _source(source: Source) -> dict[str, Any]:
         "drop": list(source.drop),
         "match": list(source.match),
         "if_missing": source.if_missing,
+        "bad_files": source.bad_files,
+        "ingest_again": source.ingest_again,
     }
 
 

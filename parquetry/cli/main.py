@@ -38,6 +38,7 @@ COMMANDS = {
     "test": "Execute the declared tests of the tables' layout.",
     "inspect": "Show the live layout of a table.",
     "timeline": "List a table's instants: what each wrote and replaced, and why.",
+    "source": "Show which files a table has ingested, and decide about files.",
     "service": "Run one table service by hand.",
     "drift": "Show what other programs changed in the tables since their specs were applied.",
     "adopt": "Write a spec for an existing Hudi table and record it as applied.",
@@ -51,7 +52,19 @@ _SECTIONS = (
     (
         "Operate",
         "operating",
-        ("apply", "run", "test", "inspect", "timeline", "drift", "service", "adopt", "unlock", "doctor"),
+        (
+            "apply",
+            "run",
+            "test",
+            "inspect",
+            "timeline",
+            "source",
+            "drift",
+            "service",
+            "adopt",
+            "unlock",
+            "doctor",
+        ),
     ),
 )
 

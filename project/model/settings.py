@@ -149,6 +149,8 @@ def source(value: Mapping[str, Any], *, path: str, has_key: bool) -> Source:
         drop=tuple(value.get("drop", ())),
         match=tuple(value.get("match", ())),
         if_missing=value.get("if_missing"),
+        bad_files=value.get("bad_files", "stop"),
+        ingest_again=value.get("ingest_again"),
     )
 
 

@@ -27,9 +27,10 @@ from parquetry.runtime.sources.ledger import (
     Consumption,
     consumed_by,
     history,
-    ingested_by,
+    in_common,
     newest_reading,
     newest_until,
+    table_history,
 )
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.evolution import is_widening
@@ -155,24 +156,25 @@ def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline
     """
     effective = EffectiveWrites(now, transaction.table.config.archive_folder)
     for mine in outcome.footprint.consumed:
-        entries = history(transaction.store, mine.source, effective, batch=mine.batch)
         if mine.batch is not None:
-            if entries:
+            if entries := history(transaction.store, mine.source, effective, batch=mine.batch):
                 reason = f"{entries[0][0]} has written the same batch of source {mine.source}"
                 return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
             continue
         if mine.reading is not None:
+            entries = history(transaction.store, mine.source, effective)
             if newest_reading(entries) == mine.reading:
                 reason = f"another run has read the same files of source {mine.source} in full"
                 return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
             continue
-        taken = ingested_by(mine.files, entries, _place_in(mine))
-        known = [(f, *taken[f.path]) for f in mine.files if f.path in taken]
-        times = [time for file, time, before in known if file.is_same_as(before)]
-        if times:
-            reason = f"{times[0]} has consumed the same files of source {mine.source}"
-            return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
-        end = newest_until(entries)
+        entries = table_history(transaction.store, effective)
+        listed = set(mine.listed)
+        for time, entry in entries:
+            is_news = mine.until is None and time not in listed and entry.kind.takes
+            if is_news and _counts_for(mine, entry) and in_common(mine.files, entry, _place_in(mine)):
+                reason = f"{time} has consumed the same files of source {mine.source}"
+                return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
+        end = newest_until(pair for pair in entries if mine.is_of_one_table_with(pair[1]))
         if mine.until is not None and end != mine.since:
             reason = (
                 f"source {mine.source} was listed after {mine.since}, and has been read up to {end} since"
@@ -340,12 +342,19 @@ def _consumed(
     store: ObjectStore, time: str, metadata: CommitMetadata, mine: tuple[Consumption, ...]
 ) -> Iterator[Consumption]:
     """What a completed write took of what this write takes too, with files named as this write names them."""
-    names = _sources(metadata.extra)
+    entries = [consumed_by(store, name, time) for name in sorted(_sources(metadata.extra))] if mine else []
     for consumption in mine:
-        entry = consumed_by(store, consumption.source, time) if consumption.source in names else None
-        if entry is not None:
-            common = ingested_by(consumption.files, [(time, entry)], _place_in(consumption))
-            yield replace(entry, files=tuple(file for file in consumption.files if file.path in common))
+        for entry in filter(None, entries):
+            if not _counts_for(consumption, entry):
+                continue
+            common = in_common(consumption.files, entry, _place_in(consumption))
+            if common or consumption.is_of_one_table_with(entry):
+                yield replace(entry, source=consumption.source, files=common)
+
+
+def _counts_for(mine: Consumption, entry: Consumption) -> bool:
+    """Return False for an entry of another source if the write ingests again what those have ingested."""
+    return not mine.apart or entry.source == mine.source
 
 
 def _place_in(consumption: Consumption) -> Callable[[str], str]:

@@ -2,24 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, TypeAlias
 
-from parquetry.runtime.errors import MissingSourceError, TableNotFoundError
+from parquetry.message import Message, Value, command
+from parquetry.runtime.errors import (
+    InvalidDataError,
+    MissingSourceError,
+    SourceChangedError,
+    TableNotFoundError,
+)
 from parquetry.runtime.sources import ledger
-from parquetry.runtime.sources.ledger import Consumption
+from parquetry.runtime.sources.identity import (
+    FileState,
+    JudgedFile,
+    digests_of,
+    judge,
+    keep_hints,
+    read_hints,
+)
+from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.sources.listing import FoundFile, list_files, split_pattern
 from parquetry.runtime.spec.codec import digest_of, to_json_value
 from parquetry.runtime.spec.source_paths import join_base, place_of
-from parquetry.runtime.spec.table_spec import Source
+from parquetry.runtime.spec.table_spec import Operation, Source
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import TableHandle, open_table
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 
 FULL = "full"
+SET_ASIDE = "set_aside"
 TABLE_FORMAT = "hudi"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedFile:
+    """A file that is not ingested until somebody decides, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedFile:
+    """A new file that is not ingested, as another new file has the same content."""
+
+    path: str
+    of: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFiles:
+    """Files of a source that were ingested before from elsewhere: by which source, in which commit."""
+
+    source: str
+    instant: str
+    files: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +68,45 @@ class DueBatch:
     """What one write is to take from a source.
 
     ``files`` for file formats. For a Hudi table ``table`` is the table, read after ``since``
-    (None: from its beginning) up to ``until``. ``consumption`` goes into the ledger. ``missing`` says that
-    the source is not there, and that nothing is to be taken.
+    (None: from its beginning) up to ``until``. ``consumption`` goes into the ledger; without it, nothing is
+    to be taken. ``missing`` says that the source is not there. ``known`` are files that are left out, as they
+    were ingested from another path or source, ``copies`` those that are left out beside a new file of the
+    same content, and ``refused`` those that need a decision.
     """
 
     files: tuple[FoundFile, ...] = ()
     changed_files: int = 0
+    known: tuple[KnownFiles, ...] = ()
+    copies: tuple[CopiedFile, ...] = ()
+    refused: tuple[RefusedFile, ...] = ()
     table: TableHandle | None = None
     since: str | None = None
     until: str | None = None
     consumption: Consumption | None = None
     missing: str | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was left out, and how it is ingested all the same."""
+        if self.missing is not None:
+            return (self.missing,)
+        known = (
+            f"{each.files} {'file was' if each.files == 1 else 'files were'} ingested before by source "
+            f"{each.source} in commit {each.instant}: left out"
+            for each in self.known
+        )
+        copies = (
+            f"{each.path} has the content of {each.of}, which is ingested once; to ingest it too, use "
+            "parquetry source accept"
+            for each in self.copies
+        )
+        return (*known, *copies)
+
+    def file_in(self, message: str) -> str | None:
+        """Return the path of the one file that a message names; None if it names none, or several."""
+        named = [each.file.path for each in self.files if each.file.path in message]
+        longest = [path for path in named if not any(path != other and path in other for other in named)]
+        return longest[0] if len(longest) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,28 +120,61 @@ class DueSize:
 def preview_due(
     handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
 ) -> DueBatch | None:
-    """What is due; None when there is nothing new. Nothing is written.
+    """Return what is due, or None if there is nothing new and nothing to say. Nothing is written.
 
     Raises InvalidDataError when the path does not exist, unless that is to be warned of, and when a file
     changed after an insert had taken it.
     """
-    return _look(handle, source, _effective(handle), directory=directory, storage=storage)
+    return _look(handle, source, _effective(handle), directory=directory, storage=storage, writes=False)
+
+
+def preview_first(source: Source, *, directory: str, storage: Mapping[str, Any]) -> DueBatch | None:
+    """Return what is due for a table that is not there yet: all that the source has; None for nothing."""
+    consumption = Consumption(source=source.name)
+    if source.format == TABLE_FORMAT:
+        other = open_table(open_store(join_base(directory, source.path), storage))
+        until = other.timeline().last_settled()
+        return None if until is None else DueBatch(table=other, until=until, consumption=consumption)
+    found = list_files(source.path, base=directory, options=storage, must_exist=_is_error(source))
+    return DueBatch(files=found, consumption=consumption) if found else None
 
 
 def find_due(
-    handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
+    handle: TableHandle,
+    source: Source,
+    *,
+    directory: str,
+    storage: Mapping[str, Any],
+    without: Collection[str] = (),
 ) -> DueBatch | None:
-    """The same for a write that is to follow: a long ledger is folded on the way.
+    """Return the same for a write that is to follow: files have digests, and a long ledger is folded.
 
-    So is one for which the archive log was asked, that it need not be asked again.
+    So is one for which the archive log was asked, that it need not be asked again. Files ``without`` which
+    the write goes on are left out, by their paths.
     """
     effective = _effective(handle)
-    due = _look(handle, source, effective, directory=directory, storage=storage)
+    due = _look(handle, source, effective, directory=directory, storage=storage, writes=True, without=without)
     if due is not None and due.missing is not None:
         return due
-    if due is not None or effective().has_asked_archive:
+    if (due is not None and due.consumption is not None) or effective().has_asked_archive:
         ledger.fold(handle.store, source.name, effective())
     return due
+
+
+def check_unchanged(
+    source: Source, files: Iterable[FoundFile], *, directory: str, storage: Mapping[str, Any]
+) -> None:
+    """Raise SourceChangedError if one of the files is not as it was listed: what was read of it is not known.
+
+    A file that is gone was read whole, or the read has failed.
+    """
+    now = {found.file.path: found.file for found in list_files(source.path, base=directory, options=storage)}
+    for found in files:
+        file = now.get(found.file.path)
+        if file is not None and not file.is_same_as(found.file):
+            raise SourceChangedError(
+                Message(f"source {source.name}: ", Value.uri(file.path), " changed while it was read")
+            )
 
 
 def size_of(batch: DueBatch) -> DueSize:
@@ -86,6 +188,9 @@ def size_of(batch: DueBatch) -> DueSize:
         sizes = [part.size_bytes for part in slices]
     return DueSize(files=len(sizes), size_bytes=sum(sizes))
 
+
+_DOUBLES = (Operation.INSERT, Operation.BULK_INSERT)
+"""The operations that write the rows of a file twice where it is ingested twice."""
 
 _Effective: TypeAlias = Callable[[], EffectiveWrites]
 
@@ -102,6 +207,8 @@ def _look(
     *,
     directory: str,
     storage: Mapping[str, Any],
+    writes: bool,
+    without: Collection[str] = (),
 ) -> DueBatch | None:
     if source.format == TABLE_FORMAT:
         return _due_of_table(handle, source, effective, directory=directory, storage=storage)
@@ -111,21 +218,154 @@ def _look(
         if _is_error(source):
             raise
         return DueBatch(missing=f"{missing}, or declare if_missing: error to have the run fail")
+    found = tuple(each for each in found if each.file.path not in without)
     if source.read == FULL:
         return _in_full(handle, source, effective, found, directory=directory)
-    entries = ledger.history(handle.store, source.name, effective())
-    files = [f.file for f in found]
-    # However the path was spelled when they were taken.
-    taken = ledger.ingested_by(files, entries, partial(place_of, base=directory))
-    known = {path: file for path, (_, file) in taken.items()}
-    due = ledger.due_files(files, known, source.operation, source=source.name)
-    if due.is_empty:
+    entries = ledger.table_history(handle.store, effective())
+    hints = read_hints(handle.store, source.name)
+    files = _judged(source, found, entries, hints, directory=directory, storage=storage, every=writes)
+    elsewhere = {each.file.path: each.file for each in _known_elsewhere(source, files)}
+    if writes and any(not _is_noted(file, hints) for file in elsewhere.values()):
+        # So that they are neither read nor reported again.
+        keep_hints(handle.store, source.name, elsewhere.values())
+    due = _due_of_files(source, files, reported=hints if writes else ())
+    if due is None or due.consumption is None:
+        return due
+    consumption = replace(
+        due.consumption,
+        directory=directory,
+        listed=tuple(instant for instant, _ in entries),
+        apart=source.ingest_again is not None,
+    )
+    return replace(due, consumption=consumption)
+
+
+def look_at(
+    handle: TableHandle,
+    source: Source,
+    entries: Sequence[tuple[str, Consumption]],
+    *,
+    directory: str,
+    storage: Mapping[str, Any],
+    every: bool = False,
+) -> tuple[JudgedFile, ...]:
+    """Return the files of a source with what the ledger says of them; with ``every``, all have digests.
+
+    Raises InvalidDataError if the source cannot be listed, or is a table.
+    """
+    if source.format == TABLE_FORMAT:
+        raise InvalidDataError(f"source {source.name} reads a table: it has no files of its own")
+    found = list_files(source.path, base=directory, options=storage, must_exist=_is_error(source))
+    hints = read_hints(handle.store, source.name)
+    return _judged(source, found, entries, hints, directory=directory, storage=storage, every=every)
+
+
+def _judged(
+    source: Source,
+    found: Iterable[FoundFile],
+    entries: Sequence[tuple[str, Consumption]],
+    hints: Mapping[str, SourceFile],
+    *,
+    directory: str,
+    storage: Mapping[str, Any],
+    every: bool,
+) -> tuple[JudgedFile, ...]:
+    """Return the files of a source with what the table knows of them."""
+    if source.ingest_again is not None:
+        entries = tuple(pair for pair in entries if pair[1].source == source.name)
+    return judge(
+        found,
+        entries,
+        place=partial(place_of, base=directory),
+        hints=hints,
+        digests=partial(digests_of, storage=storage),
+        every=every,
+        redelivers=source.operation not in _DOUBLES,
+    )
+
+
+def _due_of_files(
+    source: Source, files: Sequence[JudgedFile], *, reported: Collection[str]
+) -> DueBatch | None:
+    """Return the files to be ingested, in the order in which they were modified.
+
+    Known files that were ``reported`` before are not reported again.
+    """
+    changed = tuple(each for each in files if each.state is FileState.CHANGED)
+    refused = tuple(_refused(source, each) for each in changed) if source.operation in _DOUBLES else ()
+    if refused and source.bad_files != SET_ASIDE:
+        others = f" ({len(refused) - 1} more changed)" if len(refused) > 1 else ""
+        raise InvalidDataError(
+            Message(f"source {source.name}: ", Value.uri(refused[0].path), f" {refused[0].reason}{others}")
+        )
+    due = [
+        each
+        for each in files
+        if each.state is FileState.NEW or (each.state is FileState.CHANGED and not refused)
+    ]
+    due.sort(key=lambda each: (each.file.modified_ms, each.file.path))
+    copies = tuple(each for each in files if each.state is FileState.COPY)
+    known = _known(
+        each
+        for each in _known_elsewhere(source, files)
+        if not (_is_own(source, each) or each.file.path in reported)
+    )
+    if not (due or copies or known or refused):
         return None
-    by_path = {f.file.path: f for f in found}
+    # A copy counts as taken from then on.
+    taken = tuple(each.file for each in (*due, *copies)) if due else ()
     return DueBatch(
-        files=tuple(by_path[file.path] for file in due.files),
-        changed_files=due.changed,
-        consumption=Consumption(source=source.name, files=due.files, directory=directory),
+        files=tuple(each.found for each in due),
+        changed_files=0 if refused else len(changed),
+        known=known,
+        copies=tuple(CopiedFile(path=each.file.path, of=each.copy_of or "") for each in copies),
+        refused=refused,
+        consumption=Consumption(source=source.name, files=taken) if taken else None,
+    )
+
+
+def _refused(source: Source, each: JudgedFile) -> RefusedFile:
+    """Return why a changed file is not ingested without a decision."""
+    by = "" if each.by is None else f" after commit {each.by.instant} ingested it"
+    return RefusedFile(
+        path=each.file.path,
+        reason=f"changed{by}, and {source.operation} would write its rows twice; put the new rows into a new "
+        "file, declare operation: upsert, or decide with "
+        + command("source accept")
+        + " or "
+        + command("source skip"),
+    )
+
+
+def _known_elsewhere(source: Source, files: Iterable[JudgedFile]) -> Iterator[JudgedFile]:
+    """Yield the known files that no entry of this source names as they are now."""
+    for each in files:
+        by = each.by if each.state is FileState.KNOWN else None
+        if by is not None and not (_is_own(source, each) and by.file.is_same_as(each.file)):
+            yield each
+
+
+def _is_own(source: Source, each: JudgedFile) -> bool:
+    """Return True for a file that this source took in from the path where it is now."""
+    return each.by is not None and (each.by.source, each.by.file.path) == (source.name, each.file.path)
+
+
+def _is_noted(file: SourceFile, hints: Mapping[str, SourceFile]) -> bool:
+    hint = hints.get(file.path)
+    return hint is not None and hint.is_same_as(file)
+
+
+def _known(files: Iterable[JudgedFile]) -> tuple[KnownFiles, ...]:
+    """Return sums of known files by who took them, in the order of the commits."""
+    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    for each in files:
+        assert each.by is not None, "what is known was taken by somebody"
+        by = (each.by.instant, each.by.source)
+        count, size = sums.get(by, (0, 0))
+        sums[by] = (count + 1, size + each.file.size_bytes)
+    return tuple(
+        KnownFiles(source=source, instant=instant, files=count, size_bytes=size)
+        for (instant, source), (count, size) in sorted(sums.items())
     )
 
 
@@ -188,9 +428,31 @@ def _due_of_table(
             return None
         consumption = Consumption(source=source.name, reading=reading)
         return DueBatch(table=other, until=until, consumption=consumption)
-    entries = ledger.history(handle.store, source.name, effective())
-    since = ledger.newest_until(entries)
+    entries = ledger.table_history(handle.store, effective())
+    # Whatever the source was called when it read that table.
+    mine = Consumption(source=source.name, table_id=other.table_id)
+    since = ledger.newest_until(pair for pair in entries if mine.is_of_one_table_with(pair[1]))
     if since is not None and since >= until:
         return None
-    consumption = Consumption(source=source.name, since=since, until=until)
+    consumption = replace(
+        mine,
+        since=since,
+        until=until,
+        files=_ingested_there(other, since, until),
+    )
     return DueBatch(table=other, since=since, until=until, consumption=consumption)
+
+
+def _ingested_there(other: TableHandle, since: str | None, until: str) -> tuple[SourceFile, ...]:
+    """Return the files that a table has taken in between two instants: who reads their rows has them too.
+
+    They go by their content: a path may start elsewhere.
+    """
+    entries = ledger.table_history(other.store, _effective(other)())
+    return tuple(
+        file
+        for instant, entry in entries
+        if (since is None or instant > since) and instant <= until and entry.kind.takes
+        for file in entry.files
+        if file.token is not None
+    )

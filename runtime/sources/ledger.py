@@ -1,6 +1,6 @@
-"""Which files of a source a table has taken in, and which are due.
+"""What a table has taken in from its sources.
 
-The ledger is a sidecar: one entry per write, named by its instant T, put before T is published
+The ledger belongs to the table: one entry per write, named by its instant T, put before T is published
 and counted only while T is effective. So a write that died, was rolled back or restored away
 makes its files new again without anybody touching the ledger. Entries are folded into one parquet
 file when they grow many. The folded rows keep their T and are judged as entries are, until T has left
@@ -14,26 +14,24 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from parquetry.message import Message, Value
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
-from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites, WriteState
 from parquetry.runtime.timeline.sidecars import FOLDED, LEDGER_FOLDER, is_folded
 
 FOLD_ABOVE = 16
-
-_REFUSE_CHANGED = (Operation.INSERT, Operation.BULK_INSERT)
 
 _FOLDED_SCHEMA = pa.schema(
     [
@@ -42,6 +40,9 @@ _FOLDED_SCHEMA = pa.schema(
         ("size_bytes", pa.int64()),
         ("modified_ms", pa.int64()),
         ("etag", pa.string()),
+        ("digest", pa.string()),
+        ("kind", pa.string()),
+        ("table_id", pa.string()),
         ("since", pa.string()),
         ("until", pa.string()),
         ("query_id", pa.string()),
@@ -52,17 +53,50 @@ _FOLDED_SCHEMA = pa.schema(
 )
 
 
+_OF_FILE = ["path", "size_bytes", "modified_ms", "etag", "digest"]
+
+
+class EntryKind(StrEnum):
+    """What an entry says of its files."""
+
+    INGESTED = "ingested"
+    SKIPPED = "skipped"
+    """They count as ingested, without their rows."""
+    ACCEPTED = "accepted"
+    """Their content is to be ingested, whatever was ingested before."""
+
+    @property
+    def takes(self) -> bool:
+        """True if the files are not to be ingested any more."""
+        return self is not EntryKind.ACCEPTED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """A file as it was when it was consumed; ``path`` starts as declared."""
+    """A file as it was when it was consumed.
+
+    ``path`` starts as the source's path was declared, ``digest`` is SHA-256 of the bytes.
+    """
 
     path: str
     size_bytes: int
     modified_ms: int
     etag: str | None = None
+    digest: str | None = None
+
+    @property
+    def token(self) -> str | None:
+        """What the content goes by beside the size; None for a file that nobody has looked into."""
+        return next(iter(token for _, token in self.contents), None)
+
+    @property
+    def contents(self) -> tuple[tuple[int, str], ...]:
+        """What the content goes by: size and etag, size and digest; equal in one, two files are one."""
+        tokens = (("etag", self.etag), ("sha256", self.digest))
+        return tuple((self.size_bytes, f"{kind}:{value}") for kind, value in tokens if value is not None)
 
     def is_same_as(self, other: SourceFile) -> bool:
-        """Whether both are the same content, judged by etag where both have one, else by size and time."""
+        """Return True for an unchanged file of one path: by etag if both have one, else by size and time."""
         if self.etag is not None and other.etag is not None:
             return self.etag == other.etag and self.size_bytes == other.size_bytes
         return (self.size_bytes, self.modified_ms) == (other.size_bytes, other.modified_ms)
@@ -72,21 +106,34 @@ class SourceFile:
 class Consumption:
     """What one write takes from one source.
 
-    ``files`` for file formats; for a Hudi table ``until``, the newest instant read, and ``since``,
-    the newest one read before (None: there was none, or the entry is of a version that did not say);
+    ``files`` for file formats; for the Hudi table ``table_id`` ``until``, the newest instant read, and
+    ``since``, the newest one read before (None: there was none), with the ``files`` that it had ingested;
     ``query_id`` and ``batch_id`` for a batch of a stream; ``reading``, a digest of all that was there, for a
-    source that is read in full. ``directory`` is where relative paths of
-    ``files`` start, as far as it is known: it is not recorded.
+    source that is read in full.
+
+    What is not recorded, as only the write itself needs it: ``directory`` is where relative paths of
+    ``files`` start, as far as it is known; ``listed`` are the instants whose entries were known when the
+    source was listed; ``apart`` says that entries of other sources do not count.
     """
 
     source: str
+    kind: EntryKind = EntryKind.INGESTED
     files: tuple[SourceFile, ...] = ()
+    table_id: str | None = None
     since: str | None = None
     until: str | None = None
     query_id: str | None = None
     batch_id: int | None = None
     reading: str | None = None
     directory: str | None = field(default=None, compare=False)
+    listed: tuple[str, ...] = field(default=(), compare=False)
+    apart: bool = field(default=False, compare=False)
+
+    def is_of_one_table_with(self, other: Consumption) -> bool:
+        """Return True if both read one Hudi table: by its identity, or by the source where it has none."""
+        if self.table_id is None or other.table_id is None:
+            return self.source == other.source
+        return self.table_id == other.table_id
 
     @property
     def batch(self) -> tuple[str, int] | None:
@@ -94,22 +141,14 @@ class Consumption:
         return None if self.query_id is None or self.batch_id is None else (self.query_id, self.batch_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DueFiles:
-    """The files a run has to read, and how many of them had been read in an older version."""
-
-    files: tuple[SourceFile, ...]
-    changed: int
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to ingest."""
-        return not self.files
-
-
 def entry_path(source: str, instant: str) -> str:
     """Where the ledger keeps what ``instant`` took from ``source``."""
     return f"{_folder(source)}/{instant}.json"
+
+
+def hints_path(source: str) -> str:
+    """Where digests of a source's files are noted that no entry has."""
+    return f"{_folder(source)}/{_HINTS}"
 
 
 def is_ledger_entry(path: str) -> bool:
@@ -121,7 +160,8 @@ def is_ledger_entry(path: str) -> bool:
 def record(store: ObjectStore, instant: str, consumption: Consumption) -> None:
     """Write the entry of ``instant``; to be called before the commit is published."""
     document = {"instant": instant} | asdict(consumption)
-    del document["directory"]
+    for unrecorded in ("directory", "listed", "apart"):
+        del document[unrecorded]
     store.put(entry_path(consumption.source, instant), json.dumps(document).encode())
 
 
@@ -154,26 +194,30 @@ def history(
     )
 
 
-def ingested_by(
-    found: Iterable[SourceFile],
-    entries: Iterable[tuple[str, Consumption]],
-    place: Callable[[str], str],
-) -> Mapping[str, tuple[str, SourceFile]]:
-    """Of the files found those that entries, oldest first, name: who took them last, and as what, by path.
+def table_history(store: ObjectStore, effective: EffectiveWrites) -> tuple[tuple[str, Consumption], ...]:
+    """Return the effective entries of all sources but streams with their instants, oldest first."""
+    folders = (path.rstrip("/").rpartition("/")[2] for path in store.list_folders(LEDGER_FOLDER))
+    sources = sorted(name for name in map(unquote, folders) if not name.startswith(STREAM))
+    found = map_each(sources, lambda source: history(store, source, effective))
+    return tuple(sorted((pair for entries in found for pair in entries), key=lambda pair: pair[0]))
 
-    ``place`` says which file a path means; it is asked for files that are not named as they are now.
-    """
-    named = {file.path: (instant, file) for instant, entry in entries for file in entry.files}
-    listed = list(found)
-    taken = {f.path: named[f.path] for f in listed if f.path in named and f.is_same_as(named[f.path][1])}
-    others = {place(file.path): file.path for file in listed if file.path not in taken}
-    names = {path.rpartition("/")[2] for path in others.values()}
-    # Whose place is asked for; the last to have taken the file is the last to be looked at.
-    alike = [path for path in named if path not in taken and path.rpartition("/")[2] in names]
-    for path in sorted(alike, key=lambda path: named[path][0]):
-        if (meant := others.get(place(path))) is not None:
-            taken[meant] = named[path]
-    return taken
+
+def in_common(
+    files: Iterable[SourceFile], entry: Consumption, place: Callable[[str], str]
+) -> tuple[SourceFile, ...]:
+    """Return those of the files that the entry took too: of the same content, or unchanged at one place."""
+    contents = {content for file in entry.files for content in file.contents}
+    listed = tuple(files)
+    names = {file.path.rpartition("/")[2] for file in listed}
+    at = {place(f.path): f for f in entry.files if f.path.rpartition("/")[2] in names}
+
+    def is_taken(file: SourceFile) -> bool:
+        if contents.intersection(file.contents):
+            return True
+        other = at.get(place(file.path))
+        return other is not None and file.is_same_as(other)
+
+    return tuple(file for file in listed if is_taken(file))
 
 
 def newest_until(entries: Iterable[tuple[str, Consumption]]) -> str | None:
@@ -184,34 +228,6 @@ def newest_until(entries: Iterable[tuple[str, Consumption]]) -> str | None:
 def newest_reading(entries: Iterable[tuple[str, Consumption]]) -> str | None:
     """What was there when the source was last read in full, by these entries, oldest first."""
     return next((entry.reading for _, entry in reversed(tuple(entries)) if entry.reading is not None), None)
-
-
-def due_files(
-    found: Iterable[SourceFile], taken: Mapping[str, SourceFile], operation: Operation, *, source: str
-) -> DueFiles:
-    """The files not consumed yet, or consumed in another version, in the order they were modified.
-
-    Raises :class:`InvalidDataError` when a consumed file changed and the operation would insert
-    its rows a second time.
-    """
-    new, changed = [], []
-    for file in found:
-        before = taken.get(file.path)
-        if before is None:
-            new.append(file)
-        elif not file.is_same_as(before):
-            changed.append(file)
-    if changed and operation in _REFUSE_CHANGED:
-        raise InvalidDataError(
-            Message(
-                f"source {source}: ",
-                Value.uri(changed[0].path),
-                f" changed after it was ingested, and {operation} would write its rows twice; "
-                "put the new rows into a new file, or declare operation: upsert",
-            )
-        )
-    ordered = sorted(new + changed, key=lambda file: (file.modified_ms, file.path))
-    return DueFiles(files=tuple(ordered), changed=len(changed))
 
 
 def fold(store: ObjectStore, source: str, effective: EffectiveWrites) -> int:
@@ -247,6 +263,9 @@ def fold(store: ObjectStore, source: str, effective: EffectiveWrites) -> int:
 
 _LIST_ATTEMPTS = 5
 _ENTRY = ".json"
+_HINTS = "hints"
+STREAM = "stream:"
+"""How the name begins under which batches of a stream are recorded."""
 
 
 def _folder(source: str) -> str:
@@ -308,6 +327,8 @@ def _rows(entries: Sequence[tuple[str, Consumption]]) -> list[dict[str, Any]]:
     for instant, consumption in entries:
         common = {
             "instant": instant,
+            "kind": str(consumption.kind),
+            "table_id": consumption.table_id,
             "since": consumption.since,
             "until": consumption.until,
             "query_id": consumption.query_id,
@@ -380,25 +401,24 @@ def _is_one_of(table: pa.Table, instants: set[str]) -> pa.ChunkedArray:
 
 def _unfolded(source: str, table: pa.Table) -> Iterator[tuple[str, _Entry]]:
     # By column, as there is a row for each file that was ever taken.
-    columns = (table.column(name).to_pylist() for name in _FOLDED_SCHEMA.names)
     files: dict[str, list[SourceFile]] = {}
-    said: dict[str, tuple[str | None, str | None, str | None, int | None, bool | None, str | None]] = {}
-    for instant, name, size_bytes, modified_ms, etag, *rest in zip(*columns, strict=True):
-        if instant not in said:
-            since, until, query_id, batch_id, is_settled, reading = rest
-            said[instant] = (since, until, query_id, batch_id, is_settled, reading)
-            files[instant] = []
-        if name is not None:
-            file = SourceFile(path=name, size_bytes=size_bytes, modified_ms=modified_ms, etag=etag)
-            files[instant].append(file)
-    for instant, (since, until, query_id, batch_id, is_settled, reading) in said.items():
-        consumption = Consumption(
-            source=source,
-            files=tuple(files[instant]),
-            since=since,
-            until=until,
-            query_id=query_id,
-            batch_id=batch_id,
-            reading=reading,
+    of_file = zip(*(table.column(name).to_pylist() for name in ("instant", *_OF_FILE)), strict=True)
+    for instant, path, size_bytes, modified_ms, etag, digest in of_file:
+        listed = files.setdefault(instant, [])
+        if path is not None:
+            listed.append(
+                SourceFile(
+                    path=path, size_bytes=size_bytes, modified_ms=modified_ms, etag=etag, digest=digest
+                )
+            )
+    codes = table.column("instant").combine_chunks().dictionary_encode().indices
+    first = np.unique(codes.to_numpy(), return_index=True)[1]
+    for row in table.take(first).drop_columns(_OF_FILE).to_pylist():
+        instant, is_settled = row.pop("instant"), row.pop("is_settled")
+        kind = EntryKind(row.pop("kind") or EntryKind.INGESTED)
+        yield (
+            instant,
+            _Entry(
+                Consumption(source=source, kind=kind, files=tuple(files[instant]), **row), bool(is_settled)
+            ),
         )
-        yield instant, _Entry(consumption, bool(is_settled))

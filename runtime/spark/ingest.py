@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.errors import failures_declared
 from parquetry.runtime.commit.outcome import CommitResult
-from parquetry.runtime.sources.due import DueBatch
+from parquetry.runtime.sources.due import DueBatch, check_unchanged
 from parquetry.runtime.spark.read.source import read_files, selected, with_typed_texts
 from parquetry.runtime.spark.read.source_failures import explained, source_failures
 from parquetry.runtime.spark.read.table import read_table
@@ -27,6 +28,7 @@ def write_batch(
     source: Source,
     batch: DueBatch,
     *,
+    directory: str,
     storage: Mapping[str, Any],
     extra: Mapping[str, str],
     clustering_budget_bytes: int | None,
@@ -36,7 +38,8 @@ def write_batch(
     ``clustering_budget_bytes`` limits inline clustering behind it.
 
     The result is ``superseded`` when another run has consumed the same files in the meantime.
-    Raises InvalidDataError for SQL that is refused, and for rows that do not fit the table.
+    Raises InvalidDataError for SQL that is refused, and for rows that do not fit the table;
+    SourceChangedError if a file was replaced or grew while it was read.
     """
     place = f"source {source.name} of {handle.config.name}"
     refuse_connect(spark, place, reason="its files are explained and its SQL is judged in Spark's own JVM")
@@ -56,6 +59,7 @@ def write_batch(
             drop_duplicates=source.drop_duplicates,
             consumption=batch.consumption,
             extra=extra,
+            confirm=partial(check_unchanged, source, batch.files, directory=directory, storage=storage),
         )
         with failures_declared(f"{settings}select"):
             chosen = selected(spark, rows, source, place=f"{place}: {settings}select")

@@ -157,6 +157,8 @@ class _Job:
                 )
                 self._incoming = Incoming(frame=frame, request=self._request, what=self._what)
             self._staged = stage(self._incoming, state, place)
+            if self._request.confirm is not None:
+                self._request.confirm()
             self._staged_for = shape
         return self._staged
 

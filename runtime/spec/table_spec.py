@@ -84,7 +84,9 @@ class Source:
     """Where rows come from and what is done with them.
 
     ``if_missing`` is ``warn`` or ``error`` for a path whose folder, or file, is not there; None warns where
-    it has wildcards, whose files may all be still to come.
+    it has wildcards, whose files may all be still to come. ``bad_files`` is ``stop`` or ``set_aside``: a file
+    that cannot be ingested stops the others, or is left out and reported. ``ingest_again`` is the reason why
+    files that other sources of the table have ingested are ingested from this one too.
     """
 
     name: str
@@ -99,6 +101,8 @@ class Source:
     drop: tuple[str, ...] = ()
     match: tuple[str, ...] = ()
     if_missing: str | None = None
+    bad_files: str = "stop"
+    ingest_again: str | None = field(default=None, metadata=UNLESS_NONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from parquetry.runtime.sources.ledger import Consumption
@@ -16,7 +16,8 @@ class WriteRequest:
     ``delete_when`` makes rows that fulfil it deletes (for ``delete``: only those count), ``drop`` are columns
     only it needs. ``match`` deletes by equality of these columns instead of by key. ``drop_duplicates`` keeps
     one row per key of an insert (without record key: one of equal rows).
-    ``consumption`` is recorded with the commit, ``extra`` goes into its metadata.
+    ``consumption`` is recorded with the commit, ``extra`` goes into its metadata. ``confirm`` is called when
+    all rows have been read, and may raise.
     """
 
     operation: Operation
@@ -26,3 +27,4 @@ class WriteRequest:
     drop_duplicates: bool = False
     consumption: Consumption | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+    confirm: Callable[[], None] | None = None

@@ -34,6 +34,7 @@ ANSWERS = (
     "inspect-files",
     "timeline",
     "service-cluster",
+    "source-list",
     "drift",
     "adopt",
     "unlock",

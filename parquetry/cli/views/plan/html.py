@@ -19,8 +19,8 @@ from parquetry.cli.views.plan.words import (
     query_note,
     query_rows,
     replay_text,
+    run_lines,
     shown_actions,
-    sql_lines,
     steps_line,
     target_groups,
     target_kind,
@@ -161,7 +161,7 @@ def _action(action: TableAction, plan: PlanDocument) -> Section:
         badges=(Badge(text=kind_of(action), tone=_tone_of(action.change_class)), Badge(text=action.code)),
         tone=_tone_of(action.change_class),
         blocks=(
-            Lines(texts=(*notes, *sql_lines(action, plan), steps_line(action))),
+            Lines(texts=(*notes, *run_lines(action, plan), steps_line(action))),
             *((Diff(lines=diff),) if diff else ()),
             *_origins(action.changes),
             *measured,

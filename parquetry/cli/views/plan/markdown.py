@@ -25,8 +25,8 @@ from parquetry.cli.views.plan.words import (
     query_note,
     query_rows,
     replay_text,
+    run_lines,
     shown_actions,
-    sql_lines,
     steps_line,
     target_groups,
     target_kind,
@@ -175,7 +175,7 @@ def _sections(plan: PlanDocument) -> Iterator[_Section]:
     yield from _target_section(plan)
     for action in shown_actions(plan):
         parts = [f"{inline(line)}\n" for line in place_lines(action)]
-        said = (*sql_lines(action, plan), steps_line(action))
+        said = (*run_lines(action, plan), steps_line(action))
         parts += [_diff(action), *_changes(action.changes), *(f"{inline(line)}\n" for line in said)]
         figures = plan.evidence.figures.get(action.table)
         if figures is not None and figures.files:

@@ -26,8 +26,8 @@ from parquetry.cli.views.plan.words import (
     place_lines,
     query_lines,
     replay_text,
+    run_lines,
     shown_actions,
-    sql_lines,
     steps_line,
     summary,
     target_groups,
@@ -124,7 +124,7 @@ def _action(action: TableAction, plan: PlanDocument, paint: Paint) -> Iterator[s
     figures = plan.evidence.figures.get(action.table)
     if figures is not None and figures.files:
         yield from _figures(action, figures)
-    for line in sql_lines(action, plan):
+    for line in run_lines(action, plan):
         yield from _wrapped(line)
     yield f"    {steps_line(action)}"
 

@@ -90,10 +90,11 @@ def steps_line(action: TableAction) -> str:
     return f"apply {', '.join(step_line(step) for step in action.steps)}"
 
 
-def sql_lines(action: TableAction, plan: PlanDocument) -> list[str]:
-    """What of the table's SQL nothing before ``run`` can check, in at most one line."""
+def run_lines(action: TableAction, plan: PlanDocument) -> list[str]:
+    """What the next run does for the change: what new sources bring, and SQL that only Spark checks."""
+    lines = [f"ingest {ingest_text(source)}" for source in plan.evidence.sources.get(action.table, ())]
     paths = plan.evidence.unchecked_sql.get(action.table, ())
-    return [f"only Spark checks functions and types, in run: {', '.join(paths)}"] if paths else []
+    return [*lines, f"only Spark checks functions and types, in run: {', '.join(paths)}"] if paths else lines
 
 
 def value_text(value: Any) -> str:
@@ -127,10 +128,15 @@ def ingest_text(source: DueSource) -> str:
         return f"{head}: the run would fail: {source.problem}"
     if source.warning is not None:
         return f"{head}: nothing new; warning: {source.warning}"
+    known = "".join(
+        f"; {count(each.files, 'file')}, {human_size(each.size_bytes)}, ingested before by {each.source} "
+        f"(commit {each.instant})"
+        for each in source.known
+    )
     if not source.is_due:
-        return f"{head}: nothing new"
+        return f"{head}: nothing new{known}"
     changed = f", {source.changed_files:,} changed since ingested" if source.changed_files else ""
-    return f"{head}: {count(source.files, 'file')}, {human_size(source.size_bytes)}{changed}"
+    return f"{head}: {count(source.files, 'file')}, {human_size(source.size_bytes)}{changed}{known}"
 
 
 def due_lines(plan: PlanDocument) -> list[tuple[str, str]]:

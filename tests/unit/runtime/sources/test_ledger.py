@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
+from parquetry.runtime.errors import ConflictError, CorruptTableError, NotFoundError
 from parquetry.runtime.sources import ledger
-from parquetry.runtime.sources.ledger import Consumption, SourceFile
-from parquetry.runtime.spec.table_spec import Operation
+from parquetry.runtime.sources.ledger import Consumption, EntryKind, SourceFile
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.effective_writes import WriteState
 from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER
@@ -199,22 +197,6 @@ def test_a_ledger_that_cannot_be_read_whole_is_not_taken_for_empty(store):
         consumed(Vanishing(store), "landing", everything)
 
 
-@pytest.mark.parametrize("operation", [Operation.UPSERT, Operation.DELETE, Operation.INSERT_OVERWRITE])
-def test_a_changed_file_is_due_again(operation):
-    taken = {"a": source_file("a", size=10), "b": source_file("b")}
-    found = [source_file("a", size=11), source_file("b"), source_file("c", modified=0)]
-    due = ledger.due_files(found, taken, operation, source="landing")
-    assert [file.path for file in due.files] == ["c", "a"]
-    assert due.changed == 1
-
-
-@pytest.mark.parametrize("operation", [Operation.INSERT, Operation.BULK_INSERT])
-def test_a_changed_file_is_an_error_for_inserts(operation):
-    taken = {"landing/a": source_file("landing/a", modified=1)}
-    with pytest.raises(InvalidDataError, match=r"source landing: landing/a changed .* operation: upsert"):
-        ledger.due_files([source_file("landing/a", modified=2)], taken, operation, source="landing")
-
-
 def test_an_etag_decides_where_both_sides_have_one():
     before = source_file("a", modified=1, etag="x")
     assert source_file("a", modified=2, etag="x").is_same_as(before)
@@ -222,23 +204,29 @@ def test_an_etag_decides_where_both_sides_have_one():
     assert not source_file("a", modified=2, etag=None).is_same_as(before)
 
 
-file_sets = st.dictionaries(
-    st.text(alphabet="abcd/é", min_size=1, max_size=4),
-    st.tuples(st.integers(0, 3), st.integers(0, 3)),
-    max_size=8,
-)
+def test_the_ledger_of_a_table_has_all_sources_but_streams(store):
+    record(store, "20260101000000002", source_file("b"), source="other")
+    record(store, "20260101000000001", source_file("a"))
+    record(store, "20260101000000003", source_file("c"), source=f"{ledger.STREAM}s")
+    found = ledger.table_history(store, everything)
+    assert [(entry.source, [f.path for f in entry.files]) for _, entry in found] == [
+        ("landing", ["a"]),
+        ("other", ["b"]),
+    ]
 
 
-@given(found=file_sets, taken=file_sets)
-def test_nothing_is_due_after_what_was_due_was_taken(found, taken):
-    def files(mapping):
-        return {p: source_file(p, size=s, modified=m) for p, (s, m) in mapping.items()}
-
-    there, before = files(found), files(taken)
-    due = ledger.due_files(there.values(), before, Operation.UPSERT, source="s")
-    after = before | {file.path: file for file in due.files}
-    assert ledger.due_files(there.values(), after, Operation.UPSERT, source="s").is_empty
-    assert all(after[path] == file for path, file in there.items())
+def test_a_folded_ledger_says_what_its_entries_said(store):
+    for n in range(ledger.FOLD_ABOVE + 1):
+        files = (replace(source_file(f"f{n}", etag="e"), digest=f"d{n}"), source_file("g"))
+        kind = EntryKind.SKIPPED if n % 2 else EntryKind.INGESTED
+        entry = Consumption(
+            source="landing", files=files if n else (), kind=kind, table_id=f"t{n}", until=f"{n}"
+        )
+        ledger.record(store, f"202601010000{n:05d}", entry)
+    before = ledger.history(store, "landing", everything)
+    ledger.fold(store, "landing", everything)
+    assert [info.path for info in store.list(f"{LEDGER_FOLDER}/landing") if info.path.endswith(".json")] == []
+    assert ledger.history(store, "landing", everything) == before
 
 
 def test_a_folded_ledger_that_is_spoilt_names_its_file_and_the_remedy(store):

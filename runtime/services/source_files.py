@@ -1,0 +1,184 @@
+"""What a table knows of the files of its sources, and decisions about them.
+
+A decision is an entry of the ledger with a commit of its own that writes no rows. It takes effect or does
+not, and a rollback of the commit takes it back.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutcome
+from parquetry.runtime.commit.publish import run_write
+from parquetry.runtime.commit.transaction import Transaction
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.sources import ledger
+from parquetry.runtime.sources.due import look_at
+from parquetry.runtime.sources.identity import FileState, JudgedFile
+from parquetry.runtime.sources.ledger import Consumption, EntryKind, SourceFile
+from parquetry.runtime.spec.table_spec import Source
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.timeline.effective_writes import EffectiveWrites
+from parquetry.runtime.timeline.instant import Action
+
+BY_KEY = "parquetry.by"
+_OPERATION = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedFile:
+    """A file of a source; ``state`` is new, known, changed or copy, ``instant`` the commit that took it."""
+
+    path: str
+    size_bytes: int
+    state: str
+    source: str | None = None
+    instant: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSource:
+    """A source with its files as they are now, or the ``problem`` of listing them."""
+
+    source: str
+    format: str
+    path: str
+    ingested_files: int
+    last_commit: str | None
+    files: tuple[ListedFile, ...] = ()
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A decision that was recorded: about which files, and the commit."""
+
+    table: str
+    source: str
+    kind: EntryKind
+    files: tuple[str, ...] = field(default=())
+    instant: str | None = None
+
+
+def list_source(
+    handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
+) -> ListedSource:
+    """Return what the table knows of a source, without Spark. Nothing is written."""
+    entries = _entries(handle)
+    own = [(instant, entry) for instant, entry in entries if entry.source == source.name]
+    taken = [(instant, entry) for instant, entry in own if entry.kind is EntryKind.INGESTED]
+    listed = ListedSource(
+        source=source.name,
+        format=source.format,
+        path=source.path,
+        ingested_files=len({file.path for _, entry in taken for file in entry.files}),
+        last_commit=taken[-1][0] if taken else None,
+    )
+    try:
+        judged = look_at(handle, source, entries, directory=directory, storage=storage)
+    except InvalidDataError as error:
+        return replace(listed, problem=str(error))
+    return replace(listed, files=tuple(_listed(each) for each in judged))
+
+
+def decide(
+    handle: TableHandle,
+    source: Source,
+    kind: EntryKind,
+    paths: Collection[str],
+    *,
+    directory: str,
+    storage: Mapping[str, Any],
+) -> Decision:
+    """Record that listed files are to be ingested, whatever was ingested before, or are never to be.
+
+    Raises InvalidDataError for a path that the source does not list.
+    """
+    judged = look_at(handle, source, _entries(handle), directory=directory, storage=storage, every=True)
+    by_path = {each.file.path: each.file for each in judged}
+    if unknown := [path for path in paths if path not in by_path]:
+        raise InvalidDataError(
+            f"source {source.name} has no file {unknown[0]}; parquetry source list shows its files"
+        )
+    return _record(handle, source.name, kind, [by_path[path] for path in sorted(set(paths))])
+
+
+def forget(handle: TableHandle, source: str, paths: Collection[str]) -> Decision:
+    """Record that files which a source has ingested are to be ingested again; without paths, all of them.
+
+    Raises InvalidDataError for a path that it has not ingested.
+    """
+    known: dict[str, SourceFile] = {}
+    for _, entry in _entries(handle):
+        if entry.source == source and entry.kind.takes:
+            known |= {file.path: file for file in entry.files}
+    if unknown := [path for path in paths if path not in known]:
+        raise InvalidDataError(
+            f"source {source} has ingested no file {unknown[0]}; parquetry source list shows its files"
+        )
+    chosen = sorted(set(paths) or known)
+    if not chosen:
+        raise InvalidDataError(f"source {source} has ingested no files")
+    return _record(handle, source, EntryKind.ACCEPTED, [known[path] for path in chosen])
+
+
+def carry_over(handle: TableHandle, source: str, other: TableHandle, *, of: str | None) -> Decision:
+    """Record that files which another table has ingested count as ingested here; ``of`` one of its sources.
+
+    Raises InvalidDataError if it has ingested none.
+    """
+    known = {
+        file.path: file
+        for _, entry in _entries(other)
+        if entry.kind.takes and of in (None, entry.source)
+        for file in entry.files
+        if file.token is not None
+    }
+    if not known:
+        raise InvalidDataError(f"{other.config.name} has ingested no files{f' from {of}' if of else ''}")
+    return _record(handle, source, EntryKind.SKIPPED, [known[path] for path in sorted(known)])
+
+
+def _entries(handle: TableHandle) -> tuple[tuple[str, Consumption], ...]:
+    return ledger.table_history(
+        handle.store, EffectiveWrites(handle.timeline(), handle.config.archive_folder)
+    )
+
+
+def _listed(each: JudgedFile) -> ListedFile:
+    by = each.by
+    return ListedFile(
+        path=each.file.path,
+        size_bytes=each.file.size_bytes,
+        state=str(FileState.NEW if each.is_accepted else each.state),
+        source=None if by is None else by.source,
+        instant=None if by is None else by.instant,
+    )
+
+
+def _record(handle: TableHandle, source: str, kind: EntryKind, files: Sequence[SourceFile]) -> Decision:
+    """Commit an entry of the ledger, with the name of the user."""
+    listed = tuple(instant for instant, _ in _entries(handle))
+    consumption = Consumption(source=source, kind=kind, files=tuple(files), listed=listed)
+
+    def body(transaction: Transaction) -> WriteOutcome:
+        table, timeline = transaction.table, transaction.timeline
+        ledger.record(table.store, transaction.instant, consumption)
+        return WriteOutcome(
+            operation=_OPERATION,
+            schema_json=table.schema_json(timeline, table.effective_spec(timeline).columns),
+            extra={BY_KEY: getpass.getuser()},
+            footprint=Footprint(consumed=(consumption,)),
+        )
+
+    result: CommitResult = run_write(handle, action=Action.COMMIT, operation=_OPERATION, body=body)
+    return Decision(
+        table=handle.config.name,
+        source=source,
+        kind=kind,
+        files=tuple(file.path for file in files),
+        instant=result.instant,
+    )

@@ -1,0 +1,227 @@
+"""Which files of a source its table has taken in already: a file is its content, wherever it lies.
+
+Path and time are hints that spare reading a file again. Where they do not decide, an etag does, or a digest
+of the bytes. Digests that were worked out are kept beside the ledger. They are facts about files, and belong
+to no write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from parquetry.runtime.errors import InvalidDataError, NotFoundError
+from parquetry.runtime.sources.ledger import Consumption, EntryKind, SourceFile, hints_path
+from parquetry.runtime.sources.listing import FoundFile, open_file
+from parquetry.runtime.spec.codec import from_json_value, parsed_json, to_json_value
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.parallel import map_each
+
+_BLOCK_BYTES: Final = 1 << 20
+
+
+class FileState(StrEnum):
+    """What a file is to its table."""
+
+    NEW = "new"
+    """Its content has never been taken in, or is to be taken in again."""
+    KNOWN = "known"
+    CHANGED = "changed"
+    """Other content was taken in from this path."""
+    COPY = "copy"
+    """Another new file of the listing has the same content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mention:
+    """What the ledger says of a file: the entry that names it last."""
+
+    instant: str
+    source: str
+    kind: EntryKind
+    file: SourceFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedFile:
+    """A file of a source. ``by`` is the entry that took the same content, or what the path held before.
+
+    ``copy_of`` is the path of the new file with the same content. ``is_accepted``: the ledger says that the
+    content is to be taken in, whatever was taken in before.
+    """
+
+    found: FoundFile
+    state: FileState
+    by: Mention | None = None
+    copy_of: str | None = None
+    is_accepted: bool = False
+
+    @property
+    def file(self) -> SourceFile:
+        """The file as it is recorded."""
+        return self.found.file
+
+
+def judge(
+    found: Iterable[FoundFile],
+    entries: Iterable[tuple[str, Consumption]],
+    *,
+    place: Callable[[str], str],
+    hints: Mapping[str, SourceFile],
+    digests: Callable[[Sequence[FoundFile]], Mapping[str, str]],
+    every: bool = False,
+    redelivers: bool = False,
+) -> tuple[JudgedFile, ...]:
+    """Return the state of each file, in the order in which they are found.
+
+    Args:
+        found: the files that the source has now.
+        entries: the effective entries of the table's ledger, oldest first.
+        place: return the file that a path means; asked for files whose path nothing names.
+        hints: former digests, by path.
+        digests: return the digests of some files, by path; asked for those that hints do not decide.
+        every: ask for the digests of all new files without an etag, as for a write that records them.
+        redelivers: take a file in although another file of the source that is still there has the same
+            content, as for an upsert, where the later delivery counts.
+
+    """
+    ledger = _Ledger(entries, place=place)
+    listed = [ledger.with_hint(each, hints) for each in found]
+    unknown = [each for each in listed if each.file.token is None]
+    sizes = Counter(each.file.size_bytes for each in unknown)
+    wanted = [
+        each
+        for each in unknown
+        if every or sizes[each.file.size_bytes] > 1 or ledger.may_know(each.file.size_bytes)
+    ]
+    read = digests(wanted) if wanted else {}
+    there = {each.file.path for each in listed}
+    judged, taken = [], dict[tuple[int, str], str]()
+    for each in listed:
+        digest = read.get(each.file.path, each.file.digest)
+        one = ledger.judge(
+            replace(each, file=replace(each.file, digest=digest)), there, redelivers=redelivers
+        )
+        contents = one.file.contents
+        is_due = one.state in (FileState.NEW, FileState.CHANGED) and not one.is_accepted
+        if is_due and contents and not redelivers:
+            first = taken.setdefault(contents[0], one.file.path)
+            if first != one.file.path:
+                one = replace(one, state=FileState.COPY, copy_of=first)
+        judged.append(one)
+    return tuple(judged)
+
+
+class _Ledger:
+    """The entries by path and by content."""
+
+    def __init__(self, entries: Iterable[tuple[str, Consumption]], *, place: Callable[[str], str]) -> None:
+        self._place = place
+        self._at: dict[str, Mention] = {}
+        self._contents: dict[tuple[int, str], Mention] = {}
+        self._accepted: dict[tuple[int, str], dict[str, Mention]] = {}
+        self._sizes: set[int] = set()
+        self._names: dict[str, list[str]] | None = None
+        for instant, entry in entries:
+            for file in entry.files:
+                mention = Mention(instant=instant, source=entry.source, kind=entry.kind, file=file)
+                if entry.kind.takes:
+                    self._at[file.path] = mention
+                for content in file.contents:
+                    if entry.kind.takes:
+                        self._contents[content] = mention
+                    else:
+                        self._accepted.setdefault(content, {})[file.path] = mention
+                if file.digest is not None:
+                    self._sizes.add(file.size_bytes)
+
+    def may_know(self, size_bytes: int) -> bool:
+        """Return True if a file of that size was taken in whose digest is recorded."""
+        return size_bytes in self._sizes
+
+    def before(self, path: str) -> Mention | None:
+        """Return what was last taken in from a path, however it was spelled then."""
+        if path in self._at:
+            return self._at[path]
+        if self._names is None:
+            self._names = {}
+            for known in self._at:
+                self._names.setdefault(known.rpartition("/")[2], []).append(known)
+        here = self._place(path)
+        alike = (p for p in self._names.get(path.rpartition("/")[2], ()) if self._place(p) == here)
+        return max((self._at[p] for p in alike), key=lambda mention: mention.instant, default=None)
+
+    def with_hint(self, found: FoundFile, hints: Mapping[str, SourceFile]) -> FoundFile:
+        """Return the file with the digest that it had when it was looked at last, if it is as it was then."""
+        before = self.before(found.file.path)
+        known = (None if before is None else before.file, hints.get(found.file.path))
+        same = next((each for each in known if each is not None and each.is_same_as(found.file)), None)
+        if same is None or found.file.digest is not None:
+            return found
+        return replace(found, file=replace(found.file, digest=same.digest))
+
+    def judge(self, found: FoundFile, there: Collection[str], *, redelivers: bool) -> JudgedFile:
+        """Return the state of one file by itself, beside the paths that are ``there``."""
+        before = self.before(found.file.path)
+        mentions = [self._contents[c] for c in found.file.contents if c in self._contents]
+        newest = max(mentions, key=lambda mention: mention.instant, default=None)
+        accepted = self._acceptance(found.file, since=None if newest is None else newest.instant)
+        here = self._place(found.file.path)
+        if accepted is not None and self._place(accepted.file.path) == here:
+            return JudgedFile(found=found, state=FileState.NEW, by=accepted, is_accepted=True)
+        if accepted is not None and accepted.file.path not in there and before is None:
+            # It was moved since.
+            return JudgedFile(found=found, state=FileState.NEW, by=accepted)
+        if before is None:
+            is_new = newest is None or (redelivers and newest.file.path in there)
+            state = FileState.NEW if is_new else FileState.KNOWN
+            return JudgedFile(found=found, state=state, by=newest)
+        is_as_before = bool(set(found.file.contents) & set(before.file.contents))
+        if is_as_before or before.file.is_same_as(found.file):
+            return JudgedFile(found=found, state=FileState.KNOWN, by=newest or before)
+        if newest is not None and self._place(newest.file.path) != here:
+            # Moved here from where it was taken in, such as a rotated log.
+            return JudgedFile(found=found, state=FileState.KNOWN, by=newest)
+        return JudgedFile(found=found, state=FileState.CHANGED, by=before)
+
+    def _acceptance(self, file: SourceFile, *, since: str | None) -> Mention | None:
+        """Return the decision to take the content in that is open yet; one for the path goes first."""
+        found = [m for c in file.contents for m in self._accepted.get(c, {}).values()]
+        open_ones = [m for m in found if since is None or m.instant > since]
+        exact = [m for m in open_ones if m.file.path == file.path]
+        return next(iter(exact or open_ones), None)
+
+
+def digests_of(files: Sequence[FoundFile], storage: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return SHA-256 of the bytes of files, by path; they are read side by side, a block at a time."""
+
+    def read(found: FoundFile) -> str:
+        digest = hashlib.sha256()
+        with open_file(found, storage) as handle:
+            while block := handle.read(_BLOCK_BYTES):
+                digest.update(block)
+        return digest.hexdigest()
+
+    paths = [found.file.path for found in files]
+    return dict(zip(paths, map_each(files, read), strict=True))
+
+
+def read_hints(store: ObjectStore, source: str) -> Mapping[str, SourceFile]:
+    """Return the files whose digests were worked out before, by path; none where the note is damaged."""
+    try:
+        noted = parsed_json(store.read(hints_path(source)))
+        files = [from_json_value(SourceFile, one, place="hint") for one in noted]
+    except (NotFoundError, InvalidDataError, ValueError, TypeError):  # they are worked out again
+        return {}
+    return {file.path: file for file in files}
+
+
+def keep_hints(store: ObjectStore, source: str, files: Iterable[SourceFile]) -> None:
+    """Note the digests of files, so that they are not read again."""
+    kept = [to_json_value(file) for file in files if file.token is not None]
+    store.put(hints_path(source), json.dumps(kept).encode())
