@@ -90,6 +90,7 @@ HOMES = {
             "MissingSourceError",
             "NotFoundError",
             "PartialFailureError",
+            "SourceChangedError",
             "SparkEndedError",
             "SparkStartError",
             "StalePlanError",

@@ -11,7 +11,7 @@ from parquetry.project.diagnostics.model import one_of
 from parquetry.runtime.services.source_files import (
     Decision,
     ListedSource,
-    carry_over,
+    copy_known_files,
     decide,
     forget,
     list_source,
@@ -55,9 +55,9 @@ class TableSources:
         # Also one that is not declared any more.
         return forget(self.handle, self.source, files)
 
-    def carry_over(self, other: TableSources) -> Decision:
+    def copy_known_files(self, other: TableSources) -> Decision:
         """Record that the files of another table's sources count as ingested."""
-        return carry_over(self.handle, self._one.name, other.handle, of=other.source)
+        return copy_known_files(self.handle, self._one.name, other.handle, of=other.source)
 
     @property
     def _directory(self) -> str:

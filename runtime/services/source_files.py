@@ -11,12 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources import ledger
-from parquetry.runtime.sources.due import look_at
+from parquetry.runtime.sources.due import judged_files
 from parquetry.runtime.sources.identity import FileState, JudgedFile
 from parquetry.runtime.sources.ledger import Consumption, EntryKind, SourceFile
 from parquetry.runtime.spec.table_spec import Source
@@ -78,7 +79,7 @@ def list_source(
         last_commit=taken[-1][0] if taken else None,
     )
     try:
-        judged = look_at(handle, source, entries, directory=directory, storage=storage)
+        judged = judged_files(handle, source, entries, directory=directory, storage=storage)
     except InvalidDataError as error:
         return replace(listed, problem=str(error))
     return replace(listed, files=tuple(_listed(each) for each in judged))
@@ -97,11 +98,16 @@ def decide(
 
     Raises InvalidDataError for a path that the source does not list.
     """
-    judged = look_at(handle, source, _entries(handle), directory=directory, storage=storage, every=True)
+    judged = judged_files(handle, source, _entries(handle), directory=directory, storage=storage, every=True)
     by_path = {each.file.path: each.file for each in judged}
     if unknown := [path for path in paths if path not in by_path]:
         raise InvalidDataError(
-            f"source {source.name} has no file {unknown[0]}; parquetry source list shows its files"
+            Message(
+                f"source {source.name} has no file ",
+                Value.uri(unknown[0]),
+                "; see ",
+                command("source", "list"),
+            )
         )
     return _record(handle, source.name, kind, [by_path[path] for path in sorted(set(paths))])
 
@@ -117,7 +123,12 @@ def forget(handle: TableHandle, source: str, paths: Collection[str]) -> Decision
             known |= {file.path: file for file in entry.files}
     if unknown := [path for path in paths if path not in known]:
         raise InvalidDataError(
-            f"source {source} has ingested no file {unknown[0]}; parquetry source list shows its files"
+            Message(
+                f"source {source} has ingested no file ",
+                Value.uri(unknown[0]),
+                "; see ",
+                command("source", "list"),
+            )
         )
     chosen = sorted(set(paths) or known)
     if not chosen:
@@ -125,7 +136,7 @@ def forget(handle: TableHandle, source: str, paths: Collection[str]) -> Decision
     return _record(handle, source, EntryKind.ACCEPTED, [known[path] for path in chosen])
 
 
-def carry_over(handle: TableHandle, source: str, other: TableHandle, *, of: str | None) -> Decision:
+def copy_known_files(handle: TableHandle, source: str, other: TableHandle, *, of: str | None) -> Decision:
     """Record that files which another table has ingested count as ingested here; ``of`` one of its sources.
 
     Raises InvalidDataError if it has ingested none.

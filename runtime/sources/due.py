@@ -240,7 +240,7 @@ def _look(
     return replace(due, consumption=consumption)
 
 
-def look_at(
+def judged_files(
     handle: TableHandle,
     source: Source,
     entries: Sequence[tuple[str, Consumption]],
@@ -331,9 +331,9 @@ def _refused(source: Source, each: JudgedFile) -> RefusedFile:
         path=each.file.path,
         reason=f"changed{by}, and {source.operation} would write its rows twice; put the new rows into a new "
         "file, declare operation: upsert, or decide with "
-        + command("source accept")
+        + command("source", "accept")
         + " or "
-        + command("source skip"),
+        + command("source", "skip"),
     )
 
 

@@ -169,7 +169,7 @@ def test_nothing_is_completed_that_a_shell_takes_for_more_than_a_word(tmp_path, 
 def test_a_job_script_names_its_command_and_holds_no_unseen_characters(tmp_path):
     folder = ProjectFolder.create(tmp_path)
     (source,) = ORDERS["sources"]
-    folder.orders(description="a\tb", sources=[source | {"options": {"sep": "\x01", "x": 'y"""\\'}}])
+    folder.orders(description="a\tb", sources=[source | {"options": {"sep": "\x01", "nullValue": 'y"""\\'}}])
     assert CliRunner().invoke(command_line, ["compile", "-p", str(tmp_path)]).exit_code == 0
     for script in tmp_path.glob("target/jobs/*/*.py"):
         text = script.read_text()
