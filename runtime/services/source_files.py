@@ -117,10 +117,7 @@ def forget(handle: TableHandle, source: str, paths: Collection[str]) -> Decision
 
     Raises InvalidDataError for a path that it has not ingested.
     """
-    known: dict[str, SourceFile] = {}
-    for _, entry in _entries(handle):
-        if entry.source == source and entry.kind.takes:
-            known |= {file.path: file for file in entry.files}
+    known = _known(handle, source)
     if unknown := [path for path in paths if path not in known]:
         raise InvalidDataError(
             Message(
@@ -141,13 +138,7 @@ def copy_known_files(handle: TableHandle, source: str, other: TableHandle, *, of
 
     Raises InvalidDataError if it has ingested none.
     """
-    known = {
-        file.path: file
-        for _, entry in _entries(other)
-        if entry.kind.takes and of in (None, entry.source)
-        for file in entry.files
-        if file.token is not None
-    }
+    known = _known(other, of)
     if not known:
         raise InvalidDataError(f"{other.config.name} has ingested no files{f' from {of}' if of else ''}")
     return _record(handle, source, EntryKind.SKIPPED, [known[path] for path in sorted(known)])
@@ -157,6 +148,18 @@ def _entries(handle: TableHandle) -> tuple[tuple[str, Consumption], ...]:
     return ledger.table_history(
         handle.store, EffectiveWrites(handle.timeline(), handle.config.archive_folder)
     )
+
+
+def _known(handle: TableHandle, source: str | None) -> dict[str, SourceFile]:
+    """Return the files that a source, or any, has ingested and is not to ingest again, by path."""
+    known: dict[str, SourceFile] = {}
+    for _, entry in _entries(handle):
+        for file in entry.files if source in (None, entry.source) else ():
+            if entry.kind.takes:
+                known[file.path] = file
+            else:
+                known.pop(file.path, None)
+    return known
 
 
 def _listed(each: JudgedFile) -> ListedFile:

@@ -105,7 +105,7 @@ def _lines(lock: HeldLock, paint: Paint, typed_options: TypedOptions) -> str:
 
 _STATES = {
     "new": "waiting",
-    "known": "ingested",
+    "known": "known",
     "changed": "changed since it was ingested",
     "copy": "a copy of another new file",
 }
