@@ -108,3 +108,12 @@ def test_a_java_home_without_java_names_it(tmp_path):
 
 def test_the_java_of_this_machine_is_found():
     assert find_java().major >= 17
+
+
+def test_run_with_workers_that_cannot_start_names_the_variable_before_spark_starts(folder):
+    done = parquetry("run", "-p", folder.root, PYSPARK_PYTHON="/opt/nowhere/python")
+    assert done.returncode == 1
+    assert "PYSPARK_PYTHON names '/opt/nowhere/python', which is no program of this machine" in done.stderr
+    assert "unset it, or set it to" in done.stderr
+    (log,) = (folder.root / "target").glob("runs/*/spark.log")
+    assert not log.read_text(), "Spark was started"

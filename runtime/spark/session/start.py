@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from parquetry.message import Message
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import SparkEndedError, SparkStartError
 from parquetry.runtime.java import UTF8_LOCALE, find_java
 from parquetry.runtime.quoting import of_library
@@ -46,6 +47,7 @@ _REDACTED: Final = "spark.redaction.regex"
 _ALWAYS_REDACTED: Final = "(?i)secret|password|token|access[.]?key"
 """Spark's own default."""
 
+_PYTHON: Final = "PYSPARK_PYTHON"
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 _LOGGING: Final = """\
@@ -85,11 +87,12 @@ def start_session(
         return running
     if "SPARK_REMOTE" in os.environ:
         return _connected(settings)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault(_PYTHON, sys.executable)
     options = {"spark.app.name": name}
     if not submitted:
         find_java()
         options["spark.master"] = settings.master or "local[*]"
+        _check_python(os.environ[_PYTHON], options["spark.master"])
     options |= _DEFAULTS | {key: str(value) for key, value in resolve_environment(settings.conf).items()}
     if settings.packages:
         given = [p for p in options.get("spark.jars.packages", "").split(",") if p]
@@ -107,6 +110,18 @@ def start_session(
     session.sparkContext.setLogLevel(options.get("spark.log.level", "ERROR"))
     _obey(session, rules, submitted=submitted)
     return session
+
+
+def _check_python(program: str, master: str) -> None:
+    """Raise SparkStartError if the workers of this machine cannot be started: their first task would fail."""
+    if master.startswith("local") and shutil.which(program) is None:
+        raise SparkStartError(
+            Message(
+                f"{_PYTHON} names ",
+                Value.uri(program, quoted=True),
+                f", which is no program of this machine; unset it, or set it to {sys.executable}",
+            )
+        )
 
 
 def _connected(settings: SparkSettings) -> SparkSession:

@@ -19,7 +19,7 @@ from parquetry.cli.views.plan.github import render_github
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
-from parquetry.cli.views.plan.words import duration_text
+from parquetry.cli.views.plan.words import duration_text, value_text
 from parquetry.compiler.evidence.model import (
     DueFigures,
     ExcludedFiles,
@@ -593,3 +593,15 @@ def test_nothing_on_the_page_is_cut_on_a_narrow_screen_or_between_sheets(plan):
     assert cut == []
     assert page.count("<div") == page.count("</div>")
     assert {"figure", "tr"} <= selectors(page, "break-inside: avoid", media="print")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"endpoint_url": None, "secure": True}, "{endpoint_url: null, secure: true}"),
+        ({"config": {"retries": [1, 2]}}, "{config: {retries: [1, 2]}}"),
+        ([{"a": "x"}, {}], "{a: x}, (none)"),
+    ],
+)
+def test_no_value_is_shown_as_python_has_it(value, text):
+    assert value_text(value) == text

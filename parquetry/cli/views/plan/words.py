@@ -12,7 +12,7 @@ from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFil
 from parquetry.compiler.plan.changes import CODES, highest
 from parquetry.compiler.plan.model import Change, ChangeClass, PlanDocument, Step, TableAction
 from parquetry.compiler.replay.model import Replay
-from parquetry.compiler.workspace.spec_words import format_size
+from parquetry.compiler.workspace.spec_words import flow, format_size
 from parquetry.message import command, joined
 from parquetry.printable import quoted
 
@@ -103,6 +103,8 @@ def value_text(value: Any) -> str:
         return _ABSENT
     if isinstance(value, list):
         return ", ".join(map(value_text, value))
+    if isinstance(value, dict):
+        return flow(value)
     if isinstance(value, str):
         return value if value.isprintable() else quoted(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
