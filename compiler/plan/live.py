@@ -73,7 +73,7 @@ def restoring_columns(
                     new=drift.applied,
                     code="SC305",
                     change_class=ChangeClass.EVOLVE,
-                    reason=f"another program {deed} it; restored",
+                    reason=f"another program or a restore {deed} it; put back",
                 )
             )
     return tuple(found)

@@ -476,7 +476,7 @@ def test_a_dropped_column_comes_back_beside_a_change_of_its_description(folder):
         "columns.n.description": "SC101",
     }
     assert (action.code, action.change_class) == ("SC305", "evolve")
-    said = "another program dropped it; restored"
+    said = "another program or a restore dropped it; put back"
     shapes = (
         PlanView().text(proposed, Paint(enabled=False)),
         render_markdown(proposed, max_bytes=60_000),
