@@ -95,7 +95,7 @@ TEXTS: Mapping[str, CodeText] = {
         _APPLY,
     ),
     "SC305": _text(
-        "The newest commit, by another program, lacks an applied column, or has it with a narrower type. "
+        "The newest commit, by another program or before a restore, lacks an applied column, or narrows it. "
         "Readers miss its values although files still contain them, and the next write of parquetry would "
         "restore it. Applying commits the applied columns again. In files written without the column it "
         "is null.",
