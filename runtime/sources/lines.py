@@ -81,6 +81,15 @@ def find_malformed(file: Any, *, kind: str, options: Mapping[str, str]) -> Found
     return _place(file, options, lambda lines: _line_of_no_json(lines, options))
 
 
+def find_line(file: Any, begin: str, *, options: Mapping[str, str]) -> FoundLine:
+    """The first line of a file that begins with this text."""
+
+    def search(lines: Iterator[str]) -> int | None:
+        return next((number for number, line in enumerate(lines, start=1) if line.startswith(begin)), None)
+
+    return _place(file, options, search)
+
+
 def _place(file: Any, options: Mapping[str, str], search: Callable[[Iterator[str]], int | None]) -> FoundLine:
     if "linesep" in options:
         return FoundLine()

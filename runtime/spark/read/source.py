@@ -35,6 +35,7 @@ from parquetry.runtime.spark.read.source_failures import (
     unreadable_files,
 )
 from parquetry.runtime.spark.read.source_types import as_texts, check_one_spelling, check_one_type
+from parquetry.runtime.spark.read.unseen_faults import check_unseen_faults
 from parquetry.runtime.spark.session.conversion import type_of
 from parquetry.runtime.spark.session.keys import literal, quoted_name
 from parquetry.runtime.spark.session.settings import (
@@ -230,6 +231,7 @@ def _read_text(
     storage: Mapping[str, Any],
 ) -> DataFrame:
     forms = _forms(spark, source, file="_metadata.file_path")
+    check_unseen_faults(spark, source, files, forms.options, storage)
     if source.format == "json":
         frames = [_json_texts(spark, source, files, columns)]
     else:

@@ -195,12 +195,12 @@ def explained(
     """
     if source.format not in ("csv", "json"):
         return None
-    by_name = {_bare(name): file for file in files for name in (file.file.path, file.uri, file.spark_uri)}
+    by_name = {bare_name(name): file for file in files for name in (file.file.path, file.uri, file.spark_uri)}
     options = {name.lower(): value for name, value in source.options.items()}
     is_shown = not pii_columns(columns, columns)
 
     def searched(name: str, search: Callable[[Any], FoundLine]) -> FoundLine:
-        file = by_name.get(_bare(name))
+        file = by_name.get(bare_name(name))
         if file is None or file.uri.rpartition(".")[2].lower() in _PACKED:
             return FoundLine()
         with suppress(ParquetryError, OSError), open_file(file, storage) as handle:
@@ -261,6 +261,6 @@ def check_begin(file: str, begin: bytes, options: Mapping[str, str]) -> None:
         )
 
 
-def _bare(name: str) -> str:
+def bare_name(name: str) -> str:
     """A file's name without scheme, however it is escaped."""
     return unquote(re.sub(r"^\w+:/+", "/", name.replace("\\", "")))

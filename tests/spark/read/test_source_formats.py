@@ -681,6 +681,12 @@ def test_line_ends_within_quotes_and_empty_texts_stay_what_they_are(world, end):
         (b"id,name\n1,x\n2\n", "line 3, the row has more or fewer cells than there are columns"),
         (b"id,name\n1,x,y\n", "line 2, the row has more or fewer cells than there are columns"),
         (b'id,name\n1,"a \\"b\\" c"\n', "a quote within quotes is not doubled"),
+        (b'id,name\n1,"a\n2,b"\n', "line 2, a quote is not closed; close it, or declare multiLine: true"),
+        (
+            b'id,name\n1,a\n2,"b ""c""\n',
+            "line 3, a quote is not closed; close it, or declare multiLine: true",
+        ),
+        (b"id,name\n1,a\n2,K\xf8\n", "line 3, there are bytes that are not UTF-8; "),
         (
             gzip.compress(b"id,name\n1,x\n"),
             r"it is gzip, by its content, and Spark goes by the name; call it \.gz",
@@ -692,6 +698,69 @@ def test_a_csv_file_that_is_not_what_is_declared_is_told(world, content, message
     world.create(source(format="csv", path="in/*.csv"))
     (world.root / "in/a.csv").write_bytes(content)
     with pytest.raises(InvalidDataError, match=rf"^source s of t: \S*in/a\.csv cannot be read: .*{message}"):
+        world.ingest()
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (
+            '{"id":1}\n{"id":2}{"id":3}\n',
+            {},
+            "line 2, there is more than one JSON value, and only the first ",
+        ),
+        ('{"id":1},{"id":2}\n', {}, "line 1, there is more than one JSON value, and only the first "),
+        ('{"id":1} x\n', {}, "line 1, there is more than one JSON value, and only the first "),
+        (
+            '{"id":1}\n{"id":2}\n',
+            {"multiLine": "true"},
+            "there is more than one JSON value, and only the first ",
+        ),
+        ('{"id":1,"name":"\\ud83d"}\n', {}, "line 1, there is an escape of half a character"),
+        (b'{"id":1,"name":"\xff"}\n', {}, "line 1, there are bytes that are not UTF-8; "),
+        (
+            gzip.compress(b'{"id":1}\n'),
+            {},
+            r"it is gzip, by its content, and Spark goes by the name; call it \.gz",
+        ),
+        ('{"id":1}\n'.encode("utf-16"), {}, "it is UTF-16 or UTF-32; write it in UTF-8"),
+    ],
+)
+def test_records_that_spark_would_pass_over_are_told(world, content, options, message):
+    world.create(source(path="in/*.json", options=options))
+    (world.root / "in/a.json").write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(InvalidDataError, match=rf"^source s of t: in/a\.json cannot be read: {message}"):
+        world.ingest()
+
+
+def test_records_that_look_as_if_they_were_several_are_read(world):
+    records = [
+        '{"id":1,"name":"}{"}',
+        '[{"id":2},{"id":3}]',
+        '{"id":4,"n":[{"x":{"y":[1]}},{"x":null}]}',
+        "",
+        '{"id":5} ',
+    ]
+    world.create(source(path="in/*.json", drop=("n",)))
+    (world.root / "in/a.json").write_text("\n".join(records))
+    world.ingest()
+    assert set(world.rows()) == {1, 2, 3, 4, 5}
+
+
+def test_quotes_that_open_no_cell_are_read_as_they_are(world):
+    world.create(source(format="csv", path="in/*.csv"))
+    (world.root / "in/a.csv").write_text('id,name\n1,5" pipe\n2,"a,""b"",c"\n3,""""\n4,x"y"z"\n')
+    world.ingest()
+    names = {1: '5" pipe', 2: 'a,"b",c', 3: '"', 4: 'x"y"z"'}
+    assert world.rows() == {key: (name, None) for key, name in names.items()}
+
+
+def test_a_file_of_several_lines_a_cell_is_not_read_if_it_was_cut_within_quotes(world):
+    world.create(source(format="csv", path="in/*.csv", options={"multiLine": "true"}))
+    (world.root / "in/a.csv").write_text('id,name\n1,"a\n2,b\n')
+    with pytest.raises(
+        InvalidDataError, match=r"^source s of t: in/a\.csv cannot be read: the number of its quotes is odd"
+    ):
         world.ingest()
 
 

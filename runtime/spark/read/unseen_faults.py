@@ -1,0 +1,154 @@
+"""Faults of text files that Spark's readers pass over, losing rows or changing cells without a word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+
+from parquetry.message import Message
+from parquetry.runtime.sources.lines import CELL_CHARACTERS, find_line, unpacked
+from parquetry.runtime.sources.listing import FoundFile, open_file
+from parquetry.runtime.spark.read.source_failures import (
+    UnreadableFileError,
+    bare_name,
+    check_begin,
+)
+from parquetry.runtime.spark.session.keys import literal
+from parquetry.runtime.spark.session.settings import load_files, spark_version
+from parquetry.runtime.spec.table_spec import Source
+
+_OPEN_QUOTE: Final = "a quote is not closed; close it, or declare multiLine: true for cells of several lines"
+_ODD_QUOTES: Final = "the number of its quotes is odd, so that one is not closed"
+_NOT_UTF_8: Final = "there are bytes that are not UTF-8; write it in UTF-8, or declare encoding for CSV"
+_SEVERAL_RECORDS: Final = "there is more than one JSON value, and only the first would be read"
+_HALF_CHARACTER: Final = "there is an escape of half a character (a surrogate without its other half)"
+_LONG_NUMBER: Final = (
+    "there is a number of more digits than a double holds, through which this Spark reads it; put it in "
+    "quotes, unpack a file that has records of several lines, or use Spark 4"
+)
+_SURROGATE: Final = (
+    r"(?i)(?<!\\)\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})"
+    r"|(?<!\\)(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}"
+)
+_NUMBER_AS_A_DOUBLE: Final = r"[:,\[]\s*-?(?:(?=[0-9.]{17})[0-9]*\.[0-9]|[0-9.]+[eE])"
+_CLOSED: Final = literal("\n]")
+# What stands behind the end of an object is within the first value of the line, or behind it.
+_TEXT, _ENDED, _GOES_ON = map(literal, (r"\S", r"[}\]]\s*\z", r"[}\]]\s*[^\]}\s]"))
+_MAY_BE_SEVERAL: Final = f"value RLIKE {_TEXT} AND (NOT value RLIKE {_ENDED} OR value RLIKE {_GOES_ON})"
+_PACKED: Final = ("gz", "bz2", "zst", "deflate", "snappy", "lz4", "xz")
+_NAME: Final = "_metadata.file_path"
+
+
+def check_unseen_faults(
+    spark: SparkSession,
+    source: Source,
+    files: Sequence[FoundFile],
+    options: Mapping[str, str],
+    storage: Mapping[str, Any],
+) -> None:
+    """Return if the files have no fault that the readers of their format pass over.
+
+    One pass over the lines. Raises UnreadableFileError for the first file with one, and its line.
+    """
+    is_multi_line = options.get("multiline", "").lower() == "true"
+    whole = is_multi_line and source.format == "json"
+    reader = spark.read.format("text").options(
+        wholetext=str(whole).lower(), ignoreCorruptFiles="false", ignoreMissingFiles="false"
+    )
+    if "linesep" in options and not whole:
+        reader = reader.option("lineSep", options["linesep"])
+    lines = load_files(spark, reader, [file.spark_uri for file in files])
+    faults: dict[str, str] = {}
+    if options.get("encoding", "utf-8").lower() in ("utf-8", "utf8"):
+        is_new = spark_version(spark) >= (4, 0)
+        valid = "is_valid_utf8(value)" if is_new else "encode(value, 'UTF-8') = CAST(value AS BINARY)"
+        faults[_NOT_UTF_8] = f"NOT ({valid})"
+    if source.format == "json":
+        is_exact = spark_version(spark) >= (4, 0) and not (is_multi_line and _any_packed(files))
+        faults |= _of_json(options, is_exact=is_exact)
+    else:
+        faults |= _of_csv(options, is_multi_line=is_multi_line)
+    found = _first(lines, faults)
+    if found is None and is_multi_line and source.format == "csv":
+        found = _file_of_odd_quotes(lines, options)
+    if found is None:
+        return
+    name, reason, begin = found
+    file = next((each for each in files if bare_name(each.spark_uri) == bare_name(name)), None)
+    if file is not None and begin:
+        with open_file(file, storage) as handle:
+            check_begin(file.file.path, bytes(handle.read(4)), options)
+        with open_file(file, storage) as handle:
+            place = find_line(unpacked(handle, file.uri), begin.decode(errors="replace"), options=options)
+        reason = reason if place.line is None else Message(f"line {place.line}, ", reason)
+    raise UnreadableFileError(name if file is None else file.file.path, reason)
+
+
+def _first(lines: DataFrame, faults: Mapping[str, str]) -> tuple[str, str, bytes] | None:
+    """The first file with a fault, which one, and how the line begins."""
+    if not faults:
+        return None
+    cases = " ".join(f"WHEN {fault} THEN {literal(reason)}" for reason, fault in faults.items())
+    begin = f"substr(CAST(value AS BINARY), 1, {CELL_CHARACTERS})"
+    faulty = lines.selectExpr(f"{_NAME} AS name", f"CASE {cases} END AS reason", f"{begin} AS begin")
+    (row,) = faulty.where("reason IS NOT NULL").agg(F.min(F.struct("name", "reason", "begin"))).collect()
+    return None if row[0] is None else (row[0]["name"], row[0]["reason"], bytes(row[0]["begin"]))
+
+
+def _file_of_odd_quotes(lines: DataFrame, options: Mapping[str, str]) -> tuple[str, str, bytes] | None:
+    if (quotes := _quotes(options)) is None:
+        return None
+    counts = lines.groupBy(F.expr(_NAME).alias("name")).agg(F.expr(f"sum({quotes}) % 2 = 1").alias("is_odd"))
+    (row,) = counts.where("is_odd").agg(F.min("name")).collect()
+    return None if row[0] is None else (row[0], _ODD_QUOTES, b"")
+
+
+def _of_csv(options: Mapping[str, str], *, is_multi_line: bool) -> Iterator[tuple[str, str]]:
+    if is_multi_line or (quotes := _quotes(options)) is None:
+        return
+    quote, separator = re.escape(options.get("quote", '"')), re.escape(options.get("sep", ","))
+    begin = rf"(?:^|(?<={separator}))"
+    blanks = " *" if options.get("ignoreleadingwhitespace", "").lower() == "true" else ""
+    whole = rf"{begin}{blanks}{quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote}(?={separator}|$)"
+    rest = f"regexp_replace({_unescaped(options)}, {literal(whole)}, '')"
+    is_open = f"{quotes} % 2 = 1 AND {rest} RLIKE {literal(f'{begin}{blanks}{quote}')}"
+    comment = options.get("comment")
+    yield (
+        _OPEN_QUOTE,
+        is_open if comment is None else f"NOT startswith(value, {literal(comment)}) AND {is_open}",
+    )
+
+
+def _quotes(options: Mapping[str, str]) -> str | None:
+    """SQL for how many quotes a line has that may begin or end a cell; None where cells have none."""
+    encoding, quote = options.get("encoding", "utf-8").lower(), options.get("quote", '"')
+    if not quote.isascii() or not quote or encoding.startswith(("utf-16", "utf-32", "utf16", "utf32", "ucs")):
+        return None
+    return f"(length({_unescaped(options)}) - length(replace({_unescaped(options)}, {literal(quote)}, '')))"
+
+
+def _unescaped(options: Mapping[str, str]) -> str:
+    """SQL for a line without what is escaped, where another character than the quote escapes."""
+    quote = options.get("quote", '"')
+    escape = options.get("escape", quote)
+    if escape in ("", quote):
+        return "value"
+    return f"replace(replace(value, {literal(escape * 2)}, ''), {literal(escape + quote)}, '')"
+
+
+def _of_json(options: Mapping[str, str], *, is_exact: bool) -> Iterator[tuple[str, str]]:
+    allowed = {"mode": "PERMISSIVE"} | {n: value for n, value in options.items() if n.startswith("allow")}
+    pairs = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in allowed.items())
+    is_one = f"size(from_json(concat('[', value, {_CLOSED}), 'array<string>', map({pairs}))) = 1"
+    yield _SEVERAL_RECORDS, f"{_MAY_BE_SEVERAL} AND NOT coalesce({is_one}, false)"
+    yield _HALF_CHARACTER, f"value RLIKE {literal(_SURROGATE)}"
+    if not is_exact:
+        yield _LONG_NUMBER, f"value RLIKE {literal(_NUMBER_AS_A_DOUBLE)}"
+
+
+def _any_packed(files: Sequence[FoundFile]) -> bool:
+    return any(file.uri.rpartition(".")[2].lower() in _PACKED for file in files)
