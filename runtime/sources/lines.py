@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -131,6 +132,18 @@ def _line_of_cell(lines: Iterator[str], cell: SoughtCell, options: Mapping[str, 
 def _ends(cell: str) -> int:
     """How many lines end within a cell."""
     return len(cell.splitlines()) - 1 + cell.endswith(("\n", "\r")) if cell else 0
+
+
+def twice_in_header(line: str, options: Mapping[str, str]) -> str | None:
+    """The name that the header of a CSV file has twice, in any case; None where there is none."""
+    seen = set[str]()
+    with suppress(csv.Error, TypeError):  # odd separators
+        for _, row in _rows(iter([line]), options) if _is_set(options, "header", "true") else ():
+            for name in row:
+                if name and name.lower() in seen:
+                    return name
+                seen.add(name.lower())
+    return None
 
 
 def _line_of_other_width(lines: Iterator[str], options: Mapping[str, str]) -> int | None:

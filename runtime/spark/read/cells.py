@@ -37,7 +37,8 @@ _EXACT_DIGITS: Final = {"float": (6, 9), "double": (15, 17)}
 class Forms:
     """How the cells of a source spell what is no text: its options, with the marks of its ``locale``.
 
-    ``file`` is SQL for the name of the file that a row is from.
+    ``file`` is SQL for the name of the file that a row is from. ``empty`` is the text of cells with nothing
+    within quotes, which is null for other types than text; None where there are no such.
     """
 
     is_json: bool
@@ -46,6 +47,7 @@ class Forms:
     options: Mapping[str, str]
     decimal_sign: str = "."
     grouping_signs: str = ""
+    empty: str | None = None
 
     @classmethod
     def of(cls, spark: SparkSession, options: Mapping[str, str], *, is_json: bool, file: str) -> Forms:
@@ -107,7 +109,8 @@ def _stored(text: str, kind: Primitive | Decimal, place: str, forms: Forms) -> s
     shown = f"substr({text}, 1, {CELL_CHARACTERS})"
     refusal = refusal_sql("RefusedCell", [forms.file, literal(place), literal(str(kind)), shown])
     raised = f"CAST(raise_error({refusal}) AS {kind})"
-    return f"CASE WHEN {text} IS NOT NULL THEN coalesce({value}, {raised}) END"
+    is_given = f"{text} IS NOT NULL" if forms.empty is None else f"{text} <> {literal(forms.empty)}"
+    return f"CASE WHEN {is_given} THEN coalesce({value}, {raised}) END"
 
 
 def _value(text: str, kind: Primitive | Decimal, forms: Forms) -> str:

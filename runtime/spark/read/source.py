@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -20,11 +21,12 @@ from pyspark.sql import types as T  # noqa: N812
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
-from parquetry.runtime.sources.lines import unpacked
+from parquetry.runtime.sources.lines import twice_in_header, unpacked
 from parquetry.runtime.sources.listing import FoundFile, open_file
 from parquetry.runtime.spark.read.cells import Forms, conformed
 from parquetry.runtime.spark.read.source_failures import (
     UnreadableFileError,
+    bare_name,
     check_begin,
     gone_file,
     is_gone,
@@ -45,7 +47,9 @@ from parquetry.runtime.spark.session.settings import (
     session_settings,
 )
 from parquetry.runtime.spark.session.sql_guard import check_query
+from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.reader_options import checked_options
+from parquetry.runtime.spec.rules import DELETE_FLAG
 from parquetry.runtime.spec.table_spec import Column, Operation, Source
 from parquetry.runtime.spec.types import Primitive, parse_type
 from parquetry.runtime.storage.parallel import map_each
@@ -85,10 +89,65 @@ def read_files(
     whole numbers and flags of JSON are what they are. InvalidDataError for a column of the table that only
     names of folders have.
     """
+    _check_base_path(source, files)
     frame = _read(spark, source, files, columns, storage)
-    if source.select is None and source.operation is not Operation.DELETE:  # which may do with a key
+    if _gives_rows(source):
         _check_folders(frame, files, columns)
+        if (field := _undeclared(frame.schema, source, columns)) is not None:
+            raise _undeclared_error(field.name, _file_with(spark, source, files, field))
     return frame
+
+
+def _gives_rows(source: Source) -> bool:
+    """Whether the files have the table's columns: a select has others, and a delete may do with a key."""
+    return source.select is None and source.operation is not Operation.DELETE
+
+
+def _check_base_path(source: Source, files: Sequence[FoundFile]) -> None:
+    base = checked_options(source.format, source.options).get("basepath")
+    folder = None if base is None else f"{bare_name(base).rstrip('/')}/"
+    for file in files if folder is not None else ():
+        if not bare_name(file.spark_uri).startswith(folder or ""):
+            raise InvalidDataError(
+                Message(
+                    "the option basePath is ",
+                    Value.uri(base or ""),
+                    ", which is no folder above ",
+                    Value.uri(file.file.path),
+                    "; name a folder that all files of the source are below",
+                )
+            )
+
+
+def _undeclared(schema: T.StructType, source: Source, columns: Sequence[Column]) -> T.StructField | None:
+    """The first column that neither the table has, nor Hudi, nor is dropped."""
+    named = (*META_COLUMNS, DELETE_FLAG, *source.drop, *(column.name for column in columns))
+    known = {name.lower() for name in named}
+    return next((field for field in schema.fields if field.name.lower() not in known), None)
+
+
+def _undeclared_error(name: str, file: str | None) -> InvalidDataError:
+    return InvalidDataError(
+        Message(
+            f"column {name!r} is not in the table; add it to the table's columns and apply, or drop it from "
+            "the rows (a column that only delete_when needs: list it under drop)",
+            *(() if file is None else ("; it is in ", Value.uri(file))),
+        )
+    )
+
+
+def _file_with(
+    spark: SparkSession, source: Source, files: Sequence[FoundFile], field: T.StructField
+) -> str | None:
+    """The name of the first file that has a value in the field; None where none has, or Spark cannot tell."""
+    with suppress(PySparkException, Py4JJavaError, InvalidDataError, UnreadableFileError):
+        rows = _load(spark, source, files, {}, T.StructType([field])).where(
+            f"{quoted_name(field.name)} IS NOT NULL"
+        )
+        (row,) = rows.selectExpr("min(_metadata.file_path) AS name").collect()
+        named = row["name"] and bare_name(row["name"])
+        return next((file.file.path for file in files if bare_name(file.spark_uri) == named), None)
+    return None
 
 
 def _read(
@@ -236,7 +295,8 @@ def _read_text(
         frames = [_json_texts(spark, source, files, columns)]
     else:
         groups = _by_header(files, forms.options, storage)
-        frames = [_csv_texts(spark, source, group, columns, head) for head, group in groups.items()]
+        forms = replace(forms, empty=uuid.uuid4().hex)
+        frames = [_csv_texts(spark, source, group, columns, head, forms) for head, group in groups.items()]
     if source.select is None:
         frames = [_typed(spark, frame, columns, forms) for frame in frames]
     return _union(frames)
@@ -284,19 +344,22 @@ def _csv_texts(
     files: Sequence[FoundFile],
     columns: Sequence[Column],
     head: _Head,
+    forms: Forms,
 ) -> DataFrame:
-    """The cells as texts: NULL where there is nothing, and '' for a text where there is nothing in quotes."""
-    options, empty = checked_options(source.format, source.options), uuid.uuid4().hex
-    defaults = _STRICT_CSV | {"emptyvalue": empty}
+    """The cells as texts: NULL where there is nothing; in columns of texts '' for nothing within quotes."""
+    options, defaults = forms.options, _STRICT_CSV | {"emptyvalue": forms.empty or ""}
     if is_multi_line := options.get("multiline", "").lower() == "true":
         # If Spark looks for the line ends itself, it changes those within quotes.
         defaults["linesep"] = "\n"
     has_crlf = is_multi_line and head.has_crlf and "linesep" not in options
+    if (twice := twice_in_header(head.line, options)) is not None:
+        raise UnreadableFileError(files[0].file.path, f"its header has the column {twice!r} twice")
     found = _load(spark, source, files, defaults).schema.names
     names = [name.removesuffix("\r") for name in found] if has_crlf else found
-    frame = _load(
-        spark, source, files, defaults, T.StructType([T.StructField(n, T.StringType()) for n in names])
-    )
+    schema = T.StructType([T.StructField(name, T.StringType()) for name in names])
+    if _gives_rows(source) and (extra := _undeclared(schema, source, columns)) is not None:
+        raise _undeclared_error(extra.name, files[0].file.path)
+    frame = _load(spark, source, files, defaults, schema)
     of_table = {column.name.lower() for column in columns if parse_type(column.type) != _STRING}
     values: list[str] = []
     for name in names:
@@ -304,8 +367,9 @@ def _csv_texts(
         if has_crlf and name == names[-1]:
             rest = f"regexp_replace({cell}, {literal(_CR_AT_END)}, '')"
             cell = f"nullif({rest}, {literal(options.get('nullvalue', ''))})"
-        nothing = "''" if source.select is not None or name.lower() not in of_table else "NULL"
-        values.append(f"CASE WHEN {cell} = '{empty}' THEN {nothing} ELSE {cell} END AS {column}")
+        if source.select is not None or name.lower() not in of_table:
+            cell = f"CASE WHEN {cell} = '{forms.empty}' THEN '' ELSE {cell} END"
+        values.append(f"{cell} AS {column}")
     return frame.selectExpr(*values)
 
 

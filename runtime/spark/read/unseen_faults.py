@@ -30,6 +30,7 @@ _LONG_NUMBER: Final = (
     "there is a number of more digits than a double holds, through which this Spark reads it; put it in "
     "quotes, unpack a file that has records of several lines, or use Spark 4"
 )
+_SURROGATES: Final = "\\ud"
 _SURROGATE: Final = (
     r"(?i)(?<!\\)\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})"
     r"|(?<!\\)(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}"
@@ -39,6 +40,7 @@ _CLOSED: Final = literal("\n]")
 # What stands behind the end of an object is within the first value of the line, or behind it.
 _TEXT, _ENDED, _GOES_ON = map(literal, (r"\S", r"[}\]]\s*\z", r"[}\]]\s*[^\]}\s]"))
 _MAY_BE_SEVERAL: Final = f"value RLIKE {_TEXT} AND (NOT value RLIKE {_ENDED} OR value RLIKE {_GOES_ON})"
+_IS_WHOLE: Final = "length(translate(value, '{[', '')) >= length(translate(value, '}]', ''))"
 _PACKED: Final = ("gz", "bz2", "zst", "deflate", "snappy", "lz4", "xz")
 _NAME: Final = "_metadata.file_path"
 
@@ -115,7 +117,7 @@ def _of_csv(options: Mapping[str, str], *, is_multi_line: bool) -> Iterator[tupl
     blanks = " *" if options.get("ignoreleadingwhitespace", "").lower() == "true" else ""
     whole = rf"{begin}{blanks}{quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote}(?={separator}|$)"
     rest = f"regexp_replace({_unescaped(options)}, {literal(whole)}, '')"
-    is_open = f"{quotes} % 2 = 1 AND {rest} RLIKE {literal(f'{begin}{blanks}{quote}')}"
+    is_open = f"instr(value, {literal(options.get('quote', chr(34)))}) > 0 AND {quotes} % 2 = 1 AND {rest} RLIKE {literal(f'{begin}{blanks}{quote}')}"
     comment = options.get("comment")
     yield (
         _OPEN_QUOTE,
@@ -143,9 +145,13 @@ def _unescaped(options: Mapping[str, str]) -> str:
 def _of_json(options: Mapping[str, str], *, is_exact: bool) -> Iterator[tuple[str, str]]:
     allowed = {"mode": "PERMISSIVE"} | {n: value for n, value in options.items() if n.startswith("allow")}
     pairs = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in allowed.items())
-    is_one = f"size(from_json(concat('[', value, {_CLOSED}), 'array<string>', map({pairs}))) = 1"
-    yield _SEVERAL_RECORDS, f"{_MAY_BE_SEVERAL} AND NOT coalesce({is_one}, false)"
-    yield _HALF_CHARACTER, f"value RLIKE {literal(_SURROGATE)}"
+    count = f"coalesce(size(from_json(concat('[', value, {_CLOSED}), 'array<string>', map({pairs}))), -1)"
+    # The reader refuses a value that is cut.
+    yield _SEVERAL_RECORDS, f"{_MAY_BE_SEVERAL} AND ({count} > 1 OR ({count} < 1 AND {_IS_WHOLE}))"
+    yield (
+        _HALF_CHARACTER,
+        f"instr(lower(value), {literal(_SURROGATES)}) > 0 AND value RLIKE {literal(_SURROGATE)}",
+    )
     if not is_exact:
         yield _LONG_NUMBER, f"value RLIKE {literal(_NUMBER_AS_A_DOUBLE)}"
 

@@ -764,6 +764,32 @@ def test_a_file_of_several_lines_a_cell_is_not_read_if_it_was_cut_within_quotes(
         world.ingest()
 
 
+@pytest.mark.parametrize("file_format", ["csv", "json", "parquet"])
+def test_the_file_of_a_column_that_is_not_declared_is_told(world, file_format):
+    world.create(source(format=file_format, path="in/*"))
+    for number, names in enumerate((["id"], ["id", "town"], ["id"])):
+        path = world.root / f"in/{number}.{file_format}"
+        match file_format:
+            case "csv":
+                path.write_text(",".join(names) + "\n" + ",".join([str(number)] * len(names)) + "\n")
+            case "json":
+                path.write_text(lines(dict.fromkeys(names, number)))
+            case _:
+                pq.write_table(pa.table({name: [number] for name in names}), path)
+    reason = rf"column 'town' is not in the table; .*; it is in in/1\.{file_format}$"
+    with pytest.raises(InvalidDataError, match=f"^source s of t: {reason}"):
+        world.ingest()
+
+
+@pytest.mark.parametrize("file_format", ["csv", "json", "parquet"])
+def test_a_base_path_that_is_elsewhere_is_refused(world, tmp_path, file_format):
+    world.create(source(format=file_format, path="in/*", options={"basePath": str(tmp_path / "other")}))
+    (world.root / "in/a").write_text("id\n1\n")
+    reason = r"the option basePath is \S+, which is no folder above in/a; "
+    with pytest.raises(InvalidDataError, match=f"^source s of t: {reason}"):
+        world.ingest()
+
+
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("file_format", ["csv", "json"])
 def test_a_file_that_goes_before_it_is_read_is_named(world, monkeypatch, file_format, late):
