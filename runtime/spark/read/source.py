@@ -296,7 +296,10 @@ def _read_text(
     else:
         groups = _by_header(files, forms.options, storage)
         forms = replace(forms, empty=uuid.uuid4().hex)
-        frames = [_csv_texts(spark, source, group, columns, head, forms) for head, group in groups.items()]
+        frames = [
+            _csv_texts(spark, source, group, columns, head=head, forms=forms)
+            for head, group in groups.items()
+        ]
     if source.select is None:
         frames = [_typed(spark, frame, columns, forms) for frame in frames]
     return _union(frames)
@@ -343,6 +346,7 @@ def _csv_texts(
     source: Source,
     files: Sequence[FoundFile],
     columns: Sequence[Column],
+    *,
     head: _Head,
     forms: Forms,
 ) -> DataFrame:

@@ -36,10 +36,12 @@ _SURROGATE: Final = (
     r"|(?<!\\)(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}"
 )
 _NUMBER_AS_A_DOUBLE: Final = r"[:,\[]\s*-?(?:(?=[0-9.]{17})[0-9]*\.[0-9]|[0-9.]+[eE])"
+_QUOTE: Final = '"'
 _CLOSED: Final = literal("\n]")
 # What stands behind the end of an object is within the first value of the line, or behind it.
-_TEXT, _ENDED, _GOES_ON = map(literal, (r"\S", r"[}\]]\s*\z", r"[}\]]\s*[^\]}\s]"))
-_MAY_BE_SEVERAL: Final = f"value RLIKE {_TEXT} AND (NOT value RLIKE {_ENDED} OR value RLIKE {_GOES_ON})"
+_TEXT, _GOES_ON = map(literal, (r"\S", r"[}\]]\s*[^\]}\s]"))
+_ENDS: Final = "(endswith(rtrim(value), '}') OR endswith(rtrim(value), ']'))"
+_MAY_BE_SEVERAL: Final = f"(NOT {_ENDS} AND value RLIKE {_TEXT} OR value RLIKE {_GOES_ON})"
 _IS_WHOLE: Final = "length(translate(value, '{[', '')) >= length(translate(value, '}]', ''))"
 _PACKED: Final = ("gz", "bz2", "zst", "deflate", "snappy", "lz4", "xz")
 _NAME: Final = "_metadata.file_path"
@@ -112,12 +114,13 @@ def _file_of_odd_quotes(lines: DataFrame, options: Mapping[str, str]) -> tuple[s
 def _of_csv(options: Mapping[str, str], *, is_multi_line: bool) -> Iterator[tuple[str, str]]:
     if is_multi_line or (quotes := _quotes(options)) is None:
         return
-    quote, separator = re.escape(options.get("quote", '"')), re.escape(options.get("sep", ","))
+    quote, separator = re.escape(options.get("quote", _QUOTE)), re.escape(options.get("sep", ","))
     begin = rf"(?:^|(?<={separator}))"
     blanks = " *" if options.get("ignoreleadingwhitespace", "").lower() == "true" else ""
     whole = rf"{begin}{blanks}{quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote}(?={separator}|$)"
     rest = f"regexp_replace({_unescaped(options)}, {literal(whole)}, '')"
-    is_open = f"instr(value, {literal(options.get('quote', chr(34)))}) > 0 AND {quotes} % 2 = 1 AND {rest} RLIKE {literal(f'{begin}{blanks}{quote}')}"
+    has_quotes = f"instr(value, {literal(options.get('quote', _QUOTE))}) > 0 AND {quotes} % 2 = 1"
+    is_open = f"{has_quotes} AND {rest} RLIKE {literal(f'{begin}{blanks}{quote}')}"
     comment = options.get("comment")
     yield (
         _OPEN_QUOTE,
@@ -127,7 +130,7 @@ def _of_csv(options: Mapping[str, str], *, is_multi_line: bool) -> Iterator[tupl
 
 def _quotes(options: Mapping[str, str]) -> str | None:
     """SQL for how many quotes a line has that may begin or end a cell; None where cells have none."""
-    encoding, quote = options.get("encoding", "utf-8").lower(), options.get("quote", '"')
+    encoding, quote = options.get("encoding", "utf-8").lower(), options.get("quote", _QUOTE)
     if not quote.isascii() or not quote or encoding.startswith(("utf-16", "utf-32", "utf16", "utf32", "ucs")):
         return None
     return f"(length({_unescaped(options)}) - length(replace({_unescaped(options)}, {literal(quote)}, '')))"
@@ -135,7 +138,7 @@ def _quotes(options: Mapping[str, str]) -> str | None:
 
 def _unescaped(options: Mapping[str, str]) -> str:
     """SQL for a line without what is escaped, where another character than the quote escapes."""
-    quote = options.get("quote", '"')
+    quote = options.get("quote", _QUOTE)
     escape = options.get("escape", quote)
     if escape in ("", quote):
         return "value"
