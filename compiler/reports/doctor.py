@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -23,6 +24,8 @@ from parquetry.errors import ParquetryError
 from parquetry.message import command, joined
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import errors
+from parquetry.project.model.resolved import Launcher, SparkSettings
+from parquetry.runtime import s3_jars
 from parquetry.runtime.apply.properties import property_warnings
 from parquetry.runtime.commit.damaged_files import damage_warnings
 from parquetry.runtime.errors import (
@@ -50,6 +53,7 @@ _EXTRAS = {
 }
 """By package: its module, the extra of parquetry that brings it, and what needs it."""
 
+_S3_CLIENT = re.compile(r"hadoop-aws[:-](?P<version>\d+(?:\.\d+)*)")
 _PROBE_FOLDER = ".parquetry-doctor"
 
 
@@ -94,6 +98,8 @@ def check_project(workspace: Workspace) -> Iterator[Check]:
     yield _checked("storage", lambda: _probe(workspace))
     for table in workspace.tables:
         yield _checked(f"table {table.name}", lambda table=table: _table(workspace, table))  # type: ignore[misc]
+    if _is_on_s3(workspace):
+        yield _s3_client(target.spark)
     yield Check(
         name="spark",
         ok=True,
@@ -145,6 +151,37 @@ def _encodings() -> Check:
     locale_of = f"locale of this shell: {getencoding()}"
     remedy = f"; set LC_ALL={UTF8_LOCALE}, and install that locale" if wrong else ""
     return Check(name="encodings", ok=not wrong, found=f"{found} ({locale_of}){remedy}")
+
+
+def _is_on_s3(workspace: Workspace) -> bool:
+    """Return whether a selected table, or a source of one, is on S3."""
+    tables = workspace.tables
+    places = [table.location for table in tables]
+    places += [source.path for table in tables for source in table.spec.sources]
+    return any(place.lower().startswith(("s3://", "s3a://")) for place in places)
+
+
+def _s3_client(spark: SparkSettings) -> Check:
+    """Check that the Spark that starts here finds Hadoop's client of S3, in the version of its Hadoop."""
+    jars = s3_jars.spark_jars()
+    hadoop = s3_jars.hadoop_version(jars)
+    declared = [str(spark.conf.get(name, "")) for name in ("spark.jars.packages", "spark.jars")]
+    declared += map(str, spark.submit_args)
+    installed = (
+        [] if jars is None or not jars.is_dir() else [path.name for path in jars.glob("hadoop-aws-*.jar")]
+    )
+    found = [match for text in (*declared, *installed) for match in _S3_CLIENT.finditer(text)]
+    client = s3_jars.client_of(hadoop)
+    remedy = f"add {client} to spark.jars.packages under spark.conf of the target"
+    if not found:
+        if spark.launcher is not Launcher.IN_PROCESS:
+            return Check(name="spark s3", ok=True, found=f"not declared; the cluster's Spark needs {client}")
+        return Check(name="spark s3", ok=False, found=f"Spark has no client of S3; {remedy}")
+    other = next((match["version"] for match in found if hadoop and match["version"] != hadoop), None)
+    if other is not None and spark.launcher is Launcher.IN_PROCESS:
+        wrong = f"hadoop-aws {other} does not fit Spark's Hadoop {hadoop}; {remedy}, and remove the other"
+        return Check(name="spark s3", ok=False, found=wrong)
+    return Check(name="spark s3", ok=True, found=f"hadoop-aws {found[0]['version']}")
 
 
 def _probe(workspace: Workspace) -> str:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from parquetry.runtime.errors import MissingSourceError
+from parquetry.runtime.s3_jars import client_of, hadoop_version, spark_jars
 from parquetry.runtime.sources.listing import list_files
 from parquetry.runtime.storage.open import open_store
 from tests.support.command_script import environment, parquetry
@@ -33,7 +34,8 @@ def shop(tmp_path, s3_options):
         "secret": "{{ env_var('PARQUETRY_SECRET_SECRET') }}",
     }
     warehouse = f"s3a://{BUCKET}/{tmp_path.name}"
-    folder.project(targets={"dev": with_leave({"warehouse": warehouse, "storage": storage})})
+    spark = {"conf": {"spark.jars.packages": client_of(hadoop_version(spark_jars()))}}
+    folder.project(targets={"dev": with_leave({"warehouse": warehouse, "storage": storage, "spark": spark})})
 
     def run(*arguments):
         return parquetry(*arguments, "-p", folder.root, **SECRETS)
@@ -52,6 +54,28 @@ def test_from_plan_to_timeline(shop):
     assert json.loads(run("inspect", "orders", "--format", "json").stdout)["totals"]["files"] == 0
     checks = json.loads(run("doctor", "--format", "json").stdout)["checks"]
     assert {check["name"]: check["ok"] for check in checks}["storage"] is True
+
+
+@pytest.mark.parametrize(
+    ("packages", "said"),
+    [
+        ("", "Spark has no client of S3; add {client} to"),
+        ("org.apache.hadoop:hadoop-aws:2.7.4", "hadoop-aws 2.7.4 does not fit Spark's Hadoop"),
+    ],
+)
+def test_doctor_says_which_client_spark_needs(tmp_path, s3_options, packages, said):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    target = {"warehouse": f"s3a://{BUCKET}/{tmp_path.name}", "storage": dict(s3_options)}
+    if packages:
+        target["spark"] = {"conf": {"spark.jars.packages": packages}}
+    folder.project(targets={"dev": with_leave(target)})
+    done = parquetry("doctor", "--format", "json", "-p", folder.root)
+    assert done.returncode == 1
+    (check,) = (c for c in json.loads(done.stdout)["checks"] if c["name"] == "spark s3")
+    client = client_of(hadoop_version(spark_jars()))
+    assert not check["ok"]
+    assert check["found"].startswith(said.format(client=client))
+    assert client in check["found"]
 
 
 def test_no_secret_is_written_down(shop):

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.message import Message, Value
+from parquetry.runtime import s3_jars
 from parquetry.runtime.errors import (
     CorruptTableError,
     InvalidDataError,
@@ -201,7 +202,8 @@ def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]
     """The frame of exactly these files.
 
     Spark looks whether each is there, and by default starts a task for each as soon as there are 33.
-    Raises UnsupportedSessionError where its JVM has another encoding than the names of local files.
+    Raises UnsupportedSessionError where its JVM has another encoding than the names of local files, or no
+    client of S3.
     """
     _check_names(spark, uris)
     settings = {}
@@ -209,7 +211,12 @@ def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]
         tasks = _LISTING_TASKS_OF_A_CORE * parallelism(spark)
         settings[_LISTING_TASKS] = str(min(tasks, int(spark.conf.get(_LISTING_TASKS) or tasks)))
     with session_settings(spark, settings):
-        return reader.load(list(uris))
+        try:
+            return reader.load(list(uris))
+        except (PySparkException, Py4JJavaError) as error:
+            if no_client := _no_s3_client(str(error)):
+                raise no_client from error
+            raise
 
 
 def _check_names(spark: SparkSession, uris: Sequence[str]) -> None:
@@ -305,6 +312,16 @@ def _missing_package(text: str) -> Exception | None:
     )
 
 
+def _no_s3_client(text: str) -> Exception | None:
+    if not s3_jars.is_missing(text):
+        return None
+    client = s3_jars.client_of(s3_jars.hadoop_version(s3_jars.spark_jars()))
+    return UnsupportedSessionError(
+        f"Spark has no client of S3; start the session with {client} (spark.jars.packages: under spark.conf "
+        "of the target, or in the configuration of a session of your own, before it starts)"
+    )
+
+
 def _unspelled_name(text: str, what: str) -> Exception | None:
     if not _UNSPELLED.search(text):
         return None
@@ -319,7 +336,10 @@ def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
     state = _SQL_STATE.search(text)
     blames_data = state is not None and state["kind"] in _DATA_STATES
     lost = None if blames_data else lost_task(text, what)  # a row that is quoted may say anything
-    if ours := raised_in_task(text) or _missing_package(text) or _unspelled_name(text, what) or lost:
+    no_client = None if blames_data else _no_s3_client(text)
+    if ours := (
+        raised_in_task(text) or _missing_package(text) or _unspelled_name(text, what) or lost or no_client
+    ):
         return ours
     if _GONE.search(text):
         line = next((line for line in text.splitlines() if _GONE.search(line)), text)
