@@ -99,7 +99,10 @@ class _Job:
         if last is None or result.superseded:
             return result
         unmatched = last.unmatched_deletes
-        warnings = (f"{unmatched} deletes found no row with their key",) if unmatched else ()
+        warnings = [f"{unmatched} deletes found no row with their key"] if unmatched else []
+        if last.incomplete_deletes:
+            columns = ", ".join(self._request.match)
+            warnings.append(f"{last.incomplete_deletes} rows without a value in {columns} matched nothing")
         return replace(
             result,
             unmatched_deletes=unmatched,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_, or_
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
@@ -103,22 +105,22 @@ def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> Attem
 
 
 def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -> AttemptResult:
-    """Remove every row that equals one of the staged rows in all ``match`` columns; null equals null."""
+    """Remove every row that equals one of the staged rows in all ``match`` columns.
+
+    A staged row with a null in one of them matches nothing, and is counted.
+    """
     if not staged.rows:
         return AttemptResult(outcome=attempt.nothing(DELETE_ROWS))
     state = attempt.state
+    columns = [F.col(quoted(column)) for column in match]
+    keys = key_rows(attempt.spark, staged)
+    incomplete = keys.where(reduce(or_, (column.isNull() for column in columns))).count()
     slices = state.whole_slices(state.every_partition)
     files = [file for part in slices.values() for file in part]
-    if not files:
-        return AttemptResult(outcome=attempt.nothing(DELETE_ROWS))
-    wanted = (
-        key_rows(attempt.spark, staged)
-        .select(*(F.col(quoted(c)).alias(f"match.{i}") for i, c in enumerate(match)))
-        .distinct()
-    )
-    same = F.expr("true")
-    for i, column in enumerate(match):
-        same = same & F.col(quoted(column)).eqNullSafe(F.col(f"`match.{i}`"))
+    if not files or incomplete == staged.rows:
+        return AttemptResult(outcome=attempt.nothing(DELETE_ROWS), incomplete_deletes=incomplete)
+    wanted = keys.select(*(column.alias(f"match.{i}") for i, column in enumerate(columns))).distinct()
+    same = reduce(and_, (column == F.col(f"`match.{i}`") for i, column in enumerate(columns)))
     stored = scan_files(
         attempt.spark,
         state.handle.store,
@@ -137,7 +139,7 @@ def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -
         F.xxhash64(RECORD_KEY, FILE, POSITION).alias(HASH),
     )
     found = count_found(tagged, files=files, rows=staged.rows)
-    return _remove(attempt, staged, found, slices)
+    return replace(_remove(attempt, staged, found, slices), incomplete_deletes=incomplete)
 
 
 def _remove(

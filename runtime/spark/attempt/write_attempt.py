@@ -46,12 +46,14 @@ _UNKNOWN_RECORD_BYTES = 1024.0
 class AttemptResult:
     """The outcome of an attempt, None when there is nothing to write; and rows that left nothing in a file.
 
-    ``unmatched_deletes`` found no row with their key, ``late_rows`` lost against stored ones.
+    ``unmatched_deletes`` found no row with their key, ``late_rows`` lost against stored ones, and
+    ``incomplete_deletes`` have a null in a column that they are to match by.
     """
 
     outcome: WriteOutcome | None
     unmatched_deletes: int = 0
     late_rows: int = 0
+    incomplete_deletes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,14 +171,19 @@ def test_deletes_by_other_columns(spark, table, judges):
     wanted = spark.createDataFrame(
         [("a", None), ("a", None), ("b", 3), ("c", 1)], "c_string string, c_int int"
     )
-    instant = committed(table.table.delete(wanted, match=["c_string", "c_int"]))
-    gone = {("a", None), ("b", 3)}
+    # A row without a value matches nothing: not the rows that have none either.
+    result = table.table.delete(wanted, match=["c_string", "c_int"])
+    assert "2 rows without a value in c_string, c_int matched nothing" in result.warnings
+    instant, gone = committed(result), {("b", 3)}
     table.model.delete_where(instant, lambda row: (row["c_string"], row["c_int"]) in gone)
     instant = committed(
         table.table.delete(table.frame(rows).where("c_string = 'b'"), match=["id"], delete_when="c_int > 9")
     )
     ids = {r["id"] for r in rows if r["c_string"] == "b" and (r["c_int"] or 0) > 9}
     table.model.delete_where(instant, lambda row: row["id"] in ids)
+    nothing = table.table.delete(wanted.where("c_int is null"), match=["c_string", "c_int"])
+    assert (nothing.instant, nothing.deleted_rows) == (None, 0)
+    assert any("matched nothing" in warning for warning in nothing.warnings)
 
     assert_history(judges, str(table.path), table.model)
 

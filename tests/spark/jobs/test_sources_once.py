@@ -1,0 +1,155 @@
+"""A file is ingested once, whatever becomes of its name, its time, its source and its table's spec."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from parquetry.cli.main import command_line
+from parquetry.runtime.sources import due
+from tests.support.project_folder import ProjectFolder
+
+pytestmark = pytest.mark.spark
+
+FEED = {"name": "feed", "format": "csv", "path": "landing/*.csv", "operation": "insert"}
+TRIPS = {
+    "apiVersion": "parquetry/v1",
+    "kind": "table",
+    "name": "trips",
+    "columns": [{"name": "id", "type": "bigint"}, {"name": "city", "type": "string"}],
+    "sources": [FEED],
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, spark):  # the session that runs find
+    folder = ProjectFolder.create(tmp_path / "shop")
+    (folder.root / "tables/orders.yml").unlink()
+    monkeypatch.chdir(folder.root)
+    folder.write("tables/trips.yml", TRIPS)
+    for number in range(3):
+        (folder.root / f"landing/{number}.csv").write_text(f"id,city\n{number},Oslo\n")
+    called("apply", "--auto-approve")
+    assert run()["files_read"] == 3
+    return folder
+
+
+def called(*arguments, code=0):
+    result = CliRunner().invoke(command_line, list(arguments))
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def run(job="ingest_feed", code=0):
+    jobs = json.loads(called("run", "--only", "ingest", "--format", "json", code=code))["jobs"]
+    return next(each["result"] for each in jobs if each["job"] == job)
+
+
+def rows(table="trips"):
+    return sum(
+        part["rows"] for part in json.loads(called("inspect", table, "--format", "json"))["partitions"]
+    )
+
+
+def planned(folder, name, **changes):
+    """Declare the table anew; what the plan says of its new sources, and its text."""
+    folder.write(f"tables/{name}.yml", TRIPS | {"name": name} | changes)
+    plan = json.loads(called("plan", "--format", "json"))
+    return plan["evidence"]["sources"][name], called("plan")
+
+
+def test_a_renamed_source_knows_its_files(folder):
+    (source,), text = planned(folder, "trips", sources=[FEED | {"name": "deliveries"}])
+    (known,) = source["known"]
+    assert (source["files"], known["source"], known["files"]) == (0, "feed", 3)
+    assert "ingest deliveries (insert): nothing new; 3 files" in text
+    called("apply", "--auto-approve")
+    result = run("ingest_deliveries")
+    assert (result["commit"], rows()) == (None, 3)
+    assert "3 files were ingested before by source feed" in result["warnings"][0]
+    assert run("ingest_deliveries")["warnings"] == []  # said once
+
+
+def test_a_moved_folder_holds_known_files_and_new_ones(folder):
+    (folder.root / "landing").rename(folder.root / "arrivals")
+    (folder.root / "arrivals/9.csv").write_text("id,city\n9,Rome\n")
+    (source,), _ = planned(folder, "trips", sources=[FEED | {"path": "arrivals/*.csv"}])
+    assert (source["files"], source["known"][0]["files"]) == (1, 3)
+    called("apply", "--auto-approve")
+    assert (run()["files_read"], rows()) == (1, 4)
+
+
+def test_touched_files_and_copied_projects_ingest_nothing_again(folder, monkeypatch, tmp_path):
+    shutil.copytree(folder.root, tmp_path / "copy")
+    shutil.rmtree(folder.root)
+    monkeypatch.chdir(tmp_path / "copy")
+    for file in (tmp_path / "copy/landing").iterdir():
+        os.utime(file, (1e9, 1e9))
+    (tmp_path / "copy/landing/9.csv").write_text("id,city\n9,Rome\n")
+    assert (run()["files_read"], rows()) == (1, 4)
+
+
+def test_the_recipe_for_a_type_ends_with_the_rows_that_there_were(folder):
+    columns = [{"name": "id", "type": "string"}, TRIPS["columns"][1]]
+    old = {"name": "old", "format": "hudi", "path": "warehouse/trips", "operation": "insert"}
+    old["select"] = "SELECT CAST(id AS string) AS id, city FROM source"
+    folder.write("tables/trips_v2.yml", TRIPS | {"name": "trips_v2", "columns": columns, "sources": [old]})
+    called("apply", "--auto-approve")
+    assert run("ingest_old")["commit"]["inserted_rows"] == 3
+    new = yaml.safe_load((folder.root / "tables/trips_v2.yml").read_text()) | {"sources": [FEED]}
+    folder.write("tables/trips_v2.yml", new)
+    called("rename", "trips_v2", "trips", "--replace")
+    called("apply", "--auto-approve")
+    assert (run()["commit"], rows()) == (None, 3)
+
+
+def test_a_copy_is_ingested_on_demand_alone(folder):
+    shutil.copy(folder.root / "landing/0.csv", folder.root / "landing/7.csv")
+    assert (run()["commit"], rows()) == (None, 3)
+    called("source", "accept", "trips.feed", "landing/7.csv", "--auto-approve")
+    assert (run()["files_read"], rows()) == (1, 4)
+    (again,), _ = planned(folder, "trips", sources=[FEED, FEED | {"name": "twice", "ingest_again": "a test"}])
+    # The copy is one in the second source, too.
+    assert again["files"] == 3
+    called("apply", "--auto-approve")
+    assert (run("ingest_twice")["files_read"], rows()) == (3, 7)
+
+
+def test_a_bad_file_is_set_aside_and_the_others_go_on(folder):
+    (folder.root / "landing/0.csv").write_text("id,city\n0,changed\n")
+    (folder.root / "landing/8.csv").write_text("id,city\nx,Rome\n")
+    (folder.root / "landing/9.csv").write_text("id,city\n9,Rome\n")
+    assert "landing/0.csv changed after" in CliRunner().invoke(command_line, ["run"]).output
+    assert rows() == 3
+    planned(folder, "trips", sources=[FEED | {"bad_files": "set_aside"}])
+    called("apply", "--auto-approve")
+    result = run(code=1)
+    assert [next(n for n in ("0.csv", "8.csv") if n in why) for why in result["set_aside"]] == [
+        "8.csv",
+        "0.csv",
+    ]
+    assert (result["files_read"], rows()) == (1, 4)
+    called("source", "skip", "trips.feed", "landing/0.csv", "landing/8.csv", "--auto-approve")
+    assert (run()["set_aside"], rows()) == ([], 4)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again(folder, monkeypatch):
+    new = folder.root / "landing/9.csv"
+    new.write_text("id,city\n9,Rome\n")
+    check, seen = due.check_unchanged, []
+
+    def replaced_first(*arguments, **named):
+        if not seen:
+            longer = folder.root / "9.part"
+            longer.write_text("id,city\n9,Rome\n10,Rome\n")
+            longer.rename(new)
+        seen.append(1)
+        return check(*arguments, **named)
+
+    monkeypatch.setattr("parquetry.runtime.spark.ingest.check_unchanged", replaced_first)
+    assert (run()["files_read"], rows(), len(seen)) == (1, 5, 2)
