@@ -198,7 +198,7 @@ def declared(workspace: Workspace, table: ResolvedTable) -> DeclaredTable:
         file=table.file,
         origin=lambda path: str(table.origin(path)),
         is_written=lambda path: path in table.settings,
-        moved_from=table.declared("moved.from"),
+        moved_from=table.moved_from,
         protected=workspace.is_protected(table),
         allowed={
             code: Allowance(reason=entry.reason, origin=str(entry.origin))

@@ -157,6 +157,7 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
         file=file.source.path,
         location=absolute(around.root, location),
         location_declared=location,
+        moved_from=value.get("moved", {}).get("from"),
         policy=value.get("policy"),
         tags=tags,
         settings=declared,

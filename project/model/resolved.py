@@ -172,12 +172,14 @@ class ResolvedTable:
     ``tags`` are in the order of the layers, those of the spec sorted.
     ``location`` is an absolute path or an S3 URI; ``location_declared`` is the same relative
     to the project's root where it lies in there, so that it is equal in every checkout.
+    ``moved_from`` is the name that the table had before it was renamed.
     """
 
     spec: TableSpec
     file: str
     location: str
     location_declared: str
+    moved_from: str | None
     policy: str | None
     tags: tuple[str, ...]
     settings: Mapping[str, Any] = field(repr=False)

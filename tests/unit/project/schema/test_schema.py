@@ -137,6 +137,7 @@ PROMISED_OF_PROJECTS = [
 
 # Where the model keeps what stands under a key, if the two do not look alike.
 ELSEWHERE = {
+    "moved.from": "moved_from",
     "retention.clean.keep_commits": "retention.keep_commits",
     "retention.clean.keep_versions": "retention.keep_versions",
     "retention.clean.max_age": "retention.max_age",
