@@ -55,6 +55,8 @@ _PATTERNS: Final = {
 """The text of each type, the narrowest first. Digits with a zero in front, such as a postcode, are text."""
 
 _DIGITS: Final = 18
+_DIGITS_OF_DOUBLE: Final = 17
+"""A number with more digits was meant to be more exact than a double is: the reader refuses it."""
 
 _UNSIGNED: Final = {
     pa.uint8(): pa.int16(),
@@ -239,8 +241,7 @@ def _from_csv(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], dict[str,
                 is_cut = True
                 break
     columns = tuple(Column(name=name, type=text.type) for name, text in texts.items())
-    options: dict[str, Any] = {"escape": '"'}
-    options |= {} if separator == "," else {"sep": separator}
+    options: dict[str, Any] = {} if separator == "," else {"sep": separator}
     options |= {"multiLine": True} if any(text.has_line_ends for text in texts.values()) else {}
     notes = _guessed([name for name, text in texts.items() if text.is_empty])
     if is_cut:
@@ -296,6 +297,9 @@ class _Text:
         for kind in tuple(self._possible):
             if not pc.all(pc.match_substring_regex(texts, _PATTERNS[kind])).as_py():
                 self._possible.discard(kind)
+        digits = pc.utf8_length(pc.replace_substring_regex(texts, r"[eE].*|[-.]", ""))
+        if pc.max(digits).as_py() > _DIGITS_OF_DOUBLE:
+            self._possible.discard("double")
         if "decimal" in self._possible:
             fractions = pc.utf8_length(pc.list_element(pc.split_pattern(texts, "."), 1))
             self._scales |= set(pc.unique(fractions).to_pylist())
