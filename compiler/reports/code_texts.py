@@ -155,6 +155,12 @@ TEXTS: Mapping[str, CodeText] = {
         "The old column decided which of two rows with one key is newer. This cannot be decided again.",
         _NEW_TABLE,
     ),
+    "SC405": _text(
+        "The table at the declared location is applied under another name: it was renamed, or the spec was "
+        "copied from that of another table with its location.",
+        "If it was renamed, declare its former name under moved; parquetry rename writes it. If not, correct "
+        "the location.",
+    ),
     "SC501": _text(
         "The folder contains a Hudi table of another project, or one without a record of parquetry.",
         "Give the table another location; a table without a project becomes yours with "
@@ -213,6 +219,11 @@ TEXTS: Mapping[str, CodeText] = {
         "The allow entry names a change that this plan does not contain: it was applied, or the code or "
         "the table is mistyped. If the entry stays, it allows the next such change without a review.",
         "Remove the entry.",
+    ),
+    "SC602": _text(
+        "The plan makes an empty table and forgets one with the same columns, as if it had been renamed by "
+        "hand.",
+        "If it was renamed, put the former spec back and use parquetry rename: the table keeps its rows.",
     ),
     "SC701": _text(
         "A setting of the target (memory, shuffle partitions, a budget, protected tables) differs from "

@@ -192,6 +192,7 @@ def size_of(batch: DueBatch) -> DueSize:
 _DOUBLES = (Operation.INSERT, Operation.BULK_INSERT)
 """The operations that write the rows of a file twice where it is ingested twice."""
 
+_Place: TypeAlias = Callable[[str], str]
 _Effective: TypeAlias = Callable[[], EffectiveWrites]
 
 
@@ -224,11 +225,12 @@ def _look(
     entries = ledger.table_history(handle.store, effective())
     hints = read_hints(handle.store, source.name)
     files = _judged(source, found, entries, hints, directory=directory, storage=storage, every=writes)
-    elsewhere = {each.file.path: each.file for each in _known_elsewhere(source, files)}
+    place: _Place = partial(place_of, base=directory)
+    elsewhere = {each.file.path: each.file for each in _known_elsewhere(source, files, place)}
     if writes and any(not _is_noted(file, hints) for file in elsewhere.values()):
         # So that they are neither read nor reported again.
         keep_hints(handle.store, source.name, elsewhere.values())
-    due = _due_of_files(source, files, reported=hints if writes else ())
+    due = _due_of_files(source, files, place, reported=hints if writes else ())
     if due is None or due.consumption is None:
         return due
     consumption = replace(
@@ -285,7 +287,7 @@ def _judged(
 
 
 def _due_of_files(
-    source: Source, files: Sequence[JudgedFile], *, reported: Collection[str]
+    source: Source, files: Sequence[JudgedFile], place: _Place, *, reported: Collection[str]
 ) -> DueBatch | None:
     """Return the files to be ingested, in the order in which they were modified.
 
@@ -307,8 +309,8 @@ def _due_of_files(
     copies = tuple(each for each in files if each.state is FileState.COPY)
     known = _known(
         each
-        for each in _known_elsewhere(source, files)
-        if not (_is_own(source, each) or each.file.path in reported)
+        for each in _known_elsewhere(source, files, place)
+        if not (_is_own(source, each, place) or each.file.path in reported)
     )
     if not (due or copies or known or refused):
         return None
@@ -337,17 +339,20 @@ def _refused(source: Source, each: JudgedFile) -> RefusedFile:
     )
 
 
-def _known_elsewhere(source: Source, files: Iterable[JudgedFile]) -> Iterator[JudgedFile]:
+def _known_elsewhere(source: Source, files: Iterable[JudgedFile], place: _Place) -> Iterator[JudgedFile]:
     """Yield the known files that no entry of this source names as they are now."""
     for each in files:
         by = each.by if each.state is FileState.KNOWN else None
-        if by is not None and not (_is_own(source, each) and by.file.is_same_as(each.file)):
+        if by is not None and not (_is_own(source, each, place) and by.file.is_same_as(each.file)):
             yield each
 
 
-def _is_own(source: Source, each: JudgedFile) -> bool:
+def _is_own(source: Source, each: JudgedFile, place: _Place) -> bool:
     """Return True for a file that this source took in from the path where it is now."""
-    return each.by is not None and (each.by.source, each.by.file.path) == (source.name, each.file.path)
+    by = each.by
+    if by is None or by.source != source.name:
+        return False
+    return by.file.path == each.file.path or place(by.file.path) == place(each.file.path)
 
 
 def _is_noted(file: SourceFile, hints: Mapping[str, SourceFile]) -> bool:

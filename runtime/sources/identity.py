@@ -146,14 +146,15 @@ class _Ledger:
 
     def before(self, path: str) -> Mention | None:
         """Return what was last taken in from a path, however it was spelled then."""
-        if path in self._at:
-            return self._at[path]
         if self._names is None:
             self._names = {}
             for known in self._at:
                 self._names.setdefault(known.rpartition("/")[2], []).append(known)
+        names = self._names.get(path.rpartition("/")[2], [])
+        if names == [path]:
+            return self._at[path]
         here = self._place(path)
-        alike = (p for p in self._names.get(path.rpartition("/")[2], ()) if self._place(p) == here)
+        alike = (p for p in names if self._place(p) == here)
         return max((self._at[p] for p in alike), key=lambda mention: mention.instant, default=None)
 
     def with_hint(self, found: FoundFile, hints: Mapping[str, SourceFile]) -> FoundFile:
@@ -171,8 +172,8 @@ class _Ledger:
         mentions = [self._contents[c] for c in found.file.contents if c in self._contents]
         newest = max(mentions, key=lambda mention: mention.instant, default=None)
         accepted = self._acceptance(found.file, since=None if newest is None else newest.instant)
-        here = self._place(found.file.path)
-        if accepted is not None and self._place(accepted.file.path) == here:
+        path = found.file.path
+        if accepted is not None and self._place(accepted.file.path) == self._place(path):
             return JudgedFile(found=found, state=FileState.NEW, by=accepted, is_accepted=True)
         if accepted is not None and accepted.file.path not in there and before is None:
             # It was moved since.
@@ -184,7 +185,7 @@ class _Ledger:
         is_as_before = bool(set(found.file.contents) & set(before.file.contents))
         if is_as_before or before.file.is_same_as(found.file):
             return JudgedFile(found=found, state=FileState.KNOWN, by=newest or before)
-        if newest is not None and self._place(newest.file.path) != here:
+        if newest is not None and self._place(newest.file.path) != self._place(path):
             # Moved here from where it was taken in, such as a rotated log.
             return JudgedFile(found=found, state=FileState.KNOWN, by=newest)
         return JudgedFile(found=found, state=FileState.CHANGED, by=before)

@@ -36,8 +36,8 @@ ATTACKS = {
         "spark.conf.spark.sql.adaptive.customCostEvaluatorClass",
     ),
     "known key": (
-        {"spark": {"conf": {"spark.executor.memory": "1g -javaagent:x"}}},
-        "spark.conf.spark.executor.memory",
+        {"spark": {"conf": {"spark.sql.shuffle.partitions": "1 -javaagent:x"}}},
+        "spark.conf.spark.sql.shuffle.partitions",
     ),
     "arguments": ({"spark": {"submit_args": ["--jars", "evil.jar"]}}, "spark.submit_args"),
     "launcher": ({"spark": {"launcher": "spark-submit"}}, "spark.launcher"),

@@ -8,6 +8,8 @@ from parquetry.runtime.errors import UnsupportedSessionError
 from parquetry.runtime.s3_jars import client_of, hadoop_version, spark_jars
 from parquetry.runtime.spark.session.settings import failures_translated, load_files
 
+pytestmark = pytest.mark.spark
+
 
 def test_the_error_names_the_client_of_the_version_of_hadoop(spark):
     assert hadoop_version(spark_jars()) == spark._jvm.org.apache.hadoop.util.VersionInfo.getVersion()

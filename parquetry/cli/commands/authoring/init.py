@@ -33,7 +33,7 @@ from parquetry.cli.terminal.output import Output
     help="Declare a table for these rows: a Parquet or CSV file, or a folder of them. An existing project "
     "gets the table alone.",
 )
-@click.option("--name", "table", metavar="TABLE", help="With --from: the table's name. Default: the file's.")
+@click.option("--name", "named", metavar="TABLE", help="With --from: the table's name. Default: the file's.")
 @output_options("text", "json")
 def command(
     *,
@@ -42,7 +42,7 @@ def command(
     install: str | None,
     ci: str | None,
     rows: Path | None,
-    table: str | None,
+    named: str | None,
 ) -> int:
     """Create a project in DIR or the current directory; it plans, applies and runs at once.
 
@@ -54,8 +54,8 @@ def command(
     from parquetry.cli.views.files import InitView
     from parquetry.compiler.spec_files.scaffold import CI, scaffold
 
-    if table is not None and rows is None:
+    if named is not None and rows is None:
         raise click.UsageError("--name needs --from")
     provider = None if ci is None else CI(ci)
-    output.show(InitView(), scaffold(directory, installs=install, ci=provider, rows=rows, table=table))
+    output.show(InitView(), scaffold(directory, installs=install, ci=provider, rows=rows, table=named))
     return 0
