@@ -290,11 +290,11 @@ def _read_text(
     storage: Mapping[str, Any],
 ) -> DataFrame:
     forms = _forms(spark, source, file="_metadata.file_path")
+    groups = {} if source.format == "json" else _by_header(files, forms.options, storage)
     check_unseen_faults(spark, source, files, forms.options, storage)
     if source.format == "json":
         frames = [_json_texts(spark, source, files, columns)]
     else:
-        groups = _by_header(files, forms.options, storage)
         forms = replace(forms, empty=uuid.uuid4().hex)
         frames = [
             _csv_texts(spark, source, group, columns, head=head, forms=forms)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
@@ -16,6 +17,8 @@ from parquetry.runtime.spark.read.source_failures import (
     UnreadableFileError,
     bare_name,
     check_begin,
+    gone_file,
+    is_gone,
 )
 from parquetry.runtime.spark.session.keys import literal
 from parquetry.runtime.spark.session.settings import load_files, spark_version
@@ -65,7 +68,12 @@ def check_unseen_faults(
     )
     if "linesep" in options and not whole:
         reader = reader.option("lineSep", options["linesep"])
-    lines = load_files(spark, reader, [file.spark_uri for file in files])
+    try:
+        lines = load_files(spark, reader, [file.spark_uri for file in files])
+    except PySparkException as error:
+        if is_gone(error):
+            raise gone_file(error) from error
+        raise
     faults: dict[str, str] = {}
     if options.get("encoding", "utf-8").lower() in ("utf-8", "utf8"):
         is_new = spark_version(spark) >= (4, 0)
