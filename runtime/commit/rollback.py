@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from parquetry.runtime.commit.claims import Session, claim_instant, heartbeat_path
 from parquetry.runtime.commit.lock import TableLock
+from parquetry.runtime.sources.ledger import ReadAgain
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
@@ -37,11 +38,15 @@ from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER, STATISTICS_FOLDER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackResult:
-    """What was undone: the instant, the rollback's own instant, and the files deleted."""
+    """What was undone: the instant, the rollback's own instant, and the files deleted.
+
+    ``reads_again`` is what its sources ingest again in the next run.
+    """
 
     instant: str
     rollback: str
     files_deleted: int
+    reads_again: tuple[ReadAgain, ...] = ()
 
 
 def roll_back(

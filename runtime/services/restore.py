@@ -11,6 +11,7 @@ from parquetry.runtime.commit.restoring import finish_restore
 from parquetry.runtime.commit.rollback import withdraw
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import finish_cleans
+from parquetry.runtime.sources.ledger import ReadAgain, read_again
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.table.handle import masks_failures
 from parquetry.runtime.table.open import TableHandle
@@ -23,12 +24,16 @@ from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RestoreResult(Brief):
-    """What a restore did. ``instant`` is None when no write had come after the savepoint."""
+    """What a restore did. ``instant`` is None when no write had come after the savepoint.
+
+    ``reads_again`` is what the sources of the writes ingest again in the next run.
+    """
 
     savepoint: str
     instant: str | None
     rolled_back: tuple[str, ...] = ()
     files_deleted: int = 0
+    reads_again: tuple[ReadAgain, ...] = ()
 
 
 @masks_failures
@@ -48,6 +53,7 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
         victims = _victims(timeline, savepoint)
         if not victims:
             return RestoreResult(savepoint=savepoint, instant=None)
+        reads_again = read_again(store, [victim.time for victim in victims])
         requested = Instant(time=session.instant, action=Action.RESTORE, state=State.REQUESTED)
         plan = RestorePlan(instants=victims, savepoint=savepoint)
         store.put_if_absent(requested.path, plan.encode())
@@ -62,6 +68,7 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
         instant=session.instant,
         rolled_back=tuple(victim.time for victim in victims),
         files_deleted=files,
+        reads_again=reads_again,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.claims import is_alive, read_claim
 from parquetry.runtime.commit.locking import locked_session
@@ -13,6 +15,7 @@ from parquetry.runtime.commit.rollback import (
 )
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
+from parquetry.runtime.sources.ledger import read_again
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.handle import masks_failures
 from parquetry.runtime.table.open import TableHandle
@@ -47,13 +50,14 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
             _check_uncovered(table, timeline, victim)
         # Another program may not have left markers.
         partitions = table.view(timeline).partitions()
+        reads_again = read_again(store, [instant]) if victim.is_completed else ()
         result = roll_back(session, timeline, victim, zone=zone, lock=lock, partitions=partitions)
     if result is None:
         raise ConflictError(
             f"{store.uri}: other writers went on meanwhile, {instant} was not rolled back; "
             "run the command again"
         )
-    return result
+    return replace(result, reads_again=reads_again)
 
 
 def _checked(store: ObjectStore, timeline: Timeline, time: str, timing: Timing) -> Instant:

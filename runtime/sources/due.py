@@ -389,7 +389,7 @@ def _in_full(
 ) -> DueBatch | None:
     """All files; None when they and what is made of them are as they were when they were read last."""
     if not found:
-        return None
+        return _emptied(handle, source, effective)
     files = (f.file for f in found)
     # By etag where the store has one, as the ledger knows a file: copies of the same bytes are the same file.
     state = sorted((place_of(f.path, directory), f.size_bytes, f.etag or str(f.modified_ms)) for f in files)
@@ -397,6 +397,19 @@ def _in_full(
     if _was_read(handle, source, effective, reading):
         return None
     return DueBatch(files=found, consumption=Consumption(source=source.name, reading=reading))
+
+
+def _emptied(handle: TableHandle, source: Source, effective: _Effective) -> DueBatch | None:
+    """Return what there is to say of a source without files; None if it was never read."""
+    if ledger.newest_reading(ledger.history(handle.store, source.name, effective())) is None:
+        return None
+    gone = (
+        f"source {source.name}: all its files are gone, and the table keeps the rows of the last read; put "
+        "the files back, or delete the rows"
+    )
+    if source.if_missing != "warn":
+        raise MissingSourceError(f"{gone} and declare if_missing: warn")
+    return DueBatch(missing=gone)
 
 
 def _reading(handle: TableHandle, source: Source, state: object) -> str:

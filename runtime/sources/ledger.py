@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -200,6 +200,31 @@ def table_history(store: ObjectStore, effective: EffectiveWrites) -> tuple[tuple
     sources = sorted(name for name in map(unquote, folders) if not name.startswith(STREAM))
     found = map_each(sources, lambda source: history(store, source, effective))
     return tuple(sorted((pair for entries in found for pair in entries), key=lambda pair: pair[0]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAgain:
+    """What is new to a source once writes are taken back; no files for a table or a stream."""
+
+    source: str
+    files: int
+    size_bytes: int
+
+
+def read_again(store: ObjectStore, instants: Collection[str]) -> tuple[ReadAgain, ...]:
+    """Return what these writes have ingested, by source; to be called before they are taken back."""
+    rows = pc.field("instant").isin(sorted(instants))
+    folders = (path.rstrip("/").rpartition("/")[2] for path in store.list_folders(LEDGER_FOLDER))
+    found = []
+    for source in sorted(map(unquote, folders)):
+        entries = _entries(store, source, rows=rows)
+        taken = [entries[each].consumption for each in instants if each in entries]
+        ingested = [each for each in taken if each.kind is EntryKind.INGESTED]
+        if ingested:
+            files = [file for each in ingested if each.table_id is None for file in each.files]
+            size = sum(file.size_bytes for file in files)
+            found.append(ReadAgain(source=source, files=len(files), size_bytes=size))
+    return tuple(found)
 
 
 def in_common(

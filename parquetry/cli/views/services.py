@@ -11,6 +11,7 @@ from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.compiler.workspace.spec_words import elapsed
+from parquetry.runtime.sources.ledger import STREAM
 from parquetry.runtime.spec.codec import to_json_value
 
 if TYPE_CHECKING:  # each command loads its own
@@ -34,6 +35,36 @@ class ServiceView:
     def json(self, outcome: object) -> Any:
         """The same fields."""
         return to_json_value(outcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenBackView(ServiceView):
+    """The fields of a rollback or a restore of ``table``, and which files the next run ingests again."""
+
+    table: str
+    typed_options: TypedOptions = field(default_factory=TypedOptions)
+
+    def text(self, outcome: object, paint: Paint) -> str:
+        """One line per field, and one for each source with the commands that keep its rows out."""
+        fields: dict[str, Any] = to_json_value(outcome)
+        sources = fields.pop("reads_again")
+        lines = [super(TakenBackView, self).text(fields, paint)]
+        options = self.typed_options.without_selection()
+        for each in sources:
+            name, files = each["source"], each["files"]
+            if name.startswith(STREAM):
+                lines.append(f"{name} writes its batches again from a checkpoint before them only")
+                continue
+            place = shell.place(f"{self.table}.{name}")
+            what = (
+                f"{count(files, 'file')}, {human_size(each['size_bytes'])}," if files else "what it brought"
+            )
+            lines.append(f"the next run ingests {what} of source {paint.bold(name)} again")
+            if files:
+                known = options.named("parquetry", "source", "list", place, "-v")
+                skip = options.named("parquetry", "source", "skip", place, "FILE")
+                lines.append(f"  to keep their rows out: {skip}; {known} shows the files")
+        return "\n".join(lines)
 
 
 def _shown(value: Any) -> str:

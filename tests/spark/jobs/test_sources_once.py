@@ -153,3 +153,38 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(folder, monkeypa
 
     monkeypatch.setattr("parquetry.runtime.spark.ingest.check_unchanged", replaced_first)
     assert (run()["files_read"], rows(), len(seen)) == (1, 5, 2)
+
+
+def test_a_rollback_says_what_the_next_run_ingests_again(folder):
+    (folder.root / "landing/9.csv").write_text("id,city\n9,Rome\n")
+    instant = run()["commit"]["instant"]
+    text = called("service", "rollback", "trips", instant, "--auto-approve")
+    assert "the next run ingests 1 file, 15 B, of source feed again" in text
+    assert "`parquetry source skip trips.feed FILE`" in text
+    assert (run()["files_read"], rows()) == (1, 4)
+    savepoint = json.loads(called("service", "savepoint", "trips", "--format", "json"))["instant"]
+    (folder.root / "landing/8.csv").write_text("id,city\n8,Bern\n")
+    run()
+    restored = json.loads(
+        called("service", "restore", "trips", savepoint, "--auto-approve", "--format", "json")
+    )
+    assert restored["reads_again"] == [{"source": "feed", "files": 1, "size_bytes": 15}]
+    called("source", "skip", "trips.feed", "landing/8.csv", "--auto-approve")
+    assert (run()["commit"], rows()) == (None, 4)
+
+
+def test_a_full_source_whose_files_are_gone_is_an_error(folder):
+    full = FEED | {"read": "full", "operation": "insert_overwrite_table", "name": "all"}
+    columns = [TRIPS["columns"][0] | {"nullable": False}, TRIPS["columns"][1]]
+    cities = TRIPS | {"name": "cities", "columns": columns, "record_key": ["id"]}
+    folder.write("tables/cities.yml", cities | {"sources": [full]})
+    called("apply", "--auto-approve")
+    run("ingest_all")
+    for file in (folder.root / "landing").iterdir():
+        file.unlink()
+    failed = called("run", "--only", "ingest", "--format", "json", code=1)
+    assert "all its files are gone, and the table keeps the rows" in failed
+    folder.write("tables/cities.yml", cities | {"sources": [full | {"if_missing": "warn"}]})
+    called("apply", "--auto-approve")
+    assert "all its files are gone" in run("ingest_all")["warnings"][0]
+    assert rows("cities") == 3

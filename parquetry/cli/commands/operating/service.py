@@ -71,7 +71,7 @@ def roll_back(
     confirm(f"Undo the write {instant} of {handle.config.name}?", auto_approve=auto_approve)
     with working(output, f"{table} rollback"):
         result = rollback(handle, instant)
-    return _report(output, result)
+    return _report_taken_back(request, output, table, result)
 
 
 @command.command("savepoint")
@@ -113,7 +113,7 @@ def restore_table(
     confirm(question, auto_approve=auto_approve)
     with working(output, f"{table} restore"):
         result = restore(handle, savepoint)
-    return _report(output, result)
+    return _report_taken_back(request, output, table, result)
 
 
 @command.command("cluster")
@@ -168,6 +168,13 @@ def _opened(request: ProjectRequest, table: str, *, applied: bool) -> TableHandl
     from parquetry.cli.requests.workspaces import table_in_force
 
     return table_in_force(request, table, applied=applied).open()
+
+
+def _report_taken_back(request: ProjectRequest, output: Output, table: str, result: object) -> int:
+    from parquetry.cli.views.services import TakenBackView
+
+    output.show(TakenBackView(table=table, typed_options=request.typed_options), result)
+    return 0
 
 
 def _report(output: Output, result: object) -> int:
