@@ -143,6 +143,7 @@ def _source(source: Source) -> dict[str, Any]:
         "if_missing": source.if_missing,
         "bad_files": source.bad_files,
         "ingest_again": source.ingest_again,
+        "removed_rows": source.removed_rows,
     }
 
 

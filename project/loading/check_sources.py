@@ -75,6 +75,8 @@ def _check_operation(resolution: Resolution, source: Source) -> None:
         no_effect("delete_when", f"with operation: {source.operation}")
     if source.drop_duplicates and source.operation is Operation.UPSERT:
         no_effect("drop_duplicates", "with operation: upsert, which always does")
+    if source.removed_rows != "error" and (source.format != "hudi" or source.read == "full"):
+        no_effect("removed_rows", "unless new rows of a Hudi table are read")
     if source.drop_duplicates and not has_key:
         resolution.report(
             "PQ502",

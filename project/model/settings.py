@@ -151,6 +151,7 @@ def source(value: Mapping[str, Any], *, path: str, has_key: bool) -> Source:
         if_missing=value.get("if_missing"),
         bad_files=value.get("bad_files", "stop"),
         ingest_again=value.get("ingest_again"),
+        removed_rows=value.get("removed_rows", "error"),
     )
 
 

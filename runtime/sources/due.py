@@ -30,10 +30,12 @@ from parquetry.runtime.spec.source_paths import join_base, place_of
 from parquetry.runtime.spec.table_spec import Operation, Source
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 
 FULL = "full"
 SET_ASIDE = "set_aside"
+KEEP = "keep"
 TABLE_FORMAT = "hudi"
 
 
@@ -71,7 +73,7 @@ class DueBatch:
     (None: from its beginning) up to ``until``. ``consumption`` goes into the ledger; without it, nothing is
     to be taken. ``missing`` says that the source is not there. ``known`` are files that are left out, as they
     were ingested from another path or source, ``copies`` those that are left out beside a new file of the
-    same content, and ``refused`` those that need a decision.
+    same content, and ``refused`` those that need a decision. ``removed`` says how the table has lost rows.
     """
 
     files: tuple[FoundFile, ...] = ()
@@ -84,6 +86,7 @@ class DueBatch:
     until: str | None = None
     consumption: Consumption | None = None
     missing: str | None = None
+    removed: str | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -100,7 +103,8 @@ class DueBatch:
             "parquetry source accept"
             for each in self.copies
         )
-        return (*known, *copies)
+        removed = () if self.removed is None else (f"{self.removed}: this table keeps the rows",)
+        return (*known, *copies, *removed)
 
     def file_in(self, message: str) -> str | None:
         """Return the path of the one file that a message names; None if it names none, or several."""
@@ -450,15 +454,41 @@ def _due_of_table(
     # Whatever the source was called when it read that table.
     mine = Consumption(source=source.name, table_id=other.table_id)
     since = ledger.newest_until(pair for pair in entries if mine.is_of_one_table_with(pair[1]))
+    removed = None if since is None else _removal(other, since, until)
+    if removed is not None and source.removed_rows != KEEP:
+        raise InvalidDataError(
+            Message(
+                f"source {source.name}: {removed}, and a read of what is new does not see that; read all of "
+                "the table (read: full with operation: insert_overwrite_table), or keep the rows "
+                "(removed_rows: keep)"
+            )
+        )
     if since is not None and since >= until:
-        return None
+        return None if removed is None else DueBatch(removed=removed)
     consumption = replace(
         mine,
         since=since,
         until=until,
         files=_ingested_there(other, since, until),
     )
-    return DueBatch(table=other, since=since, until=until, consumption=consumption)
+    return DueBatch(table=other, since=since, until=until, consumption=consumption, removed=removed)
+
+
+def _removal(other: TableHandle, since: str, until: str) -> str | None:
+    """Return how a table has lost rows that it had at ``since``; None if it has them all."""
+    timeline = other.timeline()
+    if not _effective(other)().counts(since):
+        return f"commit {since} of {other.config.name}, up to which it was read, was taken back"
+    for write in timeline.completed_writes:
+        if not since < write.time <= until:
+            continue
+        metadata = timeline.commit_metadata(write.time)
+        if metadata.replaced and metadata.operation.upper() != CLUSTER:
+            groups = sum(map(len, metadata.replaced.values()))
+            return f"commit {write.time} of {other.config.name} replaced {groups} file groups"
+        if deleted := sum(stat.num_deletes for stat in metadata.all_stats()):
+            return f"commit {write.time} of {other.config.name} deleted {deleted} rows, or moved them"
+    return None
 
 
 def _ingested_there(other: TableHandle, since: str | None, until: str) -> tuple[SourceFile, ...]:

@@ -86,7 +86,8 @@ class Source:
     ``if_missing`` is ``warn`` or ``error`` for a path whose folder, or file, is not there; None warns where
     it has wildcards, whose files may all be still to come. ``bad_files`` is ``stop`` or ``set_aside``: a file
     that cannot be ingested stops the others, or is left out and reported. ``ingest_again`` is the reason why
-    files that other sources of the table have ingested are ingested from this one too.
+    files that other sources of the table have ingested are ingested from this one too. ``removed_rows`` is
+    ``error`` or ``keep``: what happens if a Hudi table has lost rows that were read.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Source:
     if_missing: str | None = None
     bad_files: str = "stop"
     ingest_again: str | None = field(default=None, metadata=UNLESS_NONE)
+    removed_rows: str = "error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,12 @@ import json
 import os
 import shutil
 
+import pyarrow as pa
 import pytest
 import yaml
 from click.testing import CliRunner
 
+import parquetry
 from parquetry.cli.main import command_line
 from parquetry.runtime.sources import due
 from tests.support.project_folder import ProjectFolder
@@ -188,3 +190,33 @@ def test_a_full_source_whose_files_are_gone_is_an_error(folder):
     called("apply", "--auto-approve")
     assert "all its files are gone" in run("ingest_all")["warnings"][0]
     assert rows("cities") == 3
+
+
+def test_rows_that_a_source_table_has_lost_are_an_error_or_kept(folder):
+    copy = {"name": "old", "format": "hudi", "path": "warehouse/trips", "operation": "insert"}
+    folder.write("tables/copies.yml", TRIPS | {"name": "copies", "sources": [copy]})
+    called("apply", "--auto-approve")
+    run("ingest_old")
+    trips = parquetry.open(str(folder.root / "warehouse/trips"))
+    bern = pa.table({"id": [7], "city": ["Bern"]})
+    lost = {
+        "deleted 1 rows": lambda: trips.delete(pa.table({"city": ["Rome"]}), match=["city"]),
+        "replaced 1 file groups": lambda: trips.insert_overwrite_table(bern),
+        "was taken back": lambda: trips.rollback(newest),
+    }
+    for number, (said, lose) in enumerate(lost.items(), 10):
+        (folder.root / f"landing/{number}.csv").write_text(f"id,city\n{number},Rome\n")
+        newest = run()["commit"]["instant"]
+        run("ingest_old")
+        before = rows("copies")
+        lose()
+        assert said in called("run", "--only", "ingest", "-s", "copies", "--format", "json", code=1)
+        assert said in called("plan", "--due", "-s", "copies", "--format", "json")
+        folder.write(
+            "tables/copies.yml", TRIPS | {"name": "copies", "sources": [copy | {"removed_rows": "keep"}]}
+        )
+        called("apply", "--auto-approve")
+        assert said in run("ingest_old")["warnings"][0]
+        assert rows("copies") in (before, before + 1)
+        folder.write("tables/copies.yml", TRIPS | {"name": "copies", "sources": [copy]})
+        called("apply", "--auto-approve")
