@@ -25,12 +25,13 @@ from parquetry.runtime.commit.workload_profile import KeyRanges
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.sources.ledger import (
     Consumption,
+    EntryKind,
     consumed_by,
     history,
     in_common,
-    newest_reading,
     newest_until,
     table_history,
+    who_read,
 )
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.evolution import is_widening
@@ -162,8 +163,8 @@ def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline
                 return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
             continue
         if mine.reading is not None:
-            entries = history(transaction.store, mine.source, effective)
-            if newest_reading(entries) == mine.reading:
+            entries = table_history(transaction.store, effective)
+            if mine.kind is EntryKind.INGESTED and who_read(entries, mine) is not None:
                 reason = f"another run has read the same files of source {mine.source} in full"
                 return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
             continue

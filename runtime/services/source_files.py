@@ -17,7 +17,7 @@ from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources import ledger
-from parquetry.runtime.sources.due import judged_files
+from parquetry.runtime.sources.due import FULL, judged_files
 from parquetry.runtime.sources.identity import FileState, JudgedFile
 from parquetry.runtime.sources.ledger import Consumption, EntryKind, SourceFile
 from parquetry.runtime.spec.table_spec import Source
@@ -82,7 +82,11 @@ def list_source(
         judged = judged_files(handle, source, entries, directory=directory, storage=storage)
     except InvalidDataError as error:
         return replace(listed, problem=str(error))
-    return replace(listed, files=tuple(_listed(each) for each in judged))
+    files = tuple(_listed(each) for each in judged)
+    if source.read == FULL:
+        # Its entries name no files.
+        listed = replace(listed, ingested_files=sum(file.state == FileState.KNOWN for file in files))
+    return replace(listed, files=files)
 
 
 def decide(
@@ -96,8 +100,15 @@ def decide(
 ) -> Decision:
     """Record that listed files are to be ingested, whatever was ingested before, or are never to be.
 
-    Raises InvalidDataError for a path that the source does not list.
+    Raises InvalidDataError for a path that the source does not list, and for a source that is read in full.
     """
+    if source.read == FULL:
+        raise InvalidDataError(
+            Message(
+                f"source {source.name} has read: full: its files are read together; to read them again, use ",
+                command("source", "forget", f"{_name_of(handle)}.{source.name}"),
+            )
+        )
     judged = judged_files(handle, source, _entries(handle), directory=directory, storage=storage, every=True)
     by_path = {each.file.path: each.file for each in judged}
     if unknown := [path for path in paths if path not in by_path]:
@@ -115,7 +126,8 @@ def decide(
 def forget(handle: TableHandle, source: str, paths: Collection[str]) -> Decision:
     """Record that files which a source has ingested are to be ingested again; without paths, all of them.
 
-    Raises InvalidDataError for a path that it has not ingested.
+    A source with ``read: full`` reads all of them again. Raises InvalidDataError for a path that it has not
+    ingested.
     """
     known = _known(handle, source)
     if unknown := [path for path in paths if path not in known]:
@@ -128,20 +140,30 @@ def forget(handle: TableHandle, source: str, paths: Collection[str]) -> Decision
             )
         )
     chosen = sorted(set(paths) or known)
-    if not chosen:
+    was_read = source in ledger.newest_readings(_entries(handle))
+    if not (chosen or was_read):
         raise InvalidDataError(f"source {source} has ingested no files")
-    return _record(handle, source, EntryKind.ACCEPTED, [known[path] for path in chosen])
+    files = [known[path] for path in chosen]
+    return _record(handle, source, EntryKind.ACCEPTED, files, reading="" if was_read else None)
 
 
 def copy_known_files(handle: TableHandle, source: str, other: TableHandle, *, of: str | None) -> Decision:
     """Record that files which another table has ingested count as ingested here; ``of`` one of its sources.
 
-    Raises InvalidDataError if it has ingested none.
+    What it has read in full counts as read, too. Raises InvalidDataError if it has ingested nothing.
     """
     known = _known(other, of)
-    if not known:
-        raise InvalidDataError(f"{other.config.name} has ingested no files{f' from {of}' if of else ''}")
-    return _record(handle, source, EntryKind.SKIPPED, [known[path] for path in sorted(known)])
+    readings = ledger.newest_readings(_entries(other))
+    reading = readings.get(of or source, ("", ""))[0]
+    if not (known or reading):
+        raise InvalidDataError(f"{_name_of(other)} has ingested no files{f' from {of}' if of else ''}")
+    files = [known[path] for path in sorted(known)]
+    return _record(handle, source, EntryKind.SKIPPED, files, reading=reading or None)
+
+
+def _name_of(handle: TableHandle) -> str:
+    """Return the name under which the project declares the table, as far as it does."""
+    return handle.config.name if handle.spec is None else handle.spec.name
 
 
 def _entries(handle: TableHandle) -> tuple[tuple[str, Consumption], ...]:
@@ -173,10 +195,17 @@ def _listed(each: JudgedFile) -> ListedFile:
     )
 
 
-def _record(handle: TableHandle, source: str, kind: EntryKind, files: Sequence[SourceFile]) -> Decision:
+def _record(
+    handle: TableHandle,
+    source: str,
+    kind: EntryKind,
+    files: Sequence[SourceFile],
+    *,
+    reading: str | None = None,
+) -> Decision:
     """Commit an entry of the ledger, with the name of the user."""
     listed = tuple(instant for instant, _ in _entries(handle))
-    consumption = Consumption(source=source, kind=kind, files=tuple(files), listed=listed)
+    consumption = Consumption(source=source, kind=kind, files=tuple(files), reading=reading, listed=listed)
 
     def body(transaction: Transaction) -> WriteOutcome:
         table, timeline = transaction.table, transaction.timeline
@@ -190,7 +219,7 @@ def _record(handle: TableHandle, source: str, kind: EntryKind, files: Sequence[S
 
     result: CommitResult = run_write(handle, action=Action.COMMIT, operation=_OPERATION, body=body)
     return Decision(
-        table=handle.config.name,
+        table=_name_of(handle),
         source=source,
         kind=kind,
         files=tuple(file.path for file in files),

@@ -22,6 +22,7 @@ from parquetry.runtime.sources.identity import (
     judge,
     keep_hints,
     read_hints,
+    with_contents,
 )
 from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.sources.listing import FoundFile, list_files, split_pattern
@@ -225,7 +226,7 @@ def _look(
         return DueBatch(missing=f"{missing}, or declare if_missing: error to have the run fail")
     found = tuple(each for each in found if each.file.path not in without)
     if source.read == FULL:
-        return _in_full(handle, source, effective, found, directory=directory)
+        return _in_full(handle, source, effective, found, storage=storage, writes=writes)
     entries = ledger.table_history(handle.store, effective())
     hints = read_hints(handle.store, source.name)
     files = _judged(source, found, entries, hints, directory=directory, storage=storage, every=writes)
@@ -257,11 +258,16 @@ def judged_files(
 ) -> tuple[JudgedFile, ...]:
     """Return the files of a source with what the ledger says of them; with ``every``, all have digests.
 
-    Raises InvalidDataError if the source cannot be listed, or is a table.
+    The files of a source that is read in full are all new, or all known. Raises InvalidDataError if the
+    source cannot be listed, or is a table.
     """
     if source.format == TABLE_FORMAT:
         raise InvalidDataError(f"source {source.name} reads a table: it has no files of its own")
     found = list_files(source.path, base=directory, options=storage, must_exist=_is_error(source))
+    if source.read == FULL:
+        due = found and _in_full(handle, source, _effective(handle), found, storage=storage, writes=False)
+        state = FileState.NEW if due and due.files else FileState.KNOWN
+        return tuple(JudgedFile(found=each, state=state) for each in found)
     hints = read_hints(handle.store, source.name)
     return _judged(source, found, entries, hints, directory=directory, storage=storage, every=every)
 
@@ -389,24 +395,39 @@ def _in_full(
     effective: _Effective,
     found: tuple[FoundFile, ...],
     *,
-    directory: str,
+    storage: Mapping[str, Any],
+    writes: bool,
 ) -> DueBatch | None:
-    """All files; None when they and what is made of them are as they were when they were read last."""
+    """Return all files; None when they and what is made of them are as they were when they were read last.
+
+    A file is its content, and its path below the folder that the source means: columns may come from there.
+    """
+    entries = ledger.table_history(handle.store, effective())
+    readings = ledger.newest_readings(entries)
     if not found:
-        return _emptied(handle, source, effective)
-    files = (f.file for f in found)
-    # By etag where the store has one, as the ledger knows a file: copies of the same bytes are the same file.
-    state = sorted((place_of(f.path, directory), f.size_bytes, f.etag or str(f.modified_ms)) for f in files)
+        return _emptied(source) if source.name in readings else None
+    if not (readings or writes):
+        return DueBatch(files=found, consumption=Consumption(source=source.name))
+    hints = read_hints(handle.store, source.name)
+    found = with_contents(found, hints, digests=partial(digests_of, storage=storage))
+    are_news = any(not _is_noted(each.file, hints) for each in found)
+    if writes and are_news:
+        keep_hints(handle.store, source.name, (each.file for each in found))
+    top = split_pattern(source.path)[0].rstrip("/")
+    state = sorted((each.file.path.removeprefix(top).lstrip("/"), *each.file.contents[0]) for each in found)
     reading = _reading(handle, source, state)
-    if _was_read(handle, source, effective, reading):
+    consumption = Consumption(source=source.name, reading=reading)
+    by = ledger.who_read(entries, consumption)
+    if by is None:
+        return DueBatch(files=found, consumption=consumption)
+    if by[0] == source.name or (writes and not are_news):
         return None
-    return DueBatch(files=found, consumption=Consumption(source=source.name, reading=reading))
+    size = sum(each.file.size_bytes for each in found)
+    return DueBatch(known=(KnownFiles(source=by[0], instant=by[1], files=len(found), size_bytes=size),))
 
 
-def _emptied(handle: TableHandle, source: Source, effective: _Effective) -> DueBatch | None:
-    """Return what there is to say of a source without files; None if it was never read."""
-    if ledger.newest_reading(ledger.history(handle.store, source.name, effective())) is None:
-        return None
+def _emptied(source: Source) -> DueBatch:
+    """Return what there is to say of a source whose files were read and are gone."""
     gone = (
         f"source {source.name}: all its files are gone, and the table keeps the rows of the last read; put "
         "the files back, or delete the rows"
@@ -417,14 +438,13 @@ def _emptied(handle: TableHandle, source: Source, effective: _Effective) -> DueB
 
 
 def _reading(handle: TableHandle, source: Source, state: object) -> str:
-    """The digest of what a full read takes and makes of it: the files, the declaration, the columns."""
+    """Return the digest of what a full read takes and makes of it: the files, the declaration, the columns.
+
+    The name and the path of the source do not count: what is there does.
+    """
     columns = () if handle.spec is None else handle.spec.columns
-    return digest_of(to_json_value({"source": source, "columns": columns, "state": state}))
-
-
-def _was_read(handle: TableHandle, source: Source, effective: _Effective, reading: str) -> bool:
-    """Whether the newest read that stands was that one."""
-    return ledger.newest_reading(ledger.history(handle.store, source.name, effective())) == reading
+    what = replace(source, name="", path="")
+    return digest_of(to_json_value({"source": what, "columns": columns, "state": state}))
 
 
 def _due_of_table(
@@ -444,13 +464,13 @@ def _due_of_table(
     until = other.timeline().last_settled()
     if until is None:
         return None
-    if source.read == FULL:
-        reading = _reading(handle, source, (other.table_id, other.store.uri, until))
-        if _was_read(handle, source, effective, reading):
-            return None
-        consumption = Consumption(source=source.name, reading=reading)
-        return DueBatch(table=other, until=until, consumption=consumption)
     entries = ledger.table_history(handle.store, effective())
+    if source.read == FULL:
+        reading = _reading(handle, source, (other.table_id or other.store.uri, until))
+        consumption = Consumption(source=source.name, reading=reading)
+        if ledger.who_read(entries, consumption) is not None:
+            return None
+        return DueBatch(table=other, until=until, consumption=consumption)
     # Whatever the source was called when it read that table.
     mine = Consumption(source=source.name, table_id=other.table_id)
     since = ledger.newest_until(pair for pair in entries if mine.is_of_one_table_with(pair[1]))

@@ -160,11 +160,7 @@ class _Ledger:
     def with_hint(self, found: FoundFile, hints: Mapping[str, SourceFile]) -> FoundFile:
         """Return the file with the digest that it had when it was looked at last, if it is as it was then."""
         before = self.before(found.file.path)
-        known = (None if before is None else before.file, hints.get(found.file.path))
-        same = next((each for each in known if each is not None and each.is_same_as(found.file)), None)
-        if same is None or found.file.digest is not None:
-            return found
-        return replace(found, file=replace(found.file, digest=same.digest))
+        return _hinted(found, None if before is None else before.file, hints.get(found.file.path))
 
     def judge(self, found: FoundFile, there: Collection[str], *, redelivers: bool) -> JudgedFile:
         """Return the state of one file by itself, beside the paths that are ``there``."""
@@ -196,6 +192,30 @@ class _Ledger:
         open_ones = [m for m in found if since is None or m.instant > since]
         exact = [m for m in open_ones if m.file.path == file.path]
         return next(iter(exact or open_ones), None)
+
+
+def _hinted(found: FoundFile, *known: SourceFile | None) -> FoundFile:
+    """Return the file with the digest of the first that it is unchanged from."""
+    same = next((each for each in known if each is not None and each.is_same_as(found.file)), None)
+    if same is None or found.file.digest is not None:
+        return found
+    return replace(found, file=replace(found.file, digest=same.digest))
+
+
+def with_contents(
+    found: Iterable[FoundFile],
+    hints: Mapping[str, SourceFile],
+    *,
+    digests: Callable[[Sequence[FoundFile]], Mapping[str, str]],
+) -> tuple[FoundFile, ...]:
+    """Return the files with what their contents go by; ``digests`` is asked for what hints do not decide."""
+    listed = [_hinted(each, hints.get(each.file.path)) for each in found]
+    unknown = [each for each in listed if each.file.token is None]
+    read = digests(unknown) if unknown else {}
+    return tuple(
+        replace(each, file=replace(each.file, digest=read.get(each.file.path, each.file.digest)))
+        for each in listed
+    )
 
 
 def digests_of(files: Sequence[FoundFile], storage: Mapping[str, Any]) -> Mapping[str, str]:

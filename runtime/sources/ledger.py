@@ -109,7 +109,7 @@ class Consumption:
     ``files`` for file formats; for the Hudi table ``table_id`` ``until``, the newest instant read, and
     ``since``, the newest one read before (None: there was none), with the ``files`` that it had ingested;
     ``query_id`` and ``batch_id`` for a batch of a stream; ``reading``, a digest of all that was there, for a
-    source that is read in full.
+    source that is read in full (empty: it is to be read again).
 
     What is not recorded, as only the write itself needs it: ``directory`` is where relative paths of
     ``files`` start, as far as it is known; ``listed`` are the instants whose entries were known when the
@@ -250,9 +250,23 @@ def newest_until(entries: Iterable[tuple[str, Consumption]]) -> str | None:
     return max((entry.until for _, entry in entries if entry.until is not None), default=None)
 
 
-def newest_reading(entries: Iterable[tuple[str, Consumption]]) -> str | None:
-    """What was there when the source was last read in full, by these entries, oldest first."""
-    return next((entry.reading for _, entry in reversed(tuple(entries)) if entry.reading is not None), None)
+def newest_readings(entries: Iterable[tuple[str, Consumption]]) -> Mapping[str, tuple[str, str]]:
+    """Return what was there when sources were last read in full, and by which instant, by source.
+
+    Entries are the oldest first.
+    """
+    return {entry.source: (entry.reading, time) for time, entry in entries if entry.reading is not None}
+
+
+def who_read(entries: Iterable[tuple[str, Consumption]], mine: Consumption) -> tuple[str, str] | None:
+    """Return the source and the instant whose full read was this one, and the newest of its source.
+
+    That is the same source, or if it was never read, one that may have been its former name.
+    """
+    readings = newest_readings(entries)
+    sources = [mine.source] if mine.source in readings else readings
+    found = (each for each in sources if readings[each][0] == mine.reading)
+    return next(((each, readings[each][1]) for each in found), None)
 
 
 def fold(store: ObjectStore, source: str, effective: EffectiveWrites) -> int:

@@ -186,9 +186,10 @@ class DecisionView:
     def text(self, outcome: Decision, paint: Paint) -> str:
         """Return the number of files, what the next run does with them, and how to take it back."""
         does = "ingests" if outcome.kind == "accepted" else "does not ingest"
+        what = count(len(outcome.files), "file") if outcome.files else "all files"
         return (
             f"{paint.good('recorded')} the next run of {outcome.table} {does} "
-            f"{count(len(outcome.files), 'file')} of {outcome.source}; commit {outcome.instant}"
+            f"{what} of {outcome.source}; commit {outcome.instant}"
         )
 
     def json(self, outcome: Decision) -> Any:

@@ -220,3 +220,44 @@ def test_rows_that_a_source_table_has_lost_are_an_error_or_kept(folder):
         assert rows("copies") in (before, before + 1)
         folder.write("tables/copies.yml", TRIPS | {"name": "copies", "sources": [copy]})
         called("apply", "--auto-approve")
+
+
+def test_a_source_that_is_read_in_full_knows_its_files_by_their_content(folder, monkeypatch, tmp_path):
+    (folder.root / "landing/nested").mkdir()
+    (folder.root / "landing/0.csv").rename(folder.root / "landing/nested/0.csv")
+    every = {"name": "every", "format": "csv", "path": "landing", "read": "full", "operation": "insert"}
+    planned(folder, "copies", sources=[every])
+    called("apply", "--auto-approve")
+    assert (run("ingest_every")["files_read"], rows("copies")) == (3, 3)
+
+    def is_not_read(job, **source):
+        """Nothing is due for the source as it is declared now."""
+        declared = every | {"name": job.removeprefix("ingest_")} | source
+        folder.write("tables/copies.yml", TRIPS | {"name": "copies", "sources": [declared]})
+        called("apply", "--auto-approve")
+        assert "waiting" not in called("source", "list", "copies")
+        assert (run(job)["commit"], rows("copies")) == (None, 3)
+
+    for number, file in enumerate((folder.root / "landing").rglob("*.csv")):
+        os.utime(file, (1e9 + number, 1e9))
+    is_not_read("ingest_every")
+    planned(folder, "copies", sources=[every | {"name": "all"}])
+    assert "ingest all (insert): nothing new; 3 files" in called("plan")
+    called("apply", "--auto-approve")
+    assert "3 files were ingested before by source every" in run("ingest_all")["warnings"][0]
+    is_not_read("ingest_all")
+    (folder.root / "landing").rename(folder.root / "arrivals")
+    is_not_read("ingest_every", path="arrivals/**")
+    shutil.copytree(folder.root, tmp_path / "copy")
+    shutil.rmtree(folder.root)
+    monkeypatch.chdir(tmp_path / "copy")
+    assert run("ingest_every")["commit"] is None
+    (tmp_path / "copy/arrivals/1.csv").write_text("id,city\n7,Oslo\n")  # of the same size
+    assert (run("ingest_every")["files_read"], rows("copies")) == (3, 6)
+    called("source", "forget", "copies.every", "--auto-approve")
+    assert "3 files there" in called("source", "list", "copies")
+    assert (run("ingest_every")["files_read"], rows("copies")) == (3, 9)
+    refused = CliRunner().invoke(
+        command_line, ["source", "skip", "copies.every", "arrivals/1.csv", "--auto-approve"]
+    )
+    assert "`parquetry source forget copies.every`" in " ".join(refused.output.split())
