@@ -21,7 +21,7 @@ from parquetry.runtime.services.savepoint import SavepointResult, create_savepoi
 from parquetry.runtime.spark_log import LogRules
 from parquetry.runtime.spec.job import SparkSettings, TableOwner
 from parquetry.runtime.spec.masking import failures_masked, has_personal_columns
-from parquetry.runtime.spec.table_spec import Operation, TableSpec
+from parquetry.runtime.spec.table_spec import Operation, TableSpec, Ties
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table.applied import check_owned, write_applied
 from parquetry.runtime.table.open import TableHandle, create_table, open_table
@@ -84,39 +84,68 @@ class Table:
         handle = self._handle()
         return handle.effective_spec(handle.timeline())
 
-    def upsert(self, rows: Rows, *, delete_when: str | None = None, drop: Sequence[str] = ()) -> CommitResult:
+    def upsert(
+        self, rows: Rows, *, delete_when: str | None = None, drop: Sequence[str] = (), ties: str = Ties.REFUSE
+    ) -> CommitResult:
         """Replace the rows whose record key is there, insert the others.
 
-        Of rows with one key the one with the largest ordering value counts; a stored row with a
-        larger one stays. Rows that fulfil ``delete_when`` (SQL over their columns), or have a true
-        ``_hoodie_is_deleted``, delete: the row of their key in their partition, or, where all their
-        partition columns are null and no such row has the key, those of all partitions. ``drop`` names
-        columns that only ``delete_when`` needs.
+        Of rows with one key the one with the largest ordering value counts; a stored row with a larger one
+        stays. Of several the last one of pandas or Arrow counts. Rows of Spark have no order:
+        InvalidDataError where they differ, but with ``ties='any'`` one of them counts. Rows that fulfil
+        ``delete_when`` (SQL over their columns), or have a true ``_hoodie_is_deleted``, delete: the row of
+        their key in their partition, or, where all their partition columns are null and no such row has the
+        key, those of all partitions. ``drop`` names columns that only ``delete_when`` needs.
         """
-        request = WriteRequest(operation=Operation.UPSERT, delete_when=delete_when, drop=tuple(drop))
+        request = WriteRequest(
+            operation=Operation.UPSERT, delete_when=delete_when, drop=tuple(drop), ties=_ties(ties)
+        )
         return self._write(rows, request)
 
-    def insert(self, rows: Rows, *, drop: Sequence[str] = (), drop_duplicates: bool = False) -> CommitResult:
+    def insert(
+        self,
+        rows: Rows,
+        *,
+        drop: Sequence[str] = (),
+        drop_duplicates: bool = False,
+        ties: str = Ties.REFUSE,
+    ) -> CommitResult:
         """Add the rows without looking their keys up; small files are filled first.
 
-        ``drop_duplicates`` keeps one row per key of these rows.
+        ``drop_duplicates`` keeps one row per key of these rows: the one that counts in an upsert.
         """
-        request = WriteRequest(operation=Operation.INSERT, drop=tuple(drop), drop_duplicates=drop_duplicates)
+        request = WriteRequest(
+            operation=Operation.INSERT,
+            drop=tuple(drop),
+            drop_duplicates=drop_duplicates,
+            ties=_ties(ties),
+        )
         return self._write(rows, request)
 
-    def bulk_insert(self, rows: Rows, *, drop_duplicates: bool = False) -> CommitResult:
+    def bulk_insert(
+        self, rows: Rows, *, drop_duplicates: bool = False, ties: str = Ties.REFUSE
+    ) -> CommitResult:
         """Add the rows in new files, in the order in which they come."""
-        request = WriteRequest(operation=Operation.BULK_INSERT, drop_duplicates=drop_duplicates)
+        request = WriteRequest(
+            operation=Operation.BULK_INSERT, drop_duplicates=drop_duplicates, ties=_ties(ties)
+        )
         return self._write(rows, request)
 
-    def insert_overwrite(self, rows: Rows, *, drop_duplicates: bool = False) -> CommitResult:
+    def insert_overwrite(
+        self, rows: Rows, *, drop_duplicates: bool = False, ties: str = Ties.REFUSE
+    ) -> CommitResult:
         """Replace the whole content of every partition that the rows touch."""
-        request = WriteRequest(operation=Operation.INSERT_OVERWRITE, drop_duplicates=drop_duplicates)
+        request = WriteRequest(
+            operation=Operation.INSERT_OVERWRITE, drop_duplicates=drop_duplicates, ties=_ties(ties)
+        )
         return self._write(rows, request)
 
-    def insert_overwrite_table(self, rows: Rows, *, drop_duplicates: bool = False) -> CommitResult:
+    def insert_overwrite_table(
+        self, rows: Rows, *, drop_duplicates: bool = False, ties: str = Ties.REFUSE
+    ) -> CommitResult:
         """Replace the whole content of the table; without rows it is empty afterwards."""
-        request = WriteRequest(operation=Operation.INSERT_OVERWRITE_TABLE, drop_duplicates=drop_duplicates)
+        request = WriteRequest(
+            operation=Operation.INSERT_OVERWRITE_TABLE, drop_duplicates=drop_duplicates, ties=_ties(ties)
+        )
         return self._write(rows, request)
 
     def delete(
@@ -175,6 +204,7 @@ class Table:
         match: Sequence[str] = (),
         drop: Sequence[str] = (),
         drop_duplicates: bool = False,
+        ties: str = Ties.REFUSE,
     ) -> Callable[[DataFrame, int], None]:
         """A function for ``writeStream.foreachBatch`` that writes every micro-batch once.
 
@@ -194,6 +224,7 @@ class Table:
             match=tuple(match),
             drop=tuple(drop),
             drop_duplicates=drop_duplicates,
+            ties=_ties(ties),
         )
         return batch_writer(self._store, request, owner=self._owner, stream=stream)
 
@@ -304,6 +335,13 @@ class Table:
         with failures_masked(handle.spec, location=handle.store.uri):
             result = write(spark, handle, rows, request)
         return masked_commit(result, handle.spec, location=handle.store.uri)
+
+
+def _ties(ties: str) -> Ties:
+    try:
+        return Ties(ties)
+    except ValueError:
+        raise UsageError(f"ties is {', '.join(Ties)}, not {ties!r}") from None
 
 
 @worded()

@@ -56,6 +56,16 @@ def refusal_sql(error: str, statements: Sequence[str]) -> str:
     return f"concat('{_OF_THIS_DRIVER} ', {failure})"
 
 
+def line_around(failure: Callable[[str], ParquetryError]) -> tuple[str, str]:
+    """Return what stands before and behind a text, as JSON, in the line of the failure about it.
+
+    Raised in a task with the text between them, :func:`raised_in_task` finds the failure again.
+    """
+    text = token_hex(16)
+    before, after = failure_json(failure(text)).split(json.dumps(text))
+    return f"{_OF_THIS_DRIVER} {before}", after
+
+
 def raised_in_task(text: str) -> Exception | None:
     """What a task raised, by what Spark says; None where that was nothing of ours, or is cut.
 

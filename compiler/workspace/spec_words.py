@@ -144,6 +144,8 @@ def _source(source: Source) -> dict[str, Any]:
         "bad_files": source.bad_files,
         "ingest_again": source.ingest_again,
         "removed_rows": source.removed_rows,
+        "file_order": source.file_order,
+        "ties": str(source.ties),
     }
 
 

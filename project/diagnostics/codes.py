@@ -521,6 +521,15 @@ _ALL = (
         warning=True,
     ),
     _code(
+        "PQ709",
+        "Rows of a query have no order",
+        "Rows of files arrive in an order, and the last one of a key counts. Rows of a select and of a Hudi "
+        "table have none: if two of one batch have the same key and differ, and the table has no ordering, "
+        "the write is refused.",
+        "Declare an ordering column, let the query give one row per key, or declare ties: any.",
+        warning=True,
+    ),
+    _code(
         "PQ710",
         "A key that changes its partition becomes two rows",
         "Record keys are unique within a partition (key_scope: partition), and the key of a row does not "

@@ -12,7 +12,7 @@ from parquetry.project.sql.guard import SqlProblem, check_expression, check_sele
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.reader_options import option_problems
 from parquetry.runtime.spec.rules import DELETE_FLAG
-from parquetry.runtime.spec.table_spec import Operation, Source
+from parquetry.runtime.spec.table_spec import MODIFIED, Operation, Source, Ties
 from parquetry.runtime.spec.types import may_have_fields
 from parquetry.secret_names import MASK
 from parquetry.sql_tokens import Token
@@ -85,6 +85,7 @@ def _check_operation(resolution: Resolution, source: Source) -> None:
             "declare record_key",
             at_key=True,
         )
+    _check_order(resolution, source, no_effect, has_key=has_key)
     if source.read == "full" and source.operation in (Operation.INSERT, Operation.BULK_INSERT):
         summary = f"read: full with operation: {source.operation} adds all rows again whenever a file changes"
         resolution.report("PQ706", summary, f"{path}.read", "use read: new or operation: upsert")
@@ -98,6 +99,23 @@ def _check_operation(resolution: Resolution, source: Source) -> None:
     ):
         summary = "insert_overwrite replaces whole partitions, but the table has none"
         resolution.report("PQ701", summary, operation, "use insert_overwrite_table")
+
+
+def _check_order(
+    resolution: Resolution, source: Source, no_effect: Callable[[str, str], None], *, has_key: bool
+) -> None:
+    chooses = has_key and (source.operation is Operation.UPSERT or source.drop_duplicates)
+    is_ordered = source.select is None and source.format != "hudi"
+    if source.file_order != MODIFIED and not (chooses and is_ordered):
+        why = "on rows of a query, which have no order" if chooses else "where every row counts"
+        no_effect("file_order", why)
+    if source.ties is not Ties.REFUSE and (is_ordered or not chooses):
+        why = "on rows of files, of which the last one counts" if chooses else "where every row counts"
+        no_effect("ties", why)
+    if chooses and not is_ordered and source.ties is Ties.REFUSE and resolution.table.spec.ordering is None:
+        summary = f"source '{source.name}' gives rows without an order: two of one key in a batch are refused"
+        at = f"sources.{source.name}.{'select' if source.select else 'format'}"
+        resolution.report("PQ709", summary, at, "declare ordering, or ties: any", at_key=True)
 
 
 def _check_options(resolution: Resolution, source: Source) -> None:

@@ -23,6 +23,7 @@ from parquetry.runtime.spec.clustering import (
 )
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (
+    MODIFIED,
     BloomFilter,
     Column,
     FilesPolicy,
@@ -30,6 +31,7 @@ from parquetry.runtime.spec.table_spec import (
     Query,
     RetentionPolicy,
     Source,
+    Ties,
 )
 
 
@@ -152,6 +154,8 @@ def source(value: Mapping[str, Any], *, path: str, has_key: bool) -> Source:
         bad_files=value.get("bad_files", "stop"),
         ingest_again=value.get("ingest_again"),
         removed_rows=value.get("removed_rows", "error"),
+        file_order=value.get("file_order", MODIFIED),
+        ties=Ties(value.get("ties", Ties.REFUSE)),
     )
 
 

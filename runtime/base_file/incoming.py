@@ -13,7 +13,7 @@ import pyarrow as pa
 from parquetry.message import Message
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
-from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
+from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING, POSITION
 from parquetry.runtime.base_file.rows import one_batch
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
@@ -40,7 +40,8 @@ class IncomingRows:
     """A one-way stream over record batches sorted by position, nulls last.
 
     Batches have the columns of ``schema`` in any order, the record key, and the control columns
-    position (row number in the base file, null for an insert), delete, and hash. ``consumed_rows``
+    position (row number in the base file, null for an insert), delete, hash, and maybe ordering: the value by
+    which rows count, where that is not their own. ``consumed_rows``
     and ``consumed_hash`` (modulo 2^64) count what has been taken from the iterator so far.
     """
 
@@ -130,7 +131,9 @@ class IncomingRows:
 
     def _take_in(self, batch: pa.RecordBatch) -> None:
         if self._conformer is None or not batch.schema.equals(self._conformer.source):
-            self._conformer = Conformer(batch.schema, self._wanted, place=self._place)
+            at = batch.schema.get_field_index(ORDERING)
+            wanted = self._wanted if at < 0 else self._wanted.append(batch.schema.field(at))
+            self._conformer = Conformer(batch.schema, wanted, place=self._place)
         rows = self._conformer(batch)
         if rows.column(0).null_count:
             raise InvalidDataError(

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquetry.runtime.arrow.columns import are_same, values_at
+from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.base_file.incoming import IncomingRows
-from parquetry.runtime.base_file.model import DELETE, POSITION
+from parquetry.runtime.base_file.model import DELETE, ORDERING, POSITION
 from parquetry.runtime.base_file.rows import RowOrigin, RowStamper, one_batch, with_origin
 from parquetry.runtime.spec.meta_columns import COMMIT_SEQNO, COMMIT_TIME
 
@@ -77,7 +78,11 @@ class Merger:
             self.changed = self.changed or len(at) > 0
             return np.ones(len(at), bool)
         stored_ordering = values_at(stored, self.ordering).take(pa.array(at))
-        wins = ~_is_greater(stored_ordering, values_at(incoming, self.ordering))
+        if ORDERING in incoming.schema.names:
+            ordering = conform(incoming.column(ORDERING), stored_ordering.type)
+        else:
+            ordering = values_at(incoming, self.ordering)
+        wins = ~_is_greater(stored_ordering, ordering)
         self.late += len(at) - int(wins.sum())
         self.changed = self.changed or bool(wins.any())
         return wins

@@ -19,6 +19,7 @@ from parquetry.runtime.timeline.commit import WriteStat
 POSITION: Final = "__position"
 DELETE: Final = "__delete"
 HASH: Final = "__hash"
+ORDERING: Final = "__ordering"
 
 _MIB: Final = 1024 * 1024
 

@@ -28,7 +28,7 @@ from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.sources.listing import FoundFile, list_files, split_pattern
 from parquetry.runtime.spec.codec import digest_of, to_json_value
 from parquetry.runtime.spec.source_paths import join_base, place_of
-from parquetry.runtime.spec.table_spec import Operation, Source
+from parquetry.runtime.spec.table_spec import MODIFIED, Operation, Source
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import TableHandle, open_table
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
@@ -299,7 +299,7 @@ def _judged(
 def _due_of_files(
     source: Source, files: Sequence[JudgedFile], place: _Place, *, reported: Collection[str]
 ) -> DueBatch | None:
-    """Return the files to be ingested, in the order in which they were modified.
+    """Return the files to be ingested, in the order that the source declares.
 
     Known files that were ``reported`` before are not reported again.
     """
@@ -315,7 +315,8 @@ def _due_of_files(
         for each in files
         if each.state is FileState.NEW or (each.state is FileState.CHANGED and not refused)
     ]
-    due.sort(key=lambda each: (each.file.modified_ms, each.file.path))
+    by_time = source.file_order == MODIFIED
+    due.sort(key=lambda each: (each.file.modified_ms if by_time else 0, each.file.path))
     copies = tuple(each for each in files if each.state is FileState.COPY)
     known = _known(
         each

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from parquetry.runtime.spark.read.table import read_table
 from parquetry.runtime.spark.session.connect import refuse_connect
 from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spark.write import write
-from parquetry.runtime.spec.table_spec import Column, Source
+from parquetry.runtime.spec.table_spec import Column, Operation, Source
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.write.request import WriteRequest
 
@@ -50,13 +51,16 @@ def write_batch(
     columns = () if batch.table else handle.effective_spec(handle.timeline()).columns
     explain = explained(source, batch.files, columns, storage)
     with source_failures(place, settings=settings, explain=explain):
-        rows = _rows(spark, source, batch, storage, columns)
+        # Of a name that no file has.
+        arrival = f"arrival_{uuid.uuid4().hex}" if _is_ordered(handle, source, batch) else None
+        rows = _rows(spark, source, batch, storage, columns, arrival=arrival)
         request = WriteRequest(
             operation=source.operation,
             delete_when=source.delete_when,
-            drop=source.drop,
+            drop=source.drop if arrival is None else (*source.drop, arrival),
             match=source.match,
             drop_duplicates=source.drop_duplicates,
+            ties=source.ties,
             consumption=batch.consumption,
             extra=extra,
             confirm=partial(check_unchanged, source, batch.files, directory=directory, storage=storage),
@@ -64,7 +68,24 @@ def write_batch(
         with failures_declared(f"{settings}select"):
             chosen = selected(spark, rows, source, place=f"{place}: {settings}select")
         chosen = with_typed_texts(spark, chosen, columns, source)
-        return write(spark, handle, chosen, request, clustering_budget_bytes=clustering_budget_bytes)
+        return write(
+            spark,
+            handle,
+            chosen,
+            request,
+            arrival=arrival,
+            clustering_budget_bytes=clustering_budget_bytes,
+        )
+
+
+def _is_ordered(handle: TableHandle, source: Source, batch: DueBatch) -> bool:
+    """Return True if the write chooses between rows of a key, and each has a place in a file."""
+    if batch.table is not None or source.select is not None:
+        return False
+    spec = handle.effective_spec(handle.timeline())
+    chooses = source.operation is Operation.UPSERT or source.drop_duplicates
+    # A column of that name hides what Spark knows of a row's file.
+    return chooses and bool(spec.record_key) and all(c.name.lower() != "_metadata" for c in spec.columns)
 
 
 def _rows(
@@ -73,9 +94,11 @@ def _rows(
     batch: DueBatch,
     storage: Mapping[str, Any],
     columns: Sequence[Column],
+    *,
+    arrival: str | None,
 ) -> DataFrame:
     if batch.table is None:
-        return read_files(spark, source, batch.files, columns=columns, storage=storage)
+        return read_files(spark, source, batch.files, columns=columns, storage=storage, arrival=arrival)
     if batch.since is None:
         return read_table(spark, batch.table, as_of=batch.until)
     return read_table(spark, batch.table, since=batch.since, until=batch.until)

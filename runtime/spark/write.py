@@ -24,6 +24,7 @@ from parquetry.runtime.spark.prepare.local_rows import frame_of_local_rows
 from parquetry.runtime.spark.prepare.materialise import stage_place, stages_locally
 from parquetry.runtime.spark.prepare.staging import Incoming, Staged, stage
 from parquetry.runtime.spark.session.connect import check_session
+from parquetry.runtime.spark.session.keys import PLACE_SQL
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation
@@ -43,20 +44,22 @@ def write(
     rows: Any,
     request: WriteRequest,
     *,
+    arrival: str | None = None,
     clustering_budget_bytes: int | None = None,
     timing: Timing = DEFAULT_TIMING,
 ) -> CommitResult:
     """Write ``rows`` as one commit, as the request asks, and return what it did.
 
     They are a DataFrame, or rows of this process as ``local_rows`` takes them. A query is computed once,
-    or anew where a row is too wide; what is written is what it gave last. ``clustering_budget_bytes``
-    limits the clustering that the applied policy may ask for behind the write.
+    or anew where a row is too wide; what is written is what it gave last. ``arrival`` is SQL for a text that
+    sorts the rows of a DataFrame by their order of arrival; rows of this process have one.
+    ``clustering_budget_bytes`` limits the clustering that the applied policy may ask for behind the write.
 
     Raises InvalidDataError, before anything is written, when the rows do not fit the table.
     """
     obey(LogRules(personal=has_personal_columns(handle.spec)))
     check_session(spark)
-    job = _Job(spark, rows, request, what=f"rows for {handle.config.name}")
+    job = _Job(spark, rows, request, arrival=arrival, what=f"rows for {handle.config.name}")
     try:
         if stages_locally(spark):
             job.stage(TableState(handle=handle, timeline=handle.timeline()), run=None)
@@ -76,10 +79,13 @@ def write(
 class _Job:
     """One write over all its attempts; the rows are staged once, and again only for other columns."""
 
-    def __init__(self, spark: SparkSession, rows: Any, request: WriteRequest, *, what: str) -> None:
+    def __init__(
+        self, spark: SparkSession, rows: Any, request: WriteRequest, *, arrival: str | None, what: str
+    ) -> None:
         self._spark = spark
         self._rows = rows
         self._request = request
+        self._arrival = arrival if is_spark_frame(rows) else PLACE_SQL
         self._what = what
         self._incoming: Incoming | None = None
         self._staged: Staged | None = None
@@ -158,7 +164,9 @@ class _Job:
                     if is_spark_frame(self._rows)
                     else frame_of_local_rows(self._spark, local_rows(self._rows, columns), place)
                 )
-                self._incoming = Incoming(frame=frame, request=self._request, what=self._what)
+                self._incoming = Incoming(
+                    frame=frame, request=self._request, what=self._what, arrival=self._arrival
+                )
             self._staged = stage(self._incoming, state, place)
             if self._request.confirm is not None:
                 self._request.confirm()

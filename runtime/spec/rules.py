@@ -31,6 +31,7 @@ RESERVED_PREFIX: Final = "_hoodie_"
 DELETE_FLAG: Final = "_hoodie_is_deleted"
 CONTROL_COLUMNS: Final = frozenset(
     {
+        "__arrival",
         "__bucket",
         "__delete",
         "__file",

@@ -36,6 +36,20 @@ class Operation(StrEnum):
     DELETE_PARTITION = "delete_partition"
 
 
+class Ties(StrEnum):
+    """What becomes of rows of one write that differ, have one key and one ordering value, and no order.
+
+    Rows of files and of this process arrive in an order; those of a query have none.
+    """
+
+    REFUSE = "refuse"
+    ANY = "any"
+    """One of them counts: a delete before others, then the greatest hash of the values."""
+
+
+MODIFIED = "modified"
+
+
 class BloomFilter(StrEnum):
     """Which Bloom filter a base file carries for Hudi's BLOOM index."""
 
@@ -87,7 +101,8 @@ class Source:
     it has wildcards, whose files may all be still to come. ``bad_files`` is ``stop`` or ``set_aside``: a file
     that cannot be ingested stops the others, or is left out and reported. ``ingest_again`` is the reason why
     files that other sources of the table have ingested are ingested from this one too. ``removed_rows`` is
-    ``error`` or ``keep``: what happens if a Hudi table has lost rows that were read.
+    ``error`` or ``keep``: what happens if a Hudi table has lost rows that were read. ``file_order`` is
+    ``modified`` or ``name``: the rows of files arrive in that order. ``ties`` is for rows that have none.
     """
 
     name: str
@@ -105,6 +120,8 @@ class Source:
     bad_files: str = "stop"
     ingest_again: str | None = field(default=None, metadata=UNLESS_NONE)
     removed_rows: str = "error"
+    file_order: str = MODIFIED
+    ties: Ties = Ties.REFUSE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

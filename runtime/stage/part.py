@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from parquetry.message import Message, Value, parts_json
 from parquetry.runtime.arrow.columns import values_at
 from parquetry.runtime.arrow.conform import conform
-from parquetry.runtime.base_file.model import DELETE, HASH
+from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.batches import GroupedFile
 from parquetry.runtime.stage.faults import required_holes, with_readable_text
@@ -36,8 +36,9 @@ from parquetry.runtime.stage.partition_paths import PartitionPaths
 from parquetry.runtime.stage.place import StagePlace
 
 REFERENCE = "__ref"
+ARRIVAL = "__arrival"
+"""A text that sorts rows by their order of arrival, where they have one."""
 PARTITION = "__partition"
-ORDERING = "__ordering"
 GENERATED_WRONG = "__generated_wrong"
 
 _TEXTS = {RECORD_KEY: "the record key", PARTITION: "the partition path"}
@@ -54,9 +55,10 @@ class StageSpec:
     computes the partition path, unless rows bring it. ``rows`` asks for the file with whole rows, as Arrow
     batches; ``keys`` for the one with keys and control columns, in parquet, which Spark reads as well; with
     ``matched`` that one has the columns to keep too. ``required`` may not be null in rows that are no
-    deletes. ``ordering`` may be dotted. ``drop_duplicates`` is for those who read the stage: one row counts
-    of those with one key, where keys are unique. ``declared`` gives faults of generated columns the place
-    of their SQL in the spec.
+    deletes. ``ordering`` may be dotted. ``arrives``: rows bring their order of arrival. ``drop_duplicates``
+    is for those who read the stage: one row counts of those with one key, where keys are unique; and so is
+    ``refuses_ties``: rows of one key that differ, and that nothing tells apart, are an error. ``declared``
+    gives faults of generated columns the place of their SQL in the spec.
     """
 
     place: StagePlace
@@ -67,7 +69,9 @@ class StageSpec:
     rows: bool
     keys: bool
     matched: bool = False
+    arrives: bool = False
     drop_duplicates: bool = False
+    refuses_ties: bool = False
     paths: PartitionPaths | None = None
     declared: Mapping[str, str] = field(default_factory=dict)
     run_bytes: int = RUN_BYTES
@@ -247,7 +251,7 @@ class _PartWriter:
         total.size_bytes += rows.nbytes
         if self._spec.key_column:
             total.add_keys(keys.column(RECORD_KEY))
-        for name in {RECORD_KEY, ORDERING} & set(keys.schema.names):
+        for name in {RECORD_KEY, ORDERING, ARRIVAL} & set(keys.schema.names):
             kind = keys.schema.field(name).type
             if pa.types.is_string(kind) or pa.types.is_binary(kind):
                 total.text_bytes += pc.sum(pc.binary_length(keys.column(name))).as_py() or 0
@@ -286,6 +290,8 @@ class _PartWriter:
             columns[RECORD_KEY] = table.column(key)
         if spec.ordering:
             columns[ORDERING] = values_at(table, spec.ordering)
+        if spec.arrives:
+            columns[ARRIVAL] = table.column(ARRIVAL)
         if spec.matched:
             columns |= {kept.name: conform(table.column(kept.name), kept.type) for kept in spec.schema}
         return pa.RecordBatch.from_pydict(columns)

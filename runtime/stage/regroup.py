@@ -14,9 +14,9 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from parquetry.runtime.base_file.model import DELETE, POSITION
+from parquetry.runtime.base_file.model import DELETE, ORDERING, POSITION
 from parquetry.runtime.stage.index import REFERENCE_SHIFT, StageIndex
-from parquetry.runtime.stage.part import PARTITION, REFERENCE, StageSpec, stage_rows
+from parquetry.runtime.stage.part import PARTITION, REFERENCE, StageSpec, stage_rows, type_at
 from parquetry.runtime.stage.reader import StageReader
 
 _MIB: Final = 1024 * 1024
@@ -88,13 +88,16 @@ def regrouping_tasks(index: StageIndex, readers: Iterable[RangeReader]) -> int:
     return tasks if is_worth_it else 0
 
 
-def regrouped_spec(spec: StageSpec) -> StageSpec:
-    """How the rows are staged again: with their positions and delete flags, and without other files."""
+def regrouped_spec(spec: StageSpec, *, folds: bool) -> StageSpec:
+    """How the rows are staged again: with what the lookup said of them, and without other files."""
     schema = spec.schema.append(pa.field(POSITION, pa.int64())).append(pa.field(DELETE, pa.bool_()))
+    if folds and spec.ordering is not None:
+        schema = schema.append(pa.field(ORDERING, type_at(spec.schema, spec.ordering)))
     return replace(
         spec,
         schema=schema,
         ordering=None,
+        arrives=False,
         paths=None,
         required=(),
         keys=False,
@@ -112,22 +115,26 @@ def stage_by_bucket(
     bucket: str,
     row_bytes: float,
     instant: str,
+    folds: bool,
 ) -> Iterator[pa.RecordBatch]:
     """Stage the rows of these routes, which ascend by reference, as task number ``part``; its summary.
 
-    Routes have reference, position, delete flag, and the number of the bucket in the column ``bucket``.
+    Routes have reference, position, delete flag, the number of the bucket in the column ``bucket``, and the
+    ordering value that rows count by, if they are folded.
     """
+    regrouped = regrouped_spec(spec, folds=folds)
+    control = [name for name in (POSITION, DELETE, ORDERING) if name in regrouped.schema.names]
 
     def routed() -> Iterator[pa.RecordBatch]:
         with StageReader(spec, index, instant=instant) as reader:
             for some in _in_runs(routes, most_rows=max(int(_RUN_BYTES / max(row_bytes, 1)), 1)):
                 rows = reader.ascending(some.column(REFERENCE).to_numpy())
                 yield pa.RecordBatch.from_arrays(
-                    [*rows.columns, some.column(POSITION), some.column(DELETE), _texts(some.column(bucket))],
-                    names=[*rows.schema.names, POSITION, DELETE, PARTITION],
+                    [*rows.columns, *map(some.column, control), _texts(some.column(bucket))],
+                    names=[*rows.schema.names, *control, PARTITION],
                 )
 
-    return stage_rows(regrouped_spec(spec), part, routed())
+    return stage_rows(regrouped, part, routed())
 
 
 def group_of(bucket: int) -> str:

@@ -67,6 +67,12 @@ class StagedRows:
         """All rows, deletes too."""
         return sum(total.rows for total in self.totals.values())
 
+    @cached_property
+    def folds(self) -> bool:
+        """Return True if a row may count by an ordering value other than its own: see ``winning_rows``."""
+        spec = self.spec
+        return spec.arrives and spec.ordering is not None and any(t.deletes for t in self.totals.values())
+
     @property
     def row_bytes(self) -> float | None:
         """The mean size of a row in memory; None without rows."""

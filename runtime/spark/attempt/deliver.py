@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from parquetry.runtime.arrow.schema import Batches
-from parquetry.runtime.base_file.model import DELETE, HASH, POSITION, Bucket, WriteContext
+from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING, POSITION, Bucket, WriteContext
 from parquetry.runtime.base_file.result import WriteResults, read_results
 from parquetry.runtime.base_file.worker import written_bucket
 from parquetry.runtime.base_file.worker_process import spare_loaded_modules
@@ -28,7 +28,7 @@ from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.index import IndexNumbers
 from parquetry.runtime.stage.lists import StagedList
-from parquetry.runtime.stage.part import ORDERING, REFERENCE
+from parquetry.runtime.stage.part import REFERENCE
 from parquetry.runtime.stage.reader import StageReader, TakeRows
 from parquetry.runtime.stage.regroup import group_of, regrouping_tasks
 from parquetry.runtime.stage.staged import StagedRows
@@ -120,6 +120,7 @@ def _regrouping_tasks(staged: StagedRows, plan: WritePlan) -> int:
 
 def _bucket_task(context: WriteContext, staged: StagedRows, work: Sequence[_BucketRows]) -> Task:
     spec, index = staged.spec, staged.index
+    control = [POSITION, DELETE, *([ORDERING] if staged.folds else [])]
 
     def written(reader: StageReader, rows: _BucketRows) -> Batches:
         bucket = rows.bucket
@@ -129,7 +130,7 @@ def _bucket_task(context: WriteContext, staged: StagedRows, work: Sequence[_Buck
             return
         if not rows.lists:
             arrived = reader.rows(bucket.partition, rows.start, rows.start + bucket.expected_inserts)
-            yield from written_bucket(context, bucket, (_with_control(batch, None) for batch in arrived))
+            yield from written_bucket(context, bucket, (_with_control(batch, None, ()) for batch in arrived))
             return
         lists = [StagedList(spec.place, one.name, start=one.start, rows=one.rows) for one in rows.lists]
 
@@ -140,7 +141,7 @@ def _bucket_task(context: WriteContext, staged: StagedRows, work: Sequence[_Buck
             yield from written_bucket(context, bucket, (_key_rows(context, batch) for batch in listed()))
             return
         with reader.taking(_references(batch) for batch in listed()) as take:
-            taken = (rows for batch in listed() for rows in _taken(take, batch))
+            taken = (rows for batch in listed() for rows in _taken(take, batch, control))
             yield from written_bucket(context, bucket, taken)
 
     def write(numbers: Iterable[pa.RecordBatch]) -> Batches:
@@ -158,26 +159,30 @@ def _references(listed: pa.RecordBatch) -> IndexNumbers:
     return references
 
 
-def _taken(take: TakeRows, listed: pa.RecordBatch) -> Batches:
+def _taken(take: TakeRows, listed: pa.RecordBatch, control: Sequence[str]) -> Batches:
     done = 0
     for rows in take(_references(listed)):
-        yield _with_control(rows, listed.slice(done, rows.num_rows))
+        yield _with_control(rows, listed.slice(done, rows.num_rows), control)
         done += rows.num_rows
 
 
 def _key_rows(context: WriteContext, listed: pa.RecordBatch) -> pa.RecordBatch:
     """Rows to remove, of which only the key and maybe the ordering value is known."""
-    arrays = {name: listed.column(name) for name in (POSITION, DELETE, HASH, RECORD_KEY)}
-    for field in context.schema:
-        given = context.ordering is not None and field.name == context.ordering
-        arrays[field.name] = listed.column(ORDERING) if given else pa.nulls(listed.num_rows, field.type)
-    return pa.RecordBatch.from_pydict(arrays)
+    ordering = [] if context.ordering is None else [ORDERING]
+    arrays = {name: listed.column(name) for name in (POSITION, DELETE, HASH, RECORD_KEY, *ordering)}
+    nulls = {field.name: pa.nulls(listed.num_rows, field.type) for field in context.schema}
+    return pa.RecordBatch.from_pydict(arrays | nulls)
 
 
-def _with_control(rows: pa.RecordBatch, listed: pa.RecordBatch | None) -> pa.RecordBatch:
-    """The rows with what the list says of them: a position and whether they delete; else they are new."""
+def _with_control(
+    rows: pa.RecordBatch, listed: pa.RecordBatch | None, control: Sequence[str]
+) -> pa.RecordBatch:
+    """The rows with what the list says of them in ``control``; else they are new."""
     if listed is not None and POSITION in listed.schema.names:
-        control = [listed.column(POSITION), listed.column(DELETE)]
+        said = {name: listed.column(name) for name in control}
     else:
-        control = [pa.nulls(rows.num_rows, pa.int64()), pa.array(np.zeros(rows.num_rows, bool))]
-    return pa.RecordBatch.from_arrays([*rows.columns, *control], names=[*rows.schema.names, POSITION, DELETE])
+        said = {
+            POSITION: pa.nulls(rows.num_rows, pa.int64()),
+            DELETE: pa.array(np.zeros(rows.num_rows, bool)),
+        }
+    return pa.RecordBatch.from_arrays([*rows.columns, *said.values()], names=[*rows.schema.names, *said])

@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow.schema import Batches
-from parquetry.runtime.base_file.model import HASH, POSITION
+from parquetry.runtime.base_file.model import HASH, ORDERING, POSITION
 from parquetry.runtime.base_file.worker import BUCKET
 from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.spark.attempt.routing import one_bucket_per_task, route
@@ -29,7 +29,7 @@ from parquetry.runtime.spark.session.settings import (
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.index import REFERENCE_SHIFT
 from parquetry.runtime.stage.lists import write_list
-from parquetry.runtime.stage.part import ORDERING, REFERENCE, SUMMARY_SQL
+from parquetry.runtime.stage.part import REFERENCE, SUMMARY_SQL
 from parquetry.runtime.stage.place import StagePlace
 from parquetry.runtime.stage.regroup import regrouped_spec, stage_by_bucket
 from parquetry.runtime.stage.staged import StagedRows
@@ -46,7 +46,7 @@ def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: FoundKeys) -> M
     """A list on the stage for every bucket that has rows, in the order in which they are written."""
     spec = staged.spec
     # Of rows to remove nothing but their keys is staged.
-    carried = [REFERENCE] if spec.rows else [RECORD_KEY, HASH, *([ORDERING] if spec.ordering else [])]
+    carried = _carried(staged) if spec.rows else [RECORD_KEY, HASH, *([ORDERING] if spec.ordering else [])]
     routed = route(found.rows, files=plan.files(), inserts=plan.inserts, carried=carried)
     order = [BUCKET, F.col(POSITION).asc_nulls_last(), *([REFERENCE] if spec.rows else [])]
     spark = routed.sparkSession
@@ -62,12 +62,17 @@ def staged_by_bucket(
     plan: WritePlan, staged: StagedRows, found: FoundKeys, *, tasks: int, instant: str
 ) -> StagedRows:
     """The rows staged again by so many tasks: with positions and delete flags, grouped by bucket."""
-    routed = route(found.rows, files=plan.files(), inserts=plan.inserts)
+    routed = route(found.rows, files=plan.files(), inserts=plan.inserts, carried=_carried(staged))
     files = max(staged.index.files) + 1
     share = F.expr(f"int(shiftright({REFERENCE}, {REFERENCE_SHIFT}) * {tasks} div {files})")
     placed = one_bucket_per_task(routed, tasks, by=share).sortWithinPartitions(REFERENCE)
     summary = map_in_tasks(placed, _stager(staged, instant), SUMMARY_SQL)
-    return run_stage(summary, regrouped_spec(staged.spec), what=_WHAT, rows_of_a_batch=_ROUTES_OF_A_BATCH)
+    again = regrouped_spec(staged.spec, folds=staged.folds)
+    return run_stage(summary, again, what=_WHAT, rows_of_a_batch=_ROUTES_OF_A_BATCH)
+
+
+def _carried(staged: StagedRows) -> list[str]:
+    return [REFERENCE, *([ORDERING] if staged.folds else [])]
 
 
 def _lister(place: StagePlace) -> MapBatches:
@@ -90,14 +95,21 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBat
 
 
 def _stager(staged: StagedRows, instant: str) -> MapBatches:
-    spec, index, row_bytes = staged.spec, staged.index, staged.row_bytes or 0.0
+    spec, index, row_bytes, folds = staged.spec, staged.index, staged.row_bytes or 0.0, staged.folds
 
     def stage(routes: Iterable[pa.RecordBatch]) -> Batches:
         spare_loaded_modules()
         context = TaskContext.get()
         assert context is not None
         yield from stage_by_bucket(
-            spec, index, context.partitionId(), routes, bucket=BUCKET, row_bytes=row_bytes, instant=instant
+            spec,
+            index,
+            context.partitionId(),
+            routes,
+            bucket=BUCKET,
+            row_bytes=row_bytes,
+            instant=instant,
+            folds=folds,
         )
 
     return stage

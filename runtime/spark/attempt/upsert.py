@@ -20,7 +20,11 @@ from parquetry.runtime.spark.attempt.write_attempt import Attempt, AttemptResult
 from parquetry.runtime.spark.lookup.found import FoundKeys, KeyTotals, count_found
 from parquetry.runtime.spark.lookup.key_match import StoredOrdering, is_small, matches
 from parquetry.runtime.spark.lookup.local import LocatedKeys, locate_keys
-from parquetry.runtime.spark.lookup.partitionless_deletes import default_partition, locate_deletes
+from parquetry.runtime.spark.lookup.partitionless_deletes import (
+    default_partition,
+    locate_deletes,
+    with_roaming_deletes,
+)
 from parquetry.runtime.spark.lookup.tagging import (
     BROADCAST_BYTES,
     FILE,
@@ -193,7 +197,6 @@ def _found(
     if home is None and not moves and _is_located_by_tasks(staged, candidates):
         store = attempt.state.handle.store
         return locate_keys(attempt.spark, store, staged, candidates, partitioned=partitioned)
-    incoming = winners(key_rows(attempt.spark, staged), partitioned=partitioned)
     compares = moves and spec.ordering is not None
     by_partition = partitioned and len({*staged.totals, *(c.partition for c in candidates)}) > 1
     found = None
@@ -202,7 +205,10 @@ def _found(
         found = _places(
             attempt, staged, candidates, by_partition=by_partition and home is None, ordering=ordering
         )
-    tagged = tag(incoming, found, by_partition=by_partition)
+    keys = key_rows(attempt.spark, staged)
+    if home is not None:
+        keys = with_roaming_deletes(keys, found, home=home)
+    tagged = tag(winners(staged, keys, partitioned=partitioned), found, by_partition=by_partition)
     if moves and candidates:
         tagged = moved(tagged, ordering=compares)
     if home is not None:

@@ -74,7 +74,7 @@ class FoundKeys(KeyTotals):
 
 def find_nothing(spark: SparkSession, staged: StagedRows, *, partitioned: bool) -> FoundKeys:
     """Of the staged rows one per key, ``partitioned``: and partition, as a new one."""
-    keys = winners(key_rows(spark, staged), partitioned=partitioned)
+    keys = winners(staged, key_rows(spark, staged), partitioned=partitioned)
     tagged = keys.select(
         "*",
         F.lit(None).cast("string").alias(FILE),

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
+from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING, POSITION
 from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
@@ -28,7 +28,7 @@ from parquetry.runtime.spark.session.settings import failures_translated, reacha
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.keys import BatchKeys, merged_keys, references
 from parquetry.runtime.stage.lists import read_list, write_list
-from parquetry.runtime.stage.part import ORDERING, REFERENCE, hash_sum
+from parquetry.runtime.stage.part import REFERENCE, hash_sum
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.task_failures import Task
@@ -78,7 +78,12 @@ def locate_keys(
 
     ``partitioned`` keys are found only in the partition they are for. Of others every row is a delete.
     """
-    keys = BatchKeys(place=staged.spec.place, names=_keys_files(spark, staged), partitioned=partitioned)
+    keys = BatchKeys(
+        place=staged.spec.place,
+        names=_keys_files(spark, staged),
+        partitioned=partitioned,
+        refuses_ties=staged.spec.refuses_ties,
+    )
     ordered = sorted(files, key=lambda f: (f.partition, f.path))
     tasks = _TASKS_PER_CORE * reachable_parallelism(spark)
     found = _run(spark, _finder(keys, store, _shares(ordered, tasks)), min(len(ordered), tasks))

@@ -10,14 +10,14 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
-from parquetry.runtime.spark.lookup.tagging import FILE, STORED_PARTITION, tag
+from parquetry.runtime.base_file.model import DELETE, POSITION
+from parquetry.runtime.spark.lookup.tagging import FILE, ROAMS, STORED_KEY, STORED_PARTITION, tag
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
-from parquetry.runtime.stage.part import ORDERING, PARTITION, REFERENCE
+from parquetry.runtime.stage.part import PARTITION
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.table.partition_path import KeyRules, path_of_texts
 
-_KEY, _RANK, _PLACE = "__roaming_key", "__roaming_rank", "__settled_in"
+_KEY, _PLACE = "__roaming_key", "__settled_in"
 
 
 def default_partition(rules: KeyRules, staged: StagedRows) -> str | None:
@@ -29,33 +29,54 @@ def default_partition(rules: KeyRules, staged: StagedRows) -> str | None:
     return home if totals is not None and totals.deletes else None
 
 
-def locate_deletes(tagged: DataFrame, matches: DataFrame | None, *, home: str) -> DataFrame:
-    """``tagged`` by partition, with the deletes that ``home`` has no row for wherever their keys lie.
+def with_roaming_deletes(keys: DataFrame, matches: DataFrame | None, *, home: str) -> DataFrame:
+    """Return the rows of a batch, with its deletes for ``home`` that roam marked, and one for each partition.
 
-    ``matches`` are places of the keys in all partitions, None if no file has one. Rows of the same
-    batch compete as if they were in one partition: those that such a delete wins over are left out,
-    and where a later one goes the delete does not.
+    Those are deletes of keys that have no row in ``home``, neither in files nor in the batch. ``matches`` are
+    places of the keys in all partitions, None if no file has one.
     """
-    rank = F.struct(*([ORDERING] if ORDERING in tagged.columns else []), DELETE, HASH, REFERENCE)
-    is_unlocated = F.col(DELETE) & (F.col(PARTITION) == F.lit(home)) & F.col(FILE).isNull()
-    unlocated = tagged.where(is_unlocated)
-    ranks = unlocated.select(F.col(RECORD_KEY).alias(_KEY), rank.alias(_RANK))
-    settled = (
-        tagged.where(~is_unlocated)
-        .join(ranks, F.col(RECORD_KEY) == F.col(_KEY), "left")
-        .where(F.col(_KEY).isNull() | (rank > F.col(_RANK)))
-        .select(*tagged.columns)
-    )
-    if matches is None:
-        return settled.unionByName(unlocated)
-    taken = settled.select(F.col(RECORD_KEY).alias(_KEY), F.col(PARTITION).alias(_PLACE))
+    at_home = F.col(PARTITION) == F.lit(home)
+    settled = keys.where(at_home & ~F.col(DELETE)).select(F.col(RECORD_KEY).alias(_KEY))
+    if matches is not None:
+        stored = matches.where(F.col(STORED_PARTITION) == F.lit(home))
+        settled = settled.unionAll(stored.select(F.col(STORED_KEY).alias(_KEY)))
+    deletes = keys.where(at_home & F.col(DELETE))
+    roaming = deletes.join(settled, F.col(RECORD_KEY) == F.col(_KEY), "left_anti")
     elsewhere = (
-        tag(unlocated.drop(FILE, POSITION, STORED_PARTITION), matches, by_partition=False)
+        keys.where(~at_home).select(F.col(RECORD_KEY).alias(_KEY), F.col(PARTITION).alias(_PLACE)).distinct()
+    )
+    copies = roaming.join(elsewhere, F.col(RECORD_KEY) == F.col(_KEY)).withColumn(PARTITION, F.col(_PLACE))
+    roams = F.lit(True).alias(ROAMS)  # noqa: FBT003 - pyspark's signature
+    still = F.lit(False).alias(ROAMS)  # noqa: FBT003 - pyspark's signature
+    stay = keys.where(~(at_home & F.col(DELETE))).unionAll(
+        deletes.join(settled, F.col(RECORD_KEY) == F.col(_KEY), "left_semi")
+    )
+    return (
+        stay.select("*", still)
+        .unionAll(roaming.select("*", roams))
+        .unionAll(copies.select(*keys.columns, roams))
+    )
+
+
+def locate_deletes(tagged: DataFrame, matches: DataFrame | None, *, home: str) -> DataFrame:
+    """Return ``tagged`` by partition, with the deletes that roam wherever their keys lie.
+
+    In partitions for which the batch has rows of the key, it has the delete too.
+    """
+    is_roaming = F.col(ROAMS) & (F.col(PARTITION) == F.lit(home))
+    is_nowhere = F.col(ROAMS) & F.col(DELETE) & F.col(FILE).isNull()
+    roaming = tagged.where(is_roaming).drop(ROAMS)
+    settled = tagged.where(~is_roaming & ~is_nowhere).drop(ROAMS)
+    if matches is None:
+        return settled.unionByName(roaming)
+    taken = tagged.where(~is_roaming).select(F.col(RECORD_KEY).alias(_KEY), F.col(PARTITION).alias(_PLACE))
+    elsewhere = (
+        tag(roaming.drop(FILE, POSITION, STORED_PARTITION), matches, by_partition=False)
         .join(
             taken,
             (F.col(RECORD_KEY) == F.col(_KEY)) & (F.col(STORED_PARTITION) == F.col(_PLACE)),
             "left_anti",
         )
-        .select(*tagged.columns)
+        .select(*roaming.columns)
     )
     return settled.unionByName(elsewhere)

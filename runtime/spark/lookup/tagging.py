@@ -12,22 +12,26 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.message import Message, Value, joined
-from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
+from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING, POSITION
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.settings import failures_translated, load_files
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
-from parquetry.runtime.stage.part import ORDERING, PARTITION, REFERENCE, keys_name
+from parquetry.runtime.stage.keys import tied_rows
+from parquetry.runtime.stage.part import ARRIVAL, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.task_failures import line_around
 
 FILE = "__file"
 STORED_ORDERING = "__stored_ordering"
 STORED_PARTITION = "__stored_partition"
 STORED_KEY = "__stored_key"
+ROAMS = "__roams"
+"""Marks deletes that are for any partition that has their key."""
 
 BROADCAST_BYTES = 24 * 1024 * 1024
 """What may be sent to every task; beyond it both sides are shuffled by key."""
@@ -114,19 +118,42 @@ def _overwritten(store: ObjectStore, what: str) -> CorruptTableError:
     )
 
 
-def winners(keys: DataFrame, *, partitioned: bool) -> DataFrame:
-    """One row per key: the largest ordering value, then a delete, then the larger row hash.
+def winners(staged: StagedRows, keys: DataFrame, *, partitioned: bool) -> DataFrame:
+    """Return the row that counts of every key, as ``stage.keys.winning_rows`` chooses it.
 
-    A null ordering value is the smallest. Only rows that are equal in all of that are told apart
-    by their arrival.
+    ``keys`` are the rows of :func:`key_rows`, of which one that is marked by ``ROAMS`` stays so.
     """
-    ordered = ORDERING in keys.columns
-    rank = [*([ORDERING] if ordered else []), DELETE, HASH, REFERENCE]
+    ordering = [name for name in (ORDERING,) if name in keys.columns]
+    marks = [name for name in (ROAMS,) if name in keys.columns]
     grouping = [PARTITION, RECORD_KEY] if partitioned else [RECORD_KEY]
-    if not partitioned:
-        rank.append(PARTITION)
-    best = keys.groupBy(*grouping).agg(F.max(F.struct(*rank)).alias("best"))
-    return best.select(*grouping, *(F.col(f"best.{name}") for name in rank))
+    rank = [DELETE, HASH, REFERENCE, *marks, *([] if partitioned else [PARTITION])]
+    outcome = [F.col(f"best.{name}") for name in rank]
+    if staged.folds:
+        later = (
+            Window.partitionBy(*grouping)
+            .orderBy(F.col(ARRIVAL).desc())
+            .rowsBetween(Window.unboundedPreceding, -1)
+        )
+        after = keys.withColumn("__after", F.max(F.struct(ORDERING)).over(later))
+        counts = F.col("__after").isNull() | (F.struct(ORDERING) > F.col("__after"))
+        # The greatest says whether any counts; the greatest that is no delete is there in the end.
+        best = F.max(F.struct((~F.col(DELETE)).alias("stays"), ORDERING, *rank)).alias("best")
+        greatest = F.max(F.struct(ORDERING)).alias("greatest")
+        found = after.where(counts).groupBy(*grouping).agg(best, greatest)
+        return found.select(*grouping, f"greatest.{ORDERING}", *outcome)
+    outcome += [F.col(f"best.{name}") for name in ordering]
+    arrival = [ARRIVAL] if staged.spec.arrives else []
+    best = F.max(F.struct(*ordering, *arrival, *rank)).alias("best")
+    if not staged.spec.refuses_ties:
+        return keys.groupBy(*grouping).agg(best).select(*grouping, *outcome)
+    least = F.max(F.struct(*ordering, (~F.col(DELETE)).alias("stays"), F.bitwise_not(HASH).alias("hash")))
+    is_tied = F.expr(f"least.stays AND (best.{DELETE} OR least.hash <> ~best.{HASH})")
+    before, behind = map(F.lit, line_around(tied_rows))
+    listed = F.to_json(F.array(RECORD_KEY))
+    refusal = F.raise_error(F.concat(before, listed.substr(F.lit(2), F.length(listed) - 2), behind))
+    key = F.when(is_tied, refusal.cast("string")).otherwise(F.col(RECORD_KEY)).alias(RECORD_KEY)
+    found = keys.groupBy(*grouping).agg(best, least.alias("least"))
+    return found.select(*grouping[:-1], key, *outcome)
 
 
 def may_hold(file: FileSlice, keys: KeyRange | None) -> bool:

@@ -59,7 +59,9 @@ def stage_spec(
     rows: bool = True,
     keys: bool = True,
     matched: bool = False,
+    arrives: bool = False,
     drop_duplicates: bool = False,
+    refuses_ties: bool = False,
 ) -> StageSpec:
     """How rows with these columns of the table are staged."""
     schema = arrow_schema(columns)
@@ -75,7 +77,9 @@ def stage_spec(
         rows=rows,
         keys=keys,
         matched=matched,
+        arrives=arrives,
         drop_duplicates=drop_duplicates,
+        refuses_ties=refuses_ties,
         declared=declared_faults(columns),
     )
 

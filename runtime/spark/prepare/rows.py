@@ -31,7 +31,7 @@ from parquetry.runtime.spec.meta_columns import META_COLUMNS, PARTITION_PATH, RE
 from parquetry.runtime.spec.rules import CONTROL_COLUMNS, DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Map, Primitive, Struct, parse_type
-from parquetry.runtime.stage.part import GENERATED_WRONG, PARTITION
+from parquetry.runtime.stage.part import ARRIVAL, GENERATED_WRONG, PARTITION
 from parquetry.runtime.stage.partition_paths import PartitionPaths
 from parquetry.runtime.table.partition_path import KeyRules, path_of_texts
 
@@ -59,6 +59,7 @@ def prepare_rows(
     *,
     delete_when: str | None = None,
     drop: Sequence[str] = (),
+    arrival: str | None = None,
     hash_rows: bool = True,
 ) -> PreparedRows:
     """``frame`` as rows of a table with these ``columns``.
@@ -68,9 +69,10 @@ def prepare_rows(
     value their type does not hold are counted as faults.
     ``delete_when`` marks deletes by a condition on the incoming columns, and so does a true
     ``_hoodie_is_deleted``, unless the table has a column of that name and another type; ``drop`` names
-    columns that only that condition needs. ``hash_rows`` False leaves the row hash out, for writes that
-    never choose between rows. Raises InvalidDataError naming the column, what was found and what is
-    expected.
+    columns that only that condition needs. ``arrival`` is SQL for a text that sorts the rows by their order
+    of arrival; None where they have none. ``hash_rows`` False leaves the row hash and the arrival
+    out, for writes that never choose between rows. Raises InvalidDataError naming the column, what was
+    found and what is expected.
     """
     incoming = frame.drop(*META_COLUMNS)
     check_control_names(incoming.schema.names, place="the columns of the rows")
@@ -78,9 +80,13 @@ def prepare_rows(
     spark = frame.sparkSession
     with session_settings(spark, expression_settings(spark)):
         marked = _with_delete_flag(incoming, delete_when, by_flag=deletes_by_flag(columns))
+        control = [DELETE]
+        if arrival is not None and hash_rows:
+            marked = marked.withColumn(ARRIVAL, F.expr(arrival))
+            control.append(ARRIVAL)
         marked = marked.drop(*drop)
         found = {field.name.lower(): field for field in marked.schema.fields}
-        conformed = marked.selectExpr(*(_conform(found.get(c.name.lower()), c) for c in columns), DELETE)
+        conformed = marked.selectExpr(*(_conform(found.get(c.name.lower()), c) for c in columns), *control)
         given = [c.name for c in columns if c.name.lower() in found]
         keys = {path.partition(".")[0] for path in (*rules.record_key, *rules.partition_by)}
         filled = with_generated(conformed, columns, given=given, keys=keys)
@@ -302,8 +308,7 @@ def _with_control(
         added.append(f"xxhash64({', '.join(hashable(columns))}) AS {HASH}")
     if key and not is_plain_key(rules, columns):
         added.append(f"{key} AS {RECORD_KEY}")
-    if GENERATED_WRONG in frame.columns:
-        added.append(GENERATED_WRONG)
+    added += [name for name in (GENERATED_WRONG, ARRIVAL) if name in frame.columns]
     return PreparedRows(frame=frame.selectExpr(*map(quoted, names), *added), columns=names, paths=paths)
 
 

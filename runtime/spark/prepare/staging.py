@@ -25,7 +25,7 @@ from parquetry.runtime.spark.prepare.rows import (
 from parquetry.runtime.spark.session.conversion import are_spelled_alike, type_of
 from parquetry.runtime.spec.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.spec.rules import DELETE_FLAG, deletes_by_flag
-from parquetry.runtime.spec.table_spec import Column, Operation
+from parquetry.runtime.spec.table_spec import Column, Operation, Ties
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.stage.part import SUMMARY_SQL, StageSpec
 from parquetry.runtime.stage.partition_paths import SPELLED_TYPES
@@ -36,11 +36,15 @@ from parquetry.runtime.write.request import WriteRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """The rows that are to be written, lazily; ``what`` names them in errors."""
+    """The rows that are to be written, lazily; ``what`` names them in errors.
+
+    ``arrival`` is SQL for a text that sorts them by their order of arrival; None where they have none.
+    """
 
     frame: DataFrame
     request: WriteRequest
     what: str
+    arrival: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,8 @@ def _stage_upsert(incoming: Incoming, state: TableState, place: StagePlace) -> S
         ordering=state.spec.ordering,
         key_column=_key_column(state),
         paths=prepared.paths,
+        arrives=incoming.arrival is not None,
+        refuses_ties=_refuses_ties(incoming),
     )
     return materialise(prepared.frame, spec, what=incoming.what)
 
@@ -101,7 +107,9 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
         key_column=_key_column(state) if keyed else None,
         paths=prepared.paths,
         keys=deduplicates,
+        arrives=deduplicates and incoming.arrival is not None,
         drop_duplicates=deduplicates,
+        refuses_ties=_refuses_ties(incoming),
     )
     may_delete = bool(request.delete_when) or _has_delete_flag(frame, state)
     if not (request.drop_duplicates or request.drop or may_delete):
@@ -188,8 +196,13 @@ def _prepared(incoming: Incoming, frame: DataFrame, state: TableState, *, hash_r
         state.rules,
         delete_when=incoming.request.delete_when,
         drop=incoming.request.drop,
+        arrival=incoming.arrival,
         hash_rows=hash_rows,
     )
+
+
+def _refuses_ties(incoming: Incoming) -> bool:
+    return incoming.arrival is None and incoming.request.ties is Ties.REFUSE
 
 
 def _only(columns: tuple[Column, ...], prepared: PreparedRows) -> list[Column]:

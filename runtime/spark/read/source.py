@@ -39,7 +39,7 @@ from parquetry.runtime.spark.read.source_failures import (
 from parquetry.runtime.spark.read.source_types import as_texts, check_one_spelling, check_one_type
 from parquetry.runtime.spark.read.unseen_faults import check_unseen_faults
 from parquetry.runtime.spark.session.conversion import type_of
-from parquetry.runtime.spark.session.keys import literal, quoted_name
+from parquetry.runtime.spark.session.keys import PLACE_SQL, fixed_width, literal, quoted_name
 from parquetry.runtime.spark.session.settings import (
     expression_settings,
     failures_translated,
@@ -50,7 +50,7 @@ from parquetry.runtime.spark.session.sql_guard import check_query
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.reader_options import checked_options
 from parquetry.runtime.spec.rules import DELETE_FLAG
-from parquetry.runtime.spec.table_spec import Column, Operation, Source
+from parquetry.runtime.spec.table_spec import MODIFIED, Column, Operation, Source
 from parquetry.runtime.spec.types import Primitive, parse_type
 from parquetry.runtime.storage.parallel import map_each
 
@@ -81,21 +81,24 @@ def read_files(
     *,
     columns: Sequence[Column],
     storage: Mapping[str, Any],
+    arrival: str | None = None,
 ) -> DataFrame:
     """The rows of ``files``, before ``select``.
 
     Files of one batch may differ in their columns: what a file lacks is null. Cells of text formats become
     values of the table's types, and a cell that is none fails the read. With a ``select`` they are texts;
-    whole numbers and flags of JSON are what they are. InvalidDataError for a column of the table that only
-    names of folders have.
+    whole numbers and flags of JSON are what they are. A column ``arrival`` is added, if it is named: a text
+    that sorts the rows by their file, as the source orders its files, and then by their place in it.
+    InvalidDataError for a column of the table that only names of folders have.
     """
     _check_base_path(source, files)
-    frame = _read(spark, source, files, columns, storage)
+    parts = _read(spark, source, files, columns, storage)
+    frame = _union(parts)
     if _gives_rows(source):
         _check_folders(frame, files, columns)
         if (field := _undeclared(frame.schema, source, columns)) is not None:
             raise _undeclared_error(field.name, _file_with(spark, source, files, field))
-    return frame
+    return frame if arrival is None else _union([_with_arrival(part, arrival, source) for part in parts])
 
 
 def _gives_rows(source: Source) -> bool:
@@ -156,17 +159,17 @@ def _read(
     files: Sequence[FoundFile],
     columns: Sequence[Column],
     storage: Mapping[str, Any],
-) -> DataFrame:
+) -> list[DataFrame]:
     match source.format:
         case "avro":
             return _read_avro(spark, source, files, storage)
         case "csv" | "json":
-            frame = _read_text(spark, source, files, columns, storage)
-            if not frame.columns:
+            frames = _read_text(spark, source, files, columns, storage)
+            if not any(frame.columns for frame in frames):
                 raise _without_columns(files[0])
-            return frame
+            return frames
         case _:
-            return _union_of_one_type(_loaded_apart(spark, source, files, {"mergeSchema": "true"}, storage))
+            return _of_one_type(_loaded_apart(spark, source, files, {"mergeSchema": "true"}, storage))
 
 
 def _check_folders(frame: DataFrame, files: Sequence[FoundFile], columns: Sequence[Column]) -> None:
@@ -288,7 +291,7 @@ def _read_text(
     files: Sequence[FoundFile],
     columns: Sequence[Column],
     storage: Mapping[str, Any],
-) -> DataFrame:
+) -> list[DataFrame]:
     forms = _forms(spark, source, file="_metadata.file_path")
     groups = {} if source.format == "json" else _by_header(files, forms.options, storage)
     check_unseen_faults(spark, source, files, forms.options, storage)
@@ -302,7 +305,7 @@ def _read_text(
         ]
     if source.select is None:
         frames = [_typed(spark, frame, columns, forms) for frame in frames]
-    return _union(frames)
+    return frames
 
 
 def _typed(spark: SparkSession, frame: DataFrame, columns: Sequence[Column], forms: Forms) -> DataFrame:
@@ -433,13 +436,13 @@ def _opened(file: FoundFile, storage: Mapping[str, Any]) -> Any:
 
 def _read_avro(
     spark: SparkSession, source: Source, files: Sequence[FoundFile], storage: Mapping[str, Any]
-) -> DataFrame:
+) -> list[DataFrame]:
     """One read per writer schema, as Spark would take one file's schema for all of them."""
     by_schema: dict[str, list[FoundFile]] = {}
     for file in files:
         by_schema.setdefault(_avro_schema(file, storage), []).append(file)
     groups = by_schema.items()
-    return _union_of_one_type([(_load(spark, source, g, {"avroSchema": text}), g[0]) for text, g in groups])
+    return _of_one_type([(_load(spark, source, g, {"avroSchema": text}), g[0]) for text, g in groups])
 
 
 def _avro_schema(file: FoundFile, storage: Mapping[str, Any]) -> str:
@@ -452,10 +455,21 @@ def _avro_schema(file: FoundFile, storage: Mapping[str, Any]) -> str:
             ) from error
 
 
-def _union_of_one_type(parts: Sequence[_Part]) -> DataFrame:
-    """The rows of all parts; InvalidDataError when a column holds things that no type of its own does."""
+def _of_one_type(parts: Sequence[_Part]) -> list[DataFrame]:
+    """The frames of all parts; InvalidDataError when a column holds things that no type of its own does."""
     check_one_type([(frame.schema, file.file.path) for frame, file in parts])
-    return _union([frame for frame, _ in parts])
+    return [frame for frame, _ in parts]
+
+
+def _with_arrival(frame: DataFrame, name: str, source: Source) -> DataFrame:
+    """The rows of files with a column that sorts them by their file, and by their place in it.
+
+    A task may read parts of several files. Of each part it reads the rows in their order.
+    """
+    parts = ["_metadata.file_path", "'\n'", fixed_width("_metadata.file_block_start"), PLACE_SQL]
+    if source.file_order == MODIFIED:
+        parts.insert(0, fixed_width("unix_millis(_metadata.file_modification_time)"))
+    return frame.selectExpr("*", f"concat({', '.join(parts)}) AS {name}")
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

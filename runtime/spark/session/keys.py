@@ -5,12 +5,23 @@ Source: Hudi's ``KeyGenUtils`` and ``PartitionPathEncodeUtils``.
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.table.partition_path import ESCAPED, NULL_PARTITION, KeyRules
 
 _NULL_PART, _EMPTY_PART = "__null__", "__empty__"
+
+
+def fixed_width(number: str) -> str:
+    """SQL for a text that sorts as the number does, which is not negative."""
+    return f"lpad(hex({number}), 16, '0')"
+
+
+PLACE_SQL: Final = fixed_width("monotonically_increasing_id()")
+"""SQL for a text that sorts rows by their partition of the frame and their place in it."""
 
 
 def quoted(path: str) -> str:

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.runtime.base_file.model import DELETE, HASH
+from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING
+from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.keys import BatchKeys, is_rankable, merged_keys, winning_rows
-from parquetry.runtime.stage.part import ORDERING, PARTITION, REFERENCE, keys_name
+from parquetry.runtime.stage.part import ARRIVAL, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.stage.place import LocalPlace
 
 ORDERINGS = {
@@ -78,6 +79,55 @@ def test_one_row_of_every_key_counts(batch):
 
     assert dict(zip(found[RECORD_KEY].to_pylist(), found[REFERENCE].to_pylist(), strict=True)) == best
     assert [key.encode() for key in found[RECORD_KEY].to_pylist()] == sorted(key.encode() for key in best)
+
+
+def folded(rows, held):
+    """The row that is stored after these, one by one, over a held one; None for no row."""
+    for row in rows:
+        if held is None or rank(row)[:3] >= rank(held)[:3]:
+            held = None if row[3] else row
+    return held
+
+
+@given(batches(), st.randoms(), st.data())
+def test_rows_are_folded_in_their_order_of_arrival_over_what_is_stored(batch, random, data):
+    rows, kind = batch
+    places = list(range(len(rows)))
+    random.shuffle(places)
+    arrivals = pa.array([f"{place:04x}" for place in places], pa.string())
+    in_order = [row for _, row in sorted(zip(places, rows, strict=True))]
+
+    found = winning_rows(keys_table(rows, kind).append_column(ARRIVAL, arrivals))
+
+    by_reference = {row[0]: row for row in rows}
+    for winner in found.to_pylist():
+        key, row = winner[RECORD_KEY], by_reference[winner[REFERENCE]]
+        counts = (*row[:5], winner.get(ORDERING))
+        value = data.draw(next(values for one, values in ORDERINGS.values() if one == kind))
+        for held in (None, (-1, "p", 0, False, key, value)):
+            wins = held is None or rank(counts)[:3] >= rank(held)[:3]
+            stored = (None if row[3] else row) if wins else held
+            assert stored == folded([each for each in in_order if each[4] == key], held)
+    assert len(found) == len({row[4] for row in rows})
+
+
+@given(batches())
+def test_rows_that_nothing_tells_apart_are_refused(batch):
+    rows, kind = batch
+    by_rank = {}
+    for row in rows:
+        by_rank.setdefault(row[4], []).append(row)
+    tied = False
+    for several in by_rank.values():
+        greatest = max(rank(row)[:3] for row in several)
+        made = {"deleted" if row[3] else row[2] for row in several if rank(row)[:3] == greatest}
+        tied = tied or len(made) > 1
+    if tied:
+        with pytest.raises(InvalidDataError, match="nothing says which of them counts"):
+            winning_rows(keys_table(rows, kind), refuses_ties=True)
+    else:
+        found = winning_rows(keys_table(rows, kind), refuses_ties=True)
+        assert found.equals(winning_rows(keys_table(rows, kind)))
 
 
 def test_a_nan_with_its_sign_set_is_a_nan():
