@@ -23,7 +23,7 @@ from parquetry.runtime.spark.lookup.local import LocatedKeys, locate_keys
 from parquetry.runtime.spark.lookup.partitionless_deletes import (
     default_partition,
     locate_deletes,
-    with_roaming_deletes,
+    with_deletes_to_locate,
 )
 from parquetry.runtime.spark.lookup.tagging import (
     BROADCAST_BYTES,
@@ -207,7 +207,7 @@ def _found(
         )
     keys = key_rows(attempt.spark, staged)
     if home is not None:
-        keys = with_roaming_deletes(keys, found, home=home)
+        keys = with_deletes_to_locate(keys, found, home=home)
     tagged = tag(winners(staged, keys, partitioned=partitioned), found, by_partition=by_partition)
     if moves and candidates:
         tagged = moved(tagged, ordering=compares)

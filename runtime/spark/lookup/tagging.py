@@ -30,7 +30,7 @@ FILE = "__file"
 STORED_ORDERING = "__stored_ordering"
 STORED_PARTITION = "__stored_partition"
 STORED_KEY = "__stored_key"
-ROAMS = "__roams"
+TO_LOCATE = "__to_locate"
 """Marks deletes that are for any partition that has their key."""
 
 BROADCAST_BYTES = 24 * 1024 * 1024
@@ -121,10 +121,10 @@ def _overwritten(store: ObjectStore, what: str) -> CorruptTableError:
 def winners(staged: StagedRows, keys: DataFrame, *, partitioned: bool) -> DataFrame:
     """Return the row that counts of every key, as ``stage.keys.winning_rows`` chooses it.
 
-    ``keys`` are the rows of :func:`key_rows`, of which one that is marked by ``ROAMS`` stays so.
+    ``keys`` are the rows of :func:`key_rows`, of which one that is marked by ``TO_LOCATE`` stays so.
     """
     ordering = [name for name in (ORDERING,) if name in keys.columns]
-    marks = [name for name in (ROAMS,) if name in keys.columns]
+    marks = [name for name in (TO_LOCATE,) if name in keys.columns]
     grouping = [PARTITION, RECORD_KEY] if partitioned else [RECORD_KEY]
     rank = [DELETE, HASH, REFERENCE, *marks, *([] if partitioned else [PARTITION])]
     outcome = [F.col(f"best.{name}") for name in rank]

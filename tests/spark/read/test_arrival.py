@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
+from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.main import execute
+from parquetry.runtime.sources.due import DueBatch
+from parquetry.runtime.sources.ledger import Consumption
+from parquetry.runtime.sources.listing import list_files
+from parquetry.runtime.spark.ingest import write_batch
 from parquetry.runtime.spark.session.settings import session_settings
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements
-from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, Source, TableSpec
+from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, Source, TableSpec, Ties
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.write.request import WriteRequest
+from parquetry.table import create
+from tests.support import hudi_rs
+from tests.support.effort import in_full
 from tests.support.local_spark import local_spark
 
 pytestmark = pytest.mark.spark
@@ -28,7 +38,9 @@ COLUMNS = (
     Column(name="seq", type="bigint"),
     Column(name="text", type="string"),
 )
-KINDS = ("csv", "csv.gz", "multiline", "json", "parquet")
+DDL = "id bigint, day string, seq bigint, text string"
+KINDS = ("csv", "csv.gz", "multiline", "json", "parquet", "orc")
+SPLITS_OF_A_KIND = 9
 
 
 @pytest.fixture(scope="module")
@@ -36,47 +48,42 @@ def spark():
     return local_spark("arrival")
 
 
+FILE_SCHEMA = pa.schema(
+    {"id": pa.int64(), "day": pa.string(), "seq": pa.int64(), "text": pa.string(), "op": pa.string()}
+)
+
+
 def write_file(path, kind, rows):
-    if kind == "parquet":
-        table = pa.Table.from_pylist(
-            rows,
-            pa.schema(
-                [
-                    ("id", pa.int64()),
-                    ("day", pa.string()),
-                    ("seq", pa.int64()),
-                    ("text", pa.string()),
-                    ("op", pa.string()),
-                ]
-            ),
-        )
-        pq.write_table(table, path, row_group_size=4)
-        return
-    if kind == "json":
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-    else:
-        text = "id,day,seq,text,op\n" + "".join(",".join(map(str, row.values())) + "\n" for row in rows)
-    path.write_bytes(gzip.compress(text.encode()) if kind == "csv.gz" else text.encode())
+    match kind:
+        case "parquet":
+            pq.write_table(pa.Table.from_pylist(rows, FILE_SCHEMA), path, row_group_size=4)
+        case "orc":
+            orc.write_table(pa.Table.from_pylist(rows, FILE_SCHEMA), path)
+        case "json":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        case _:
+            cells = ([("" if cell is None else str(cell)) for cell in row.values()] for row in rows)
+            text = "id,day,seq,text,op\n" + "".join(",".join(row) + "\n" for row in cells)
+            path.write_bytes(gzip.compress(text.encode()) if kind == "csv.gz" else text.encode())
 
 
-def ingested(spark, root, kind, deliveries, *, runs, split_bytes, ordering=None, scope=KeyScope.PARTITION):
-    """The rows of a table after so many runs, read with pyarrow from the files of the newest slices."""
+def ingested(spark, root, kind, deliveries, *, runs, split_bytes, ordering=None, scope=None):
+    """The rows of a table after so many runs, as hudi-rs reads them; partitioned by day if there is a scope."""
     source = Source(
         name="s",
-        format="json" if kind == "json" else "parquet" if kind == "parquet" else "csv",
+        format=kind if kind in ("json", "parquet", "orc") else "csv",
         path="in/*",
         operation=Operation.UPSERT,
         delete_when="op = 'D'",
         drop=("op",),
         options={"multiLine": "true"} if kind == "multiline" else {},
     )
-    by_day = ("day",) if scope is KeyScope.TABLE else ()
     spec = TableSpec(
         name="t",
         columns=COLUMNS,
         record_key=("id",),
-        partition_by=by_day,
-        key_scope=scope,
+        partition_by=("day",) if scope else (),
+        key_scope=scope or KeyScope.PARTITION,
         ordering=ordering,
         sources=(source,),
     )
@@ -114,78 +121,128 @@ def ingested(spark, root, kind, deliveries, *, runs, split_bytes, ordering=None,
 
 
 def stored(location):
-    handle = open_table(open_store(location))
-    slices = handle.view(handle.timeline()).all_slices(handle.timeline().last_settled())
-    rows = [row for part in slices for row in pq.ParquetFile(f"{location}/{part.path}").read().to_pylist()]
-    found = {row["id"]: (row["day"], row["seq"], row["text"]) for row in rows}
+    rows = hudi_rs.read(location).to_pylist()
+    found = {(row["day"], row["id"]): (row["seq"], row["text"]) for row in rows}
     assert len(found) == len(rows)
     return found
 
 
-def folded(rows, *, ordering):
-    """What a dictionary holds after the rows, one after the other."""
+def folded(rows, *, ordering, scope=None):
+    """The rows that there are after these, one after the other."""
     table = {}
     for row in rows:
-        if ordering and row["id"] in table and row["seq"] < table[row["id"]][1]:
+        same = [
+            key
+            for key in table
+            if key[1] == row["id"] and (scope is not KeyScope.PARTITION or row["day"] in (None, key[0]))
+        ]
+        if ordering and any(row["seq"] < table[key][0] for key in same) and row["op"] != "D":
             continue
-        if row["op"] == "D":
-            table.pop(row["id"], None)
-        else:
-            table[row["id"]] = (row["day"], row["seq"], row["text"])
+        for key in same:
+            if not ordering or row["seq"] >= table[key][0]:
+                del table[key]
+        if row["op"] != "D":
+            table[row["day"], row["id"]] = (row["seq"], row["text"])
     return table
+
+
+def random_rows(rng, *, scope):
+    rows = [
+        {
+            "id": rng.randrange(12),
+            "day": rng.choice("ab"),
+            "seq": rng.randrange(4),
+            "text": f"{rng.randrange(10**9)}",
+            "op": "D" if rng.random() < 0.3 else "U",
+        }
+        for _ in range(60)
+    ]
+    for row in rows:
+        if scope is KeyScope.PARTITION and row["op"] == "D" and rng.random() < 0.7:
+            row["day"] = None
+    return rows
 
 
 @pytest.mark.parametrize("ordering", [None, "seq"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_is_the_same_for_the_same_files_however_they_are_split(spark, tmp_path, kind, ordering):
     rng = random.Random(f"{kind} {ordering}")
-    for number in range(3):
-        rows = [
-            {
-                "id": rng.randrange(12),
-                "day": rng.choice("ab"),
-                "seq": rng.randrange(4),
-                "text": f"{rng.randrange(10**9)}",
-                "op": "D" if rng.random() < 0.3 else "U",
-            }
-            for _ in range(60)
-        ]
+    for number in range(SPLITS_OF_A_KIND * 2 if in_full() else 3):
+        scope = [None, KeyScope.TABLE, KeyScope.PARTITION][number % 3]
+        rows = random_rows(rng, scope=scope)
         cuts = sorted(rng.sample(range(1, 60), rng.randrange(1, 6)))
         deliveries = [rows[a:b] for a, b in zip([0, *cuts], [*cuts, 60], strict=True)]
+        runs = rng.randrange(1, 4)
         found = ingested(
             spark,
             tmp_path / str(number),
             kind,
             deliveries,
-            runs=rng.randrange(1, 4) if number else 1,
+            runs=runs,
             split_bytes=rng.choice([64, 300, 10**8]),
             ordering=ordering,
-            scope=rng.choice(list(KeyScope)),
+            scope=scope,
         )
-        assert found == folded(rows, ordering=ordering), number
+        assert found == folded(rows, ordering=ordering, scope=scope), (number, scope, runs)
 
 
 @pytest.mark.parametrize("operation", [Operation.UPSERT, Operation.INSERT])
 def test_rows_of_this_process_arrive_in_their_order(spark, tmp_path, operation):
-    spec = TableSpec(name="t", columns=COLUMNS, record_key=("id",))
-    job = JobPlan(
-        kind=JobKind.CREATE,
-        project="p",
-        target="dev",
-        table="t",
-        location=str(tmp_path / "t"),
-        directory=str(tmp_path),
-        spec=spec,
-        source=None,
-        requirements=Requirements(exists=False, applied_number=None),
-    )
-    execute(job)
-    rng = random.Random(7)
-    rows = [
-        {"id": rng.randrange(9), "day": "a", "seq": 0, "text": f"{rng.randrange(10**9)}", "op": "U"}
-        for _ in range(99)
-    ]
-    table = pa.Table.from_pylist(rows).drop_columns(["op"])
+    table = our_table(spark, tmp_path)
+    rows = [row | {"op": "U", "day": "a"} for row in random_rows(random.Random(7), scope=None)]
     request = WriteRequest(operation=operation, drop_duplicates=operation is Operation.INSERT)
-    write(spark, open_table(open_store(str(tmp_path / "t"))), table, request)
+    write(spark, table, pa.Table.from_pylist(rows, FILE_SCHEMA).drop_columns(["op"]), request)
     assert stored(str(tmp_path / "t")) == folded(rows, ordering=None)
+
+
+def our_table(spark, root, **changes):
+    spec = TableSpec(name="t", columns=COLUMNS, record_key=("id",), **changes)
+    create(str(root / "t"), spec)
+    return open_table(open_store(str(root / "t")))
+
+
+@pytest.mark.parametrize("ordering", [None, "seq"])
+@pytest.mark.parametrize("scope", [None, KeyScope.TABLE])
+def test_rows_of_spark_that_nothing_tells_apart_are_refused(spark, tmp_path, ordering, scope):
+    by_day = {"partition_by": ("day",), "key_scope": scope} if scope else {}
+    table = our_table(spark, tmp_path, ordering=ordering, **by_day)
+    upsert = WriteRequest(operation=Operation.UPSERT)
+    same = spark.createDataFrame([(1, "a", 1, "x"), (1, "a", 1, "x"), (2, "a", 1, "y")], DDL)
+    write(spark, table, same, upsert)
+    tied = spark.createDataFrame([(1, "a", 2, "x"), (1, "a", 2, "y"), (2, "a", 1, "y")], DDL)
+    for request in (upsert, WriteRequest(operation=Operation.INSERT, drop_duplicates=True)):
+        with pytest.raises(InvalidDataError, match=r"the record key '1' differ, and nothing says which"):
+            write(spark, table, tied, request)
+    assert stored(str(tmp_path / "t")) == {("a", 1): (1, "x"), ("a", 2): (1, "y")}
+    if ordering:
+        ordered = spark.createDataFrame([(1, "a", 2, "x"), (1, "a", 3, "y"), (2, "a", 1, "y")], DDL)
+        write(spark, table, ordered, upsert)
+        assert stored(str(tmp_path / "t"))["a", 1] == (3, "y")
+    write(spark, table, tied, WriteRequest(operation=Operation.UPSERT, ties=Ties.ANY))
+    assert stored(str(tmp_path / "t"))["a", 1] in {(2, "x"), (2, "y"), (3, "y")}
+
+
+def test_files_arrive_by_name_if_the_source_says_so(spark, tmp_path):
+    for order, wins in (("modified", "old name"), ("name", "new name")):
+        root = tmp_path / order
+        (root / "in").mkdir(parents=True)
+        for at, (name, text) in enumerate((("b", "new name"), ("a", "old name"))):
+            (root / f"in/{name}.csv").write_text(f"id,text\n1,{text}\n")
+            os.utime(root / f"in/{name}.csv", (1000 + at, 1000 + at))
+        source = Source(name="s", format="csv", path="in/*", file_order=order)
+        table = our_table(spark, root)
+        batch = DueBatch(
+            files=list_files(source.path, base=str(root), options={}),
+            consumption=Consumption(source="s"),
+        )
+        write_batch(
+            spark,
+            table,
+            source,
+            batch,
+            directory=str(root),
+            storage={},
+            extra={},
+            clustering_budget_bytes=None,
+        )
+        assert [text for _, text in stored(str(root / "t")).values()] == [wins]

@@ -860,7 +860,13 @@ default_target: dev
 def test_delete_when_may_name_the_table_of_a_selected_column(tmp_path, condition, said):
     source = f"""\
 sources:
-  - {{name: s, format: json, path: x, select: "select id, op from source", delete_when: "{condition}", drop: [op]}}
+  - name: s
+    format: json
+    path: x
+    select: "select id, op from source"
+    delete_when: "{condition}"
+    drop: [op]
+    ties: any
 """
     root = write_project(tmp_path, {"tables/flights.yml": TABLE + source})
     assert [code for code, _ in codes(root)] == said
