@@ -75,7 +75,10 @@ def test_ties_within_a_batch_are_decided_alike_in_any_order(spark, tmp_path):
             {**r, "c_int": i} for i, r in enumerate(ours.rows(random.Random(9), [1] * 20, 1, c_string="x"))
         ]
         rnd.shuffle(rows)
-        committed(ours.table.upsert(ours.frame(rows).repartition(3 + round_number)))
+        frame = ours.frame(rows).repartition(3 + round_number)
+        with pytest.raises(InvalidDataError, match="nothing says which of them counts"):
+            ours.table.upsert(frame)
+        committed(ours.table.upsert(frame, ties="any"))
         (row,) = HudiRs().read(str(ours.path)).to_pylist()
         winners.add(row["c_int"])
 
@@ -90,7 +93,7 @@ def test_a_delete_beats_a_row_on_a_tie(spark, table, judges):
         .selectExpr("*", "false AS gone")
         .union(table.frame(rows[:5]).selectExpr("*", "true AS gone"))
     )
-    instant = committed(table.table.upsert(both, delete_when="gone", drop=["gone"]))
+    instant = committed(table.table.upsert(both, delete_when="gone", drop=["gone"], ties="any"))
     table.model.upsert(instant, [*({**r, "_hoodie_is_deleted": True} for r in rows[:5]), *rows[5:]])
 
     assert_latest(judges, str(table.path), table.model)
