@@ -41,6 +41,9 @@ ARRIVAL = "__arrival"
 PARTITION = "__partition"
 GENERATED_WRONG = "__generated_wrong"
 
+PLACEHOLDERS = ("__null__", "__empty__")
+"""What a record key of several fields has in the place of null, and of an empty text."""
+
 _TEXTS = {RECORD_KEY: "the record key", PARTITION: "the partition path"}
 
 RUN_BYTES = 48 * 1024 * 1024
@@ -58,7 +61,8 @@ class StageSpec:
     deletes. ``ordering`` may be dotted. ``arrives``: rows bring their order of arrival. ``drop_duplicates``
     is for those who read the stage: one row counts of those with one key, where keys are unique; and so is
     ``refuses_ties``: rows of one key that differ, and that nothing tells apart, are an error. ``declared``
-    gives faults of generated columns the place of their SQL in the spec.
+    gives faults of generated columns the place of their SQL in the spec. ``key_fields`` are those of a record
+    key that has several, by name.
     """
 
     place: StagePlace
@@ -72,6 +76,7 @@ class StageSpec:
     arrives: bool = False
     drop_duplicates: bool = False
     refuses_ties: bool = False
+    key_fields: tuple[str, ...] = ()
     paths: PartitionPaths | None = None
     declared: Mapping[str, str] = field(default_factory=dict)
     run_bytes: int = RUN_BYTES
@@ -321,6 +326,7 @@ class _PartWriter:
         if key := self._spec.key_column:
             lacking = pc.fill_null(pc.equal(pc.binary_length(table.column(key)), 0), fill_value=True)
             self._count("the record key is null or empty", table, lacking)
+            self._check_readable(table, table.column(key))
         for name in self._spec.required:
             column = table.column(name)
             if column.null_count:
@@ -332,6 +338,19 @@ class _PartWriter:
             said = table.column(GENERATED_WRONG)
             for fault in pc.unique(said.drop_null()).to_pylist():
                 self._count(fault, table, pc.fill_null(pc.equal(said, fault), fill_value=False))
+
+    def _check_readable(self, table: pa.RecordBatch, keys: pa.Array) -> None:
+        """Count rows whose key is the key of other values too: ``a:x,b:y`` has a field b, or one value."""
+        for name in self._spec.key_fields[1:]:
+            again = pc.greater(pc.count_substring(keys, f",{name}:"), 1)
+            fault = f"the record key can be read in two ways, as a value of it contains ',{name}:'"
+            self._count(fault, table, pc.fill_null(again, fill_value=False))
+        for name in self._spec.key_fields if self._spec.rows else ():
+            values = values_at(table, name)
+            if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+                stands = pc.is_in(values, value_set=pa.array(PLACEHOLDERS, values.type))
+                fault = f"column {name!r} is {' or '.join(PLACEHOLDERS)}, which a record key has for no value"
+                self._count(fault, table, stands)
 
     def _count(self, fault: str, table: pa.RecordBatch, mask: pa.Array) -> None:
         count = pc.sum(mask).as_py() or 0

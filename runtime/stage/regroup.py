@@ -101,6 +101,7 @@ def regrouped_spec(spec: StageSpec, *, folds: bool) -> StageSpec:
         paths=None,
         required=(),
         keys=False,
+        key_fields=(),
         drop_duplicates=False,
         run_bytes=_RUN_BYTES,
     )

@@ -62,6 +62,7 @@ def stage_spec(
     arrives: bool = False,
     drop_duplicates: bool = False,
     refuses_ties: bool = False,
+    key_fields: Sequence[str] = (),
 ) -> StageSpec:
     """How rows with these columns of the table are staged."""
     schema = arrow_schema(columns)
@@ -80,6 +81,7 @@ def stage_spec(
         arrives=arrives,
         drop_duplicates=drop_duplicates,
         refuses_ties=refuses_ties,
+        key_fields=tuple(key_fields) if len(key_fields) > 1 else (),
         declared=declared_faults(columns),
     )
 

@@ -89,6 +89,7 @@ def _stage_upsert(incoming: Incoming, state: TableState, place: StagePlace) -> S
         paths=prepared.paths,
         arrives=incoming.arrival is not None,
         refuses_ties=_refuses_ties(incoming),
+        key_fields=state.rules.record_key,
     )
     return materialise(prepared.frame, spec, what=incoming.what)
 
@@ -110,6 +111,7 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
         arrives=deduplicates and incoming.arrival is not None,
         drop_duplicates=deduplicates,
         refuses_ties=_refuses_ties(incoming),
+        key_fields=state.rules.record_key,
     )
     may_delete = bool(request.delete_when) or _has_delete_flag(frame, state)
     if not (request.drop_duplicates or request.drop or may_delete):
@@ -169,6 +171,7 @@ def _stage_keys(incoming: Incoming, state: TableState, place: StagePlace) -> Sta
         ordering=ordering if ordering in prepared.columns else None,
         key_column=RECORD_KEY,
         rows=False,
+        key_fields=state.rules.record_key,
     )
     return Staged(rows=materialise(prepared.frame, spec, what=incoming.what), located=located)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import uuid
+from dataclasses import replace
 from itertools import pairwise
 from unittest import mock
 
@@ -242,6 +244,37 @@ def test_faults_of_tasks_are_one_message(tmp_path):
 
     with pytest.raises(InvalidDataError, match=r"column 'n' is null in 2 of 6 rows, first in record key 'b'"):
         staged.check("rows")
+
+
+def key_of(values):
+    """A record key of several fields, as Hudi's ComplexKeyGenerator writes it."""
+    parts = ("__null__" if value is None else value or "__empty__" for value in values)
+    return ",".join(f"{name}:{part}" for name, part in zip("abc", parts, strict=True))
+
+
+def test_no_two_rows_have_one_key_of_several_fields(tmp_path):
+    some = ["x", "y", "x,b:y", "y,b:z", "z,c:y", "x,c:y,c:z", ":", ",b", None, "", "__null__", "__empty__"]
+    alike = {}
+    for values in itertools.product(some, repeat=3):
+        alike.setdefault(key_of(values), []).append(values)
+    schema = pa.schema(dict.fromkeys(["a", "b", "c", RECORD_KEY], pa.string()))
+    stage = replace(spec(tmp_path), schema=schema, key_column=RECORD_KEY, key_fields=("a", "b", "c"))
+    ambiguous = {key: rows for key, rows in alike.items() if len(rows) > 1}
+    assert len(ambiguous) > 100
+    for key, rows in ambiguous.items():
+        batches = (
+            pa.RecordBatch.from_pylist(
+                [dict(zip("abc", row, strict=True)) | {RECORD_KEY: key, PARTITION: ""}],
+                schema.append(pa.field(PARTITION, pa.string())),
+            )
+            for row in rows
+        )
+        taken = [not staged_rows(stage, summaries(stage, [[one]])).faults for one in batches]
+        assert sum(taken) <= 1, key
+    plain = pa.RecordBatch.from_pylist(
+        [{"a": "x:,", "b": ":y", "c": None, RECORD_KEY: key_of(("x:,", ":y", None)), PARTITION: ""}]
+    )
+    assert not staged_rows(stage, summaries(stage, [[plain]])).faults
 
 
 def text(*values):
