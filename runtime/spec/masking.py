@@ -46,6 +46,13 @@ def has_masked_partitions(spec: TableSpec) -> bool:
     return any(column.lower() in pii for column in spec.partition_by)
 
 
+def has_private_keys(spec: TableSpec) -> bool:
+    """Return True if record keys are for no file that everybody may read, as one of the timeline is."""
+    pii = pii_columns(spec.columns)
+    fields = {field.partition(".")[0].lower() for field in spec.record_key}
+    return spec.files.encryption_key is not None or not pii.isdisjoint(fields)
+
+
 def masked_partition(path: str, spec: TableSpec | None) -> str:
     """The partition's path with ``***`` for the values of columns that hold personal data.
 

@@ -22,6 +22,7 @@ from parquetry.runtime.sources.ledger import Consumption, record
 from parquetry.runtime.spark.attempt.record_size import sampled_record_size
 from parquetry.runtime.spark.session.settings import parallelism, task_memory_bytes
 from parquetry.runtime.spec.avro import with_meta_columns
+from parquetry.runtime.spec.masking import has_private_keys
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.table.partition_path import check_nesting, check_partition_path
 from parquetry.runtime.table.statistics import encode_statistics
@@ -106,8 +107,7 @@ class Attempt:
             policy = replace(policy, small_file_limit_bytes=0)
         tasks = 2 * parallelism(self.spark)
         plan = plan_buckets(self.transaction.instant, works, policy=policy, tasks=tasks)
-        # The announcement is on the timeline for everybody to read, so keys of encrypted files stay out.
-        told = {} if self.state.spec.files.encryption_key else inserted_keys or {}
+        told = {} if has_private_keys(self.state.spec) else inserted_keys or {}
         taken = self.transaction.declare(
             plan.profile, key_scope=self.state.spec.key_scope, inserted_keys=told
         )

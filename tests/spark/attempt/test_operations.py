@@ -333,3 +333,32 @@ def test_small_files_are_filled_by_exact_quota(spark, tmp_path, judges):
     assert stats.pop(small.file_id).num_inserts == room
     assert sorted(s.num_inserts for s in stats.values()) == [10, 120, 120]
     assert_history(judges, str(ours.path), ours.model)
+
+
+def test_personal_keys_stay_out_of_the_timeline(spark, tmp_path):
+    columns = (Column(name="id", type="string", nullable=False, pii=True), Column(name="n", type="bigint"))
+    table = parquetry.create(str(tmp_path / "t"), TableSpec(name="t", columns=columns, record_key=("id",)))
+    table.upsert(pa.table({"id": ["ada@example.org", "bob@example.org"], "n": [1, 2]}))
+    table.upsert(pa.table({"id": ["bob@example.org", "eve@example.org"], "n": [3, 4]}))
+    table.delete(pa.table({"id": ["bob@example.org"]}))
+    # Statistics of files go with the files.
+    timeline = [path for path in (tmp_path / "t/.hoodie").rglob("*") if path.suffix != ".statistics"]
+    told = [path for path in timeline if path.is_file() and b"example.org" in path.read_bytes()]
+    assert told == []
+
+
+def test_keys_of_several_fields_that_read_in_two_ways_are_refused(spark, tmp_path):
+    columns = [Column(name=name, type="string") for name in ("a", "b", "c")]
+    table = parquetry.create(
+        str(tmp_path / "t"), TableSpec(name="t", columns=tuple(columns), record_key=("a", "b"))
+    )
+    table.upsert(pa.table({"a": ["x,b", "x", None], "b": ["y", "y:b,z", "z"], "c": ["1", "2", "3"]}))
+    two_ways = pa.table({"a": ["x", "x,b:y"], "b": ["y,b:z", "z"], "c": ["1", "2"]})
+    for write in (table.upsert, table.insert, table.delete):
+        with pytest.raises(InvalidDataError, match=r"read in two ways, as a value .* ',b:' in 2 of 2 rows"):
+            write(two_ways)
+    with pytest.raises(
+        InvalidDataError, match=r"column 'a' is __null__ or __empty__, which a record key has"
+    ):
+        table.upsert(pa.table({"a": ["__null__"], "b": ["z"], "c": ["4"]}))
+    assert sorted(row["c"] for row in HudiRs().read(str(tmp_path / "t")).to_pylist()) == ["1", "2", "3"]
