@@ -12,7 +12,7 @@ from parquetry.compiler.workspace.known_locations import remember
 from parquetry.compiler.workspace.opened import Workspace, job
 from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.errors import ParquetryError
-from parquetry.message import joined, phrase
+from parquetry.message import Message, joined, phrase
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
 from parquetry.runtime.errors import PartialFailureError, StalePlanError
 from parquetry.runtime.main import JobResult, execute
@@ -128,10 +128,10 @@ def apply_plan(
     for a plan that holds blocked changes.
     """
     if plan.intent.blocked:
-        names = ", ".join(blocked.table for blocked in plan.intent.blocked)
+        why = joined("; ", (Message(f"{b.table} ({b.code}): ", b.reason) for b in plan.intent.blocked))
         of_target = any(blocked.is_of_target for blocked in plan.intent.blocked)
         way_round = "" if of_target else ", or plan with " + phrase("--exclude", called="exclude= of load()")
-        raise BlockedPlanError(joined("", (f"the plan is blocked for {names}; resolve that", way_round)))
+        raise BlockedPlanError(Message("the plan is blocked for ", why, "; resolve that", way_round))
     results = [_apply(action, plan, workspace, launch) for action in plan.intent.actions]
     done = [result.action for result in results if result.applied is not None]
     if done:
