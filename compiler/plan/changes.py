@@ -9,7 +9,7 @@ from typing import Any
 from parquetry.compiler.plan.columns import column_changes
 from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.compiler.workspace.masking import masked_for, masked_sql
-from parquetry.compiler.workspace.spec_words import document, flatten, format_size
+from parquetry.compiler.workspace.spec_words import document, flatten, format_size, is_default
 from parquetry.project.loading.check_settings import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
 from parquetry.runtime.spec.clustering import Existing, Trigger
 from parquetry.runtime.spec.masking import pii_columns
@@ -107,6 +107,9 @@ def spec_changes(
         _rule_change(path, shown_old.get(path), shown_new.get(path))
         for path in sorted((old.keys() | new.keys()) - derived)
         if old.get(path) != new.get(path)
+        # Of an entry that comes or goes, what says nothing is no change.
+        and not (path not in old and is_default(path, new[path]))
+        and not (path not in new and is_default(path, old[path]))
     )
     rules = (_rewriting(change, declared) for change in rules) if _rewrites(declared) else rules
     columns = column_changes(applied.columns, declared.columns)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from parquetry.compiler.plan.model import Blocked, Change, Step, TableAction
 from parquetry.compiler.workspace.masking import masked
-from parquetry.compiler.workspace.spec_words import document, flatten, scalar
+from parquetry.compiler.workspace.spec_words import document, flatten, is_default, scalar
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.table_spec import TableSpec
 
 DiffLine = tuple[str, str]
 """``+``, ``-`` or a blank, and the line of YAML."""
-
-_ENTRY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "columns": {"nullable": True, "pii": False},
-    "sources": {"read": "new", "drop_duplicates": False},
-    "queries": {"weight": 1.0},
-}
 
 
 def yaml_diff(entry: TableAction | Blocked) -> tuple[DiffLine, ...]:
@@ -45,12 +39,9 @@ def _said(spec: TableSpec) -> Iterator[tuple[str, Any, Any]]:
     """What a new table's spec says beyond the defaults."""
     default = flatten(document(TableSpec(name=spec.name, columns=())))
     for path, value in flatten(document(spec)).items():
-        section, _, name = path.partition(".")
-        unsaid = value in (None, [], {}) or default.get(path) == value
-        if section == "clustering":
+        unsaid = is_default(path, value) or default.get(path) == value
+        if path.startswith("clustering."):
             unsaid = unsaid or not _clusters(spec)
-        elif section in _ENTRY_DEFAULTS:
-            unsaid = unsaid or _ENTRY_DEFAULTS[section].get(name.rpartition(".")[2]) == value
         if not unsaid:
             yield path, None, value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -147,6 +147,27 @@ def _source(source: Source) -> dict[str, Any]:
         "file_order": source.file_order,
         "ties": str(source.ties),
     }
+
+
+ENTRY_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "columns": {"nullable": True, "pii": False},
+    "sources": {
+        key: value
+        for key, value in _source(Source(name="", format="", path="")).items()
+        if key not in ("format", "path", "operation")
+    },
+    "queries": {"weight": 1.0},
+}
+"""Values of entries that are named, by section, which need not be said."""
+
+_NO_DEFAULT: Final = object()
+
+
+def is_default(path: str, value: Any) -> bool:
+    """Return True for a field of a named entry that is as if it were not there."""
+    section, _, name = path.partition(".")
+    defaults = ENTRY_DEFAULTS.get(section, {})
+    return value in (None, [], {}) or defaults.get(name.rpartition(".")[2], _NO_DEFAULT) == value
 
 
 def scalar(value: Any) -> str:

@@ -246,3 +246,23 @@ def test_a_document_names_every_field_that_the_record_has():
         "columns.a.type",
     } <= set(words)
     assert not [path for path in words if path.endswith(("_bytes", "_seconds"))]
+
+
+def test_of_entries_that_come_and_go_only_what_they_say_is_a_change():
+    renamed = replace(
+        SPEC,
+        sources=(Source(name="feed", format="csv", path="in/*", read="full"),),
+        extra=replace(SPEC.extra, queries=(Query(name="r", where="a = 1"),)),
+    )
+    found = {change.path: (change.old, change.new) for change in changes(renamed)}
+    assert found == {
+        "queries.q.where": ("a = 1", None),
+        "queries.r.where": (None, "a = 1"),
+        "sources.in.format": ("csv", None),
+        "sources.in.operation": ("upsert", None),
+        "sources.in.path": ("in/*", None),
+        "sources.feed.format": (None, "csv"),
+        "sources.feed.operation": (None, "upsert"),
+        "sources.feed.path": (None, "in/*"),
+        "sources.feed.read": (None, "full"),
+    }
