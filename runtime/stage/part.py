@@ -34,6 +34,7 @@ from parquetry.runtime.stage.index import BATCHES, REFERENCE_SHIFT
 from parquetry.runtime.stage.keys_file import KeysFile
 from parquetry.runtime.stage.partition_paths import PartitionPaths
 from parquetry.runtime.stage.place import StagePlace
+from parquetry.runtime.table.partition_path import NULL_PARTITION, SHARED_TEXTS
 
 REFERENCE = "__ref"
 ARRIVAL = "__arrival"
@@ -61,8 +62,9 @@ class StageSpec:
     deletes. ``ordering`` may be dotted. ``arrives``: rows bring their order of arrival. ``drop_duplicates``
     is for those who read the stage: one row counts of those with one key, where keys are unique; and so is
     ``refuses_ties``: rows of one key that differ, and that nothing tells apart, are an error. ``declared``
-    gives faults of generated columns the place of their SQL in the spec. ``key_fields`` are those of a record
-    key that has several, by name.
+    gives faults of generated columns the place of their SQL in the spec. ``overwrites`` are the partition
+    columns where whole partitions are replaced. ``key_fields`` are those of a record key that has several, by
+    name.
     """
 
     place: StagePlace
@@ -77,6 +79,7 @@ class StageSpec:
     drop_duplicates: bool = False
     refuses_ties: bool = False
     key_fields: tuple[str, ...] = ()
+    overwrites: tuple[str, ...] = ()
     paths: PartitionPaths | None = None
     declared: Mapping[str, str] = field(default_factory=dict)
     run_bytes: int = RUN_BYTES
@@ -327,6 +330,7 @@ class _PartWriter:
             lacking = pc.fill_null(pc.equal(pc.binary_length(table.column(key)), 0), fill_value=True)
             self._count("the record key is null or empty", table, lacking)
             self._check_readable(table, table.column(key))
+        self._check_alone(table)
         for name in self._spec.required:
             column = table.column(name)
             if column.null_count:
@@ -338,6 +342,17 @@ class _PartWriter:
             said = table.column(GENERATED_WRONG)
             for fault in pc.unique(said.drop_null()).to_pylist():
                 self._count(fault, table, pc.fill_null(pc.equal(said, fault), fill_value=False))
+
+    def _check_alone(self, table: pa.RecordBatch) -> None:
+        """Count rows that lie in the partition of null, and would overwrite it."""
+        for name in self._spec.overwrites:
+            values = values_at(table, name)
+            if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+                shared = pc.is_in(values, value_set=pa.array(SHARED_TEXTS, values.type))
+                fault = (
+                    f"column {name!r} is an empty text or {NULL_PARTITION}, not null, but in its partition"
+                )
+                self._count(fault, table, shared)
 
     def _check_readable(self, table: pa.RecordBatch, keys: pa.Array) -> None:
         """Count rows whose key is the key of other values too: ``a:x,b:y`` has a field b, or one value."""

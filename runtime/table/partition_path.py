@@ -19,6 +19,9 @@ from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.config import TableConfig
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+SHARED_TEXTS: Final = ("", NULL_PARTITION)
+"""Texts whose rows lie in the folder of null."""
+
 ESCAPED: Final = (*(chr(c) for c in range(1, 0x20)), *"\"#%'*/:=?\\\x7f{[]^")
 """The characters of a value that url encoding writes as ``%XX``."""
 

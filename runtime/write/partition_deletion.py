@@ -17,10 +17,11 @@ from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.table.handle import masks_failures
 from parquetry.runtime.table.open import TableHandle
-from parquetry.runtime.table.partition_path import KeyRules, partition_path
+from parquetry.runtime.table.partition_path import SHARED_TEXTS, KeyRules, partition_path
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.write.partition_value import partition_value
+from parquetry.runtime.write.shared_partition import check_only_nulls
 
 _OPERATION = "DELETE_PARTITION"
 
@@ -48,12 +49,15 @@ def delete_partitions(
         )
     rules = KeyRules.of(config, named_key=False)
     kinds = column_types(handle.effective_spec(handle.timeline()).columns)
-    paths = sorted({p if isinstance(p, str) else partition_path(rules, _typed(p, kinds)) for p in partitions})
+    by_value = {partition_path(rules, _typed(p, kinds)) for p in partitions if not isinstance(p, str)}
+    paths = sorted({*by_value, *(p for p in partitions if isinstance(p, str))})
 
     def body(transaction: Transaction) -> WriteOutcome | None:
         table, timeline = transaction.table, transaction.timeline
         view = table.view(timeline)
         known = set(view.partitions())
+        named = {path: view.slices(path) for path in by_value & known}
+        check_only_nulls(table.store, config.partition_by, named)
         # A file that somebody puts back is not to bring rows of a deleted partition back.
         lost = damaged_groups(view, paths)
         ids = {
@@ -77,7 +81,14 @@ def delete_partitions(
 
 def _typed(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
     """The values as those of their columns, whose text is in the path; of other columns as they are."""
-    return {
+    typed = {
         name: partition_value(name, parse_type(kinds[name]), value) if name in kinds else value
         for name, value in values.items()
     }
+    for name, value in typed.items():
+        if value in SHARED_TEXTS:
+            raise InvalidDataError(
+                f"{name}={value!r} names no partition of its own: its rows lie in that of null; delete them "
+                "with match, or the whole partition by its path"
+            )
+    return typed

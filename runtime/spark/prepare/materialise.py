@@ -63,6 +63,7 @@ def stage_spec(
     drop_duplicates: bool = False,
     refuses_ties: bool = False,
     key_fields: Sequence[str] = (),
+    overwrites: Sequence[str] = (),
 ) -> StageSpec:
     """How rows with these columns of the table are staged."""
     schema = arrow_schema(columns)
@@ -82,6 +83,7 @@ def stage_spec(
         drop_duplicates=drop_duplicates,
         refuses_ties=refuses_ties,
         key_fields=tuple(key_fields) if len(key_fields) > 1 else (),
+        overwrites=tuple(overwrites),
         declared=declared_faults(columns),
     )
 

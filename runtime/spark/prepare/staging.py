@@ -111,7 +111,8 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
         arrives=deduplicates and incoming.arrival is not None,
         drop_duplicates=deduplicates,
         refuses_ties=_refuses_ties(incoming),
-        key_fields=state.rules.record_key,
+        key_fields=state.rules.record_key if keyed else (),
+        overwrites=state.rules.partition_by if request.operation is Operation.INSERT_OVERWRITE else (),
     )
     may_delete = bool(request.delete_when) or _has_delete_flag(frame, state)
     if not (request.drop_duplicates or request.drop or may_delete):

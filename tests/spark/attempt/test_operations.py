@@ -362,3 +362,29 @@ def test_keys_of_several_fields_that_read_in_two_ways_are_refused(spark, tmp_pat
     ):
         table.upsert(pa.table({"a": ["__null__"], "b": ["z"], "c": ["4"]}))
     assert sorted(row["c"] for row in HudiRs().read(str(tmp_path / "t")).to_pylist()) == ["1", "2", "3"]
+
+
+def test_rows_that_share_the_partition_of_null_are_not_overwritten_or_deleted_with_it(spark, tmp_path):
+    path = str(tmp_path / "t")
+    columns = (Column(name="id", type="bigint", nullable=False), Column(name="city", type="string"))
+    spec = TableSpec(name="t", columns=columns, record_key=("id",), partition_by=("city",))
+    table = parquetry.create(path, spec)
+    table.upsert(pa.table({"id": [1, 2, 3, 4], "city": ["", None, "__HIVE_DEFAULT_PARTITION__", "Oslo"]}))
+    null = pa.table({"id": [5], "city": pa.array([None], pa.string())})
+    with pytest.raises(InvalidDataError, match="has 2 rows whose city is an empty text or __HIVE_DEFAULT"):
+        table.insert_overwrite(null)
+    with pytest.raises(InvalidDataError, match="has 2 rows whose city is an empty text or __HIVE_DEFAULT"):
+        table.delete_partition([{"city": None}])
+    for shared in ("", "__HIVE_DEFAULT_PARTITION__"):
+        with pytest.raises(InvalidDataError, match="names no partition of its own"):
+            table.delete_partition([{"city": shared}])
+        with pytest.raises(InvalidDataError, match=r"column 'city' is an empty text or .* in 1 of 1 rows"):
+            table.insert_overwrite(pa.table({"id": [6], "city": [shared]}))
+        table.delete(pa.table({"city": [shared]}), match=["city"])
+    table.insert_overwrite(null)
+    assert {row["id"] for row in HudiRs().read(path).to_pylist()} == {4, 5}
+    table.delete_partition([{"city": None}])
+    assert {row["id"] for row in HudiRs().read(path).to_pylist()} == {4}
+    table.upsert(pa.table({"id": [1, 2], "city": ["", None]}))
+    table.delete_partition(["city=__HIVE_DEFAULT_PARTITION__"])
+    assert {row["id"] for row in HudiRs().read(path).to_pylist()} == {4}
