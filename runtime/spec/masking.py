@@ -48,9 +48,7 @@ def has_masked_partitions(spec: TableSpec) -> bool:
 
 def has_private_keys(spec: TableSpec) -> bool:
     """Return True if record keys are for no file that everybody may read, as one of the timeline is."""
-    pii = pii_columns(spec.columns)
-    fields = {field.partition(".")[0].lower() for field in spec.record_key}
-    return spec.files.encryption_key is not None or not pii.isdisjoint(fields)
+    return spec.files.encryption_key is not None or _has_personal_keys(spec)
 
 
 def masked_partition(path: str, spec: TableSpec | None) -> str:
