@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError
-from parquetry.message import changed, commands_of, run
+from parquetry.message import Message, changed, commands_of, run
 from parquetry.printable import visible, without_commands
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
@@ -246,7 +246,7 @@ def _ingest(
     """Ingest what is due. Spark is started only if there is something; a lost race lists anew."""
     extra = {"parquetry.plan_id": job.plan_id} if job.plan_id else {}
     set_aside: dict[str, str] = {}
-    why = "other runs were faster"
+    why = f"source {job.source} of {job.table}: other runs were faster"
     rounds = 0
     while rounds < _ROUNDS:
         handle = open_table(store, owner=job.owner)
@@ -280,7 +280,7 @@ def _ingest(
         if not commit.superseded:
             return replace(_ingested(job, due, set_aside), commit=commit)
         rounds += 1
-    raise ConflictError(f"source {job.source} of {job.table}: {why} {_ROUNDS} times; run it again")
+    raise ConflictError(f"{why} {_ROUNDS} times; run it again")
 
 
 def _ingested(job: JobPlan, due: DueBatch | None, set_aside: Mapping[str, str]) -> JobResult:
@@ -288,7 +288,7 @@ def _ingested(job: JobPlan, due: DueBatch | None, set_aside: Mapping[str, str]) 
     refused = dict(set_aside)
     if due is None:
         return JobResult(table=job.table, job=job.name, set_aside=tuple(refused.values()))
-    refused |= {each.path: f"{each.path} {each.reason}" for each in due.refused}
+    refused |= {each.path: Message(each.path, " ", each.reason) for each in due.refused}
     return JobResult(
         table=job.table,
         job=job.name,

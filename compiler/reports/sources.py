@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.errors import UsageError
-from parquetry.project.diagnostics.model import one_of
+from parquetry.project.diagnostics.model import one_of, some
 from parquetry.runtime.services.source_files import (
     Decision,
     ListedSource,
@@ -51,7 +51,7 @@ class TableSources:
     def forget(self, files: Collection[str]) -> Decision:
         """Record that files are to be ingested again."""
         if self.source is None:
-            raise UsageError("name the source, as TABLE.SOURCE")
+            raise UsageError(f"name the source, as in {self.handle.name}.SOURCE")
         # Also one that is not declared any more.
         return forget(self.handle, self.source, files)
 
@@ -72,8 +72,15 @@ class TableSources:
         """The source that is named; UsageError where there is none."""
         found = {source.name: source for source in self._applied}
         if self.source is None or self.source not in found:
-            named = self.source or ""
-            raise UsageError(
-                f"the applied spec has no source {named!r}; {one_of('source', named, found)}, as TABLE.SOURCE"
-            )
+            raise UsageError(self._unknown(found))
         return found[self.source]
+
+    def _unknown(self, known: Collection[str]) -> str:
+        """Return what to name, as the name that was typed is none of an applied source, or there is none."""
+        table = self.handle.name
+        if not known:
+            return f"the applied spec of {table} has no sources"
+        if self.source is None:
+            return f"name the source, as in {table}.SOURCE; the sources are {some(known)}"
+        meant = one_of("source", self.source, known)
+        return f"the applied spec of {table} has no source {self.source!r}; {meant}"

@@ -106,7 +106,7 @@ def decide(
         raise InvalidDataError(
             Message(
                 f"source {source.name} has read: full: its files are read together; to read them again, use ",
-                command("source", "forget", f"{_name_of(handle)}.{source.name}"),
+                command("source", "forget", f"{handle.name}.{source.name}"),
             )
         )
     judged = judged_files(handle, source, _entries(handle), directory=directory, storage=storage, every=True)
@@ -117,7 +117,7 @@ def decide(
                 f"source {source.name} has no file ",
                 Value.uri(unknown[0]),
                 "; see ",
-                command("source", "list"),
+                command("source", "list", f"{handle.name}.{source.name}", "-v"),
             )
         )
     return _record(handle, source.name, kind, [by_path[path] for path in sorted(set(paths))])
@@ -136,13 +136,13 @@ def forget(handle: TableHandle, source: str, paths: Collection[str]) -> Decision
                 f"source {source} has ingested no file ",
                 Value.uri(unknown[0]),
                 "; see ",
-                command("source", "list"),
+                command("source", "list", f"{handle.name}.{source}", "-v"),
             )
         )
     chosen = sorted(set(paths) or known)
     was_read = source in ledger.newest_readings(_entries(handle))
     if not (chosen or was_read):
-        raise InvalidDataError(f"source {source} has ingested no files")
+        raise InvalidDataError(f"source {source} of {handle.name} has ingested no files")
     files = [known[path] for path in chosen]
     return _record(handle, source, EntryKind.ACCEPTED, files, reading="" if was_read else None)
 
@@ -156,14 +156,9 @@ def copy_known_files(handle: TableHandle, source: str, other: TableHandle, *, of
     readings = ledger.newest_readings(_entries(other))
     reading = readings.get(of or source, ("", ""))[0]
     if not (known or reading):
-        raise InvalidDataError(f"{_name_of(other)} has ingested no files{f' from {of}' if of else ''}")
+        raise InvalidDataError(f"{other.name} has ingested no files{f' from {of}' if of else ''}")
     files = [known[path] for path in sorted(known)]
     return _record(handle, source, EntryKind.SKIPPED, files, reading=reading or None)
-
-
-def _name_of(handle: TableHandle) -> str:
-    """Return the name under which the project declares the table, as far as it does."""
-    return handle.config.name if handle.spec is None else handle.spec.name
 
 
 def _entries(handle: TableHandle) -> tuple[tuple[str, Consumption], ...]:
@@ -219,7 +214,7 @@ def _record(
 
     result: CommitResult = run_write(handle, action=Action.COMMIT, operation=_OPERATION, body=body)
     return Decision(
-        table=_name_of(handle),
+        table=handle.name,
         source=source,
         kind=kind,
         files=tuple(file.path for file in files),

@@ -70,6 +70,8 @@ class KnownFiles:
 class DueBatch:
     """What one write is to take from a source.
 
+    ``name`` is TABLE.SOURCE where files are left out.
+
     ``files`` for file formats. For a Hudi table ``table`` is the table, read after ``since``
     (None: from its beginning) up to ``until``. ``consumption`` goes into the ledger; without it, nothing is
     to be taken. ``missing`` says that the source is not there. ``known`` are files that are left out, as they
@@ -77,6 +79,7 @@ class DueBatch:
     same content, and ``refused`` those that need a decision. ``removed`` says how the table has lost rows.
     """
 
+    name: str = ""
     files: tuple[FoundFile, ...] = ()
     changed_files: int = 0
     known: tuple[KnownFiles, ...] = ()
@@ -100,8 +103,10 @@ class DueBatch:
             for each in self.known
         )
         copies = (
-            f"{each.path} has the content of {each.of}, which is ingested once; to ingest it too, use "
-            "parquetry source accept"
+            Message(
+                f"{each.path} has the content of {each.of}, which is ingested once; to ingest it too, use ",
+                command("source", "accept", self.name, each.path),
+            )
             for each in self.copies
         )
         removed = () if self.removed is None else (f"{self.removed}: this table keeps the rows",)
@@ -177,9 +182,7 @@ def check_unchanged(
     for found in files:
         file = now.get(found.file.path)
         if file is not None and not file.is_same_as(found.file):
-            raise SourceChangedError(
-                Message(f"source {source.name}: ", Value.uri(file.path), " changed while it was read")
-            )
+            raise SourceChangedError(Message(Value.uri(file.path), " changed while it was read"))
 
 
 def size_of(batch: DueBatch) -> DueSize:
@@ -235,7 +238,7 @@ def _look(
     if writes and any(not _is_noted(file, hints) for file in elsewhere.values()):
         # So that they are neither read nor reported again.
         keep_hints(handle.store, source.name, elsewhere.values())
-    due = _due_of_files(source, files, place, reported=hints if writes else ())
+    due = _due_of_files(handle, source, files, place, reported=hints if writes else ())
     if due is None or due.consumption is None:
         return due
     consumption = replace(
@@ -297,18 +300,24 @@ def _judged(
 
 
 def _due_of_files(
-    source: Source, files: Sequence[JudgedFile], place: _Place, *, reported: Collection[str]
+    handle: TableHandle,
+    source: Source,
+    files: Sequence[JudgedFile],
+    place: _Place,
+    *,
+    reported: Collection[str],
 ) -> DueBatch | None:
     """Return the files to be ingested, in the order that the source declares.
 
     Known files that were ``reported`` before are not reported again.
     """
     changed = tuple(each for each in files if each.state is FileState.CHANGED)
-    refused = tuple(_refused(source, each) for each in changed) if source.operation in _DOUBLES else ()
+    name = f"{handle.name}.{source.name}"
+    refused = tuple(_refused(name, source, each) for each in changed) if source.operation in _DOUBLES else ()
     if refused and source.bad_files != SET_ASIDE:
         others = f" ({len(refused) - 1} more changed)" if len(refused) > 1 else ""
         raise InvalidDataError(
-            Message(f"source {source.name}: ", Value.uri(refused[0].path), f" {refused[0].reason}{others}")
+            Message(f"source {source.name}: ", Value.uri(refused[0].path), " ", refused[0].reason, others)
         )
     due = [
         each
@@ -328,6 +337,7 @@ def _due_of_files(
     # A copy counts as taken from then on.
     taken = tuple(each.file for each in (*due, *copies)) if due else ()
     return DueBatch(
+        name=name,
         files=tuple(each.found for each in due),
         changed_files=0 if refused else len(changed),
         known=known,
@@ -337,16 +347,16 @@ def _due_of_files(
     )
 
 
-def _refused(source: Source, each: JudgedFile) -> RefusedFile:
+def _refused(name: str, source: Source, each: JudgedFile) -> RefusedFile:
     """Return why a changed file is not ingested without a decision."""
     by = "" if each.by is None else f" after commit {each.by.instant} ingested it"
     return RefusedFile(
         path=each.file.path,
         reason=f"changed{by}, and {source.operation} would write its rows twice; put the new rows into a new "
         "file, declare operation: upsert, or decide with "
-        + command("source", "accept")
+        + command("source", "accept", name, each.file.path)
         + " or "
-        + command("source", "skip"),
+        + command("source", "skip", name, each.file.path),
     )
 
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from parquetry.message import Value
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.sources.ledger import Consumption, EntryKind, SourceFile, hints_path
-from parquetry.runtime.sources.listing import FoundFile, open_file
+from parquetry.runtime.sources.listing import FoundFile, has_gone, open_file
 from parquetry.runtime.spec.codec import from_json_value, parsed_json, to_json_value
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
@@ -223,9 +224,12 @@ def digests_of(files: Sequence[FoundFile], storage: Mapping[str, Any]) -> Mappin
 
     def read(found: FoundFile) -> str:
         digest = hashlib.sha256()
-        with open_file(found, storage) as handle:
-            while block := handle.read(_BLOCK_BYTES):
-                digest.update(block)
+        try:
+            with open_file(found, storage) as handle:
+                while block := handle.read(_BLOCK_BYTES):
+                    digest.update(block)
+        except FileNotFoundError as gone:
+            raise has_gone(Value.uri(found.file.path)) from gone
         return digest.hexdigest()
 
     paths = [found.file.path for found in files]

@@ -10,7 +10,7 @@ from typing import Any
 
 from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.message import Message, Value
-from parquetry.runtime.errors import InvalidDataError, MissingSourceError
+from parquetry.runtime.errors import InvalidDataError, MissingSourceError, NotFoundError
 from parquetry.runtime.sources.ledger import SourceFile
 from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.storage.local import Identity
@@ -103,6 +103,11 @@ def open_file(found: FoundFile, options: Mapping[str, Any] | None = None) -> Any
     """A seekable pyarrow file over the source file, to be closed by the caller."""
     folder, _, name = found.uri.rpartition("/")
     return open_store(folder or "/", options).open_input(name)
+
+
+def has_gone(file: Value | str) -> NotFoundError:
+    """Return the error for a file that was there when its source was listed."""
+    return NotFoundError(Message(file, " has gone since the source was listed; run again"))
 
 
 def _is_deep(pattern: str) -> bool:

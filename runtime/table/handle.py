@@ -60,6 +60,11 @@ class TableHandle:
     seal: RecordSignature | None = None
 
     @property
+    def name(self) -> str:
+        """The name by which a project knows the table; its own before the first apply."""
+        return self.config.name if self.spec is None else self.spec.name
+
+    @property
     def paths_hold_values(self) -> bool:
         """Whether partition paths spell the partition columns' own values, not times formatted from them.
 

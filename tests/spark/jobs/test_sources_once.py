@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -261,3 +262,112 @@ def test_a_source_that_is_read_in_full_knows_its_files_by_their_content(folder, 
         command_line, ["source", "skip", "copies.every", "arrivals/1.csv", "--auto-approve"]
     )
     assert "`parquetry source forget copies.every`" in " ".join(refused.output.split())
+
+
+def test_forgotten_files_are_ingested_again_as_far_as_they_are_there(folder):
+    (folder.root / "landing/1.csv").unlink()
+    called("source", "forget", "trips.feed", "landing/0.csv", "--auto-approve")
+    assert (run()["files_read"], rows()) == (1, 4)
+    called("source", "forget", "trips.feed", "--auto-approve")
+    assert (run()["files_read"], rows()) == (2, 6)
+    assert (run()["commit"], rows()) == (None, 6)
+
+
+def test_moved_knowledge_keeps_the_files_of_a_copied_table_out(folder):
+    folder.write("tables/copies.yml", TRIPS | {"name": "copies", "sources": [FEED]})
+    called("apply", "--auto-approve")
+    rows_of_trips = parquetry.open(str(folder.root / "warehouse/trips")).read()
+    parquetry.open(str(folder.root / "warehouse/copies")).insert(rows_of_trips)
+    assert rows("copies") == 3
+    (folder.root / "landing/9.csv").write_text("id,city\n9,Rome\n")
+    called("source", "move", "trips.feed", "copies.feed", "--auto-approve")
+    result = json.loads(called("run", "--only", "ingest", "--select", "copies", "--format", "json"))
+    assert (result["jobs"][0]["result"]["files_read"], rows("copies")) == (1, 4)
+    called(
+        "service", "rollback", "copies", result["jobs"][0]["result"]["commit"]["instant"], "--auto-approve"
+    )
+    assert (run()["files_read"], rows("copies")) == (1, 4)
+
+
+def test_a_project_that_is_split_by_the_steps_of_its_page_ingests_nothing_again(
+    folder, monkeypatch, tmp_path
+):
+    spec = yaml.safe_load((folder.root / "tables/trips.yml").read_text())
+    (folder.root / "tables/trips.yml").unlink()
+    assert "forget" in called("plan")
+    called("apply", "--auto-approve")
+    rides = ProjectFolder.create(tmp_path / "rides")
+    (rides.root / "tables/orders.yml").unlink()
+    monkeypatch.chdir(rides.root)
+    called("adopt", str(folder.root / "warehouse/trips"))
+    declared = rides.root / "tables/trips.yml"
+    landing = {"path": str(folder.root / "landing/*.csv")}
+    rides.write("tables/trips.yml", yaml.safe_load(declared.read_text()) | {"sources": [FEED | landing]})
+    assert "nothing new; 3 files" in called("plan")
+    called("apply", "--auto-approve")
+    (folder.root / "landing/9.csv").write_text("id,city\n9,Rome\n")
+    assert (run()["files_read"], rows()) == (1, 4)
+    assert spec["columns"] == yaml.safe_load(declared.read_text())["columns"]
+
+
+def test_a_file_that_keeps_changing_is_not_ingested(folder, monkeypatch):
+    new, seen = folder.root / "landing/9.csv", []
+    new.write_text("id,city\n9,Rome\n")
+    check = due.check_unchanged
+
+    def grown_first(*arguments, **named):
+        seen.append(1)
+        with new.open("a") as handle:
+            handle.write(f"{len(seen)},Rome\n")
+        return check(*arguments, **named)
+
+    monkeypatch.setattr("parquetry.runtime.spark.ingest.check_unchanged", grown_first)
+    failed = called("run", "--only", "ingest", "--format", "json", code=5)
+    assert "source feed of trips: landing/9.csv changed while it was read 5 times" in failed
+    assert failed.count("source feed") == 1
+    assert (rows(), len(seen)) == (3, 5)
+    monkeypatch.undo()
+    monkeypatch.chdir(folder.root)
+    assert (run()["files_read"], rows()) == (1, 9)
+
+
+@pytest.mark.parametrize("when", ["before its digest", "before it is read"])
+def test_a_file_that_goes_after_it_was_listed_is_left_out_by_the_next_run(folder, monkeypatch, when):
+    for name in ("8", "9"):
+        (folder.root / f"landing/{name}.csv").write_text(f"id,city\n{name},Rome\n")
+    place = {
+        "before its digest": "parquetry.runtime.sources.due.digests_of",
+        "before it is read": "parquetry.runtime.spark.ingest.read_files",
+    }[when]
+    module, _, name = place.rpartition(".")
+    first = getattr(importlib.import_module(module), name)
+
+    def gone_first(*arguments, **named):
+        (folder.root / "landing/9.csv").unlink(missing_ok=True)
+        return first(*arguments, **named)
+
+    monkeypatch.setattr(place, gone_first)
+    failed = called("run", "--only", "ingest", "--format", "json", code=1)
+    assert "9.csv has gone since the source was listed; run again" in failed
+    assert rows() == 3
+    monkeypatch.undo()
+    monkeypatch.chdir(folder.root)
+    assert (run()["files_read"], rows()) == (1, 4)
+
+
+def test_texts_name_the_command_with_table_source_and_path(folder):
+    for name in ("a", "b"):
+        (folder.root / f"landing/{name}.csv").write_text("id,city\n9,Rome\n")
+    assert "use `parquetry source accept trips.feed landing/b.csv`" in run()["warnings"][0]
+    (folder.root / "landing/0.csv").write_text("id,city\n0,changed\n")
+    failed = " ".join(CliRunner().invoke(command_line, ["run", "--only", "ingest"]).output.split())
+    for verb in ("accept", "skip"):
+        assert f"`parquetry source {verb} trips.feed landing/0.csv`" in failed
+    for words, said in (
+        (["accept", "trips.fed", "x"], "of trips has no source 'fed'; did you mean 'feed'?"),
+        (["accept", "trips", "x"], "name the source, as in trips.SOURCE; the sources are feed"),
+        (["forget", "trips"], "name the source, as in trips.SOURCE"),
+        (["skip", "trips.feed", "x"], "has no file x; see `parquetry source list trips.feed -v`"),
+    ):
+        refused = CliRunner().invoke(command_line, ["source", *words, "--auto-approve"])
+        assert said in " ".join(refused.output.split())

@@ -10,6 +10,7 @@ from parquetry.cli.grouped import Grouped
 from parquetry.cli.requests import completion
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
 from parquetry.cli.requests.prompt import confirm
+from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Output
 from parquetry.errors import UsageError
 
@@ -76,7 +77,7 @@ def forget(
     from parquetry.cli.views.services import DecisionView
 
     sources = _sources(request, source)
-    what = f"{len(files)} files" if files else "all files"
+    what = count(len(files), "file") if files else "all files"
     confirm(f"Let {source} ingest {what} again?", auto_approve=auto_approve)
     output.show(DecisionView(), sources.forget(files))
     return 0
@@ -112,7 +113,7 @@ def _decide(
 
     sources = _sources(request, source)
     verb = "Ingest" if kind == EntryKind.ACCEPTED else "Never ingest"
-    confirm(f"{verb} {len(files)} files of {source}?", auto_approve=auto_approve)
+    confirm(f"{verb} {count(len(files), 'file')} of {source}?", auto_approve=auto_approve)
     output.show(DecisionView(), sources.decide(EntryKind(kind), files))
     return 0
 
