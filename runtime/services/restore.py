@@ -53,7 +53,8 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
         victims = _victims(timeline, savepoint)
         if not victims:
             return RestoreResult(savepoint=savepoint, instant=None)
-        reads_again = read_again(store, [victim.time for victim in victims])
+        completed = [victim.time for victim in victims if timeline.is_completed(victim.time)]
+        reads_again = read_again(store, completed)
         requested = Instant(time=session.instant, action=Action.RESTORE, state=State.REQUESTED)
         plan = RestorePlan(instants=victims, savepoint=savepoint)
         store.put_if_absent(requested.path, plan.encode())
