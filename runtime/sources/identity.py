@@ -228,7 +228,7 @@ def digests_of(files: Sequence[FoundFile], storage: Mapping[str, Any]) -> Mappin
             with open_file(found, storage) as handle:
                 while block := handle.read(_BLOCK_BYTES):
                     digest.update(block)
-        except FileNotFoundError as gone:
+        except NotFoundError as gone:
             raise has_gone(Value.uri(found.file.path)) from gone
         return digest.hexdigest()
 
