@@ -466,9 +466,13 @@ def _with_arrival(frame: DataFrame, name: str, source: Source) -> DataFrame:
 
     A task may read parts of several files. Of each part it reads the rows in their order.
     """
-    parts = ["_metadata.file_path", "'\n'", fixed_width("_metadata.file_block_start"), PLACE_SQL]
+    path, parts = "_metadata.file_path", ["'\n'", fixed_width("_metadata.file_block_start"), PLACE_SQL]
     if source.file_order == MODIFIED:
-        parts.insert(0, fixed_width("unix_millis(_metadata.file_modification_time)"))
+        # Files from before 1970 are as old as each other.
+        parts = [fixed_width("greatest(unix_millis(_metadata.file_modification_time), 0)"), path, *parts]
+    else:
+        # Escaped as in an address, names have another order; to decode, a + is a blank.
+        parts = [f"url_decode(replace({path}, '+', '%2B'))", *parts]
     return frame.selectExpr("*", f"concat({', '.join(parts)}) AS {name}")
 
 

@@ -222,13 +222,16 @@ def test_rows_of_spark_that_nothing_tells_apart_are_refused(spark, tmp_path, ord
     assert stored(str(tmp_path / "t"))["a", 1] in {(2, "x"), (2, "y"), (3, "y")}
 
 
-def test_files_arrive_by_name_if_the_source_says_so(spark, tmp_path):
+@pytest.mark.parametrize(
+    ("first", "last"), [("a", "b"), ("a b", "a!b"), ("a+", "a,"), ("a%20", "a&"), ("a#", "ä")]
+)
+def test_files_arrive_by_name_if_the_source_says_so(spark, tmp_path, first, last):
     for order, wins in (("modified", "old name"), ("name", "new name")):
         root = tmp_path / order
         (root / "in").mkdir(parents=True)
-        for at, (name, text) in enumerate((("b", "new name"), ("a", "old name"))):
+        for at, (name, text) in enumerate(((last, "new name"), (first, "old name"))):
             (root / f"in/{name}.csv").write_text(f"id,text\n1,{text}\n")
-            os.utime(root / f"in/{name}.csv", (1000 + at, 1000 + at))
+            os.utime(root / f"in/{name}.csv", (at - 0.5, at - 0.5))
         source = Source(name="s", format="csv", path="in/*", file_order=order)
         table = our_table(spark, root)
         batch = DueBatch(
