@@ -107,6 +107,8 @@ def test_the_same_table_as_by_way_of_spark(spark, tmp_path, source, monkeypatch,
     assert plain_files(frame) is not None
     if key and key != ("id",):
         frame = frame.where(" OR ".join(f"coalesce(CAST({k} AS string), '') != ''" for k in key))
+        if len(key) > 1:  # of which this text would be the key of null
+            frame = frame.where("s IS DISTINCT FROM '__null__'")
         frame.write.parquet(str(tmp_path / "keyed"))
         frame = spark.read.parquet(str(tmp_path / "keyed"))
         assert plain_files(frame) is not None
