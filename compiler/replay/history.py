@@ -22,7 +22,7 @@ from parquetry.runtime.timeline.archive_log import ArchivedInstant, newest_logs_
 from parquetry.runtime.timeline.clean import CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata
-from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, State
+from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.rollback import RollbackMetadata
 from parquetry.runtime.timeline.versions import FileGroupId
 from parquetry.runtime.write.plan import DECISIONS_KEY
@@ -241,11 +241,11 @@ class _Reading:
             undone |= _undone(log) - writes.keys()
             newest = ""
             for entry in log:
-                if _is_write(entry) and entry.time not in known and entry.time not in undone:
+                if entry.is_completed_write and entry.time not in known and entry.time not in undone:
                     newest = max(newest, entry.time)
                     into = writes if entry.time >= since else self._before
                     if entry.time not in into:
-                        into[entry.time] = self._recorded(entry.time, _metadata(entry))
+                        into[entry.time] = self._recorded(entry.time, entry.commit_metadata())
                 elif entry.action == Action.CLEAN and entry.time >= since:
                     content = entry.entry.get("hoodieCleanMetadata")
                     if content is not None and entry.state == State.COMPLETED:
@@ -365,7 +365,9 @@ class _Reading:
         logs = self._reach.archive and any(version.is_derived for version in live.values())
         for _, log in islice(self._logs, _MORE_LOGS) if logs else ():
             older = [
-                self._recorded(e.time, _metadata(e)) for e in log or () if _is_write(e) and e.time < begin
+                self._recorded(e.time, e.commit_metadata())
+                for e in log or ()
+                if e.is_completed_write and e.time < begin
             ]
             self._take(live, older)
             if not any(version.is_derived for version in live.values()):
@@ -454,10 +456,6 @@ def _record_sizes(decisions: str | None) -> dict[str, float]:
     return {partition: size for partition, size in sizes.items() if size > 0}
 
 
-def _is_write(archived: ArchivedInstant) -> bool:
-    return archived.action in WRITE_ACTIONS and archived.state == State.COMPLETED
-
-
 def _undone(log: Iterable[ArchivedInstant]) -> set[str]:
     """The writes that archived rollbacks name."""
     rollbacks = (e for e in log if e.action == Action.ROLLBACK and e.state == State.COMPLETED)
@@ -468,9 +466,3 @@ def _undone(log: Iterable[ArchivedInstant]) -> set[str]:
         if content is not None
         for victim in RollbackMetadata.from_avro(content).instants
     }
-
-
-def _metadata(archived: ArchivedInstant) -> CommitMetadata:
-    entry = archived.entry
-    content = entry.get("hoodieReplaceCommitMetadata") or entry.get("hoodieCommitMetadata") or {}
-    return CommitMetadata.from_document(content, place=f"archived write {archived.time}")

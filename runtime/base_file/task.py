@@ -91,7 +91,7 @@ def _merged(
                 Message(
                     reader.place,
                     f" has {reader.rows} rows, but one was found behind them; the file was replaced under "
-                    "its name: run again, and restore the table to a savepoint if that fails too",
+                    "its name: put it back from a copy, or restore the table to a savepoint",
                 )
             )
         for rows in merger.inserted(incoming, reader.schema):

@@ -26,12 +26,12 @@ from parquetry.runtime.sources.identity import (
 )
 from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.sources.listing import FoundFile, list_files, split_pattern
+from parquetry.runtime.sources.removals import removal_between
 from parquetry.runtime.spec.codec import digest_of, to_json_value
 from parquetry.runtime.spec.source_paths import join_base, place_of
 from parquetry.runtime.spec.table_spec import MODIFIED, Operation, Source
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import TableHandle, open_table
-from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 
 FULL = "full"
@@ -485,7 +485,7 @@ def _due_of_table(
     # Whatever the source was called when it read that table.
     mine = Consumption(source=source.name, table_id=other.table_id)
     since = ledger.newest_until(pair for pair in entries if mine.is_of_one_table_with(pair[1]))
-    removed = None if since is None else _removal(other, since, until)
+    removed = None if since is None else removal_between(other, since, until)
     if removed is not None and source.removed_rows != KEEP:
         raise InvalidDataError(
             Message(
@@ -503,23 +503,6 @@ def _due_of_table(
         files=_ingested_there(other, since, until),
     )
     return DueBatch(table=other, since=since, until=until, consumption=consumption, removed=removed)
-
-
-def _removal(other: TableHandle, since: str, until: str) -> str | None:
-    """Return how a table has lost rows that it had at ``since``; None if it has them all."""
-    timeline = other.timeline()
-    if not _effective(other)().counts(since):
-        return f"commit {since} of {other.config.name}, up to which it was read, was taken back"
-    for write in timeline.completed_writes:
-        if not since < write.time <= until:
-            continue
-        metadata = timeline.commit_metadata(write.time)
-        if metadata.replaced and metadata.operation.upper() != CLUSTER:
-            groups = sum(map(len, metadata.replaced.values()))
-            return f"commit {write.time} of {other.config.name} replaced {groups} file groups"
-        if deleted := sum(stat.num_deletes for stat in metadata.all_stats()):
-            return f"commit {write.time} of {other.config.name} deleted {deleted} rows, or moved them"
-    return None
 
 
 def _ingested_there(other: TableHandle, since: str | None, until: str) -> tuple[SourceFile, ...]:

@@ -25,6 +25,8 @@ from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.timeline.archive_entry import ARCHIVED_ENTRY
 from parquetry.runtime.timeline.avro_model import AVRO_FAILURES, check_bounded, record_schema
+from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.instant import WRITE_ACTIONS, State
 
 _MAGIC: Final = b"#HUDI#"
 _LOG_VERSION: Final = 1
@@ -43,6 +45,16 @@ class ArchivedInstant:
     action: str
     state: str
     entry: Mapping[str, Any]
+
+    @property
+    def is_completed_write(self) -> bool:
+        """True for a commit or replacecommit that was completed."""
+        return self.action in WRITE_ACTIONS and self.state == State.COMPLETED
+
+    def commit_metadata(self) -> CommitMetadata:
+        """Return the content of a completed write."""
+        content = self.entry.get("hoodieReplaceCommitMetadata") or self.entry.get("hoodieCommitMetadata")
+        return CommitMetadata.from_document(content or {}, place=f"archived write {self.time}")
 
 
 def write_archive_log(store: ObjectStore, folder: str, entries: Iterable[Mapping[str, Any]]) -> str:

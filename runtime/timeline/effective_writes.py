@@ -10,7 +10,7 @@ from functools import cached_property
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_log import ArchivedInstant, newest_logs_first
-from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, State
+from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.rollback import RollbackMetadata
 from parquetry.runtime.timeline.sidecars import claim_path
 
@@ -99,7 +99,7 @@ class _Archive:
                 named = {victim.time for victim in RollbackMetadata.from_avro(metadata).instants}
                 self._rolled_back |= named - self._completed.keys()
         for archived in completed:
-            if archived.action in WRITE_ACTIONS and archived.time not in self._rolled_back:
+            if archived.is_completed_write and archived.time not in self._rolled_back:
                 self._completed.setdefault(archived.time, number)
 
     def _is_passed_over(self, time: str) -> bool:

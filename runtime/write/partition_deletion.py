@@ -57,7 +57,7 @@ def delete_partitions(
         view = table.view(timeline)
         known = set(view.partitions())
         named = {path: view.slices(path) for path in by_value & known}
-        check_only_nulls(table.store, config.partition_by, named)
+        check_only_nulls(table.store, rules, named)
         # A file that somebody puts back is not to bring rows of a deleted partition back.
         lost = damaged_groups(view, paths)
         ids = {

@@ -11,23 +11,20 @@ from functools import partial
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.parquet.encryption import is_encrypted
-from parquetry.runtime.parquet.footer import read_metadata, row_groups_of
+from parquetry.runtime.parquet.encryption import open_parquet
+from parquetry.runtime.parquet.footer import read_metadata
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table.partition_path import NULL_PARTITION
+from parquetry.runtime.table.partition_path import NULL_PARTITION, KeyRules
 
 
-def check_only_nulls(
-    store: ObjectStore, partition_by: Sequence[str], slices: Mapping[str, Sequence[FileSlice]]
-) -> None:
+def check_only_nulls(store: ObjectStore, rules: KeyRules, slices: Mapping[str, Sequence[FileSlice]]) -> None:
     """Return if the partitions have no rows but those whose value is null where their path says so.
 
-    By the null counts in the footers; those of encrypted files are not read. Raises InvalidDataError with the
-    number of the other rows.
+    The partition column of their files is read. Raises InvalidDataError with the number of the other rows.
     """
     for path, files in slices.items():
-        for column in _null_levels(partition_by, path):
+        for column in _null_levels(rules, path):
             if others := sum(map_each(files, partial(_rows_with_a_value, store, column))):
                 raise InvalidDataError(
                     Message(
@@ -40,18 +37,17 @@ def check_only_nulls(
                 )
 
 
-def _null_levels(partition_by: Sequence[str], path: str) -> Iterator[str]:
+def _null_levels(rules: KeyRules, path: str) -> Iterator[str]:
     levels = path.split("/")
-    if len(levels) == len(partition_by):
-        yield from (
-            name for name, level in zip(partition_by, levels, strict=True) if level.endswith(NULL_PARTITION)
-        )
+    if len(levels) == len(rules.partition_by):
+        for name, level in zip(rules.partition_by, levels, strict=True):
+            if level == (f"{name}={NULL_PARTITION}" if rules.hive_style else NULL_PARTITION):
+                yield name
 
 
 def _rows_with_a_value(store: ObjectStore, column: str, file: FileSlice) -> int:
-    metadata = read_metadata(store, file.path)
-    if is_encrypted(metadata):
-        return 0
-    groups = [group for group in row_groups_of(metadata) if group.rows]
-    nulls = ((group.columns[column].nulls if column in group.columns else group.rows) for group in groups)
-    return sum(group.rows - (count or 0) for group, count in zip(groups, nulls, strict=True))
+    read_metadata(store, file.path)  # says which file is damaged
+    with store.open_input(file.path) as source, open_parquet(source) as parquet:
+        if column not in parquet.schema_arrow.names:
+            return 0
+        return sum(len(rows) - rows.column(0).null_count for rows in parquet.iter_batches(columns=[column]))

@@ -13,6 +13,7 @@ from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table.open import TableHandle, create_table, open_table
+from parquetry.runtime.table.partition_path import NULL_PARTITION
 from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import (
     ClusteringGroup,
@@ -86,6 +87,7 @@ class HandmadeTable:
         name = f"{file_id}_{token}_{instant}.parquet"
         path = f"{partition}/{name}" if partition else name
         value = partition.partition("=")[2] or partition
+        value = None if value == NULL_PARTITION else value
         columns = {
             "_hoodie_commit_time": [instant] * len(rows),
             "_hoodie_commit_seqno": [f"{instant}_0_{index}" for index in range(len(rows))],

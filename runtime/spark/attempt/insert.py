@@ -62,7 +62,7 @@ def _replaced(attempt: Attempt, staged: StagedRows, operation: Operation) -> Map
     match operation:
         case Operation.INSERT_OVERWRITE:
             slices = attempt.state.slices(staged.totals)
-            check_only_nulls(attempt.state.handle.store, attempt.state.rules.partition_by, slices)
+            check_only_nulls(attempt.state.handle.store, attempt.state.rules, slices)
         case Operation.INSERT_OVERWRITE_TABLE:
             slices = attempt.state.slices(view.partitions())
         case _:

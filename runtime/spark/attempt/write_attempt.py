@@ -239,7 +239,8 @@ def check_results(plan: WritePlan, results: WriteResults, hash_sums: Mapping[str
                     "partition ",
                     Value.partition(partition),
                     ": the rows that were written are not those that arrived (sums of hashes "
-                    f"{sums[partition]:x} and {expected:x}); nothing was published, run it again",
+                    f"{sums[partition]:x} and {expected:x}); nothing was published; a disk or the memory "
+                    "of a worker changes data, or this is a bug: check the workers before the next run",
                 )
             )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import random
 from dataclasses import replace
 from datetime import date
@@ -12,7 +14,7 @@ import pytest
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.sizing import SizingPolicy
-from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, TableSpec
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy, KeyScope, Operation, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.write.partition_deletion import delete_partitions
@@ -388,3 +390,27 @@ def test_rows_that_share_the_partition_of_null_are_not_overwritten_or_deleted_wi
     table.upsert(pa.table({"id": [1, 2], "city": ["", None]}))
     table.delete_partition(["city=__HIVE_DEFAULT_PARTITION__"])
     assert {row["id"] for row in HudiRs().read(path).to_pylist()} == {4}
+    for other in ("x__HIVE_DEFAULT_PARTITION__", "city=__HIVE_DEFAULT_PARTITION__"):
+        table.upsert(pa.table({"id": [7], "city": [other]}))
+        table.insert_overwrite(pa.table({"id": [8], "city": [other]}))
+        assert {row["id"] for row in HudiRs().read(path).to_pylist()} == {4, 8}
+        table.delete_partition([{"city": other}])
+        assert {row["id"] for row in HudiRs().read(path).to_pylist()} == {4}
+
+
+@pytest.mark.parametrize("files", ["encrypted", "wide"])
+def test_rows_that_share_the_partition_of_null_are_counted_in_all_files(spark, tmp_path, files):
+    (tmp_path / "key").write_bytes(base64.b64encode(os.urandom(32)))
+    columns = [Column(name=f"c{number}", type="int") for number in range(70 if files == "wide" else 0)]
+    columns += [Column(name="id", type="bigint", nullable=False), Column(name="city", type="string")]
+    policy = FilesPolicy(encryption_key=f"file:{tmp_path}/key" if files == "encrypted" else None)
+    spec = TableSpec(
+        name="t", columns=tuple(columns), record_key=("id",), partition_by=("city",), files=policy
+    )
+    table = parquetry.create(str(tmp_path / "t"), spec)
+    rows = {column.name: pa.nulls(3, pa.int32()) for column in columns}
+    table.upsert(pa.table(rows | {"id": [1, 2, 3], "city": ["", None, "__HIVE_DEFAULT_PARTITION__"]}))
+    with pytest.raises(InvalidDataError, match="has 2 rows whose city is an empty text or __HIVE_DEFAULT"):
+        table.delete_partition([{"city": None}])
+    table.delete(pa.table({"city": ["", "__HIVE_DEFAULT_PARTITION__"]}), match=["city"])
+    assert table.delete_partition([{"city": None}]).instant is not None

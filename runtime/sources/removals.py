@@ -1,0 +1,68 @@
+"""What a table has lost since another one read it: of its timeline, and of the archive log behind that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.archive_log import newest_logs_first
+from parquetry.runtime.timeline.clustering_plan import CLUSTER
+from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.effective_writes import EffectiveWrites
+
+
+def removal_between(table: TableHandle, since: str, until: str) -> str | None:
+    """Return how a table has lost rows that it had at ``since``; None if it has them all at ``until``.
+
+    What has left its timeline is looked up in the archive log. Where that does not reach back, the answer
+    says so.
+    """
+    timeline, name = table.timeline(), table.config.name
+    effective = EffectiveWrites(timeline, table.config.archive_folder)
+    if not effective.counts(since):
+        return f"commit {since} of {name}, up to which it was read, was taken back"
+    for write in timeline.completed_writes:
+        if since < write.time <= until and (loss := _loss(timeline.commit_metadata(write.time))):
+            return f"commit {write.time} of {name} {loss}"
+    first = timeline.unbroken_since
+    if first is None or since >= first:
+        return None
+    for archived in _archived_writes(table, timeline, since, until):
+        if archived is None:
+            return f"commits of {name} after {since} are archived, and no archive log says what they removed"
+        time, metadata = archived
+        if (loss := _loss(metadata)) and effective.counts(time):
+            return f"commit {time} of {name} {loss}"
+    return None
+
+
+def _loss(metadata: CommitMetadata) -> str | None:
+    if metadata.replaced and metadata.operation.upper() != CLUSTER:
+        groups = sum(map(len, metadata.replaced.values()))
+        return f"replaced {groups} file groups"
+    deleted = sum(stat.num_deletes for stat in metadata.all_stats())
+    return f"deleted {deleted} rows, or moved them" if deleted else None
+
+
+def _archived_writes(
+    table: TableHandle, timeline: Timeline, since: str, until: str
+) -> Iterator[tuple[str, CommitMetadata] | None]:
+    """Yield the archived writes between two instants; None where the log does not say all.
+
+    A log file holds what was archived at one time, and newer files hold newer writes.
+    """
+    reaches_back = False
+    for _, log in newest_logs_first(table.store, table.config.archive_folder):
+        if log is None:
+            reaches_back = False
+            break
+        writes = [archived for archived in log if archived.is_completed_write]
+        for archived in writes:
+            if since < archived.time <= until and not timeline.is_completed(archived.time):
+                yield archived.time, archived.commit_metadata()
+        reaches_back |= any(archived.time <= since for archived in writes)
+        if writes and max(archived.time for archived in writes) <= since:
+            return
+    if not reaches_back:
+        yield None
