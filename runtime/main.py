@@ -211,6 +211,7 @@ def _create(job: JobPlan, store: ObjectStore) -> JobResult:
         settings=job.settings,
         plan_id=job.plan_id,
         git_commit=job.git_commit,
+        dirty=job.dirty,
         signing_keys=job.signing_keys,
     )
     return JobResult(table=job.table, job=job.name, applied=apply_change(store, change))

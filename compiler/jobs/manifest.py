@@ -12,6 +12,7 @@ from parquetry.compiler.jobs.scripts import render_job
 from parquetry.compiler.jobs.shipping import write_package
 from parquetry.compiler.plan.settings_in_force import check_allowed
 from parquetry.compiler.workspace.opened import Workspace, jobs_of
+from parquetry.compiler.workspace.uncommitted import uncommitted_files
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project import ResolvedTable
 from parquetry.runtime.spec.codec import digest_of
@@ -47,11 +48,13 @@ def compile_project(workspace: Workspace) -> Compiled:
     place.check(root / "target" / "manifest.json")
     for table in workspace.tables:
         place.check(jobs_folder / table.name / "any.json")
+    uncommitted = uncommitted_files(workspace)
+    dirty = None if uncommitted is None else bool(uncommitted)
     entries, written = [], []
     for table in workspace.tables:
         # Paths in a job start at its file, so that the project's folder may be moved and mounted elsewhere.
         jobs = tuple(
-            replace(plan, directory=_TO_ROOT, location=table.location_declared)
+            replace(plan, directory=_TO_ROOT, location=table.location_declared, dirty=dirty)
             for plan in jobs_of(workspace, table)
         )
         folder = jobs_folder / table.name
@@ -60,7 +63,7 @@ def compile_project(workspace: Workspace) -> Compiled:
         _remove_stale(folder, written, place)
         entries.append(_entry(workspace, table, jobs, folder))
     package = write_package(place, jobs_folder / _PACKAGE)
-    text = _pretty(_manifest(workspace, entries))
+    text = _pretty(_manifest(workspace, entries, dirty=dirty))
     manifest = place.write(root / "target" / "manifest.json", text, private=True)
     return Compiled(
         manifest=manifest.relative_to(root),
@@ -84,7 +87,7 @@ def _remove_stale(folder: Path, written: Collection[Path], place: ConfinedFolder
             place.delete(folder / name)
 
 
-def _manifest(workspace: Workspace, entries: list[dict[str, Any]]) -> dict[str, Any]:
+def _manifest(workspace: Workspace, entries: list[dict[str, Any]], *, dirty: bool | None) -> dict[str, Any]:
     return {
         "format": "parquetry/manifest",
         "version": MANIFEST_VERSION,
@@ -92,6 +95,7 @@ def _manifest(workspace: Workspace, entries: list[dict[str, Any]]) -> dict[str, 
         "project": workspace.project.name,
         "target": workspace.project.target.name,
         "git_commit": workspace.tree.commit,
+        "dirty": dirty,
         "tables": entries,
     }
 

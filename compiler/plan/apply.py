@@ -11,6 +11,7 @@ from parquetry.compiler.workspace.git import GitWorkTree
 from parquetry.compiler.workspace.known_locations import remember
 from parquetry.compiler.workspace.opened import Workspace, job
 from parquetry.compiler.workspace.target_settings import recorded_settings
+from parquetry.compiler.workspace.uncommitted import uncommitted_files
 from parquetry.errors import ParquetryError
 from parquetry.message import Message, joined, phrase
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
@@ -20,6 +21,7 @@ from parquetry.runtime.spec.codec import Brief, digest_of
 from parquetry.runtime.spec.git_commit import commit_named
 from parquetry.runtime.spec.job import JobKind, JobPlan
 from parquetry.runtime.spec.target_settings import setting_differences
+from parquetry.runtime.table.acting_user import acting_user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,8 @@ def check_fits(plan: PlanDocument, workspace: Workspace) -> None:
 def by_intent_alone(plan: PlanDocument, workspace: Workspace, *, name: str) -> PlanDocument:
     """The saved plan that was approved by its id, with the checked-out commit in place of the file's.
 
-    The id does not cover the file's, which whoever may edit the file can change, and applying records it.
+    The id covers neither the file's commit nor which files were uncommitted, and applying records both.
+    Whoever may edit the file can change them: files that are uncommitted here count too.
     StalePlanError where the checked-out commit does not contain it.
     """
     said = plan.intent.git_commit
@@ -108,7 +111,12 @@ def by_intent_alone(plan: PlanDocument, workspace: Workspace, *, name: str) -> P
             f"({said[:12]}), and the plan's id, which was approved, does not cover the commit; approve the "
             "whole file by the digest in it, or apply without the file"
         )
-    return replace(plan, intent=replace(plan.intent, git_commit=workspace.tree.commit))
+    uncommitted = plan.evidence.uncommitted or uncommitted_files(workspace)
+    return replace(
+        plan,
+        intent=replace(plan.intent, git_commit=workspace.tree.commit),
+        evidence=replace(plan.evidence, uncommitted=uncommitted),
+    )
 
 
 def _holds(tree: GitWorkTree, commit: str) -> bool:
@@ -155,6 +163,8 @@ def _apply(
         settings=plan.intent.settings,
         plan_id=plan.plan_id,
         git_commit=plan.intent.git_commit,
+        dirty=None if plan.evidence.uncommitted is None else bool(plan.evidence.uncommitted),
+        applied_by=acting_user(workspace.tree.user),
         signing_keys=workspace.signing_keys,
     )
     try:

@@ -213,7 +213,8 @@ class Evidence:
     its clustering would leave. ``unchecked_sql`` names, by table, the SQL of changing tables that no
     ``run`` has read yet: whether its functions exist and its types fit only Spark knows. ``costs`` are those
     of all tables with figures, where the target has prices. ``sources`` are those of changing tables that are
-    new or changed, with what they bring. ``options`` are what the plan was asked for with.
+    new or changed, with what they bring. ``options`` are what the plan was asked for with. ``uncommitted``
+    are the files of the project that the intent's commit has otherwise, None where that is not known.
     """
 
     created_ms: int
@@ -229,6 +230,7 @@ class Evidence:
     warnings: tuple[PlanWarning, ...] = ()
     drift: tuple[Change, ...] = ()
     options: PlanOptions = field(default_factory=PlanOptions)
+    uncommitted: tuple[str, ...] | None = field(default=None, metadata=UNLESS_NONE)
 
     @property
     def has_due(self) -> bool:

@@ -38,6 +38,7 @@ from parquetry.compiler.workspace.masking import masked_by
 from parquetry.compiler.workspace.observation import Measuring, Observation, admit, check_files, observe
 from parquetry.compiler.workspace.opened import Workspace, jobs_of
 from parquetry.compiler.workspace.squashed import is_declared_since
+from parquetry.compiler.workspace.uncommitted import uncommitted_files
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec.masking import masked_message, pii_columns
@@ -118,6 +119,7 @@ def plan_workspace(
         options=_options(workspace, plan),
         sources=_new_sources(workspace, plan, seen),
         costs=None if prices is None else _costs(plan, prices),
+        uncommitted=uncommitted_files(workspace),
     )
     return replace(plan, evidence=evidence)
 

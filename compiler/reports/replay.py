@@ -60,13 +60,14 @@ def _about_limits(handle: TableHandle, spec: TableSpec, begun_ms: int) -> tuple[
     if handle.spec is None:
         return ("nothing is applied to the table: the writer's default limits are taken for applied",)
     later_ms: int | None = None
-    for applied_at_ms, before in applied_history(handle.store):
+    for record in applied_history(handle.store):
+        before = record.spec
         if (before.sizing, before.clustering.plan) != (spec.sizing, spec.clustering.plan):
             if later_ms is not None and later_ms > begun_ms:
                 instant = format_instant(later_ms, handle.config.timezone)
                 return (f"the limits were applied at {instant}: what was written before followed others",)
             return ()
-        later_ms = applied_at_ms
+        later_ms = record.applied_at_ms
         if later_ms <= begun_ms:
             return ()
     return ()

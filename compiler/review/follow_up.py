@@ -140,7 +140,8 @@ def _costs(
     """
     if predicted.costs is None or plan.evidence.costs is None:
         return None
-    applied_at_ms, _ = next(iter(applied_history(handle.store)), (0, None))
+    newest = next(applied_history(handle.store), None)
+    applied_at_ms = 0 if newest is None else newest.applied_at_ms
     zone = handle.config.timezone
     timeline = handle.timeline()
     past = completed_clusterings(handle, timeline, most=len(timeline.completed_writes))

@@ -16,6 +16,7 @@ from parquetry.message import command, joined
 from parquetry.project import ResolvedTable
 from parquetry.runtime.apply.adoption import adopt_table
 from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.table.acting_user import acting_user
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.schema import live_columns
 
@@ -85,6 +86,9 @@ def _record(
             project=workspace.project.name,
             target=workspace.project.target.name,
             git_commit=workspace.tree.commit,
+            # The file was written now, so that no commit has it.
+            dirty=None if workspace.tree.commit is None else True,
+            applied_by=acting_user(workspace.tree.user),
             signing_keys=workspace.signing_keys,
             settings=recorded_settings(workspace.project.target.declared),
         )

@@ -25,6 +25,7 @@ from parquetry.project.model.locations import LocationProblem, contains, normali
 from parquetry.runtime.apply.adoption import adopt_table, check_adoptable
 from parquetry.runtime.errors import TableNotFoundError
 from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.table.acting_user import acting_user
 from parquetry.runtime.table.applied import NO_PROJECT
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.instant import Action
@@ -118,6 +119,9 @@ def _adopt(
             project=workspace.project.name,
             target=workspace.project.target.name,
             git_commit=workspace.tree.commit,
+            # The file was written now, so that no commit has it.
+            dirty=None if workspace.tree.commit is None else True,
+            applied_by=acting_user(workspace.tree.user),
             signing_keys=workspace.signing_keys,
             settings=recorded_settings(workspace.project.target.declared),
         )

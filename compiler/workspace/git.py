@@ -143,6 +143,19 @@ class GitWorkTree:
         return asked.code == 0
 
     @property
+    def user(self) -> str | None:
+        """The name and the address that git gives to commits made here, ``Ann <ann@example.com>``.
+
+        None outside a repository, and where neither is set.
+        """
+        if self.commit is None:
+            return None
+        said = git(self.directory, "config", "--null", "--get-regexp", r"^user\.(name|email)$").line or ""
+        found = dict(entry.split("\n", 1) for entry in said.split("\0") if "\n" in entry)
+        name, address = found.get("user.name", ""), found.get("user.email", "")
+        return " ".join(filter(None, (name, f"<{address}>" if address else ""))) or None
+
+    @property
     def is_shallow(self) -> bool:
         """Whether the clone lacks a part of its history, as those of continuous integration often do."""
         return git(self.directory, "rev-parse", "--is-shallow-repository").line == "true"

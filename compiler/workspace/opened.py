@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,8 @@ _NEWEST_AVRO_READER = "4.1.1"
 class Workspace:
     """A valid project with the tables that were selected. ``open`` makes stores of locations.
 
-    ``select``, ``exclude`` and ``variables`` are what was asked for. For the project of an untrusted branch
+    ``select``, ``exclude`` and ``variables`` are what was asked for, ``contents`` is what the project was
+    read from, by path. For the project of an untrusted branch
     ``base`` says what may be looked at: every store of the workspace asks it.
     """
 
@@ -50,6 +51,7 @@ class Workspace:
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     variables: Mapping[str, str]
+    contents: Mapping[str, bytes] = field(repr=False)
     base: Base | None = None
     open: Callable[[str, Mapping[str, Any]], ObjectStore] = open_store
 
@@ -185,6 +187,7 @@ def open_workspace(
         tables=result.project.tables,
         tree=work_tree(result.project.root),
         variables=variables,
+        contents=result.contents,
         base=base,
     )
     return selected(whole, select=select, exclude=exclude) if select or exclude else whole

@@ -38,7 +38,7 @@ def is_declared_since(workspace: Workspace, observation: Observation) -> bool:
         return False
     since = workspace.tree.committed_at(applied.git_commit)
     if since is None:
-        since = next(applied_history(observation.handle.store))[0] // _MS
+        since = next(applied_history(observation.handle.store)).applied_at_ms // _MS
     commits = workspace.tree.commits_since(since, _SPECS, at_most=_LOOKED_AT)
     return any(_declares(workspace, commit, spec) for commit in commits)
 

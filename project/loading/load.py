@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -35,7 +35,14 @@ from parquetry.project.schema.spec_file import SpecFile, spec_file
 from parquetry.project.schema.template_syntax import is_template
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.document import parse
-from parquetry.project.yaml.folder import PROJECT_FILE, FilesInMemory, FilesOnDisk, read_project_file, scan
+from parquetry.project.yaml.folder import (
+    PROJECT_FILE,
+    FilesAsRead,
+    FilesInMemory,
+    FilesOnDisk,
+    read_project_file,
+    scan,
+)
 
 _LITERAL = frozenset({"apiVersion", "kind", "name"})
 
@@ -47,7 +54,7 @@ class LoadResult:
     ``diagnostics`` are in the order of files and places; ``files`` counts the files read.
     ``tables`` are those that could be resolved, which is all of them without an error, and
     ``unresolved`` the files of the others; tables beside errors are for selecting only. ``targets`` are the
-    names that parquetry.yml declares.
+    names that parquetry.yml declares, ``contents`` what was read, by path.
     """
 
     project: ResolvedProject | None
@@ -56,6 +63,7 @@ class LoadResult:
     tables: tuple[ResolvedTable, ...] = ()
     unresolved: tuple[str, ...]
     targets: tuple[str, ...] = ()
+    contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def lacks(self, target: str) -> bool:
         """Whether there are targets, and this one is not among them."""
@@ -81,7 +89,7 @@ def load(
     """
     given = Path(path)
     root = Path(os.path.realpath(given.parent if given.name == PROJECT_FILE else given))
-    known_files = FilesOnDisk(root) if files is None else FilesInMemory(files)
+    known_files = FilesAsRead(FilesOnDisk(root) if files is None else FilesInMemory(files))
     folder = scan(known_files)
     fetch = known_files.read
     found: list[Diagnostic] = list(folder.diagnostics)
@@ -154,6 +162,7 @@ def load(
         tables=resolved,
         unresolved=tuple(name for name in folder.tables if name not in known),
         targets=head.targets,
+        contents=known_files.contents,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -104,6 +104,33 @@ class FilesOnDisk:
             else phrase(f"give {shell.line('--project', str(above))}", called=f"load {above}")
         )
         return diagnostic("PQ001", summary, source=SourceText(path=PROJECT_FILE, text=""), hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesAsRead:
+    """Files of which ``contents`` keeps what was read, by path."""
+
+    files: ProjectFiles
+    contents: dict[str, bytes] = field(default_factory=dict)
+
+    def below(self, top: str, found: list[Diagnostic]) -> Iterable[str]:
+        """See :class:`ProjectFiles`."""
+        return self.files.below(top, found)
+
+    def has(self, path: str) -> bool:
+        """See :class:`ProjectFiles`."""
+        return self.files.has(path)
+
+    def read(self, path: str) -> bytes | Diagnostic:
+        """See :class:`ProjectFiles`."""
+        content = self.files.read(path)
+        if isinstance(content, bytes):
+            self.contents[path] = content
+        return content
+
+    def absence(self) -> Diagnostic | None:
+        """See :class:`ProjectFiles`."""
+        return self.files.absence()
 
 
 @dataclass(frozen=True, slots=True)

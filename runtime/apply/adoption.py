@@ -62,6 +62,8 @@ def adopt_table(
     project: str,
     target: str | None = None,
     git_commit: str | None = None,
+    dirty: bool | None = None,
+    applied_by: str | None = None,
     signing_keys: tuple[str, ...] = (),
     settings: Settings | None = None,
 ) -> AppliedRef:
@@ -95,6 +97,8 @@ def adopt_table(
         spec,
         number=number,
         git_commit=git_commit,
+        dirty=dirty,
+        applied_by=applied_by,
         target=target,
         signing_key=key,
         settings=_adopted_settings(settings, applied),

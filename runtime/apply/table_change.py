@@ -42,6 +42,7 @@ class TableChange:
     ``alters_schema`` asks for a commit of the new columns; ``forgets`` that the project's record of
     the table end, with ``spec`` as its last one; ``restores`` that the properties say again what is
     applied. Without ``records`` nothing is recorded. The first of ``signing_keys`` signs what is.
+    ``dirty`` says that the project had changes that ``git_commit`` lacks, None where that is not known.
     """
 
     spec: TableSpec
@@ -52,6 +53,8 @@ class TableChange:
     settings: Settings | None = None
     plan_id: str | None = None
     git_commit: str | None = None
+    dirty: bool | None = None
+    applied_by: str | None = None
     forgets: bool = False
     restores: bool = False
     records: bool = True
@@ -151,6 +154,8 @@ def _record(store: ObjectStore, change: TableChange) -> int:
         change.spec,
         number=(before or 0) + 1,
         git_commit=change.git_commit,
+        dirty=change.dirty,
+        applied_by=change.applied_by,
         plan_id=change.plan_id,
         forgotten=change.forgets,
         target=change.target,

@@ -93,7 +93,8 @@ class JobPlan:
     starts at the folder of the file that holds the job, a relative ``location`` at ``directory``.
     ``settings`` are those of the target that the job was made with, by path: what of them executes is to be
     what is applied. ``budget_bytes`` is how much clustering may rewrite, None is no limit. ``signing_keys``
-    are references. ``tests`` are those of a job that tests, whose ``project`` is empty for a table of none.
+    are references. ``dirty`` says that the project had changes that ``git_commit`` lacks. ``tests``
+    are those of a job that tests, whose ``project`` is empty for a table of none.
     """
 
     kind: JobKind
@@ -113,6 +114,7 @@ class JobPlan:
     signing_keys: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     version: int = JOB_VERSION
+    dirty: bool | None = field(default=None, metadata=UNLESS_NONE)
     tests: RowTests | None = field(default=None, metadata=UNLESS_NONE)
 
     @property

@@ -28,6 +28,7 @@ from parquetry.runtime.spec.job import TableOwner, rules_digest
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import Settings
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.table.acting_user import acting_user, bounded_user
 from parquetry.runtime.table.signing import (
     RecordFault,
     RecordSignature,
@@ -145,15 +146,18 @@ class AppliedRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedRecord:
-    """An applied record: the reference, the spec itself, and when it was applied.
+    """An applied record: the reference, the spec itself, and when it was applied, and by whom.
 
-    ``document`` is the record as it is written. ``fault`` is why nobody is to act by it: those who read say
-    so and go on, those who write or execute stop.
+    ``dirty`` says that the project had changes that the reference's commit lacks. It and ``applied_by`` are
+    None where they are not recorded. ``document`` is the record as it is written. ``fault`` is why nobody is
+    to act by it: those who read say so and go on, those who write or execute stop.
     """
 
     ref: AppliedRef
     spec: TableSpec
     applied_at_ms: int = 0
+    applied_by: str | None = None
+    dirty: bool | None = None
     fault: RecordFault | None = None
     document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -295,16 +299,14 @@ def check_acted_by(
     )
 
 
-def applied_history(store: ObjectStore) -> Iterator[tuple[int, TableSpec]]:
-    """When each applied record was made (milliseconds since 1970) and its spec, the newest first.
+def applied_history(store: ObjectStore) -> Iterator[AppliedRecord]:
+    """Yield the applied records, the newest first.
 
     One listing, and one read for each that is asked for.
     """
     for number in sorted(_applied_numbers(store), reverse=True):
         path = _applied_path(number)
-        place = f"{store.uri}/{path}"
-        record = _record_from_bytes(store.read(path), number, place=place)
-        yield record.applied_at_ms, record.spec
+        yield _record_from_bytes(store.read(path), number, place=f"{store.uri}/{path}")
 
 
 def write_applied(
@@ -313,6 +315,8 @@ def write_applied(
     *,
     number: int,
     git_commit: str | None = None,
+    dirty: bool | None = None,
+    applied_by: str | None = None,
     plan_id: str | None = None,
     forgotten: bool = False,
     target: str | None = None,
@@ -323,8 +327,8 @@ def write_applied(
 
     The record is signed where there is a reference to a key, by which KeyUnavailableError may be raised.
 
-    Doing it again with the same spec and plan changes nothing; StalePlanError when somebody else
-    took the number.
+    Without ``applied_by`` it names who acts here. Doing it again with the same spec and plan changes nothing,
+    whoever does it; StalePlanError when somebody else took the number.
     """
     digest = digest_of(spec.to_json())
     ref = AppliedRef(
@@ -343,6 +347,8 @@ def write_applied(
         "number": number,
         "plan_id": plan_id,
         "git_commit": git_commit,
+        "dirty": dirty,
+        "applied_by": acting_user() if applied_by is None else applied_by,
         "forgotten": forgotten,
         "target": target,
         "settings": settings,
@@ -402,8 +408,16 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
         target=fields.optional("target", str),
         settings=fields.optional("settings", dict),
     )
-    applied_at_ms = fields.optional("applied_at_ms", int) or 0
-    return AppliedRecord(ref=ref, spec=spec, applied_at_ms=applied_at_ms, fault=fault, document=document)
+    applied_by = fields.optional("applied_by", str)
+    return AppliedRecord(
+        ref=ref,
+        spec=spec,
+        applied_at_ms=fields.optional("applied_at_ms", int) or 0,
+        applied_by=None if applied_by is None else bounded_user(applied_by),
+        dirty=fields.optional("dirty", bool),
+        fault=fault,
+        document=document,
+    )
 
 
 def _spec(value: Any, place: str, *, remedy: str) -> tuple[TableSpec, str]:

@@ -33,13 +33,13 @@ def former_columns(table: TableHandle, paths: Collection[ColumnPath]) -> tuple[F
     """
     drops: list[tuple[ColumnPath, ColumnType, str]] = []
     later: tuple[int, Collection[ColumnPath]] | None = None
-    for applied_at_ms, spec in applied_history(table.store):
-        types = {_folded(path): kind for path, kind in types_by_path(spec.columns).items()}
+    for record in applied_history(table.store):
+        types = {_folded(path): kind for path, kind in types_by_path(record.spec.columns).items()}
         if later is not None:
             dropped_at = format_instant(later[0], table.config.timezone)
             gone = (path for path in paths if _folded(path) in types and _folded(path) not in later[1])
             drops += [(path, types[_folded(path)], dropped_at) for path in gone]
-        later = applied_at_ms, types
+        later = record.applied_at_ms, types
     if not drops:
         return ()
     written = [part.instant for part in table.view(table.timeline()).all_slices()]

@@ -108,11 +108,11 @@ def further_steps(table: TableHandle, policy: ClusteringSpec) -> FurtherSteps:
 def _last_drop(table: TableHandle) -> str | None:
     """When the newest applied spec without a column, or a field of one, of the one before was recorded."""
     later: tuple[int, set[ColumnPath]] | None = None
-    for applied_at_ms, spec in applied_history(table.store):
-        paths = set(types_by_path(spec.columns))
+    for record in applied_history(table.store):
+        paths = set(types_by_path(record.spec.columns))
         if later is not None and not paths <= later[1]:
             return format_instant(later[0], table.config.timezone)
-        later = applied_at_ms, paths
+        later = record.applied_at_ms, paths
     return None
 
 
@@ -224,10 +224,10 @@ def _kept_until(table: TableHandle, timeline: Timeline, policy: ClusteringSpec) 
     if policy.existing is not Existing.KEEP:
         return None
     since_ms = None
-    for applied_at_ms, spec in applied_history(table.store):
-        if spec.clustering.execution.digest != policy.execution.digest:
+    for record in applied_history(table.store):
+        if record.spec.clustering.execution.digest != policy.execution.digest:
             break
-        since_ms = applied_at_ms
+        since_ms = record.applied_at_ms
     if since_ms is None:
         return timeline.completed_writes[-1].time if timeline.completed_writes else None
     return format_instant(since_ms, table.config.timezone)

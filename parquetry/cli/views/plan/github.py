@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parquetry.cli.views.diagnostics import annotation
 from parquetry.cli.views.plan.commands import typed_options_of, with_options
-from parquetry.cli.views.plan.words import kind_of, shown_actions, summary, value_text
+from parquetry.cli.views.plan.words import kind_of, shown_actions, summary, uncommitted_text, value_text
 from parquetry.compiler.plan.model import Change, PlanDocument
 from parquetry.compiler.workspace.target_settings import target_name
 
@@ -37,6 +37,8 @@ def _lines(plan: PlanDocument, prefix: str) -> Iterator[str]:
         for change in action.changes:
             title = f"{action.table} {change.change_class}"
             yield annotation("notice", change.origin, title, _change(change), prefix=prefix)
+    if text := uncommitted_text(plan):
+        yield annotation("warning", None, "parquetry plan", text)
     yield annotation("notice", None, "parquetry plan", summary(plan))
 
 

@@ -13,6 +13,7 @@ from parquetry.cli.views.plan.words import (
     kind_of,
     shown_actions,
     unchanged_tables,
+    uncommitted_text,
 )
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures
 from parquetry.compiler.plan.guarding import DENIED
@@ -43,6 +44,7 @@ def glance(plan: PlanDocument) -> list[tuple[str, str]]:
     What the plan knows nothing of is left out.
     """
     lines = [
+        ("uncommitted", uncommitted_text(plan)),
         ("tables", _tables(plan)),
         ("rewritten", _rewritten(plan)),
         ("costs", _costs(plan)),

@@ -32,6 +32,7 @@ from parquetry.cli.views.plan.words import (
     summary,
     target_groups,
     target_kind,
+    uncommitted_text,
     value_text,
 )
 from parquetry.cli.views.scope import scope_lines
@@ -67,7 +68,7 @@ class PlanView:
     def text(self, outcome: PlanDocument, paint: Paint) -> str:
         """Actions, then what is blocked, warnings, the summary, and the next command."""
         outcome = with_options(outcome, self.typed_options)
-        lines = [_headline(outcome, paint), ""]
+        lines = [_headline(outcome, paint), *_uncommitted(outcome, paint), ""]
         if outcome.intent.target_changes:
             lines += [*_target(outcome, paint), ""]
         for action in shown_actions(outcome):
@@ -115,6 +116,11 @@ def _headline(plan: PlanDocument, paint: Paint) -> str:
     made = paint.dim(", ".join(word for word in words if word))
     blocked = blocked_text(plan)
     return f"{paint.bad(blocked)}, {made}" if blocked else made
+
+
+def _uncommitted(plan: PlanDocument, paint: Paint) -> list[str]:
+    text = uncommitted_text(plan)
+    return _wrapped(text, indent=0, first=f"{paint.warn('warning')} ") if text else []
 
 
 def _action(action: TableAction, plan: PlanDocument, paint: Paint) -> Iterator[str]:

@@ -326,6 +326,15 @@ def commit_text(plan: PlanDocument) -> str:
     return "" if commit is None else f"commit {commit[:_SHORT_COMMIT]}"
 
 
+def uncommitted_text(plan: PlanDocument) -> str:
+    """That the specs of the plan are not all committed, such as ``made in ...: tables/a.yml (1)``."""
+    names = plan.evidence.uncommitted
+    if not names:
+        return ""
+    shown = f"{', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''} ({len(names)})"
+    return f"made in a working tree with uncommitted changes: {shown}"
+
+
 def drift_line(plan: PlanDocument) -> str:
     """What others changed, on one line; empty where nothing was seen."""
     places = [drift.path for drift in plan.evidence.drift]

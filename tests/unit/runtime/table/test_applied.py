@@ -57,6 +57,30 @@ def test_a_number_is_taken_once(table):
     assert read_applied(table.store).spec == spec()
 
 
+def test_whoever_repeats_an_apply_finishes_it(table):
+    first = write_applied(table.store, spec(), number=1, plan_id="p", applied_by="Ann", dirty=True)
+    assert write_applied(table.store, spec(), number=1, plan_id="p", applied_by="Bob", dirty=False) == first
+    assert (read_applied(table.store).applied_by, read_applied(table.store).dirty) == ("Ann", True)
+
+
+def test_a_record_without_a_user_is_read(table):
+    write_applied(table.store, spec(), number=1)
+    assert read_applied(table.store).applied_by is not None
+
+    def without_user(document):
+        del document["applied_by"], document["dirty"]
+
+    edit(table.folder / RECORD, without_user)
+    record = read_applied(table.store)
+    assert (record.applied_by, record.dirty, record.fault) == (None, None, None)
+
+
+def test_the_name_in_a_record_is_bounded_text(table):
+    write_applied(table.store, spec(), number=1, applied_by="a\x1b[2J\nb" + "c" * 500)
+    by = read_applied(table.store).applied_by
+    assert (by[:9], len(by)) == ("a\\x1b[2J ", 200)
+
+
 def test_a_record_of_a_newer_version_says_so(table):
     write_applied(table.store, spec(), number=1)
     edit(table.folder / RECORD, lambda document: document["spec"].update(wonder=1))
