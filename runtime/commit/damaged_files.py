@@ -68,9 +68,19 @@ def damaged_files(
     """
 
     def look() -> tuple[DamagedFile, ...]:
-        return _damaged(handle, until, wanted, everywhere=everywhere)
+        view = handle.view(handle.timeline())
+        return damaged_as_of(view, view.newest if until is None else until, wanted, everywhere=everywhere)
 
     return look() and look()
+
+
+def damaged_as_of(
+    view: FileSystemView, time: str, wanted: PartitionChoice = list, *, everywhere: bool = True
+) -> tuple[DamagedFile, ...]:
+    """The same by one view: the versions that readers saw at that time."""
+    times = [instant.time for instant in view.timeline.completed_writes if instant.time <= time]
+    named = newest_files(view.timeline, times)
+    return _look(view, named, time, wanted, also=view.partitions() if everywhere else ())
 
 
 def damage_warnings(
@@ -92,13 +102,13 @@ def remedy(handle: TableHandle) -> str:
     )
 
 
-def refuse_damage(handle: TableHandle, found: Sequence[DamagedFile]) -> None:
-    """CorruptTableError that names the files, unless there are none."""
+def refuse_damage(handle: TableHandle, found: Sequence[DamagedFile], *advice: str) -> None:
+    """CorruptTableError that names the files, unless there are none; ``advice`` replaces the remedy."""
     if not found:
         return
     named = [_told(handle.store.uri, file) for file in found[:_NAMED]]
     more = [f"{len(found) - _NAMED:,} more files"] if len(found) > _NAMED else []
-    raise CorruptTableError(*named, *more, remedy(handle))
+    raise CorruptTableError(*named, *more, *(advice or (remedy(handle),)))
 
 
 def check_read(
@@ -206,17 +216,6 @@ def newest_files(timeline: Timeline, times: Iterable[str] | None = None) -> dict
             (stat.partition_path, stat.file_id): (instant, stat) for stat in metadata.all_stats() if stat.path
         }
     return newest
-
-
-def _damaged(
-    handle: TableHandle, until: str | None, wanted: PartitionChoice, *, everywhere: bool
-) -> tuple[DamagedFile, ...]:
-    timeline = handle.timeline()
-    view = handle.view(timeline)
-    newest = view.newest if until is None else until
-    times = [instant.time for instant in timeline.completed_writes if instant.time <= newest]
-    named = newest_files(timeline, times)
-    return _look(view, named, newest, wanted, also=view.partitions() if everywhere else ())
 
 
 def _look(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from parquetry.message import Message, Value, command
+from parquetry.runtime.commit.damaged_files import damaged_as_of, refuse_damage
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.recovery import recovered_timeline
 from parquetry.runtime.commit.restoring import finish_restore
@@ -20,6 +22,8 @@ from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.restore import RestorePlan
 from parquetry.runtime.timeline.rollback import InstantInfo
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+
+_REFUSED: Final = ("nothing was restored, as rows would be lost", "put the file back from a copy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -41,7 +45,8 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
     """Take back every write after the savepoint, pending ones too; the savepoint stays.
 
     InvalidDataError when there is no such savepoint, when a later one stands in the way, or when
-    files it protects are missing; ConflictError when the lock was lost before anything was undone.
+    files it protects are missing; CorruptTableError when they have another size than was written;
+    ConflictError when the lock was lost before anything was undone.
     """
     store, zone = table.store, table.config.timezone
     timeline = recovered_timeline(table, timing=timing)
@@ -96,10 +101,10 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
             Message(
                 f"{uri}: ",
                 Value.file(gone[-1]),
-                f", which belongs to the savepoint {savepoint}, is gone; "
-                "nothing was restored, as rows would be lost; put the file back from a copy",
+                f", which belongs to the savepoint {savepoint}, is gone; {_REFUSED[0]}; {_REFUSED[1]}",
             )
         )
+    refuse_damage(table, damaged_as_of(view, savepoint), *_REFUSED)
 
 
 def _victims(timeline: Timeline, savepoint: str) -> tuple[InstantInfo, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.claims import is_alive, read_claim
+from parquetry.runtime.commit.damaged_files import damaged_as_of, refuse_damage
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.rollback import (
     RollbackResult,
@@ -24,6 +26,8 @@ from parquetry.runtime.timeline.instant import Instant
 from parquetry.runtime.timeline.versions import FileGroupId, versions_as_of
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
+_REMEDY: Final = "put the file back from a copy, or put the rows right with a new write"
+
 
 @masks_failures
 def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMING) -> RollbackResult:
@@ -33,8 +37,9 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
 
     Whether another program's write is dead is for the caller to know. InvalidDataError when there is
     no such write, when later ones were made on it, when it is savepointed or the only one left, or when
-    versions that it would uncover were cleaned; ConflictError when a writer of this project is at work on
-    it, or another program may be cleaning what it would uncover.
+    versions that it would uncover were cleaned; CorruptTableError when these have another size than was
+    written; ConflictError when a writer of this project is at work on it, or another program may be
+    cleaning what it would uncover.
     """
     store, zone = table.store, table.config.timezone
     timeline = Timeline.load(store)
@@ -91,7 +96,10 @@ def _checked(store: ObjectStore, timeline: Timeline, time: str, timing: Timing) 
 
 
 def _check_uncovered(table: TableHandle, timeline: Timeline, victim: Instant) -> None:
-    """Raises InvalidDataError unless all that the completed write changed is there as it was before."""
+    """Refuse the rollback unless all that the completed write changed is there as it was before.
+
+    InvalidDataError for a version that is gone, CorruptTableError for one of another size.
+    """
     uri = table.store.uri
     before = max(write.time for write in timeline.completed_writes if write.time < victim.time)
     check_no_foreign_clean(timeline, before)
@@ -106,12 +114,21 @@ def _check_uncovered(table: TableHandle, timeline: Timeline, victim: Instant) ->
     for stat in metadata.all_stats():
         if stat.prev_commit is not None:
             uncovered[stat.partition_path, stat.file_id] = stat.prev_commit
-    if lost := table.view(timeline).lacking(uncovered, before):
+    view = table.view(timeline)
+    if lost := view.lacking(uncovered, before):
         partition, file_id = lost[0]
         raise InvalidDataError(
             Message(
                 f"{uri}: {victim.time} cannot be rolled back: the version of ",
                 Value.file(f"{partition}/{file_id}"),
-                " before it was cleaned, so that rows would be lost; put the rows right with a new write",
+                f" before it is gone, cleaned or deleted, so that rows would be lost; {_REMEDY}",
             )
         )
+    partitions = {partition for partition, _ in uncovered}
+    damaged = damaged_as_of(view, before, lambda paths: [path for path in paths if path in partitions])
+    refuse_damage(
+        table,
+        [file for file in damaged if (file.partition, file.file_id) in uncovered],
+        f"{victim.time} cannot be rolled back, as rows would be lost",
+        _REMEDY,
+    )

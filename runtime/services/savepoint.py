@@ -11,6 +11,7 @@ from functools import partial
 
 from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.claims import read_claim
+from parquetry.runtime.commit.damaged_files import damaged_as_of, refuse_damage, remedy
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.recovery import recover, recovered_timeline, withdraw_pending
@@ -52,7 +53,8 @@ def create_savepoint(
     that lie before give way.
 
     Raises InvalidDataError when there is no such write, or when some of its files were cleaned;
-    ConflictError while an older write is unfinished, or another program may be cleaning its files.
+    CorruptTableError when some are damaged; ConflictError while an older write is unfinished, or another
+    program may be cleaning its files.
     """
     store = table.store
     timeline = recovered_timeline(table, timing=timing)
@@ -67,10 +69,10 @@ def create_savepoint(
             finish_cleans(table, timeline)
             timeline = timeline.reload()
             time = _checked(table, timeline, instant)
-            if time in timeline.savepoints:
-                files = timeline.savepoint_metadata(time).files
-                break
             files = _files_as_of(table, timeline, time)
+            if time in timeline.savepoints:
+                files = dict(timeline.savepoint_metadata(time).files)
+                break
             _withdraw_plans_before(timeline, time)
             metadata = SavepointMetadata(
                 by=getpass.getuser(), at_ms=store.now_ms(), comments=comment, files=files
@@ -156,16 +158,22 @@ def _withdraw_plans_before(timeline: Timeline, time: str) -> None:
 
 
 def _files_as_of(table: TableHandle, timeline: Timeline, time: str) -> dict[str, tuple[str, ...]]:
+    """The names of the files to protect; refuses a write of which files are gone or damaged."""
     view = table.view(timeline)
-    if lost := view.cleaned_as_of(time):
+    refused = f"{time} cannot be savepointed"
+    is_newest = time == view.newest
+    if not is_newest and (lost := view.cleaned_as_of(time)):
         partition, file_id = lost[0]
+        more = f" and {len(lost) - 1:,} more of its files were" if len(lost) > 1 else " was"
         raise InvalidDataError(
             Message(
-                f"{table.store.uri}: {time} cannot be savepointed, ",
+                f"{table.store.uri}: {refused}, as ",
                 Value.file(f"{partition}/{file_id}"),
-                f" and {len(lost) - 1} more of its files were cleaned; choose a later write",
+                f"{more} cleaned or deleted; choose a later write",
             )
         )
+    advice = remedy(table) if is_newest else "put the file back from a copy, or choose a later write"
+    refuse_damage(table, damaged_as_of(view, time), refused, advice)
     return _names_as_of(view, time)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from parquetry.runtime.commit.claims import heartbeat_path, open_session
 from parquetry.runtime.commit.locking import unlock
-from parquetry.runtime.errors import ConflictError, InvalidDataError, NotFoundError
+from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.main import report_path
 from parquetry.runtime.services import archive as archive_service
 from parquetry.runtime.services.archive import ARCHIVE_BATCH, archive
@@ -212,7 +213,7 @@ def test_what_was_cleaned_cannot_be_savepointed(table: SmallTable) -> None:
     first = table.handle.timeline().completed_writes[-1].time
     rewrite(table, 3)
     clean(table.handle, policy=RetentionPolicy(keep_commits=None, keep_versions=1), timing=FAST)
-    with pytest.raises(InvalidDataError, match="more of its files were cleaned"):
+    with pytest.raises(InvalidDataError, match="was cleaned or deleted; choose a later write"):
         create_savepoint(table.handle, first, timing=FAST)
     rewrite(table, 2)
     clean(table.handle, timing=FAST)
@@ -266,6 +267,97 @@ def test_the_newest_write_can_be_rolled_back_by_hand(table: SmallTable) -> None:
         rollback(table.handle, older, timing=FAST)
     with pytest.raises(InvalidDataError, match="no write 2020"):
         rollback(table.handle, "20200101000000000", timing=FAST)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def lengthen(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"more")
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "missing": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": cut,
+    "longer": lengthen,
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize(
+    "operation", ["savepoint", "older savepoint", "savepoint again", "restore", "rollback"]
+)
+def test_damaged_files_are_neither_protected_nor_brought_back(
+    table: SmallTable, kind: str, operation: str
+) -> None:
+    first = table.handle.timeline().completed_writes[-1].time
+    if operation in {"savepoint again", "restore"}:
+        create_savepoint(table.handle, first, timing=FAST)
+    if operation not in {"savepoint", "savepoint again"}:
+        rewrite(table, 1)
+    newest = table.handle.timeline().completed_writes[-1].time
+    path = next((root(table) / "p=b").glob(f"*_{first}.parquet"))
+    whole = path.read_bytes()
+    DAMAGE[kind](path)
+
+    def operate() -> object:
+        if operation == "restore":
+            return restore(table.handle, first, timing=FAST)
+        if operation == "rollback":
+            return rollback(table.handle, newest, timing=FAST)
+        return create_savepoint(table.handle, first, timing=FAST)
+
+    def contents() -> list[Path]:
+        timeline = (file for file in (root(table) / ".hoodie").glob("*") if file.is_file())
+        return sorted([*timeline, *root(table).glob("p=*/*.parquet")])
+
+    before = contents()
+    with pytest.raises((InvalidDataError, CorruptTableError)) as refused:
+        operate()
+    said = str(refused.value)
+    assert path.name.partition("_")[0] in said
+    assert "from a copy" in said or "choose a later write" in said
+    if kind != "missing":
+        assert f"has {path.stat().st_size:,} bytes, and {first} wrote {len(whole):,}" in said
+    assert contents() == before
+    if kind != "missing" and operation in {"restore", "rollback"}:
+        assert rows_of(root(table)) == {**BASE, "k1": (0, "b")}
+    path.write_bytes(whole)
+    operate()
+    expected = {**BASE, "k1": (0, "b")} if operation == "older savepoint" else BASE
+    assert rows_of(root(table)) == view_rows(root(table)) == expected
+
+
+def test_only_what_a_rollback_uncovers_has_to_be_whole(table: SmallTable) -> None:
+    rewrite(table, 2)
+    cut(next((root(table) / "p=a").glob("*.parquet")))
+    newest = table.handle.timeline().completed_writes[-1].time
+    cut(next((root(table) / "p=b").glob(f"*_{newest}.parquet")))
+    assert rollback(table.handle, newest, timing=FAST).files_deleted == 1
+
+
+def test_a_rollback_of_a_replacement_brings_no_damaged_file_back(table: SmallTable) -> None:
+    path = next((root(table) / "p=b").glob("*.parquet"))
+    whole = path.read_bytes()
+    table.overwrite({"z": (1, "b")})
+    cut(path)
+    newest = table.handle.timeline().completed_writes[-1].time
+    with pytest.raises(CorruptTableError, match=rf"{newest} cannot be rolled back.*put the file back"):
+        rollback(table.handle, newest, timing=FAST)
+    path.write_bytes(whole)
+    rollback(table.handle, newest, timing=FAST)
+    assert rows_of(root(table)) == BASE
+
+
+def test_a_restore_takes_damaged_later_files_away(table: SmallTable) -> None:
+    saved = create_savepoint(table.handle, timing=FAST).instant
+    rewrite(table, 1)
+    newest = table.handle.timeline().completed_writes[-1].time
+    cut(next((root(table) / "p=b").glob(f"*_{newest}.parquet")))
+    restore(table.handle, saved, timing=FAST)
+    assert rows_of(root(table)) == BASE
 
 
 def test_archive_keeps_the_configured_number_and_loses_nothing(table: SmallTable) -> None:
