@@ -28,11 +28,6 @@ def place(path: str) -> str:
     return f"./{path}" if path.startswith("-") else path
 
 
-def pathspec(path: str) -> str:
-    """A path as a word of a command of git that means this file and nothing else."""
-    return f":(literal){path}" if path.startswith(":") or set(path) & set("*?[\\") else path
-
-
 def is_plain(word: str) -> bool:
     """Whether a shell takes the word as it stands, and no command for an option."""
     return shlex.quote(word) == word and place(word) == word

@@ -56,7 +56,7 @@ class Undeclared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
-    """Where a declared table is instead, its applied name, and the git commit of the spec that is applied.
+    """Where a declared table is instead, its applied name, and the number of the applied record.
 
     ``spelled`` is the location as a spec of the target has to say it: from the warehouse, or absolute.
     """
@@ -64,7 +64,7 @@ class Elsewhere:
     location: str
     spelled: str
     name: str
-    applied_commit: str | None
+    applied: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

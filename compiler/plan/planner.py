@@ -223,7 +223,7 @@ def _wanted(table: DeclaredTable, context: CommonPlanInputs, reader: TableReader
         return _Wanted(outcome=refuse_unusable(table, error))
     if elsewhere is None:
         return _Wanted(outcome=creation(table, context))
-    return _Wanted(outcome=refuse_move(table, elsewhere, context))
+    return _Wanted(outcome=refuse_move(table, elsewhere))
 
 
 def _completed(
@@ -274,7 +274,7 @@ def _outcome_of(
     changes = (*(with_allowance(change, table.reasons) for change in changes), *restored)
     changes = tuple(sorted(changes, key=lambda change: -change.change_class.rank))
     refusal = refuse_reverting(table, observation, changes, context)
-    refusal = refusal or refuse_breaking(table, observation, changes, context)
+    refusal = refusal or refuse_breaking(table, observation, changes)
     if refusal is not None:
         return refusal
     code = changes[0].code if changes else "SC101"

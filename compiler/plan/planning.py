@@ -351,7 +351,7 @@ def _elsewhere(
                 location=there.removeprefix(f"{root}/"),
                 spelled=there.removeprefix(f"{join_base(str(root), target.warehouse).rstrip('/')}/"),
                 name=name,
-                applied_commit=applied.git_commit if applied else None,
+                applied=applied.number if applied else None,
             )
     return None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from parquetry import shell
 from parquetry.compiler.plan.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, spec_changes
 from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable, Elsewhere, Undeclared
@@ -57,7 +55,7 @@ def refuse_renamed(table: DeclaredTable, observation: Observation) -> Blocked | 
     )
 
 
-def refuse_move(table: DeclaredTable, elsewhere: Elsewhere, context: CommonPlanInputs) -> Blocked:
+def refuse_move(table: DeclaredTable, elsewhere: Elsewhere) -> Blocked:
     """Return SC403 for a table whose rows are somewhere else than it is declared."""
     move = Change(
         path="location",
@@ -77,9 +75,8 @@ def refuse_move(table: DeclaredTable, elsewhere: Elsewhere, context: CommonPlanI
         table.spec,
         file=table.file,
         location=elsewhere.location,
-        applied_commit=_holding(elsewhere.applied_commit, table, context),
+        recorded=None if elsewhere.applied is None else (_typed(elsewhere.location), elsewhere.applied),
         names_location=False,
-        changes=(replace(move, old=elsewhere.spelled),),
     )
     return _refusal(table, move.code, reason=_because(move), remedy=REMEDY, changes=(move,), recipe=recipe)
 
@@ -144,7 +141,7 @@ def refuse_unusable(table: DeclaredTable, why: UnsupportedTableError | CorruptTa
 
 
 def refuse_breaking(
-    table: DeclaredTable, observation: Observation, changes: tuple[Change, ...], context: CommonPlanInputs
+    table: DeclaredTable, observation: Observation, changes: tuple[Change, ...]
 ) -> Blocked | None:
     """A change that is never made in place, or that nobody allowed; None where there is none."""
     breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
@@ -152,7 +149,7 @@ def refuse_breaking(
     for never in (IDENTITY_CODES, UNREADABLE_CODES):
         found = next((change for change in breaking if change.code in never), None)
         if found is not None:
-            recipe = _copy_recipe(table, observation, context, changes)
+            recipe = _copy_recipe(table, observation)
             return _refusal(
                 table, found.code, reason=_because(found), remedy=REMEDY, changes=changes, recipe=recipe
             )
@@ -167,7 +164,7 @@ def refuse_breaking(
     )
     if code == "SC310" and not table.protected and (renamed := _renamed(changes)):
         remedy = remedy_renamed(*renamed, otherwise=remedy)
-        recipe = _copy_recipe(table, observation, context, changes)
+        recipe = _copy_recipe(table, observation)
     return _refusal(table, code, reason=_because(refused[0]), remedy=remedy, changes=changes, recipe=recipe)
 
 
@@ -196,23 +193,20 @@ def _renamed(changes: tuple[Change, ...]) -> tuple[str, str] | None:
     return gone[0].path.partition(".")[2], come[0].path.partition(".")[2]
 
 
-def _copy_recipe(
-    table: DeclaredTable, observation: Observation, context: CommonPlanInputs, changes: tuple[Change, ...]
-) -> tuple[RecipeStep, ...]:
+def _copy_recipe(table: DeclaredTable, observation: Observation) -> tuple[RecipeStep, ...]:
     applied = observation.handle.applied
     return copy_recipe(
         table.spec,
         file=table.file,
         location=table.location,
-        applied_commit=_holding(applied.git_commit if applied else None, table, context),
+        recorded=None if applied is None else (table.spec.name, applied.number),
         names_location=table.is_written("location"),
-        changes=changes,
     )
 
 
-def _holding(commit: str | None, table: DeclaredTable, context: CommonPlanInputs) -> str | None:
-    """The commit, where it has the table's file: what was applied may never have been committed."""
-    return commit if commit is not None and context.tree.has_file(commit, table.file) else None
+def _typed(location: str) -> str:
+    """Return the location as commands take it: with a '/', which the name of a table lacks."""
+    return shell.place(location) if "/" in location else f"./{location}"
 
 
 def _commit_not_contained(observation: Observation, context: CommonPlanInputs) -> str | None:
@@ -280,30 +274,35 @@ def copy_recipe(
     *,
     file: str,
     location: str,
-    applied_commit: str | None,
+    recorded: tuple[str, int] | None,
     names_location: bool,
-    changes: tuple[Change, ...],
 ) -> tuple[RecipeStep, ...]:
     """How a table gets another key, partitioning, type or place: by a new table beside it.
 
     ``spec`` is the wanted one, ``file`` where it is declared, ``location`` where the rows are, and
-    ``applied_commit`` the git commit of the spec that is applied, None where none has the file.
-    ``names_location``: the wanted spec says that it is where the rows are. ``changes`` are those from the
-    applied spec to the wanted one, told in reverse where git cannot bring the applied one back.
+    ``recorded`` the name or place of the table that commands find it by, and the number of the applied
+    record; None, for which there is no recipe, where nothing is applied.
+    ``names_location``: the wanted spec says that it is where the rows are.
     """
+    if recorded is None:
+        return ()
+    named, number = recorded
     name, copy = spec.name, f"{spec.name}_v2"
     folder, slash, _ = file.rpartition("/")
-    copied = f"{folder}{slash}{copy}.yml"
+    copied, applied = f"{folder}{slash}{copy}.yml", f"{file}.applied"
     operation = "upsert" if spec.record_key else "insert"
-    git = ("git", "checkout", (applied_commit or "")[:12], "--", shell.pathspec(file))
-    restored = () if applied_commit is None else (shell.line(*git),)
-    applied = "" if restored else f": {'; '.join(map(_reverted, changes))}"
     elsewhere = ", another location" if names_location else ""
     source = f"{{name: old, format: hudi, path: {flow(location)}, operation: {operation}}}"
     return (
         RecipeStep(
-            text=f"Keep the wanted spec as {copied}, and put the applied one back at {file}{applied}.",
-            commands=(shell.line("cp", shell.place(file), shell.place(copied)), *restored),
+            text=f"Keep the wanted spec as {copied}, and put the applied one back at {file}.",
+            commands=(
+                shell.line(
+                    "parquetry", "history", named, "--record", str(number), "--out", shell.place(applied)
+                ),
+                shell.line("mv", shell.place(file), shell.place(copied)),
+                shell.line("mv", shell.place(applied), shell.place(file)),
+            ),
         ),
         RecipeStep(
             text=f"In {copied} write `name: {copy}`{elsewhere} and `sources: [{source}]`, with a `select` "
@@ -323,10 +322,3 @@ def copy_recipe(
             commands=(shell.line("parquetry", "rename", copy, name, "--replace"), "parquetry apply"),
         ),
     )
-
-
-def _reverted(change: Change) -> str:
-    """What the applied spec says where the wanted one differs."""
-    if change.old is None:
-        return f"without {change.path}"
-    return f"`{change.path}: {flow(change.old)}`"

@@ -64,6 +64,7 @@ class InstantReport:
     operation: str | None
     rows: RowCounts = RowCounts()
     files: FileCounts = FileCounts()
+    bytes_written: int = 0
     partitions: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
     queries: tuple[MeasuredQuery, ...] = ()
@@ -110,7 +111,7 @@ def report_timeline(
     spec, zone = masked_by(handle.spec, declared), handle.config.timezone
     return TimelineReport(
         table=handle.config.name,
-        instants=tuple(_masked(_report(timeline, i, zone, prices), spec) for i in wanted),
+        instants=tuple(_masked(instant_report(timeline, i, zone, prices), spec) for i in wanted),
         is_single=instant is not None,
         warnings=() if handle.fault is None else (str(handle.fault),),
     )
@@ -143,18 +144,22 @@ def pending_seconds(timeline: Timeline, instant: Instant, zone: Timezone) -> int
     return max(0, (timeline.store.now_ms() - begun_ms) // 1000)
 
 
-def _report(timeline: Timeline, instant: Instant, zone: Timezone, prices: PlanPrices | None) -> InstantReport:
+def instant_report(
+    timeline: Timeline, instant: Instant, zone: Timezone, prices: PlanPrices | None
+) -> InstantReport:
+    """Return the report of one instant; values of columns with personal data are not masked."""
     bare = InstantReport(
         time=instant.time, action=str(instant.action), state=str(instant.state), operation=None
     )
     if not instant.is_completed:
         return replace(bare, age_seconds=pending_seconds(timeline, instant, zone))
     if instant.action in WRITE_ACTIONS:
-        return _write(bare, timeline.commit_metadata(instant.time), prices)
+        return write_report(bare, timeline.commit_metadata(instant.time), prices)
     return replace(bare, files=FileCounts(removed=_removed(timeline, instant)))
 
 
-def _write(bare: InstantReport, metadata: CommitMetadata, prices: PlanPrices | None) -> InstantReport:
+def write_report(bare: InstantReport, metadata: CommitMetadata, prices: PlanPrices | None) -> InstantReport:
+    """Return the report of a completed write with what its commit says."""
     stats = list(metadata.all_stats())
     work = read_work(metadata.extra)
     return replace(
@@ -168,6 +173,7 @@ def _write(bare: InstantReport, metadata: CommitMetadata, prices: PlanPrices | N
         files=FileCounts(
             added=len(stats), replaced=sum(len(file_ids) for file_ids in metadata.replaced.values())
         ),
+        bytes_written=sum(stat.file_size_bytes for stat in stats),
         partitions=tuple(sorted(metadata.partitions)),
         extra={key: value for key, value in metadata.extra.items() if key != SCHEMA_KEY},
         queries=read_measured(metadata.extra),

@@ -106,7 +106,7 @@ def _adopt(
         raise UsageError(f"tables/{name}.yml exists; give the table another name with --name")
     timeline = handle.timeline()
     wanted = _with_required_keys(replace(handle.effective_spec(timeline), name=name))
-    document = structure(wanted, location=_declared_location(workspace, place, name))
+    document = structure(wanted, location=declared_location(workspace, place, name))
     recorded = {} if handle.spec else settings_of(_recorded_options(handle))
     try:
         recorded, left_out = _fitting(reload, file, document, recorded)
@@ -213,8 +213,8 @@ def _check_name(workspace: Workspace, name: str, *, named: str) -> None:
         raise UsageError(f"{taken.file} declares another table {name!r}; give this one a name with --name")
 
 
-def _declared_location(workspace: Workspace, place: str, name: str) -> str | dict[str, str] | None:
-    """The location as the spec has to say it; None where the table lies where its name says.
+def declared_location(workspace: Workspace, place: str, name: str) -> str | dict[str, str] | None:
+    """Return the location as the spec has to contain it, None where the table lies where its name says.
 
     A place outside of the warehouse is the target's alone: at others the spec means another table.
     """

@@ -24,6 +24,7 @@ _SOURCE_KEYS: Final = (
     *("options", "select", "read", "drop_duplicates", "delete_when", "drop", "match", "if_missing"),
     *("bad_files", "ingest_again", "removed_rows", "file_order", "ties"),
 )
+_NULLABLE: Final = "retention.clean.keep_commits"
 LAYERED: Final = ("sizing", "files", "retention", "clustering", "key_scope", "partitioning")
 
 
@@ -61,11 +62,14 @@ def column_entry(column: Column) -> dict[str, Any]:
 def missing_settings(wanted: TableSpec, resolved: TableSpec, *, sections: Collection[str]) -> dict[str, Any]:
     """The settings, by dotted path, that have to be declared for ``resolved`` to become ``wanted``.
 
-    What is None in ``wanted`` cannot be declared: a layer below that sets it stays in force.
+    What is None in ``wanted`` cannot be declared, other than ``keep_commits``: a layer below that sets it
+    stays in force.
     """
     want, have = _settings(wanted, sections), _settings(resolved, sections)
     return {
-        path: value for path, value in want.items() if value not in (None, []) and value != have.get(path)
+        path: value
+        for path, value in want.items()
+        if value != have.get(path) and (value not in (None, []) or path == _NULLABLE)
     }
 
 

@@ -172,10 +172,6 @@ class GitWorkTree:
         found = (line.split() for line in said.splitlines())
         return tuple(commit for made, commit in found if int(made) >= seconds)
 
-    def has_file(self, commit: str, file: str) -> bool:
-        """Whether ``file``, a path below the directory, was there at ``commit``."""
-        return object_named(self.directory, f"{commit}:./{file}").code == 0
-
 
 def work_tree(directory: Path) -> GitWorkTree:
     """The work tree that holds ``directory``; without a commit when there is no git or repository.

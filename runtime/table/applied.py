@@ -54,6 +54,9 @@ DRIFT_CODE: Final = "SC506"
 _RENEW: Final = "restore it from a copy, or delete it, plan and apply again"
 _NUMBER_WIDTH: Final = 20
 _MOST_RECORDS: Final = 10**12
+_LATEST_MS: Final = 253_402_214_400_000
+"""The last day of the year 9999, which is a date in every time zone."""
+
 _Value = TypeVar("_Value")
 
 _APPLIED_NAME = re.compile(rf"(\d{{{_NUMBER_WIDTH}}})\.json")
@@ -299,6 +302,16 @@ def check_acted_by(
     )
 
 
+def applied_record(store: ObjectStore, number: int) -> AppliedRecord | None:
+    """Return the applied record of that number, None where there is none."""
+    path = _applied_path(number)
+    try:
+        content = store.read(path)
+    except NotFoundError:
+        return None
+    return _record_from_bytes(content, number, place=f"{store.uri}/{path}")
+
+
 def applied_history(store: ObjectStore) -> Iterator[AppliedRecord]:
     """Yield the applied records, the newest first.
 
@@ -412,7 +425,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
     return AppliedRecord(
         ref=ref,
         spec=spec,
-        applied_at_ms=fields.optional("applied_at_ms", int) or 0,
+        applied_at_ms=min(max(fields.optional("applied_at_ms", int) or 0, 0), _LATEST_MS),
         applied_by=None if applied_by is None else bounded_user(applied_by),
         dirty=fields.optional("dirty", bool),
         fault=fault,

@@ -47,6 +47,7 @@ LOOKING = [
     ("drift",),
     ("inspect", "events"),
     ("timeline", "events"),
+    ("history", "events"),
     ("test",),
 ]
 
@@ -150,7 +151,13 @@ def test_plans_with_rights_to_read_alone(tmp_path, lake):
         ("orders", "policy"),  # it records another storage.key
     ]
     assert document["evidence"]["figures"]["events"]["files"] == 1
-    reading = (("inspect", "events"), ("timeline", "events"), ("drift",), ("test", "-s", "test:max_orphans"))
+    reading = (
+        ("inspect", "events"),
+        ("timeline", "events"),
+        ("history", "events"),
+        ("drift",),
+        ("test", "-s", "test:max_orphans"),
+    )
     for arguments in (("validate",), ("compile",), *reading):
         done = parquetry(*arguments, cwd=folder.root)
         assert done.returncode == 0, (arguments, done.stderr)

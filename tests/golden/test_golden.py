@@ -27,6 +27,7 @@ FOR_PROGRAMS = {"validate", "fmt", "schema"}
 GIT = ("git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
 _VARYING = (
     (re.compile(r"sha256:[0-9a-f]{64}"), "sha256:<digest>"),
+    (re.compile(r"sha256:[0-9a-f]{12}\b"), "sha256:<digest>"),
     (re.compile(r"\b20[2-8]\d{14}\b"), "<----instant---->"),
     (re.compile(r"\b20\d{6}T\d{6}-[0-9a-f]{6}\b"), "<run>"),
     (re.compile(r"after \d+\.\d s"), "after <n> s"),

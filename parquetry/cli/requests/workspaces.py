@@ -96,6 +96,11 @@ def is_location(table: str) -> bool:
     return "/" in table or table in (".", "..")
 
 
+def absolute_place(location: str) -> str:
+    """Return a path from the current folder as an absolute one, a URI as it is."""
+    return location if ":" in location else os.path.abspath(location)  # noqa: PTH100  # keeps URIs out
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTable:
     """The store of a table that a command names, and what the project declares of it.
@@ -134,8 +139,7 @@ def table_named(
             raise UsageError(
                 "the location of the table holds a password: leave it out, and set the environment"
             )
-        place = table if ":" in table else os.path.abspath(table)  # noqa: PTH100  # keeps URIs out
-        return NamedTable(store=open_store(place), declared=None)
+        return NamedTable(store=open_store(absolute_place(table)), declared=None)
     from parquetry.compiler.workspace.observation import is_there
     from parquetry.runtime.table.applied import check_owned
 

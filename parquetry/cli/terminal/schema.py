@@ -33,6 +33,7 @@ ANSWERS = (
     "inspect",
     "inspect-files",
     "timeline",
+    "history",
     "service-cluster",
     "source-list",
     "source-accept",

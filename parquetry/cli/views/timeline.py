@@ -1,22 +1,30 @@
-"""A timeline in text and JSON."""
+"""What happened to a table, in text and JSON: its timeline, and its history with what was applied."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from parquetry.cli.terminal.format import columns, short_count
+from parquetry.cli.terminal.format import columns, human_size, short_count
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.queries import measured_cost_table, measured_table
+from parquetry.compiler.reports.history import ApplyEntry, CommitEntry, HistoryEntry, HistoryReport
 from parquetry.compiler.reports.timeline import InstantReport, TimelineReport
 from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.runtime.clustering.forecast.records import MEASURED_KEY
+from parquetry.runtime.commit.publish import PLAN_KEY
 from parquetry.runtime.spec.codec import parsed_json, to_json_value
+from parquetry.runtime.table.applied import AppliedRecord
 from parquetry.runtime.timeline.instant import State
 
 _HEADER = ("time", "operation", "inserted", "updated", "deleted", "files")
 _NUMBERS = frozenset(range(2, len(_HEADER) - 1))
+_HISTORY_HEADER = ("time", "operation", "inserted", "updated", "deleted", "bytes")
+_HISTORY_NUMBERS = frozenset(range(2, len(_HISTORY_HEADER)))
+_DIGEST = "sha256:"
+_SHORT = 12
 _IN_FULL = 1_000
 _TENTH_OF_A_MILLION = 100_000
 _MILLION = 1_000_000
@@ -73,13 +81,13 @@ def _row(instant: InstantReport) -> tuple[str, ...]:
     return (
         instant.time,
         instant.operation or instant.action,
-        *(_rows(number) for number in (rows.inserted, rows.updated, rows.deleted)),
+        *map(row_count, (rows.inserted, rows.updated, rows.deleted)),
         " ".join(f"{sign}{shown(number)}" for sign, number in changes),
     )
 
 
-def _rows(number: int) -> str:
-    """Up to seven characters, and nothing for none."""
+def row_count(number: int) -> str:
+    """Return a number of rows in up to seven characters, and nothing for none."""
     if not number:
         return ""
     return f"{number:,}" if number < _MILLION else short_count(number)
@@ -130,6 +138,7 @@ def _instant(instant: InstantReport) -> dict[str, Any]:
         "operation": instant.operation,
         "rows": {"inserted": rows.inserted, "updated": rows.updated, "deleted": rows.deleted},
         "files": {"added": files.added, "replaced": files.replaced},
+        "bytes_written": instant.bytes_written,
         "extra": dict(instant.extra),
     }
     if files.removed:
@@ -141,3 +150,87 @@ def _instant(instant: InstantReport) -> dict[str, Any]:
     if instant.costs is not None:
         document["costs"] = to_json_value(instant.costs)
     return document
+
+
+class TableHistoryView:
+    """Applies and commits, the newest first."""
+
+    def text(self, outcome: HistoryReport, paint: Paint) -> str:
+        """A line per commit, and two per apply: who and what it came from; within 80 columns."""
+        commits = [entry for entry in outcome.entries if isinstance(entry, CommitEntry)]
+        header, *rows = columns(
+            _HISTORY_HEADER, map(_commit, commits), paint=paint, right=_HISTORY_NUMBERS
+        ).splitlines()
+        row = iter(rows)
+        lines = [header] if commits else []
+        for entry in outcome.entries:
+            lines += [next(row)] if isinstance(entry, CommitEntry) else _apply(entry, paint)
+        if not outcome.entries:
+            lines = ["Nothing was applied or written yet."]
+        if outcome.has_older:
+            lines.append(f"There are older entries: -n {2 * len(outcome.entries)} shows more.")
+        return "\n".join([*lines, *(f"\n{paint.bad('warning')}: {warning}" for warning in outcome.warnings)])
+
+    def json(self, outcome: HistoryReport) -> Any:
+        """The documented shape."""
+        return {
+            "table": outcome.table,
+            "entries": [_entry(entry) for entry in outcome.entries],
+            "has_older": outcome.has_older,
+            "warnings": list(outcome.warnings),
+        }
+
+
+def _commit(entry: CommitEntry) -> tuple[str, ...]:
+    instant = entry.instant
+    rows = (instant.rows.inserted, instant.rows.updated, instant.rows.deleted)
+    size = human_size(instant.bytes_written) if instant.bytes_written else ""
+    return (entry.time, instant.operation or instant.action, *map(row_count, rows), size)
+
+
+def _apply(entry: ApplyEntry, paint: Paint) -> list[str]:
+    record = entry.record
+    verb = "forgotten, record" if record.ref.forgotten else "applied, record"
+    by = "" if record.applied_by is None else f", by {record.applied_by}"
+    lines = [f"{entry.time}  {paint.bold(verb)} {record.ref.number}{by}"]
+    origin = ", ".join(_origin(record))
+    return [*lines, *([f"{' ' * len(entry.time)}  {paint.dim(origin)}"] if origin else [])]
+
+
+def _origin(record: AppliedRecord) -> Iterator[str]:
+    ref = record.ref
+    if ref.plan_id is not None:
+        yield f"plan {ref.plan_id[: len(_DIGEST) + _SHORT]}"
+    if ref.git_commit is not None:
+        yield f"commit {ref.git_commit[:_SHORT]}{' with uncommitted changes' if record.dirty else ''}"
+
+
+def _entry(entry: HistoryEntry) -> dict[str, Any]:
+    if isinstance(entry, ApplyEntry):
+        record, ref = entry.record, entry.record.ref
+        return {
+            "kind": "apply",
+            "time": entry.time,
+            "record": ref.number,
+            "applied_by": record.applied_by,
+            "plan_id": ref.plan_id,
+            "git_commit": ref.git_commit,
+            "dirty": record.dirty,
+            "target": ref.target,
+            "forgotten": ref.forgotten,
+            "fault": None if record.fault is None else str(record.fault),
+        }
+    instant = entry.instant
+    return {
+        "kind": "commit",
+        "time": entry.time,
+        "action": instant.action,
+        "operation": instant.operation,
+        "rows": {
+            "inserted": instant.rows.inserted,
+            "updated": instant.rows.updated,
+            "deleted": instant.rows.deleted,
+        },
+        "bytes_written": instant.bytes_written,
+        "plan_id": instant.extra.get(PLAN_KEY),
+    }

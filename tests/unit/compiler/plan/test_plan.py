@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import shutil
 import subprocess
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from parquetry.cli.main import command_line
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.errors import BlockedPlanError
@@ -227,14 +230,46 @@ def test_a_table_that_something_happened_to_is_kept(folder):
     assert blocked.recipe
 
 
-def test_a_recipe_takes_the_applied_spec_from_the_commit_only_where_it_is_there(folder):
+def test_a_recipe_puts_the_recorded_spec_back_although_it_was_never_committed(folder, monkeypatch):
     git(folder, "init", "--quiet")
     git(folder, "add", "parquetry.yml")
     git(folder, "commit", "--quiet", "-m", "without the table")
+    folder.orders(retention={"clean": {"keep_commits": None, "max_age": "3d"}})
     apply(folder)
-    folder.orders(partition_by=None)
-    commands = [command for step in plan(folder).intent.blocked[0].recipe for command in step.commands]
-    assert not [command for command in commands if command.startswith("git checkout")]
+    folder.orders(partition_by=None, description="Wanted.")
+    steps_back(folder, monkeypatch)
+    assert plan(folder).is_empty
+
+
+def test_a_recipe_puts_the_spec_of_a_renamed_table_back(folder, monkeypatch):
+    apply(folder)
+    (folder.root / "tables/orders.yml").unlink()
+    renamed = ORDERS | {"name": "deals", "moved": {"from": "orders"}, "location": "orders"}
+    del renamed["partition_by"]
+    folder.write("tables/deals.yml", renamed)
+    steps_back(folder, monkeypatch)
+    assert {change.path for change in plan(folder).intent.actions[0].changes} == {"name"}
+
+
+def test_a_recipe_puts_the_spec_of_a_moved_table_back(folder, monkeypatch):
+    apply(folder)
+    folder.orders(location="./elsewhere/orders", description="Wanted.")
+    steps_back(folder, monkeypatch)
+    assert plan(folder).is_empty
+
+
+def steps_back(folder, monkeypatch):
+    """Execute the first step of the recipe of the one blocked table."""
+    monkeypatch.chdir(folder.root)
+    for line in plan(folder).intent.blocked[0].recipe[0].commands:
+        words = shlex.split(line)
+        if words[0] == "parquetry":
+            done = CliRunner().invoke(command_line, words[1:])
+            assert done.exit_code == 0, done.output
+        else:
+            subprocess.run(words, check=True)
+    for copy in folder.root.glob("tables/*_v2.yml"):
+        copy.unlink()
 
 
 def test_moving_a_table_is_blocked(folder):

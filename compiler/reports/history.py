@@ -1,0 +1,100 @@
+"""The history of a table as a report: what was applied to it, by whom, and what was written to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeAlias
+
+from parquetry.compiler.reports.timeline import InstantReport, instant_report, write_report
+from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.spec.codec import Brief
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.table.applied import AppliedRecord, applied_history
+from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.archive_log import newest_logs_first
+from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, format_instant
+from parquetry.runtime.timeline.rereading import read_again
+
+_SHOWN = WRITE_ACTIONS | {Action.ROLLBACK, Action.RESTORE}
+_UNREAD_LOG = "a file of the archive log cannot be read, or went meanwhile: its commits are missing here"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyEntry:
+    """A spec that was applied at ``time``, or forgotten, in the time zone of the timeline."""
+
+    time: str
+    record: AppliedRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitEntry:
+    """A commit, a rollback or a restore."""
+
+    time: str
+    instant: InstantReport
+
+
+HistoryEntry: TypeAlias = ApplyEntry | CommitEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class HistoryReport(Brief):
+    """The newest entries of a table's history, the newest first; ``has_older`` says that there are others."""
+
+    table: str
+    entries: tuple[HistoryEntry, ...]
+    has_older: bool
+    warnings: tuple[str, ...] = ()
+
+
+@read_again
+def report_history(store: ObjectStore, *, most: int) -> HistoryReport:
+    """Return the newest ``most`` entries of the table in ``store``.
+
+    As many records and commits are read as are shown, and of the archive log as many files as these take.
+    TableNotFoundError when there is no table.
+    """
+    handle = open_table(store)
+    zone = handle.config.timezone
+    applies = [
+        ApplyEntry(time=format_instant(record.applied_at_ms, zone), record=record)
+        for record in islice(applied_history(store), most + 1)
+    ]
+    faults = (handle.fault, *(apply.record.fault for apply in applies[:most]))
+    warnings = list(dict.fromkeys(str(fault) for fault in faults if fault is not None))
+    commits = list(islice(_commits(handle, warnings), most + 1))
+    entries: list[HistoryEntry] = [*applies, *commits]
+    entries.sort(key=lambda entry: entry.time, reverse=True)
+    return HistoryReport(
+        table=handle.config.name,
+        entries=tuple(entries[:most]),
+        has_older=len(entries) > most,
+        warnings=tuple(warnings),
+    )
+
+
+def _commits(handle: TableHandle, warnings: list[str]) -> Iterator[CommitEntry]:
+    """Yield the completed instants that are shown, the newest first, those of the archive last."""
+    timeline, zone = Timeline.load(handle.store), handle.config.timezone
+    shown = [i for i in timeline.instants if i.is_completed and i.action in _SHOWN]
+    for instant in sorted(shown, key=lambda i: i.time, reverse=True):
+        yield CommitEntry(time=instant.time, instant=instant_report(timeline, instant, zone, None))
+    seen = {instant.time for instant in shown}
+    for _, log in newest_logs_first(handle.store, handle.config.archive_folder):
+        if log is None:
+            warnings.append(_UNREAD_LOG)
+            continue
+        archived = {one.time: one for one in log if one.is_completed_write and one.time not in seen}
+        seen |= archived.keys()
+        for time, one in sorted(archived.items(), reverse=True):
+            try:
+                metadata = one.commit_metadata()
+            except CorruptTableError as error:
+                warnings.append(str(error))
+                continue
+            bare = InstantReport(time=time, action=one.action, state=one.state, operation=None)
+            yield CommitEntry(time=time, instant=write_report(bare, metadata, None))

@@ -1,0 +1,92 @@
+"""The spec of an applied record as the file of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from parquetry import project
+from parquetry.compiler.errors import SpecError
+from parquetry.compiler.spec_files.adopt import declared_location
+from parquetry.compiler.spec_files.yaml import LAYERED, missing_settings, structure, table_text, with_settings
+from parquetry.compiler.workspace.opened import Workspace
+from parquetry.errors import UsageError
+from parquetry.message import command
+from parquetry.project.model.locations import LocationProblem, normalised
+from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.table.applied import applied_record, check_owned, read_identity, seal_of
+from parquetry.runtime.table.signing import check_signed
+
+_ROUNDS: Final = 3
+
+
+def recorded_text(
+    workspace: Workspace,
+    number: int,
+    *,
+    environment: Mapping[str, str] | None,
+    name: str | None = None,
+    place: str = "",
+) -> str:
+    """Return the YAML of the spec in the applied record ``number`` of a table of the project.
+
+    The table is that of a ``name``, or the one at ``place``, an absolute path or a URI.
+
+    UsageError where there is no such record, or the place is none; CorruptTableError for a record that nobody
+    is to act by; ForeignTableError for a table of another project.
+    """
+    try:
+        location = normalised(place) if name is None else workspace.table(name).location
+    except LocationProblem as problem:
+        raise UsageError(f"{problem.summary}; {problem.hint}") from problem
+    store = workspace.store_at(location)
+    check_owned(store, workspace.owner)
+    record = applied_record(store, number)
+    if record is None:
+        raise UsageError(
+            f"the table at {store.uri} has no applied record {number}; "
+            + command("history", name or place)
+            + " lists them"
+        )
+    if record.fault is not None:
+        raise record.fault.error()
+    seal = seal_of(store, read_identity(store), record)
+    check_signed(store.uri, seal, workspace.signing_keys, signs=True)
+    named = name or record.spec.name
+    document = structure(
+        replace(record.spec, name=named), location=declared_location(workspace, location, named)
+    )
+    if named != record.spec.name:
+        document["moved"] = {"from": record.spec.name}
+    return settled_text(workspace, record.spec, document, environment=environment)
+
+
+def settled_text(
+    workspace: Workspace, spec: TableSpec, document: dict[str, Any], *, environment: Mapping[str, str] | None
+) -> str:
+    """Return the YAML of the document with the settings that make it ``spec`` in the project as it is.
+
+    The project is resolved in memory, with the text in place of the file of that table. Settings depend on
+    each other, so that what is missing is looked for until nothing is. SpecError where it has errors.
+    """
+    name = document["name"]
+    file = next((t.file for t in workspace.project.tables if t.name == name), f"tables/{name}.yml")
+    text = table_text(document)
+    for _ in range(_ROUNDS):
+        loaded = project.load(
+            workspace.project.root,
+            target=workspace.project.target.name,
+            variables=workspace.variables,
+            environment=environment,
+            files={**workspace.contents, file: text.encode()},
+        )
+        table = next((table for table in loaded.tables if table.name == name), None)
+        if table is None:
+            raise SpecError(loaded.diagnostics, files=loaded.files)
+        missing = missing_settings(spec, table.spec, sections=LAYERED)
+        if not missing:
+            break
+        document = with_settings(document, missing)
+        text = table_text(document)
+    return text
