@@ -40,7 +40,6 @@ from parquetry.runtime.layout.clustering.model import Debt, FileKey, PlannedGrou
 from parquetry.runtime.layout.clustering.scope import Choose
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.packing import SIZE_TOLERANCE
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
@@ -380,5 +379,5 @@ def _histogram(sizes: Iterable[int], largest: int) -> tuple[int, ...]:
     last = BUCKETS - 1
     for size in sizes:
         tenth = min(max(size - 1, 0) * last // largest, last - 1)
-        counts[last if size > SIZE_TOLERANCE * largest else tenth] += 1
+        counts[last if size > largest else tenth] += 1
     return tuple(counts)

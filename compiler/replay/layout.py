@@ -25,7 +25,7 @@ from parquetry.runtime.layout.clustering.model import ClusteringFile, Situation
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.record_size import FileSample, learn
-from parquetry.runtime.layout.sizing import is_small, split_size
+from parquetry.runtime.layout.sizing import full_file_bytes, is_small, split_size
 from parquetry.runtime.spec.clustering import ClusteringSpec, PartitionFilter
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.write.plan import ChangeCounts, PartitionWork, plan_buckets
@@ -329,7 +329,7 @@ class LaidOutTable:
     def _sizer(self, replaced_bytes: int) -> FileSizer:
         limit = self._limits.sizing.max_file_size_bytes
         return FileSizer(
-            limit_bytes=limit,
+            max_bytes=limit,
             row_group_bytes=default_row_group_bytes(limit),
             row_group_arrow_bytes=limit,
             replaced_bytes=replaced_bytes,
@@ -435,7 +435,7 @@ class LaidOutTable:
         room = most = 0.0
         for size, file_id in partition.small:
             found.append(partition.files[file_id])
-            fits = (policy.max_file_size_bytes - size) // record
+            fits = (full_file_bytes(policy) - size) // record
             room, most = room + fits, max(most, fits)
             if policy.min_fill == 0 and room > inserts + most:
                 break

@@ -10,6 +10,7 @@ from parquetry.compiler.replay.arrivals import RecordedTable, arrived_bytes
 from parquetry.compiler.replay.history import RecordedClean, RecordedWrite, WriteHistory
 from parquetry.compiler.replay.layout import LaidOutTable, LayoutLimits, TooManyFilesError
 from parquetry.compiler.replay.model import Replay, ReplayedDay, ReplayedFigures, summed
+from parquetry.runtime.layout.sizing import full_file_bytes
 from parquetry.runtime.timeline.instant import Timezone, parse_instant_ms
 
 _DAY = 8
@@ -126,7 +127,7 @@ def _day(
         arrived_bytes=round(arrived),
         recorded=ReplayedFigures(
             files=recorded.files,
-            small_files=recorded.count_small(min(limit.small_file_limit_bytes, limit.max_file_size_bytes)),
+            small_files=recorded.count_small(min(limit.small_file_limit_bytes, full_file_bytes(limit))),
             size_bytes=recorded.size_bytes,
             superseded_bytes=recorded.superseded_bytes if has_cleans else None,
             written_bytes=written,

@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.loading.resolve import Resolution
+from parquetry.runtime.spec.table_spec import EXACT_FILTER_BYTES, BloomFilter
 
 PLAN_STRATEGIES = ("size", "overlap", "commits")
 EXECUTION_STRATEGIES = ("sort", "zorder", "hilbert", "stitch")
@@ -171,6 +172,19 @@ def _check_files(resolution: Resolution) -> None:
     page, group = files.page_size_bytes, files.row_group_size_bytes
     if page is not None and group is not None and page > group and resolution.intact("files"):
         _out_of_order(resolution, "files.page_size", "files.row_group_size")
+    path, ceiling = "files.bloom_filter", "sizing.max_file_size"
+    most = resolution.table.spec.sizing.max_file_size_bytes
+    if (
+        files.bloom_filter is BloomFilter.EXACT
+        and most < 2 * EXACT_FILTER_BYTES
+        and resolution.intact(path, ceiling)
+    ):
+        summary = (
+            f"an exact bloom filter takes {EXACT_FILTER_BYTES // 1024} KiB of every file, more than half of "
+            f"{ceiling} ({resolution.table.declared(ceiling)})"
+        )
+        remedy = f"use always_true, or raise {ceiling} to 1MiB or more"
+        resolution.report("PQ501", summary, path, remedy)
 
 
 def _check_key(resolution: Resolution, reference: str) -> None:

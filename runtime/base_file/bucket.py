@@ -47,7 +47,7 @@ class BucketWriter:
         self._context = context
         self._base_clustering = base_clustering
         self._bucket = bucket
-        self._buffer = RowBuffer(wide_row_bytes=max(context.file_size_bytes // CELL_ROWS, 1))
+        self._buffer = RowBuffer(wide_row_bytes=max(context.file_size_bytes // (2 * CELL_ROWS), 1))
         self._encoder = RowGroupEncoder(context.files, page_rows=page_rows)
         schema = file_schema(marked_schema(context.schema))
         self._template = self._encoder.template(schema)
@@ -135,10 +135,11 @@ class BucketWriter:
         self._write_due(ended=True)
         file = self._file or self._open_file()
         size = parts.stored_bytes(group.number) + parts.index_bytes(group.number)
-        if not self._fits(file, size):
+        rows = group.end - group.first
+        if not self._fits(file, size, rows):
             return False
         file.copy(reader, parts, group)
-        self._account(group.end - group.first, size)
+        self._account(rows, size)
         return True
 
     def patch(
@@ -169,7 +170,7 @@ class BucketWriter:
         size = kept_bytes + columns.encoded.size_bytes
         if size > SLACK * max(self._row_group_bytes, parts.stored_bytes(group.number)):
             return False
-        if not self._fits(file, size):
+        if not self._fits(file, size, stored.num_rows):
             return False
         file.patch(reader, parts, group, columns)
         self._account(stored.num_rows, size)
@@ -185,7 +186,9 @@ class BucketWriter:
         self._write_due(ended=True)
         file = self._file or self._open_file()
         encoded = file.encode_kept(rows, parts.dictionaries(group.number))
-        if encoded.parts.columns != stored.elements or not self._fits(file, encoded.size_bytes):
+        if encoded.parts.columns != stored.elements or not self._fits(
+            file, encoded.size_bytes, rows.num_rows
+        ):
             return False
         file.append_kept(encoded)
         self._account(rows.num_rows, encoded.size_bytes)
@@ -210,11 +213,12 @@ class BucketWriter:
             file = self._file or self._open_file()
             if self._due_bytes is None:
                 remaining = self._remaining_bytes()
-                if file.rows and self._sizer.is_full(file.size_bytes, remaining):
+                size = file.size_bytes(more_rows=self._buffer.rows)
+                if file.rows and self._sizer.is_full(size, remaining):
                     self._finish_file()
                     continue
                 self._due_bytes = self._sizer.next_arrow_bytes(
-                    file.size_bytes,
+                    size,
                     remaining,
                     ratio=self._expected_ratio(),
                     guessed=self._ratio is None,
@@ -241,9 +245,10 @@ class BucketWriter:
                 guessed = False
                 arrow_bytes = int(self._row_group_bytes / self._ratio)
                 continue
-            if self._sizer.is_allowed(file.size_bytes + encoded.size_bytes):
+            size = file.size_bytes(more_rows=rows.num_rows)
+            if self._sizer.is_allowed(size + encoded.size_bytes):
                 break
-            if file.rows and self._sizer.is_full(file.size_bytes, self._remaining_bytes()):
+            if file.rows and self._sizer.is_full(size, self._remaining_bytes()):
                 return
             if is_smallest:
                 if file.rows:
@@ -251,14 +256,15 @@ class BucketWriter:
                     return
                 break
             arrow_bytes = self._sizer.smaller_arrow_bytes(
-                taken_bytes, file_bytes=file.size_bytes, encoded_bytes=encoded.size_bytes
+                taken_bytes, file_bytes=size, encoded_bytes=encoded.size_bytes
             )
         file.append(rows, encoded)
         self._buffer.drop(cut)
         self._account(rows.num_rows, encoded.size_bytes)
 
-    def _fits(self, file: BaseFileWriter, size: int) -> bool:
-        return file.size_bytes + size <= self._sizer.goal_bytes(file.size_bytes, self._remaining_bytes())
+    def _fits(self, file: BaseFileWriter, size: int, rows: int) -> bool:
+        so_far = file.size_bytes(more_rows=rows)
+        return so_far + size <= self._sizer.goal_bytes(so_far, self._remaining_bytes())
 
     def _account(self, rows: int, file_bytes: int) -> None:
         self._written_rows += rows
@@ -300,7 +306,7 @@ class BucketWriter:
     def _new_sizer(self) -> FileSizer:
         context, base = self._context, self._bucket.base
         return FileSizer(
-            limit_bytes=context.max_file_size_bytes,
+            max_bytes=context.max_file_size_bytes,
             row_group_bytes=self._row_group_bytes,
             row_group_arrow_bytes=context.row_group_arrow_bytes,
             replaced_bytes=0 if base is None or self._finished else base.size_bytes,

@@ -17,7 +17,7 @@ from parquetry.runtime.base_file.encoding import EncodedRows, RowGroupEncoder
 from parquetry.runtime.parquet.encryption import ENCRYPTION
 
 _FOOTER_BYTES = 2048
-_ROW_GROUP_FOOTER_BYTES = 128
+_SEALED_BYTES = 256
 
 
 class EncryptedFile:
@@ -38,6 +38,7 @@ class EncryptedFile:
         self._written: list[pq.FileMetaData] = []
         self._writer: pq.ParquetWriter | None = None
         self._groups = 0
+        self._index_bytes = 0
 
     @property
     def data_bytes(self) -> int:
@@ -46,8 +47,12 @@ class EncryptedFile:
 
     @property
     def size_bytes(self) -> int:
-        """About how large the file is when it is finished now, without key-value pairs."""
-        return self.data_bytes + _FOOTER_BYTES + self._groups * len(self._schema) * _ROW_GROUP_FOOTER_BYTES
+        """How large the file is at most when it is finished now, without key-value pairs.
+
+        That of sealing a row group to come is counted.
+        """
+        sealed_bytes = (self._groups + 1) * len(self._schema) * _SEALED_BYTES
+        return self.data_bytes + self._index_bytes + sealed_bytes + _FOOTER_BYTES
 
     def append(self, encoded: EncodedRows, *, sorted_by: Collection[int] = ()) -> None:
         """Write the rows as a row group; ``sorted_by`` as for :class:`ParquetAssembly`, once for a file."""
@@ -61,6 +66,7 @@ class EncryptedFile:
         plain = pa.table(columns, schema=self._writer.schema)
         self._writer.write_table(plain, row_group_size=max(rows.num_rows, 1))
         self._groups += 1
+        self._index_bytes += encoded.parts.index_bytes(0)
 
     def finish(self, key_values: Mapping[str, str]) -> pq.FileMetaData:
         """Write the footer, which is returned."""

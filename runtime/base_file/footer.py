@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.parquet.bloom import ALWAYS_TRUE, ENTRIES_PER_ROW, TYPE_CODE, ExactBloomFilter
+from parquetry.runtime.parquet.bloom import ALWAYS_TRUE, TYPE_CODE, ExactBloomFilter, exact_text_bytes
 from parquetry.runtime.parquet.footer import MAX_KEY, MIN_KEY
 from parquetry.runtime.spec.table_spec import BloomFilter
 
@@ -32,8 +32,8 @@ BLOOM_TYPE: Final = "hoodie_bloom_filter_type_code"
 CALENDAR: Final = ("org.apache.spark.version", "3.0.0")
 """By this Spark knows the calendar; 3.x refuses days before 1582-10-15 and times before 1900 without."""
 
-_EXACT_BYTES_PER_ROW: Final = 431_380
-_EXACT_ROWS: Final = 2
+_BYTES_OF_A_PAIR: Final = 12
+_BYTES_OF_OTHER_PAIRS: Final = 512
 
 
 class FooterKeys:
@@ -66,26 +66,28 @@ class FooterKeys:
         """The largest key in UTF-16 order; None without rows."""
         return self._range.largest
 
-    @property
-    def size_bytes(self) -> int:
-        """About how long the pairs are."""
-        bloom = len(ALWAYS_TRUE)
-        if self._bloom is not None:
-            bloom = _EXACT_BYTES_PER_ROW * min(1 + self._keys // ENTRIES_PER_ROW, _EXACT_ROWS)
-        return len(self._avro_schema) + bloom + 2 * len((self.max_key or "").encode())
+    def size_bytes(self, *, more_keys: int = 0) -> int:
+        """Return how long the pairs are at most, these and the file's others, with so many more keys."""
+        filter_bytes = 0 if self._bloom is None else exact_text_bytes(self._keys + more_keys)
+        own = sum(len(key) + len(value.encode()) + _BYTES_OF_A_PAIR for key, value in self._pairs().items())
+        return own + filter_bytes + _BYTES_OF_OTHER_PAIRS
 
     def entries(self) -> dict[str, str]:
-        """The pairs; a file without rows has no key range."""
-        entries = {
+        """Return the pairs; a file without rows has no key range."""
+        return self._pairs() | ({} if self._bloom is None else {BLOOM_FILTER: self._bloom.text()})
+
+    def _pairs(self) -> dict[str, str]:
+        """Return the pairs, with the filter of a file that has none of its own."""
+        pairs = {
             AVRO_SCHEMA: self._avro_schema,
             "writer.model.name": "avro",
             CALENDAR[0]: CALENDAR[1],
             BLOOM_TYPE: TYPE_CODE,
-            BLOOM_FILTER: ALWAYS_TRUE if self._bloom is None else self._bloom.text(),
+            BLOOM_FILTER: ALWAYS_TRUE,
         }
         if self.min_key is not None and self.max_key is not None:
-            entries |= {MIN_KEY: self.min_key, MAX_KEY: self.max_key}
-        return entries
+            pairs |= {MIN_KEY: self.min_key, MAX_KEY: self.max_key}
+        return pairs
 
 
 class KeyRangeCollector:

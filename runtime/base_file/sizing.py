@@ -1,4 +1,4 @@
-"""How much goes into the next row group, so that a file ends near its limit and never far above."""
+"""How much goes into the next row group, so that a file ends near its maximum and never above."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.runtime.layout.packing import FITS, SIZE_TOLERANCE
+from parquetry.runtime.layout.packing import AIM, FITS
 
 MIB: Final = 1024 * 1024
 
-STRETCHED: Final = 1.04
-"""A file may grow to its limit times this when that spares a roll-over for a few rows."""
+STRETCHED: Final = 0.99
+"""A file may grow to its maximum times this when that spares a roll-over for a few rows."""
+
+CERTAIN: Final = 0.999
+"""No file is planned above its maximum times this: the page index is known when its rows are in the file."""
 
 FULL: Final = 0.99
 """A file this near its goal is not worth another row group."""
@@ -50,10 +53,10 @@ class FileSizer:
     """Decides about one file. All sizes are in bytes; ``file_bytes`` include the footer so far.
 
     ``remaining_bytes`` is the estimate of all that is still to come for the bucket. The version that is
-    replaced has ``replaced_bytes``: where it is above the limit its rows may stay together, not more.
+    replaced has ``replaced_bytes``: its rows may stay together, below the maximum.
     """
 
-    limit_bytes: int
+    max_bytes: int
     row_group_bytes: int
     row_group_arrow_bytes: int
     replaced_bytes: int = 0
@@ -61,12 +64,13 @@ class FileSizer:
     @property
     def hard_limit_bytes(self) -> float:
         """What no file exceeds but for one of a single row."""
-        return max(SIZE_TOLERANCE * self.limit_bytes, self.replaced_bytes)
+        return CERTAIN * self.max_bytes
 
     def goal_bytes(self, file_bytes: int, remaining_bytes: float) -> float:
         """What the file should grow to at most."""
-        fits = file_bytes + remaining_bytes <= max(FITS * self.limit_bytes, self.replaced_bytes)
-        return max(STRETCHED * self.limit_bytes, self.replaced_bytes) if fits else self.limit_bytes
+        kept_bytes = min(self.replaced_bytes, self.hard_limit_bytes)
+        fits = file_bytes + remaining_bytes <= max(FITS * self.max_bytes, kept_bytes)
+        return max(STRETCHED * self.max_bytes, kept_bytes) if fits else AIM * self.max_bytes
 
     def is_full(self, file_bytes: int, remaining_bytes: float) -> bool:
         """Whether what is left goes to another file."""
@@ -85,9 +89,9 @@ class FileSizer:
         """
         room = self.goal_bytes(file_bytes, remaining_bytes) - file_bytes
         wanted = min(min(self.row_group_bytes, room) / ratio, self.row_group_arrow_bytes)
-        return max(int(min(wanted, self.limit_bytes / 2) if guessed else wanted), 1)
+        return max(int(min(wanted, self.max_bytes / 2) if guessed else wanted), 1)
 
     def smaller_arrow_bytes(self, arrow_bytes: int, *, file_bytes: int, encoded_bytes: int) -> int:
         """How many Arrow bytes to try after ``arrow_bytes`` came out as too many."""
-        room = max(max(self.limit_bytes, self.replaced_bytes) - file_bytes, 0)
+        room = max(AIM * self.max_bytes - file_bytes, 0)
         return max(int(arrow_bytes * min(room / encoded_bytes, 0.9)), 1)

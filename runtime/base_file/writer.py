@@ -104,10 +104,12 @@ class BaseFileWriter:
     ) -> None:
         self._resources.__exit__(kind, error, trace)
 
-    @property
-    def size_bytes(self) -> int:
-        """About how large the file is when it is finished now."""
-        return self._assembly.size_bytes + self._keys.size_bytes
+    def size_bytes(self, *, more_rows: int = 0) -> int:
+        """Return how large the file is at most when it is finished now.
+
+        The keys of ``more_rows`` are counted, where the file has a filter of its keys, and not their cells.
+        """
+        return self._assembly.size_bytes + self._keys.size_bytes(more_keys=more_rows)
 
     def encode(self, rows: pa.Table) -> EncodedRows:
         """The rows as a row group of this file, which is not appended yet.

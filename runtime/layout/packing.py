@@ -10,17 +10,17 @@ from typing import Final
 SMALLEST_SHARE: Final = 5 / 6
 """No file of this share of the target, or more, is small; rows that go into such files leave no remainder."""
 
-SIZE_TOLERANCE: Final = 1.05
-"""No file is larger than its limit times this, whichever writer writes it; but for a single row that is."""
+AIM: Final = 0.95
+"""Writers fill a file up to its maximum times this; the rest is for the error of their estimates."""
 
-FITS: Final = 1.03
-"""The rows that are left are taken to fit when they are estimated to end below the limit times this."""
+NEARLY: Final = 0.96
+"""Files of one size may have the maximum times this: a few bytes more do not make one more file."""
 
-NEARLY: Final = 1.01
-"""Files of one size may have the limit times this: whole targets stay as many when a few bytes are added."""
-
-NEARLY_BEHIND: Final = 1.02
+NEARLY_BEHIND: Final = 0.97
 """So much may those have that come behind others: what these fell short of falls to them."""
+
+FITS: Final = 0.98
+"""The rows that are left are taken to fit when they are estimated to end below the maximum times this."""
 
 ALONE: Final = 1.7
 """A file has at most the target times this, however far the ceiling is."""
@@ -35,6 +35,7 @@ NEAR: Final = 0.1
 """A file whose size is off the target by this share of it is near enough."""
 
 _CLOSED: Final = -1
+_ROUNDING: Final = 1e-9
 
 
 def first_fit_decreasing(
@@ -88,8 +89,8 @@ def outputs_of(size_bytes: float, *, target_bytes: int, most_bytes: int, nearly:
     Plans, forecasts and the writer all ask here.
     """
     most = min(most_bytes, ALONE * target_bytes)
-    target = min(target_bytes, most)
-    fewest = 1 if size_bytes <= FITS * most else ceil(size_bytes / (nearly * most))
+    target = min(target_bytes, AIM * most)
+    fewest = 1 if size_bytes <= FITS * most else ceil(size_bytes / (nearly * most) - _ROUNDING)
     fewer = max(int(size_bytes // target), 1)
     nearest = min((fewer, fewer + 1), key=lambda count: abs(size_bytes / count - target))
     files = max(nearest if size_bytes / nearest >= SMALLEST_SHARE * target else fewer, fewest)

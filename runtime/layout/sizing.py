@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.packing import AIM
 from parquetry.runtime.spec.sizing import SizingPolicy
 
 
@@ -73,12 +74,17 @@ class _Candidate:
     inserts: int = field(default=0)
 
 
-def split_size(policy: SizingPolicy, record_size_bytes: float) -> int:
-    """Rows of a full new file: the configured number, or as many as the maximum holds.
+def full_file_bytes(policy: SizingPolicy) -> int:
+    """Return up to how many bytes files are filled."""
+    return int(AIM * policy.max_file_size_bytes)
 
-    A configured number that would exceed the maximum is cut to it. At least one.
+
+def split_size(policy: SizingPolicy, record_size_bytes: float) -> int:
+    """Rows of a full new file: the configured number, or as many as it holds.
+
+    A configured number that would exceed a full file is cut to it. At least one.
     """
-    fitting = max(1, Fraction(policy.max_file_size_bytes) // _exact(record_size_bytes))
+    fitting = max(1, Fraction(full_file_bytes(policy)) // _exact(record_size_bytes))
     return fitting if policy.insert_split_size is None else min(policy.insert_split_size, fitting)
 
 
@@ -106,7 +112,7 @@ def plan_inserts(
     reasons: dict[str, str] = {}
     candidates: list[_Candidate] = []
     for file_slice in slices:
-        room = max(0, (policy.max_file_size_bytes - file_slice.size_bytes) // record)
+        room = max(0, (full_file_bytes(policy) - file_slice.size_bytes) // record)
         refusal = _refusal(file_slice, policy, room=room, excluded=excluded)
         if refusal is None:
             anyway = updates.get(file_slice.file_id, 0) > 0
@@ -153,7 +159,7 @@ def plan_inserts(
 
 def is_small(size_bytes: int, policy: SizingPolicy) -> bool:
     """Whether the next write may fill a file of that size; never when the limit is 0."""
-    return size_bytes < min(policy.small_file_limit_bytes, policy.max_file_size_bytes)
+    return size_bytes < min(policy.small_file_limit_bytes, full_file_bytes(policy))
 
 
 def _exact(record_size_bytes: float) -> Fraction:

@@ -282,7 +282,7 @@ class ParquetAssembly:
 
     @property
     def size_bytes(self) -> int:
-        """About how large the file is when it is finished now, without key-value pairs."""
+        """How large the file is at most when it is finished now, without key-value pairs."""
         return self.data_bytes + self._index_bytes + self._template.footer_bytes + _FIXED_FOOTER_BYTES
 
     def append(

@@ -26,6 +26,8 @@ _MAXIMUM_ENTRIES = 100_000
 _BITS = math.ceil(ENTRIES_PER_ROW * -math.log(_FALSE_POSITIVE_RATE) / math.log(2) ** 2)
 _HASHES = math.ceil(math.log(2) * _BITS / ENTRIES_PER_ROW)
 
+_COUNTS = ">iii"
+
 _VERSION = -1
 _MURMUR = 1
 _FACTOR = np.uint32(0x5BD1E995)
@@ -41,7 +43,7 @@ def _header(*, hashes: int, bits: int) -> bytes:
 
 def _always_true() -> str:
     header = _header(hashes=1, bits=8)
-    return base64.b64encode(header + struct.pack(">iii", 1, 1, 1) + header + b"\xff").decode()
+    return base64.b64encode(header + struct.pack(_COUNTS, 1, 1, 1) + header + b"\xff").decode()
 
 
 ALWAYS_TRUE = _always_true()
@@ -50,6 +52,14 @@ ALWAYS_TRUE = _always_true()
 Hudi takes every key within a file's key range for a candidate and looks it up in the file: the
 results are right, and writing costs no hashing and no 431 kB of footer.
 """
+
+
+def exact_text_bytes(keys: int) -> int:
+    """Return how long the text of an exact filter of so many keys is: 421 KiB, twice that beyond 60,000."""
+    rows = min(max(math.ceil(keys / ENTRIES_PER_ROW), 1), math.ceil(_MAXIMUM_ENTRIES / ENTRIES_PER_ROW))
+    header = len(_header(hashes=_HASHES, bits=_BITS))
+    stored = header + struct.calcsize(_COUNTS) + rows * (header + math.ceil(_BITS / 8))
+    return 4 * math.ceil(stored / 3)
 
 
 class ExactBloomFilter:
@@ -74,7 +84,7 @@ class ExactBloomFilter:
     def text(self) -> str:
         """The value of the footer key ``org.apache.hudi.bloomfilter``."""
         header = _header(hashes=_HASHES, bits=_BITS)
-        counts = struct.pack(">iii", ENTRIES_PER_ROW, self._in_current_row, len(self._rows))
+        counts = struct.pack(_COUNTS, ENTRIES_PER_ROW, self._in_current_row, len(self._rows))
         rows = [header + np.packbits(row, bitorder="little").tobytes() for row in self._rows]
         return base64.b64encode(b"".join([header, counts, *rows])).decode()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.codec import UNLESS_NONE, Brief, from_json_value, to_json_value
@@ -55,6 +55,10 @@ class BloomFilter(StrEnum):
 
     ALWAYS_TRUE = "always_true"
     EXACT = "exact"
+
+
+EXACT_FILTER_BYTES: Final = 431_380
+"""What an exact filter of up to 60,000 keys takes in a file; one of more takes twice that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,9 @@ from parquetry.runtime.layout.clustering.debt import debt, in_batches, within
 from parquetry.runtime.layout.clustering.depth import DEEP
 from parquetry.runtime.layout.clustering.groups import divide_into_bins
 from parquetry.runtime.layout.clustering.strategies import BUILT_IN
-from parquetry.runtime.layout.packing import FITS, SIZE_TOLERANCE, first_fit_decreasing, outputs_of
+from parquetry.runtime.layout.packing import FITS, first_fit_decreasing, outputs_of
 from tests.support.clustering_model import (
+    MAXIMUM,
     MIB,
     TARGET,
     file,
@@ -183,7 +184,7 @@ def test_the_plan_counts_files_as_the_writer_does_and_one_at_most_is_small():
         made = [round(count * size / rows) for count in written]
         assert len(made) == limits.outputs(size, rows=rows).files
         assert sum(map(limits.is_off_size, made)) <= 1
-        assert max(made) <= SIZE_TOLERANCE * TARGET
+        assert max(made) <= MAXIMUM
 
 
 @given(policies(), SEEDS)

@@ -9,11 +9,20 @@ from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expe
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Situation
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
+from parquetry.runtime.layout.packing import AIM
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
 
 MIB = 1024 * 1024
 TARGET = 120 * MIB
+
+
+def maximum_for(target):
+    """The least maximum under which files are filled to the target."""
+    return -int(-target // AIM)
+
+
+MAXIMUM = maximum_for(TARGET)
 
 
 def policy(strategy="size", *, columns=("a",), order="sort", **plan):
@@ -22,7 +31,7 @@ def policy(strategy="size", *, columns=("a",), order="sort", **plan):
 
 
 def situation(**changes):
-    return Situation(**{"max_file_size_bytes": TARGET, **changes})
+    return Situation(**{"max_file_size_bytes": MAXIMUM, **changes})
 
 
 def column(low, high, *, nulls=0, kind="bigint"):
@@ -76,7 +85,7 @@ def rewritten(files, groups, spec, around, *, instant, shrink=1.0):
     return kept + fresh
 
 
-def rows_by_file(spec, rows, *, before, after, most=TARGET):
+def rows_by_file(spec, rows, *, before, after, most=MAXIMUM):
     """How many of the rows, which take so many bytes each, the writer puts into each file."""
     if not after:
         return [rows]

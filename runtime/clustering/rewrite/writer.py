@@ -30,10 +30,10 @@ class SpreadingSizer(FileSizer):
         outputs = outputs_of(
             file_bytes + remaining_bytes,
             target_bytes=self.target_bytes,
-            most_bytes=self.limit_bytes,
+            most_bytes=self.max_bytes,
             nearly=NEARLY if self.is_first else NEARLY_BEHIND,
         )
-        return STRETCHED * self.limit_bytes if outputs.files == 1 else outputs.each_bytes
+        return STRETCHED * self.max_bytes if outputs.files == 1 else outputs.each_bytes
 
 
 def spreading_sizer(
@@ -49,7 +49,7 @@ def spreading_sizer(
     ``is_first`` of those that the group's rows go to.
     """
     return SpreadingSizer(
-        limit_bytes=min(int(ALONE * target_bytes), most_bytes),
+        max_bytes=min(int(ALONE * target_bytes), most_bytes),
         row_group_bytes=row_group_bytes,
         row_group_arrow_bytes=row_group_arrow_bytes,
         target_bytes=target_bytes,
@@ -103,9 +103,9 @@ class SpreadingWriter(BucketWriter):
         self._write_due(ended=True)
         file = self._file or self._open_file()
         remaining = self._remaining_bytes()
-        if file.rows and self._sizer.is_full(file.size_bytes, remaining):
+        if file.rows and self._sizer.is_full(file.size_bytes(), remaining):
             return None
-        return self._sizer.next_arrow_bytes(file.size_bytes, remaining, ratio=1.0, guessed=False)
+        return self._sizer.next_arrow_bytes(file.size_bytes(), remaining, ratio=1.0, guessed=False)
 
     def join(
         self,
@@ -122,7 +122,7 @@ class SpreadingWriter(BucketWriter):
         columns = file.encode_columns(table, rows)
         copied_bytes = sum(chunk.size_bytes + chunk.index_bytes for chunk in joined.values())
         size = columns.encoded.size_bytes + copied_bytes
-        if not self._sizer.is_allowed(file.size_bytes + size):
+        if not self._sizer.is_allowed(file.size_bytes(more_rows=rows) + size):
             return False
         file.join(sources, joined, columns)
         self._account(rows, size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquetry.runtime.layout.packing import OVERSIZE, SMALLEST_SHARE, Outputs, outputs_of
+from parquetry.runtime.layout.packing import AIM, OVERSIZE, SMALLEST_SHARE, Outputs, outputs_of
 from parquetry.runtime.spec.clustering import PlanPolicy
 
 
@@ -13,7 +13,7 @@ class SizeLimits:
     """When a file's size is a reason to rewrite it, and which sizes a rewrite makes.
 
     A file of five sixths of the target is not small, whatever ``small_file_limit`` says: clustering
-    writes such files itself. The target is never above the maximum.
+    writes such files itself. The target is never above what a file is filled to.
     """
 
     target_bytes: int
@@ -24,7 +24,7 @@ class SizeLimits:
     @classmethod
     def of(cls, plan: PlanPolicy, *, max_file_size_bytes: int) -> SizeLimits:
         """The limits of a plan policy, under the maximum of every file."""
-        target = min(plan.target_file_size_bytes, max_file_size_bytes)
+        target = min(plan.target_file_size_bytes, int(AIM * max_file_size_bytes))
         return cls(
             target_bytes=target,
             most_bytes=max_file_size_bytes,

@@ -10,10 +10,11 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.simulation import simulate_sizing, sizing_json
 from parquetry.runtime.layout.sizing import is_small, plan_inserts, split_size
 from parquetry.runtime.spec.sizing import SizingPolicy
+from tests.support.clustering_model import maximum_for
 
 MB = 1_000_000
 POLICY = SizingPolicy(
-    max_file_size_bytes=120 * MB, small_file_limit_bytes=100 * MB, insert_split_size=120_000
+    max_file_size_bytes=maximum_for(120 * MB), small_file_limit_bytes=100 * MB, insert_split_size=120_000
 )
 FILES = [
     ("File_1", 40 * MB),

@@ -17,8 +17,10 @@ from parquetry.runtime.parquet.bloom import (
     ENTRIES_PER_ROW,
     TYPE_CODE,
     ExactBloomFilter,
+    exact_text_bytes,
     hash_positions,
 )
+from parquetry.runtime.spec.table_spec import EXACT_FILTER_BYTES
 
 # Spark SQL: concat(repeat('k', cast(id % 9 as int)), id, '-日本é', substr('äöü', 1, cast(id % 4 as int)))
 FEW = sorted(f"{'k' * (i % 9)}{i}-日本é{'äöü'[: i % 4]}" for i in range(1000))
@@ -117,3 +119,12 @@ def test_the_always_true_filter_has_every_bit_set():
     header = struct.pack(">iibi", -1, 1, 1, 8)
     assert content == header + struct.pack(">iii", 1, 1, 1) + header + b"\xff"
     assert TYPE_CODE == "DYNAMIC_V0"
+
+
+@pytest.mark.parametrize("keys", [0, 1, 59_999, 60_000, 60_001, 100_000, 130_000])
+def test_the_length_of_the_text_is_known_beforehand(keys):
+    bloom = ExactBloomFilter()
+    if keys:
+        bloom.add(pa.array([str(number) for number in range(keys)], pa.string()))
+    assert len(bloom.text()) == exact_text_bytes(keys)
+    assert exact_text_bytes(60_000) == EXACT_FILTER_BYTES

@@ -26,6 +26,7 @@ from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, Query, TableSpec
 from parquetry.runtime.storage.open import LocalStore
 from tests.support.base_files import FIRST, MIB, Incoming, bucket, context, write
+from tests.support.clustering_model import maximum_for
 from tests.support.predicted import KIB, KINDS, Kind, predicted
 from tests.support.stores import CountingStore
 from tests.support.stores import Kind as Operation
@@ -278,7 +279,7 @@ def test_of_all_rows_bounds_are_exact(small_files):
         RowOrder(strategy="sort", columns=("n",)),
         types={"n": "bigint"},
         target_bytes=size // 3,
-        most_bytes=size // 3,
+        most_bytes=maximum_for(size // 3),
         row_group_size_bytes=size // 6,
         compression_ratio=CompressionRatio(),
     )
@@ -304,7 +305,7 @@ def test_pages_are_foreseen_where_a_query_may_look(every, rows):
         RowOrder(strategy="sort", columns=("n",)),
         types={"n": "bigint"},
         target_bytes=100_000,
-        most_bytes=100_000,
+        most_bytes=maximum_for(100_000),
         row_group_size_bytes=25_000,
         compression_ratio=CompressionRatio(pages=PageShape(usual_rows=100, dictionary_bytes=5000)),
         predicates=[at(150)],
@@ -326,7 +327,7 @@ def test_row_groups_that_grow_together_have_pages_of_several():
     (made,) = stitched_files(
         files,
         target_bytes=10_000,
-        most_bytes=10_000,
+        most_bytes=maximum_for(10_000),
         row_group_size_bytes=1000,
         compression_ratio=CompressionRatio(pages=PageShape(usual_rows=50)),
     )
@@ -357,7 +358,7 @@ def test_a_thin_sample_is_taken_to_lie_within_what_it_is_of():
         RowOrder(strategy="sort", columns=("n",)),
         types={"n": "bigint"},
         target_bytes=10_000,
-        most_bytes=10_000,
+        most_bytes=maximum_for(10_000),
         row_group_size_bytes=2_500,
         compression_ratio=CompressionRatio(),
     )
@@ -378,7 +379,7 @@ def test_row_groups_of_infinities_have_them_as_bounds(value):
         RowOrder(strategy="sort", columns=("x",)),
         types={"x": "double"},
         target_bytes=10_000,
-        most_bytes=10_000,
+        most_bytes=maximum_for(10_000),
         row_group_size_bytes=2_500,
         compression_ratio=CompressionRatio(),
     )
@@ -397,7 +398,7 @@ def test_stitched_files_keep_large_row_groups_and_merge_small_ones():
     (made,) = stitched_files(
         files,
         target_bytes=3000,
-        most_bytes=3000,
+        most_bytes=maximum_for(3000),
         row_group_size_bytes=1000,
         compression_ratio=CompressionRatio(data=0.5, written=0.5),
     )
@@ -411,7 +412,7 @@ def test_cuts_are_those_of_the_writer():
         [1000],
         RowSizes(before=100, after=100),
         target_bytes=50_000,
-        most_bytes=50_000,
+        most_bytes=maximum_for(50_000),
         row_group_size_bytes=12_500,
     )
     assert [(cut.file, cut.first, cut.end) for cut in row_groups] == [
@@ -421,7 +422,7 @@ def test_cuts_are_those_of_the_writer():
         [300, 700],
         RowSizes(before=100, after=100),
         target_bytes=200_000,
-        most_bytes=200_000,
+        most_bytes=maximum_for(200_000),
         row_group_size_bytes=None,
     )
     assert [(cut.file, cut.first, cut.end) for cut in apart] == [(0, 0, 300), (1, 300, 1000)]

@@ -29,7 +29,7 @@ from parquetry.runtime.spec.clustering import (
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
-from tests.support.clustering_model import MIB, column, file, policy, rewritten, situation
+from tests.support.clustering_model import MAXIMUM, MIB, column, file, policy, rewritten, situation
 
 HEALTHY = 110 * MIB
 SORT = ExecutionPolicy(strategy="sort", columns=("a",))
@@ -82,7 +82,7 @@ def test_the_digest_is_of_what_the_rows_look_like():
 )
 def test_no_output_is_above_the_maximum_and_one_at_most_is_small(size, files):
     plan = PlanPolicy(target_file_size_bytes=120 * MIB, small_file_limit_bytes=120 * MIB)
-    limits = SizeLimits.of(plan, max_file_size_bytes=120 * MIB)
+    limits = SizeLimits.of(plan, max_file_size_bytes=MAXIMUM)
     assert [made / MIB for made in limits.outputs(size * MIB).sizes] == pytest.approx(files)
 
 
