@@ -1,7 +1,7 @@
 """Write-time file sizing: which file takes how many of a batch's new rows.
 
 The algorithm is the one of Apache Hudi's copy-on-write upsert partitioner (small files are
-filled to the maximum, the rest goes to new files of the split size), with exact quotas in place
+filled up, the rest goes to new files of the split size), with exact quotas in place
 of hash scatter and with a fill order by cost.
 """
 
@@ -217,7 +217,7 @@ def _fill_in_order(
 def _filling_reason(candidate: _Candidate, policy: SizingPolicy) -> str:
     if candidate.inserts == candidate.room:
         why = "it is rewritten for its updates anyway" if candidate.rewritten_anyway else "small"
-        return f"filled to the maximum: {why}"
+        return f"filled up: {why}"
     if candidate.inserts:
         return "filled in part: no rows were left"
     if policy.min_fill > 0:
@@ -228,7 +228,7 @@ def _filling_reason(candidate: _Candidate, policy: SizingPolicy) -> str:
 def _new_files(rows: int, *, per_file: int, record: Fraction, policy: SizingPolicy) -> tuple[Assignment, ...]:
     full, rest = divmod(rows, per_file)
     configured = policy.insert_split_size == per_file
-    origin = "insert_split_size rows" if configured else "as many rows as the maximum holds"
+    origin = "insert_split_size rows" if configured else "as many rows as fill it"
     files = [
         Assignment(
             slice=None,

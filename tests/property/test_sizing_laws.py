@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.sizing import is_small, plan_inserts
+from parquetry.runtime.layout.sizing import full_file_bytes, is_small, plan_inserts
 from parquetry.runtime.spec.sizing import SizingPolicy
 
 MIB = 1024 * 1024
@@ -110,7 +110,7 @@ def test_small_files_are_used_up_before_a_new_file_is_made(case):
         record = case["record_size_bytes"]
         for decision in plan.decisions:
             if decision.small and decision.slice.file_id not in case["excluded"]:
-                assert case["policy"].max_file_size_bytes - decision.size_after_bytes <= record + 1
+                assert full_file_bytes(case["policy"]) - decision.size_after_bytes <= record + 1
 
 
 @given(cases())
@@ -124,15 +124,16 @@ def test_all_new_files_but_the_last_are_full(case):
 def test_a_batch_that_can_fill_the_others_leaves_at_most_one_small_file(case):
     maximum, limit = case["policy"].max_file_size_bytes, case["policy"].small_file_limit_bytes
     record = case["record_size_bytes"]
-    # A record must fit between the limit and the maximum, else a full file may still be small.
-    limit = min(limit, int(maximum - record) - 2)
+    full = full_file_bytes(case["policy"])
+    # A record must fit between the limit and a full file, else that may still be small.
+    limit = min(limit, int(full - record) - 2)
     case = {
         **case,
         "excluded": {},
         "policy": SizingPolicy(max_file_size_bytes=maximum, small_file_limit_bytes=limit),
     }
     plan = plan_inserts(**case)
-    rooms = [(maximum - d.slice.size_bytes) / record for d in plan.decisions if d.small]
+    rooms = [(full - d.slice.size_bytes) / record for d in plan.decisions if d.small]
     if case["inserts"] >= sum(rooms) - max(rooms, default=0):
         after = [d.size_after_bytes for d in plan.decisions] + [a.size_after_bytes for a in plan.new_files]
         assert sum(is_small(size, case["policy"]) for size in after) <= 1

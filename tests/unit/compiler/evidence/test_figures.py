@@ -203,7 +203,7 @@ def test_without_due_statistics_estimate_what_queries_will_read(folder, executio
     # Values of v from 0 to 5 in 3 files: 0 to 1, 1 to 3, 3 to 5.
     plan = {"target_file_size": "4300B", "small_file_limit": "4000B", "max_group_size": "1MiB"}
     clustering = CLUSTERING | {"plan": plan, "execution": execution}
-    sizing = {"max_file_size": "4300B", "small_file_limit": "4000B"}
+    sizing = {"max_file_size": "4527B", "small_file_limit": "4000B"}
     folder.write("tables/events.yml", EVENTS | {"sizing": sizing, "clustering": clustering})
     figures = plan_workspace(folder.workspace(), now_ms=NOW).evidence.figures["events"]
     (query,) = figures.queries

@@ -23,13 +23,14 @@ from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Extra, FilesPolicy
+from tests.support.clustering_model import maximum_for
 from tests.support.sized_table import KIB, SPEC, SizedTable
 
 MIB = 1024 * KIB
 
 
-def limits(most=100 * MIB, small=80 * MIB, **changes):
-    sizing = SizingPolicy(max_file_size_bytes=most, small_file_limit_bytes=small, **changes)
+def limits(full=100 * MIB, small=80 * MIB, **changes):
+    sizing = SizingPolicy(max_file_size_bytes=maximum_for(full), small_file_limit_bytes=small, **changes)
     return LayoutLimits(sizing=sizing, clustering=ClusteringSpec.following(sizing))
 
 

@@ -162,7 +162,7 @@ def test_nothing_is_looked_at(folder, monkeypatch):
 def test_a_saved_layout_gives_estimates(folder):
     sizes = [300_000] * 4 + [900_000]
     folder.orders(
-        sizing={"max_file_size": "1MiB", "small_file_limit": "256KiB"},
+        sizing={"max_file_size": "1104KiB", "small_file_limit": "256KiB"},
         clustering={"trigger": "async", "execution": {"columns": ["amount"]}},
     )
     estimate = only(folder, "--state", str(state(folder, sizes)))["estimate"]

@@ -128,7 +128,7 @@ def test_a_file_that_is_rewritten_for_updates_is_filled_before_any_other():
     assert quotas(plan) == {"File_3": 30_000}
     decision = plan.decisions[2]
     assert (decision.updates, decision.inserts) == (7, 30_000)
-    assert decision.reason == "filled to the maximum: it is rewritten for its updates anyway"
+    assert decision.reason == "filled up: it is rewritten for its updates anyway"
 
 
 def test_a_batch_that_can_fill_all_but_one_leaves_one_small_file():
@@ -222,7 +222,7 @@ def test_nonsense_is_refused(inserts, record):
 def test_every_decision_has_its_reason():
     reasons = [d.reason for d in simulate(100_000).decisions]
     assert reasons == [
-        "filled to the maximum: small",
+        "filled up: small",
         "filled in part: no rows were left",
         "small, not filled: no rows were left",
         "not small: 130000000 B, the limit is 100000000 B",
