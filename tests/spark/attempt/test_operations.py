@@ -19,6 +19,7 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.write.partition_deletion import delete_partitions
 from parquetry.runtime.write.request import WriteRequest
+from tests.support.clustering_model import maximum_for
 from tests.support.judges import HudiRs, assert_history, assert_latest
 from tests.support.our_table import OurReader, committed, create
 from tests.support.rows import TYPES
@@ -316,7 +317,7 @@ def test_nothing_to_write_is_no_commit(table):
 
 def test_small_files_are_filled_by_exact_quota(spark, tmp_path, judges):
     sizing = SizingPolicy(
-        max_file_size_bytes=12_000,
+        max_file_size_bytes=maximum_for(12_000),
         small_file_limit_bytes=10_000,
         record_size_bytes=100,
         insert_split_size=None,
@@ -327,7 +328,7 @@ def test_small_files_are_filled_by_exact_quota(spark, tmp_path, judges):
     ours.insert(ours.rows(rnd, range(10), 1))
     handle = open_table(open_store(str(ours.path)))
     (small,) = handle.view(handle.timeline()).slices("")
-    room = (sizing.max_file_size_bytes - small.size_bytes) // 100
+    room = (12_000 - small.size_bytes) // 100
 
     instant = ours.insert(ours.rows(rnd, range(10, 10 + room + 250), 1))
 

@@ -103,7 +103,16 @@ def test_the_timeline_says_what_each_write_did(project):
         {"inserted": 4, "updated": 0, "deleted": 0},
         {"inserted": 1, "updated": 1, "deleted": 1},
     ]
-    assert set(upserts[0]) == {"time", "action", "state", "operation", "rows", "files", "extra"}
+    assert set(upserts[0]) == {
+        "time",
+        "action",
+        "state",
+        "operation",
+        "rows",
+        "files",
+        "bytes_written",
+        "extra",
+    }
     one = answered(project, "timeline", "orders", upserts[0]["time"])
     assert one["instants"] == [upserts[0]]
 

@@ -167,8 +167,9 @@ def random_rows(rng, *, scope):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_is_the_same_for_the_same_files_however_they_are_split(spark, tmp_path, kind, ordering):
     rng = random.Random(f"{kind} {ordering}")
-    for number in range(SPLITS_OF_A_KIND * 2 if in_full() else 3):
-        scope = [None, KeyScope.TABLE, KeyScope.PARTITION][number % 3]
+    for number in range(SPLITS_OF_A_KIND * 2 if in_full() else 1):
+        turn = number + KINDS.index(kind) + bool(ordering)
+        scope = [None, KeyScope.TABLE, KeyScope.PARTITION][turn % 3]
         rows = random_rows(rng, scope=scope)
         cuts = sorted(rng.sample(range(1, 60), rng.randrange(1, 6)))
         deliveries = [rows[a:b] for a, b in zip([0, *cuts], [*cuts, 60], strict=True)]
