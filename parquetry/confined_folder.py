@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -99,6 +100,11 @@ class ConfinedFolder:
         with suppress(FileNotFoundError), self._opened(path, makes=False) as (folder, name):
             self._status(path, name, folder)
             os.unlink(name, dir_fd=folder)
+
+    def delete_folder(self, path: Path | str) -> None:
+        """Delete a folder with all that is in it, if there is one; what links in it lead to stays."""
+        with suppress(FileNotFoundError), self._opened(path, makes=False) as (folder, name):
+            shutil.rmtree(name, dir_fd=folder)
 
     def check(self, path: Path | str) -> None:
         """Raise LinkInTheWayError where a file could not be written at the path; nothing is made."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,7 +18,7 @@ from parquetry.compiler.testing.model import TableTests
 from parquetry.compiler.testing.model import to_json as tests_to_json
 from parquetry.compiler.workspace.observation import Observation, check_files, observe
 from parquetry.compiler.workspace.opened import Workspace, job
-from parquetry.compiler.workspace.run_results import save_results
+from parquetry.compiler.workspace.run_results import recorded_run, save_results
 from parquetry.errors import ParquetryError
 from parquetry.message import command
 from parquetry.project import ResolvedTable
@@ -51,24 +52,34 @@ class JobOutcome(Brief):
     """A job's result, or why there is none.
 
     ``name`` is ``open`` when the table could not be looked at, and ``files`` for base files that are lost.
+    ``seconds`` is how long the job took, None where none was begun.
     """
 
     table: str
     name: str
+    seconds: float | None = None
     result: JobResult | None = None
     error: ParquetryError | None = None
+
+    @property
+    def is_worth_saving(self) -> bool:
+        """Whether the job changed something, or failed."""
+        return self.result is None or self.result.committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunResult(Brief):
     """What a run did, in order; ``unsaved`` is why its results are in no file.
 
+    ``seconds`` is how long it took, None as long as it goes on.
     ``unapplied`` are settings of the target that it used as they are declared, although tables record others.
     ``tests`` are those of the tables whose jobs all went well, where the project has them executed.
     """
 
     run_id: str
+    target: str = ""
     outcomes: tuple[JobOutcome, ...]
+    seconds: float | None = None
     unapplied: tuple[str, ...] = ()
     tests: TableTests | None = None
     unsaved: ParquetryError | None = None
@@ -89,6 +100,13 @@ class RunResult(Brief):
                 f"{len(errors)} of {len(self.outcomes)} jobs failed; correct the causes, then run again"
             )
         return errors[0]
+
+    @property
+    def exit_code(self) -> int | None:
+        """What the command returns; None as long as the run goes on."""
+        if self.seconds is None:
+            return None
+        return 0 if self.failure is None else self.failure.exit_code
 
     @property
     def _set_aside(self) -> ParquetryError | None:
@@ -153,6 +171,31 @@ def run_tables(
     in ``target/runs/<run id>/results.json``; where that cannot be written, the result says so.
     """
     check_allowed(workspace)
+    root, target = workspace.project.root, workspace.project.target.name
+    with recorded_run(root, run_id, target=target, started_ms=time.time_ns() // 1_000_000):
+        return _run_tables(
+            workspace,
+            only=only,
+            run_id=run_id,
+            prepare=prepare,
+            observer=observer,
+            diagnose=diagnose,
+            applied=applied,
+        )
+
+
+def _run_tables(
+    workspace: Workspace,
+    *,
+    only: Only | None,
+    run_id: str,
+    prepare: Callable[[tuple[JobPlan, ...]], Launch],
+    observer: Observer,
+    diagnose: Diagnose,
+    applied: bool,
+) -> RunResult:
+    begun = time.monotonic()
+    root = workspace.project.root
     unapplied: set[str] = set()
     planned = [
         _jobs(workspace, table, only, diagnose, applied=applied, unapplied=unapplied)
@@ -161,19 +204,29 @@ def run_tables(
     all_jobs = tuple(plan for jobs in planned for plan in jobs if isinstance(plan, JobPlan))
     launch = prepare(all_jobs)
     observer.planned(all_jobs)
-    outcomes: list[JobOutcome] = []
+    result = RunResult(
+        run_id=run_id,
+        target=workspace.project.target.name,
+        outcomes=(),
+        unapplied=tuple(sorted(unapplied)),
+    )
     for table, jobs in zip(workspace.tables, planned, strict=True):
-        outcomes.extend(_run_jobs(table, jobs, launch, observer, diagnose))
-    result = RunResult(run_id=run_id, outcomes=tuple(outcomes), unapplied=tuple(sorted(unapplied)))
-    unsaved = _save(workspace.project.root, result)
+        done = tuple(_run_jobs(table, jobs, launch, observer, diagnose))
+        result = replace(result, outcomes=(*result.outcomes, *done))
+        if any(outcome.is_worth_saving for outcome in done):
+            # A run that is killed has left what it did.
+            _save(root, result)
     if workspace.project.target.tests_after_run:
-        # A run that is killed while it tests has left what its jobs did.
         tests = _tests(
-            workspace, outcomes, run_id=run_id, launch=launch, observer=observer, diagnose=diagnose
+            workspace, result.outcomes, run_id=run_id, launch=launch, observer=observer, diagnose=diagnose
         )
         result = replace(result, tests=tests)
-        unsaved = _save(workspace.project.root, result)
-    return replace(result, unsaved=unsaved)
+    result = replace(result, seconds=_since(begun))
+    return replace(result, unsaved=_save(root, result))
+
+
+def _since(begun: float) -> float:
+    return round(time.monotonic() - begun, 1)
 
 
 def _tests(
@@ -255,8 +308,10 @@ def _run_jobs(
         if not is_due:
             continue
         observer.started(plan)
+        begun = time.monotonic()
         result = _attempt(plan.table, plan.name, partial(launch, plan), diagnose)
         outcome = result if isinstance(result, JobOutcome) else _done(plan, result)
+        outcome = replace(outcome, seconds=_since(begun))
         if outcome.error is not None:
             _locate(outcome.error, plan.spec, table)
         observer.ended(outcome)
@@ -362,11 +417,15 @@ def to_json(result: RunResult) -> dict[str, Any]:
     return {
         **tests,
         "run_id": result.run_id,
+        "target": result.target,
+        "seconds": result.seconds,
+        "exit_code": result.exit_code,
         "unapplied": list(result.unapplied),
         "jobs": [
             {
                 "table": outcome.table,
                 "job": outcome.name,
+                "seconds": outcome.seconds,
                 "error": str(outcome.error) if outcome.error else None,
                 "result": to_json_value(outcome.result),
             }

@@ -35,6 +35,7 @@ COMMANDS = {
     "simulate": "Try limits on given file sizes or on a table's own files.",
     "apply": "Apply the planned changes: create tables, record specs, evolve schemas.",
     "run": "Ingest the declared sources, then run the table services that are due.",
+    "runs": "List past runs: jobs, files, bytes and failures; show one.",
     "test": "Execute the declared tests of the tables' layout.",
     "inspect": "Show the live layout of a table.",
     "timeline": "List a table's instants: what each wrote and replaced, and why.",
@@ -56,6 +57,7 @@ _SECTIONS = (
         (
             "apply",
             "run",
+            "runs",
             "test",
             "inspect",
             "timeline",

@@ -68,6 +68,12 @@ class Owner:
         return here and self.pid == os.getpid() and self.nonce not in _LIVE_NONCES
 
     @property
+    def is_alive_here(self) -> bool:
+        """Whether the process is there, as far as this machine can know."""
+        here = bool(self.boot_id) and (self.host, self.boot_id, self.pid_namespace) == _machine()
+        return here and not self.is_process_gone
+
+    @property
     def is_process_gone(self) -> bool:
         """Whether the process is provably over as seen from here."""
         if not self.boot_id or (self.host, self.boot_id, self.pid_namespace) != _machine():

@@ -25,6 +25,7 @@ ANSWERS = (
     "diff",
     "apply",
     "run",
+    "runs",
     "test",
     "test-history",
     "simulate-sizing",

@@ -1,0 +1,147 @@
+"""The runs of a project that its folder has a record of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from parquetry.compiler.workspace.run_results import BEGUN, RESULTS, RUNS, begun_runs
+from parquetry.confined_folder import ConfinedFolder
+from parquetry.errors import UsageError
+from parquetry.runtime.commit.owner import Owner
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.main import JobResult
+from parquetry.runtime.spec.codec import Brief, from_json_value, parsed_json
+
+
+class RunState(StrEnum):
+    """How a run ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    RUNNING = "running"
+    UNFINISHED = "unfinished"
+    """It recorded no end, and its process is not there any more, or on another machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PastJob(Brief):
+    """A job of a run. ``result`` is None if it failed, or another parquetry wrote what it did."""
+
+    table: str
+    name: str
+    error: str | None
+    seconds: float | None
+    result: JobResult | None
+
+    @property
+    def files(self) -> int:
+        """Base files that the job wrote."""
+        if self.result is None:
+            return 0
+        commit, clustering = self.result.commit, self.result.clustering
+        return (0 if commit is None else commit.files) + (0 if clustering is None else clustering.files_after)
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of these files."""
+        if self.result is None:
+            return 0
+        commit, clustering = self.result.commit, self.result.clustering
+        written = 0 if commit is None else commit.bytes_written
+        return written + (0 if clustering is None else clustering.bytes_after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PastRun(Brief):
+    """A run with the jobs that it recorded. ``exit_code`` and ``seconds`` are None if it recorded no end."""
+
+    run_id: str
+    target: str
+    started_ms: int
+    state: RunState
+    exit_code: int | None
+    seconds: float | None
+    jobs: tuple[PastJob, ...]
+    failed_tests: int
+
+    @property
+    def failures(self) -> int:
+        """How many jobs and tests failed."""
+        return sum(job.error is not None for job in self.jobs) + self.failed_tests
+
+
+def past_runs(root: Path, *, most: int) -> tuple[PastRun, ...]:
+    """Return the newest runs of the project in ``root``, the newest first.
+
+    LinkInTheWayError where links are in the way.
+    """
+    place = ConfinedFolder(root)
+    return tuple(_past(place, run_id) for run_id in begun_runs(place)[:most])
+
+
+def past_run(root: Path, run_id: str) -> PastRun:
+    """Return the run of that id; UsageError where none is recorded."""
+    place = ConfinedFolder(root)
+    if run_id not in begun_runs(place):
+        raise UsageError(f"no run {run_id!r} is recorded in {root / RUNS}; leave the id out to list runs")
+    return _past(place, run_id)
+
+
+def _past(place: ConfinedFolder, run_id: str) -> PastRun:
+    begun, results = (_document(place, RUNS / run_id / name) for name in (BEGUN, RESULTS))
+    exit_code, seconds = results.get("exit_code"), results.get("seconds")
+    jobs = results.get("jobs")
+    started_ms = begun.get("started_ms")
+    counts = results.get("counts")
+    return PastRun(
+        run_id=run_id,
+        target=str(begun.get("target", "")),
+        started_ms=started_ms if isinstance(started_ms, int) else 0,
+        state=_state(begun.get("process"), exit_code),
+        exit_code=exit_code if isinstance(exit_code, int) else None,
+        seconds=_number(seconds),
+        jobs=tuple(_job(job) for job in (jobs if isinstance(jobs, list) else ()) if isinstance(job, dict)),
+        failed_tests=int(_number(counts.get("failed")) or 0) if isinstance(counts, dict) else 0,
+    )
+
+
+def _document(place: ConfinedFolder, path: Path) -> Mapping[str, Any]:
+    """Return the JSON object in a file, empty where there is none."""
+    with suppress(OSError, ValueError):
+        document = parsed_json(place.read(path))
+        if isinstance(document, dict):
+            return document
+    return {}
+
+
+def _state(process: Any, exit_code: Any) -> RunState:
+    if isinstance(exit_code, int):
+        return RunState.FAILED if exit_code else RunState.DONE
+    with suppress(ValueError):
+        if isinstance(process, dict) and Owner.from_json(process).is_alive_here:
+            return RunState.RUNNING
+    return RunState.UNFINISHED
+
+
+def _job(document: Mapping[str, Any]) -> PastJob:
+    error = document.get("error")
+    result = None
+    with suppress(InvalidDataError):
+        if isinstance(document.get("result"), dict):
+            result = from_json_value(JobResult, document["result"], place="result")
+    return PastJob(
+        table=str(document.get("table", "")),
+        name=str(document.get("job", "")),
+        error=None if error is None else str(error),
+        seconds=_number(document.get("seconds")),
+        result=result,
+    )
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
