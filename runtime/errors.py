@@ -106,7 +106,10 @@ class UnsupportedSessionError(ParquetryError):
 
 
 class RefusedCell(Exception):  # noqa: N818 - becomes an InvalidDataError with its place, never leaves the ingest
-    """A cell of a source's file is no value of its column: file, column, type and the text of the cell."""
+    """A cell of a source's file is no value of its column: file, column, type and the text of the cell.
+
+    Behind these the number of its row, counted from 1, if that is known.
+    """
 
 
 class RetryWrite(Exception):  # noqa: N818 - a signal between a write's body and run_write

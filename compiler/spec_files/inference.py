@@ -19,11 +19,21 @@ import pyarrow.parquet as pq
 from parquetry.compiler.spec_files.yaml import column_entry
 from parquetry.errors import UsageError
 from parquetry.printable import quoted
+from parquetry.runtime.arrow.local_rows import convert
 from parquetry.runtime.arrow.schema import columns_from_arrow
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, UnsupportedTableError
 from parquetry.runtime.sources.listing import FoundFile, list_files, open_file
+from parquetry.runtime.sources.parquet_columns import (
+    SAME_VALUES,
+    ParquetColumns,
+    column_type,
+    fields,
+    is_list,
+    nanoseconds,
+)
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import ColumnType, parse_type
 
 MOST_FILES: Final = 100
 MOST_BYTES: Final = 64 * 1024 * 1024
@@ -57,13 +67,6 @@ _PATTERNS: Final = {
 _DIGITS: Final = 18
 _DIGITS_OF_DOUBLE: Final = 17
 """A number with more digits was meant to be more exact than a double is: the reader refuses it."""
-
-_UNSIGNED: Final = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
-}
 
 
 class InferenceError(UsageError):
@@ -192,20 +195,53 @@ def _check_names(names: Sequence[str], path: Path) -> None:
 
 
 def _from_parquet(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], list[str]]:
-    schemas = []
-    for file in files:
-        with open_file(file) as handle:
-            schema = pq.read_schema(handle).remove_metadata()
-        if META_COLUMNS[0] in schema.names:
-            raise InferenceError(f"{file.uri} is a file of a Hudi table; use parquetry adopt LOCATION")
-        schemas.append(schema)
+    known = [(file, _parquet_columns(file)) for file in files]
+    schemas = [pa.schema([f.with_type(_readable(f.type)) for f in schema]) for _, schema in known]
     whole = pa.unify_schemas(schemas, promote_options="permissive")
-    kept = [field for field in whole if not _PANDAS_INDEX.fullmatch(field.name)]
-    fields = [pa.field(field.name, _readable(field.type), nullable=True) for field in kept]
-    notes = _guessed([field.name for field in kept if pa.types.is_null(field.type)])
-    if local := [f.name for f in kept if pa.types.is_timestamp(f.type) and f.type.tz is None]:
-        notes.append(f"times without a zone are taken for UTC: {', '.join(local)}")
-    return columns_from_arrow(pa.schema(fields)), notes
+    declared = [pa.field(f.name, _readable(f.type, of_null=pa.string()), nullable=True) for f in whole]
+    columns = columns_from_arrow(pa.schema(declared))
+    types = {column.name: parse_type(column.type) for column in columns}
+    for file, schema in known:
+        _check_values(file, [f.name for f in schema if f.type != whole.field(f.name).type], types)
+    notes = _guessed([field.name for field in whole if pa.types.is_null(field.type)])
+    local = {
+        f.name for _, schema in known for f in schema if pa.types.is_timestamp(f.type) and f.type.tz is None
+    }
+    if local:
+        shown = ", ".join(name for name in types if name in local)
+        notes.append(f"times without a zone are taken for UTC: {shown}")
+    return columns, notes
+
+
+def _parquet_columns(file: FoundFile) -> pa.Schema:
+    """Return the columns of a file; InferenceError for one that a run does not read."""
+    with open_file(file) as handle, open_file(file) as again:
+        found = ParquetColumns.of(handle)
+        if META_COLUMNS[0] in found.schema.names:
+            raise InferenceError(f"{file.uri} is a file of a Hudi table; use parquetry adopt LOCATION")
+        for name in nanoseconds(handle, again, found.int96) if found.int96 else ():
+            raise InferenceError(f"{file.uri}: column {name!r} has nanoseconds; round it to microseconds")
+    kept = [f for f in found.schema if not (f.name in found.index and _PANDAS_INDEX.fullmatch(f.name))]
+    try:
+        for field in kept:
+            column_type(field, field.name)
+    except InvalidDataError as error:
+        raise InferenceError(f"{file.uri}: {error}") from error
+    return pa.schema(kept)
+
+
+def _check_values(file: FoundFile, names: Sequence[str], types: Mapping[str, ColumnType]) -> None:
+    """Return if the columns of a file have no value that the type of the table's column does not hold."""
+    if not names:
+        return
+    with open_file(file) as handle:
+        opened = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
+        try:
+            for batch in opened.iter_batches(columns=list(names)):
+                for name, array in zip(batch.schema.names, batch.columns, strict=True):
+                    convert(array, types[name], name)
+        except InvalidDataError as error:
+            raise InferenceError(f"{file.uri}: {error}") from error
 
 
 def _guessed(names: Sequence[str]) -> list[str]:
@@ -214,17 +250,23 @@ def _guessed(names: Sequence[str]) -> list[str]:
     return [f"no value says what these columns hold, so they are strings: {shown}"] if names else []
 
 
-def _readable(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which a table holds all values of a Parquet column."""
+def _readable(  # noqa: PLR0911 - a case, an answer
+    kind: pa.DataType, *, of_null: pa.DataType | None = None
+) -> pa.DataType:
+    """Return the type as which a table holds all values of a Parquet column, at any depth."""
     if pa.types.is_dictionary(kind):
-        return _readable(kind.value_type)
+        return _readable(kind.value_type, of_null=of_null)
     if pa.types.is_null(kind):
-        return pa.string()
+        return of_null or kind
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", tz="UTC")
-    if pa.types.is_date64(kind):
-        return pa.date32()
-    return _UNSIGNED.get(kind, kind)
+    if is_list(kind):
+        return pa.list_(_readable(kind.value_type, of_null=of_null))
+    if pa.types.is_map(kind):
+        return pa.map_(pa.string(), _readable(kind.item_type, of_null=of_null))
+    if pa.types.is_struct(kind):
+        return pa.struct([(f.name, _readable(f.type, of_null=of_null)) for f in fields(kind)])
+    return SAME_VALUES.get(kind, kind)
 
 
 def _from_csv(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], dict[str, Any], list[str]]:

@@ -7,6 +7,7 @@ holds it exactly, and is an error that names the column everywhere else.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -33,8 +34,8 @@ from parquetry.runtime.spec.types import (
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
 _FIRST_ROWS, _MOST_ROWS, _GROWTH = 64, 65_536, 8
-_WHOLE_FLOATS = 2**53
-"""Up to here every whole number is a float of its own."""
+_WHOLE_FLOATS: Final = {pa.float32(): 24, pa.float64(): 53}
+"""Below two to this power every whole number is a float of its own."""
 
 _WIDEST: Final = 76
 """Digits of the widest decimal."""
@@ -158,7 +159,7 @@ def _pandas_array(values: pd.Series[Any], kind: ColumnType, name: str) -> pa.Arr
     if isinstance(values.dtype, pd.SparseDtype):
         values = values.astype(values.dtype.subtype)
     try:
-        return _one_array(pa.array(values, from_pandas=True))
+        found = _one_array(pa.array(values, from_pandas=True))
     except _REFUSED as error:
         try:
             # Arrow finds no type for whole numbers beyond 64 bits, which a decimal holds.
@@ -174,6 +175,31 @@ def _pandas_array(values: pd.Series[Any], kind: ColumnType, name: str) -> pa.Arr
                 "; convert them before writing",
             )
         ) from error
+    if values.dtype == object and _has_times(found.type):
+        for value in values:
+            _check_times(value, found.type, name)
+    return found
+
+
+def _has_times(found: pa.DataType) -> bool:
+    inner = [found.field(index).type for index in range(found.num_fields)]
+    return bool(pa.types.is_timestamp(found) or pa.types.is_date(found) or any(map(_has_times, inner)))
+
+
+def _check_times(value: Any, found: pa.DataType, name: str) -> None:
+    """InvalidDataError for a time of Python of which Arrow has cut a part to make it ``found``."""
+    if _is_list(found) and isinstance(value, Iterable):
+        for member in value:
+            _check_times(member, found.value_type, name)
+    elif pa.types.is_struct(found) and isinstance(value, Mapping):
+        for index in range(found.num_fields):
+            field = found.field(index)
+            _check_times(value.get(field.name), field.type, name)
+    elif isinstance(value, dt.datetime) and not pd.isna(value):
+        is_cut = bool(pa.types.is_date(found)) and value.time() != dt.time()
+        if is_cut or (isinstance(value, pd.Timestamp) and value.nanosecond):
+            what = "dates and times" if is_cut else "a time with nanoseconds, and a table keeps microseconds"
+            raise InvalidDataError(f"column {name!r} has {what}: {value}; convert it before writing")
 
 
 def _one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -378,19 +404,21 @@ _ALIKE: Final[Mapping[str, Sequence[Callable[[pa.DataType], bool]]]] = {
     "float": (pa.types.is_integer, pa.types.is_floating),
     "double": (pa.types.is_integer, pa.types.is_floating),
     "date": (pa.types.is_date, _is_midnight),
-    "timestamp": (pa.types.is_timestamp,),
+    "timestamp": (pa.types.is_timestamp, pa.types.is_date),
     **dict.fromkeys(_INTEGERS, (_is_number,)),
 }
 
 
 def _exactly(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """The values as ``wanted``; ArrowInvalid where one changes. A float takes the nearest to a double."""
+    if pa.types.is_float16(array.type):
+        array = pc.cast(array, pa.float32())
     found = array.type
     if pa.types.is_floating(found) and not pa.types.is_floating(wanted):
         if pa.types.is_integer(wanted):
-            ends = pc.min_max(pc.abs(array))["max"].as_py()
-            if ends is not None and ends >= _WHOLE_FLOATS:
-                raise pa.ArrowInvalid(f"from 2^53 on floats are rounded: {ends:.0f}")
+            ends, bits = pc.min_max(pc.abs(array))["max"].as_py(), _WHOLE_FLOATS[found]
+            if ends is not None and ends >= 2**bits:
+                raise pa.ArrowInvalid(f"from 2^{bits} on floats are rounded: {ends:.0f}")
             return pc.cast(array, wanted)
         # A decimal number that was read as a float is the decimal with as many digits again.
         rounded = pc.cast(pc.round(array, wanted.scale), wanted)

@@ -26,6 +26,8 @@ _HELD: Final = {
     "float": frozenset({"double"}),
 }
 """The simple types that hold every value of another one, as numbers of all their digits."""
+_NUMBERS: Final = frozenset({*_WHOLE_DIGITS, "float", "double"})
+_TIMES: Final = {"timestamp_ntz": frozenset({"timestamp", "date"}), "date": frozenset({"timestamp"})}
 
 
 def is_widening(old: ColumnType, new: ColumnType) -> bool:
@@ -66,6 +68,33 @@ def holds_every(new: ColumnType, old: ColumnType) -> bool:
             return old.scale == 0 and digits is not None and old.precision < digits
         case Primitive(), Primitive():
             return new.name in _HELD.get(old.name, frozenset())
+    return False
+
+
+def may_hold(new: ColumnType, old: ColumnType) -> bool:  # noqa: PLR0911 - a case, an answer
+    """Return True if a type may have a value of another, as that is: 3.0 is a whole number, 3.5 is none.
+
+    A local time is one of UTC. No decimal is a number of a floating type, which is near it.
+    """
+    match old, new:
+        case Array(element=one), Array(element=other):
+            return may_hold(other, one)
+        case Map(value=one), Map(value=other):
+            return may_hold(other, one)
+        case Struct(), Struct():
+            known = {field.name.lower(): field.type for field in new.fields}
+            return all(
+                f.name.lower() in known and may_hold(known[f.name.lower()], f.type) for f in old.fields
+            )
+        case Decimal(), Decimal():
+            return True
+        case Primitive(name=name), Decimal():
+            return name in _NUMBERS
+        case Decimal(), Primitive(name=name):
+            return name in _WHOLE_DIGITS
+        case Primitive(), Primitive():
+            is_number = {old.name, new.name} <= _NUMBERS
+            return old == new or is_number or new.name in _TIMES.get(old.name, frozenset())
     return False
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import fastavro
-import pyarrow.parquet as pq
 from fastavro.schema import SchemaParseException
 from py4j.protocol import Py4JJavaError
 from pyarrow import orc
@@ -23,7 +22,10 @@ from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.sources.lines import twice_in_header, unpacked
 from parquetry.runtime.sources.listing import FoundFile, open_file
+from parquetry.runtime.sources.parquet_columns import ParquetColumns
 from parquetry.runtime.spark.read.cells import Forms, conformed
+from parquetry.runtime.spark.read.exact_values import CellPlace, exact_value, fits, in_utc
+from parquetry.runtime.spark.read.parquet_values import StoredColumn, check_int96, stored_columns
 from parquetry.runtime.spark.read.source_failures import (
     UnreadableFileError,
     bare_name,
@@ -51,7 +53,7 @@ from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.reader_options import checked_options
 from parquetry.runtime.spec.rules import DELETE_FLAG
 from parquetry.runtime.spec.table_spec import MODIFIED, Column, Operation, Source
-from parquetry.runtime.spec.types import Primitive, parse_type
+from parquetry.runtime.spec.types import ColumnType, Primitive, parse_type
 from parquetry.runtime.storage.parallel import map_each
 
 _VIEW = "source"
@@ -96,8 +98,8 @@ def read_files(
     frame = _union(parts)
     if _gives_rows(source):
         _check_folders(frame, files, columns)
-        if (field := _undeclared(frame.schema, source, columns)) is not None:
-            raise _undeclared_error(field.name, _file_with(spark, source, files, field))
+        if (name := _undeclared(frame.columns, source, columns)) is not None:
+            raise _undeclared_error(name, _file_with(spark, source, files, frame.schema[name]))
     return frame if arrival is None else _union([_with_arrival(part, arrival, source) for part in parts])
 
 
@@ -122,11 +124,11 @@ def _check_base_path(source: Source, files: Sequence[FoundFile]) -> None:
             )
 
 
-def _undeclared(schema: T.StructType, source: Source, columns: Sequence[Column]) -> T.StructField | None:
-    """The first column that neither the table has, nor Hudi, nor is dropped."""
+def _undeclared(names: Iterable[str], source: Source, columns: Sequence[Column]) -> str | None:
+    """The first of the columns that neither the table has, nor Hudi, nor is dropped."""
     named = (*META_COLUMNS, DELETE_FLAG, *source.drop, *(column.name for column in columns))
     known = {name.lower() for name in named}
-    return next((field for field in schema.fields if field.name.lower() not in known), None)
+    return next((name for name in names if name.lower() not in known), None)
 
 
 def _undeclared_error(name: str, file: str | None) -> InvalidDataError:
@@ -162,14 +164,17 @@ def _read(
 ) -> list[DataFrame]:
     match source.format:
         case "avro":
-            return _read_avro(spark, source, files, storage)
+            parts = _read_avro(spark, source, files, storage)
         case "csv" | "json":
             frames = _read_text(spark, source, files, columns, storage)
             if not any(frame.columns for frame in frames):
                 raise _without_columns(files[0])
             return frames
+        case "parquet":
+            parts = _read_parquet(spark, source, files, columns, storage)
         case _:
-            return _of_one_type(_loaded_apart(spark, source, files, {"mergeSchema": "true"}, storage))
+            parts = _loaded_apart(spark, source, files, {"mergeSchema": "true"}, storage)
+    return _of_one_type(_exact(spark, source, parts, columns))
 
 
 def _check_folders(frame: DataFrame, files: Sequence[FoundFile], columns: Sequence[Column]) -> None:
@@ -276,13 +281,113 @@ def _loaded_apart(
 
 
 def _footer_schema(file: FoundFile, source: Source, storage: Mapping[str, Any]) -> str | None:
-    """The columns and types of a parquet or ORC file; None where only Spark can tell them."""
-    with _opened(file, storage) as handle:
-        try:
-            schema = orc.ORCFile(handle).schema if source.format == "orc" else pq.read_schema(handle)
-        except (OSError, ValueError):  # an encrypted footer, say
-            return None
-        return str(schema.remove_metadata())
+    """The columns and types of a Parquet or ORC file; None where only Spark can tell them."""
+    if source.format == "parquet":
+        columns = _parquet_columns(file, storage)
+        return None if columns is None else str(columns.schema)
+    with _opened(file, storage) as handle, suppress(OSError, ValueError):
+        return str(orc.ORCFile(handle).schema.remove_metadata())
+    return None
+
+
+def _read_parquet(
+    spark: SparkSession,
+    source: Source,
+    files: Sequence[FoundFile],
+    columns: Sequence[Column],
+    storage: Mapping[str, Any],
+) -> list[_Part]:
+    """One frame for the files that Spark reads as they are, and one for each other set of columns."""
+    known = dict(zip(files, map_each(files, lambda file: _parquet_columns(file, storage)), strict=True))
+    check_int96(spark, [(file, found) for file, found in known.items() if found], storage)
+    kept = {column.name.lower() for column in columns} | {name.lower() for name in source.drop}
+    wanted = frozenset(kept) if source.select is None else frozenset[str]()
+    groups: dict[tuple[tuple[StoredColumn, ...], frozenset[str]], list[FoundFile]] = {}
+    for file, found in known.items():
+        stored: tuple[StoredColumn, ...] = ()
+        index = frozenset[str]()
+        if found is not None:
+            names = found.schema.names
+            if source.select is None:
+                index = frozenset(name for name in found.index if name.lower() not in kept)
+            given = (name for name in names if name not in index)
+            if _gives_rows(source) and (extra := _undeclared(given, source, columns)) is not None:
+                raise _undeclared_error(extra, file.file.path)
+            stored = stored_columns(found, file, _place(names, source), wanted=wanted)
+            if all(column.is_read_by_spark for column in stored):
+                stored = ()
+        groups.setdefault((stored, index), []).append(file)
+    parts: list[_Part] = []
+    for (stored, index), group in groups.items():
+        if stored:
+            loaded = [(_read_as_stored(spark, source, group, stored), group[0])]
+        else:
+            loaded = _loaded_apart(spark, source, group, {"mergeSchema": "true"}, storage)
+        parts += [(frame.drop(*index) if index else frame, file) for frame, file in loaded]
+    return parts
+
+
+def _read_as_stored(
+    spark: SparkSession, source: Source, files: Sequence[FoundFile], stored: Sequence[StoredColumn]
+) -> DataFrame:
+    read = [column for column in stored if column.stored is not None]
+    schema = T.StructType([T.StructField(c.name, _declared_type(c.stored)) for c in read])
+    frame = _load(spark, source, files, {}, schema)
+    values = [f"{column.value} AS {quoted_name(column.name)}" for column in stored]
+    with session_settings(spark, expression_settings(spark)):
+        return frame.selectExpr(*values, *map(quoted_name, frame.columns[len(read) :]))
+
+
+def _parquet_columns(file: FoundFile, storage: Mapping[str, Any]) -> ParquetColumns | None:
+    with _opened(file, storage) as handle, suppress(OSError, ValueError):  # an encrypted footer, say
+        return ParquetColumns.of(handle)
+    return None
+
+
+def _place(names: Sequence[str], source: Source) -> CellPlace:
+    # A column of that name hides what Spark knows of a row's file.
+    if any(name.lower() == "_metadata" for name in names):
+        return CellPlace(file="''", row=None)
+    row = "_metadata.row_index" if source.format == "parquet" else None
+    return CellPlace(file="_metadata.file_path", row=row)
+
+
+def _exact(
+    spark: SparkSession, source: Source, parts: Sequence[_Part], columns: Sequence[Column]
+) -> list[_Part]:
+    """The frames with the values of the table's columns in their types, and with all times in UTC."""
+    declared = {} if source.select else {column.name.lower(): parse_type(column.type) for column in columns}
+    exact: list[_Part] = []
+    for frame, file in parts:
+        place = _place(frame.columns, source)
+        values = [
+            (quoted_name(field.name), _exact_value(field, declared, place, is_alone=len(parts) == 1))
+            for field in frame.schema.fields
+        ]
+        if any(name != value for name, value in values):
+            with session_settings(spark, expression_settings(spark)):
+                frame = frame.selectExpr(*(f"{value} AS {name}" for name, value in values))  # noqa: PLW2901
+        exact.append((frame, file))
+    return exact
+
+
+def _exact_value(
+    field: T.StructField, declared: Mapping[str, ColumnType], place: CellPlace, *, is_alone: bool
+) -> str:
+    name, wanted = quoted_name(field.name), declared.get(field.name.lower())
+    try:
+        found = type_of(field.dataType, field.name)
+    except InvalidDataError:
+        if wanted is not None:
+            raise
+        return name
+    if found is None:
+        return name
+    wanted = wanted or in_utc(found)
+    # A write widens by itself, without a look at each value.
+    if is_alone and fits(found, wanted):
+        return name
+    return exact_value(name, found, wanted, place.within(field.name))
 
 
 def _read_text(
@@ -364,8 +469,8 @@ def _csv_texts(
     found = _load(spark, source, files, defaults).schema.names
     names = [name.removesuffix("\r") for name in found] if has_crlf else found
     schema = T.StructType([T.StructField(name, T.StringType()) for name in names])
-    if _gives_rows(source) and (extra := _undeclared(schema, source, columns)) is not None:
-        raise _undeclared_error(extra.name, files[0].file.path)
+    if _gives_rows(source) and (extra := _undeclared(names, source, columns)) is not None:
+        raise _undeclared_error(extra, files[0].file.path)
     frame = _load(spark, source, files, defaults, schema)
     of_table = {column.name.lower() for column in columns if parse_type(column.type) != _STRING}
     values: list[str] = []
@@ -436,13 +541,12 @@ def _opened(file: FoundFile, storage: Mapping[str, Any]) -> Any:
 
 def _read_avro(
     spark: SparkSession, source: Source, files: Sequence[FoundFile], storage: Mapping[str, Any]
-) -> list[DataFrame]:
+) -> list[_Part]:
     """One read per writer schema, as Spark would take one file's schema for all of them."""
     by_schema: dict[str, list[FoundFile]] = {}
     for file in files:
         by_schema.setdefault(_avro_schema(file, storage), []).append(file)
-    groups = by_schema.items()
-    return _of_one_type([(_load(spark, source, g, {"avroSchema": text}), g[0]) for text, g in groups])
+    return [(_load(spark, source, g, {"avroSchema": text}), g[0]) for text, g in by_schema.items()]
 
 
 def _avro_schema(file: FoundFile, storage: Mapping[str, Any]) -> str:

@@ -143,7 +143,7 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
     try:
         yield
     except RefusedCell as error:
-        file, column, kind, text = map(str, error.args)
+        file, column, kind, text, *_ = map(str, error.args)
         reason = explain and explain(file, error)
         reason = reason or Message(*_of_cell(column, kind, text, is_shown=False))
         of_rows = ("the rows of its select: ", reason, "; correct the query, or the files")
@@ -188,16 +188,16 @@ def explained(
     files: Sequence[FoundFile],
     columns: Sequence[Column],
     storage: Mapping[str, Any],
-) -> Explain | None:
-    """What tells the line of malformed records and refused cells; None for formats without lines.
+) -> Explain:
+    """What tells the place of malformed records and refused cells: their line, or of Parquet their row.
 
     Where one of the table's ``columns`` holds personal data, no cell is told.
     """
-    if source.format not in ("csv", "json"):
-        return None
     by_name = {bare_name(name): file for file in files for name in (file.file.path, file.uri, file.spark_uri)}
     options = {name.lower(): value for name, value in source.options.items()}
     is_shown = not pii_columns(columns, columns)
+    if source.format not in ("csv", "json"):
+        return lambda _, said: _of_value(said, is_shown=is_shown) if isinstance(said, RefusedCell) else None
 
     def searched(name: str, search: Callable[[Any], FoundLine]) -> FoundLine:
         file = by_name.get(bare_name(name))
@@ -209,7 +209,7 @@ def explained(
 
     def explain(name: str, said: str | RefusedCell) -> str | None:
         if isinstance(said, RefusedCell):
-            _, column, kind, text = map(str, said.args)
+            _, column, kind, text, *_ = map(str, said.args)
             cell = SoughtCell(column=column, text=text)
             place = searched(name, lambda file: find_cell(file, cell, kind=source.format, options=options))
             return _placed(place, *_of_cell(column, kind, text, is_shown=is_shown))
@@ -225,6 +225,11 @@ def explained(
         return _placed(place, *_of_record(said, is_shown=is_shown))
 
     return explain
+
+
+def _of_value(said: RefusedCell, *, is_shown: bool) -> str:
+    _, column, kind, text, *row = map(str, said.args)
+    return Message(*(f"row {number}, " for number in row), *_of_cell(column, kind, text, is_shown=is_shown))
 
 
 def _of_record(said: str, *, is_shown: bool) -> tuple[str, ...]:

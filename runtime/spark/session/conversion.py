@@ -134,8 +134,16 @@ def convert(column: str, found: ColumnType | None, wanted: ColumnType, depth: in
                 parts.append(f"'{field.name}', {value}")
             return f"CASE WHEN {column} IS NULL THEN NULL ELSE named_struct({', '.join(parts)}) END"
         case Array(element=one), Array(element=other):
-            return f"transform({column}, {item} -> {convert(item, one, other, depth + 1)})"
+            return transformed(column, item, convert(item, one, other, depth + 1))
         case Map(value=one), Map(value=other):
             return f"transform_values({column}, (k{depth}, {item}) -> {convert(item, one, other, depth + 1)})"
         case _:
             return f"CAST({column} AS {wanted})"
+
+
+def transformed(array: str, item: str, value: str) -> str:
+    """SQL for an array with ``value`` in the place of each ``item``.
+
+    Of a Parquet column that has nothing but null Spark 4.3 cannot get an item. Of a copy it can.
+    """
+    return f"transform(flatten(array({array})), {item} -> {value})"

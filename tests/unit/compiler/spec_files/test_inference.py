@@ -6,6 +6,7 @@ import csv
 import decimal
 import gzip
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -97,9 +98,7 @@ def test_compressed_files_in_folders_of_a_folder_are_read(tmp_path):
 
 def test_files_with_other_columns_and_widths_are_united(tmp_path):
     pq.write_table(pa.table({"a": pa.array([1], pa.int32()), "n": pa.nulls(1)}), tmp_path / "a.parquet")
-    pq.write_table(
-        pa.table({"a": pa.array([2], pa.int64()), "__index_level_0__": pa.array([1])}), tmp_path / "b.parquet"
-    )
+    pd.DataFrame({"a": [2]}, index=["left"]).to_parquet(tmp_path / "b.parquet")
     found = infer_table(tmp_path, root=tmp_path, name="t")
     assert [(c["name"], c["type"]) for c in found.document["columns"]] == [("a", "bigint"), ("n", "string")]
     assert any("n" in note and "no value" in note for note in found.notes)
@@ -117,6 +116,9 @@ def test_files_with_other_columns_and_widths_are_united(tmp_path):
         (pa.dictionary(pa.int32(), pa.string()), "string"),
         (pa.list_(pa.int32()), "array<int>"),
         (pa.decimal128(9, 2), "decimal(9,2)"),
+        (pa.float16(), "float"),
+        (pa.list_(pa.null()), "array<string>"),
+        (pa.struct([("t", pa.timestamp("ns")), ("n", pa.null())]), "struct<t:timestamp,n:string>"),
     ],
 )
 def test_types_of_parquet_become_types_of_columns(tmp_path, kind, expected):
@@ -145,6 +147,33 @@ def test_other_files_are_refused_by_name(tmp_path, files, message):
         (folder / name).write_bytes(content)
     with pytest.raises(InferenceError, match=message):
         infer_table(folder, root=tmp_path, name=None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([pa.array([1], pa.timestamp("ns"))], "a0.parquet: column 'v' is timestamp.* would lose data"),
+        ([pa.array([[1]], pa.list_(pa.timestamp("ns")))], "column 'v.element' is timestamp"),
+        ([pa.array([2**60 + 1]), pa.array([0.5])], "a0.parquet: column 'v' is int64 in the rows and double"),
+        (
+            [pa.array([1], pa.time64("us"))],
+            "has the type time64.us., which tables do not have; write the time",
+        ),
+        ([pa.array([1], pa.duration("us"))], "has the type duration.us., which tables do not have"),
+    ],
+)
+def test_no_spec_is_written_for_values_that_a_run_refuses(tmp_path, columns, message):
+    for number, values in enumerate(columns):
+        pq.write_table(pa.table({"v": values}), tmp_path / f"a{number}.parquet")
+    with pytest.raises(InferenceError, match=message):
+        infer_table(tmp_path, root=tmp_path, name="t")
+
+
+def test_no_spec_is_written_for_old_timestamps_with_nanoseconds(tmp_path):
+    rows = pa.table({"v": pa.array([1], pa.timestamp("ns"))})
+    pq.write_table(rows, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    with pytest.raises(InferenceError, match="column 'v' has nanoseconds; round it"):
+        infer_table(tmp_path, root=tmp_path, name="t")
 
 
 def test_files_of_hudi_tables_are_adopted_instead(tmp_path):
