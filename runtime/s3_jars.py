@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 CLIENT: Final = "org.apache.hadoop:hadoop-aws"
 
+_VERSIONS: Final = re.compile(r"hadoop-aws[:-](?P<version>\d+(?:\.\d+)*)")
+_BY_NAME: Final = ("spark.jars.packages", "spark.jars")
+_CLASS_PATH: Final = "spark.driver.extraClassPath"
+_DEFAULT: Final = re.compile(r"\s*(?P<name>[^\s=:#!][^\s=:]*)[\s=:]\s*(?P<value>.*?)\s*")
 _HADOOP: Final = re.compile(r"hadoop-client-api-(?P<version>\d[\w.-]*)\.jar")
 _MISSING: Final = re.compile(
     r"Class org\.apache\.hadoop\.fs\.s3a\.\w+ not found|No FileSystem for scheme \"?s3a?\b"
@@ -24,6 +29,45 @@ def spark_jars(environment: Mapping[str, str] = os.environ) -> Path | None:
         return Path(home, "jars")
     found = find_spec("pyspark")
     return None if found is None or found.origin is None else Path(found.origin).parent / "jars"
+
+
+def clients(
+    conf: Mapping[str, str], arguments: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> list[str]:
+    """Return the versions of the client that the Spark that starts here finds; a list without any is empty.
+
+    It comes with ``conf``, with ``arguments`` of spark-submit, with spark-defaults.conf, with the class path
+    and with the jars of Spark itself.
+    """
+    jars = spark_jars(environment)
+    settings = {**_defaults(jars, environment), **conf}
+    texts = [settings.get(name, "") for name in _BY_NAME]
+    texts += [*arguments, environment.get("PYSPARK_SUBMIT_ARGS", "")]
+    paths = [settings.get(_CLASS_PATH, ""), environment.get("SPARK_DIST_CLASSPATH", "")]
+    texts += [name for path in paths for name in _on_class_path(path)]
+    texts += [] if jars is None else _on_class_path(f"{jars}/*")
+    return [found["version"] for text in texts for found in _VERSIONS.finditer(text)]
+
+
+def _defaults(jars: Path | None, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what spark-defaults.conf sets."""
+    folder = environment.get("SPARK_CONF_DIR") or (jars and jars.parent / "conf")
+    try:
+        text = Path(folder or "", "spark-defaults.conf").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    found = (_DEFAULT.fullmatch(line) for line in text.splitlines())
+    return {each["name"]: each["value"] for each in found if each}
+
+
+def _on_class_path(path: str) -> Iterator[str]:
+    """Yield the names of the entries, and of the jars in the folders of those that end in ``*``."""
+    for entry in path.split(os.pathsep):
+        if entry.endswith("*"):
+            with suppress(OSError):
+                yield from (jar.name for jar in Path(entry[:-1] or ".").iterdir() if jar.suffix == ".jar")
+        else:
+            yield entry
 
 
 def hadoop_version(jars: Path | None) -> str | None:

@@ -29,7 +29,7 @@ CODES = {
     "SC302": "a type was widened",
     "SC303": "a column may be null now",
     "SC304": "the columns, or the fields of one, are in another order",
-    "SC305": "another program or a restore dropped or narrowed a column; it is put back",
+    "SC305": "a column was dropped or narrowed, not by the spec; it is put back",
     "SC310": "a column was dropped",
     "SC311": "existing files cannot be read as the new type",
     "SC312": "a column may no longer be null",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from parquetry.compiler.workspace.observation import Observation, observe
 from parquetry.compiler.workspace.opened import Workspace
@@ -48,6 +48,8 @@ CODES = {
     "DR301": "files were clustered by another program",
     "DR401": "a file is missing, or its size differs from its commit",
 }
+RESTORE: Final = "a restore"
+"""The writer of a drift that a restore made: it took commits back, also those with a newer schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,8 +263,12 @@ def _told(drift: Drift, name: str, live: Column | None, timeline: Timeline) -> D
         return next((column for column in columns if column.name == name), None) == live
 
     instant, metadata = _first_since(timeline, is_so)
-    if metadata is None:
+    if instant is None or metadata is None:
         return drift
+    restores = (i for i in reversed(timeline.instants) if i.action is Action.RESTORE and i.is_completed)
+    restore = next(restores, None)
+    if restore is not None and restore.time > instant:
+        return replace(drift, instant=restore.time, writer=RESTORE)
     return replace(drift, instant=instant, writer=writer_of(metadata))
 
 

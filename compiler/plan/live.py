@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from parquetry.compiler.plan.drift import Drift
+from parquetry.compiler.plan.drift import RESTORE, Drift
 from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.apply.properties import differing_properties
@@ -54,7 +54,7 @@ def retargeting(observation: Observation, target: str) -> tuple[Change, ...]:
 def restoring_columns(
     drifts: Iterable[Drift], *, applied: TableSpec, declared: TableSpec
 ) -> tuple[Change, ...]:
-    """The columns that another program dropped or narrowed, and that are put back.
+    """The columns that another program or a restore dropped or narrowed, and that are put back.
 
     Only those of the type that was applied: for others the declared change counts.
     """
@@ -73,10 +73,18 @@ def restoring_columns(
                     new=drift.applied,
                     code="SC305",
                     change_class=ChangeClass.EVOLVE,
-                    reason=f"another program or a restore {deed} it; put back",
+                    reason=f"{_who(drift)} {deed} it; put back",
                 )
             )
     return tuple(found)
+
+
+def _who(drift: Drift) -> str:
+    writer = drift.writer or ""
+    if writer == RESTORE:
+        return RESTORE
+    # A write of ours drops nothing: what remains of ours is what a rollback has left.
+    return "a rollback" if writer.startswith("parquetry ") else "another program"
 
 
 def _live(change: Change, columns: Sequence[Column], config: TableConfig) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -36,10 +35,10 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.java import UTF8_LOCALE, find_java
 from parquetry.runtime.spec.masking import masked_message
-from parquetry.runtime.storage.open import open_store, probe_put_if_absent
+from parquetry.runtime.storage.open import LocalStore, open_store, probe_put_if_absent
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, Timezone
+from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, WRITE_ACTIONS, Action, Instant, Timezone
 from parquetry.runtime.timeline.sidecars import probe_path
 from parquetry.runtime.timing import DEFAULT_TIMING
 from parquetry.version import VERSION
@@ -47,13 +46,15 @@ from parquetry.version import VERSION
 _OLDEST_PYTHON = (3, 11)
 _PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "fastavro", "fsspec")
 _EXTRAS = {
-    "s3fs": ("s3fs", "s3", "tables and sources on S3"),
-    "cryptography": ("cryptography", "encryption", "encrypted tables"),
-    "grpcio": ("grpc", "connect", "sessions of Spark Connect"),
+    "s3fs": ("s3fs", "s3fs", "tables and sources on S3"),
+    "cryptography": ("cryptography", "cryptography", "encrypted tables"),
+    "grpcio": ("grpc", "pyspark[connect]", "sessions of Spark Connect"),
 }
-"""By package: its module, the extra of parquetry that brings it, and what needs it."""
+"""By package: its module, what pip installs to bring it, and what needs it.
 
-_S3_CLIENT = re.compile(r"hadoop-aws[:-](?P<version>\d+(?:\.\d+)*)")
+These names are on the package index, whatever parquetry itself was installed from.
+"""
+
 _PROBE_FOLDER = ".parquetry-doctor"
 
 
@@ -118,8 +119,8 @@ def _package(name: str) -> Check:
 
 def _extra(name: str) -> Check:
     """A package that not everybody needs: the checks of tables say where one that is missing is needed."""
-    module, extra, needed_for = _EXTRAS[name]
-    remedy = f"for {needed_for} run {shell.named('pip', 'install', f'parquetry[{extra}]')}"
+    module, requirement, needed_for = _EXTRAS[name]
+    remedy = f"for {needed_for} run {shell.named('pip', 'install', requirement)}"
     try:
         import_module(module)
         return Check(name=name, ok=True, found=version(name))
@@ -163,25 +164,20 @@ def _is_on_s3(workspace: Workspace) -> bool:
 
 def _s3_client(spark: SparkSettings) -> Check:
     """Check that the Spark that starts here finds Hadoop's client of S3, in the version of its Hadoop."""
-    jars = s3_jars.spark_jars()
-    hadoop = s3_jars.hadoop_version(jars)
-    declared = [str(spark.conf.get(name, "")) for name in ("spark.jars.packages", "spark.jars")]
-    declared += map(str, spark.submit_args)
-    installed = (
-        [] if jars is None or not jars.is_dir() else [path.name for path in jars.glob("hadoop-aws-*.jar")]
-    )
-    found = [match for text in (*declared, *installed) for match in _S3_CLIENT.finditer(text)]
+    hadoop = s3_jars.hadoop_version(s3_jars.spark_jars())
+    declared = {name: str(value) for name, value in spark.conf.items()}
+    found = s3_jars.clients(declared, [*map(str, spark.submit_args)])
     client = s3_jars.client_of(hadoop)
     remedy = f"add {client} to spark.jars.packages under spark.conf of the target"
     if not found:
         if spark.launcher is not Launcher.IN_PROCESS:
             return Check(name="spark s3", ok=True, found=f"not declared; the cluster's Spark needs {client}")
         return Check(name="spark s3", ok=False, found=f"Spark has no client of S3; {remedy}")
-    other = next((match["version"] for match in found if hadoop and match["version"] != hadoop), None)
+    other = next((version for version in found if hadoop and version != hadoop), None)
     if other is not None and spark.launcher is Launcher.IN_PROCESS:
         wrong = f"hadoop-aws {other} does not fit Spark's Hadoop {hadoop}; {remedy}, and remove the other"
         return Check(name="spark s3", ok=False, found=wrong)
-    return Check(name="spark s3", ok=True, found=f"hadoop-aws {found[0]['version']}")
+    return Check(name="spark s3", ok=True, found=f"hadoop-aws {found[0]}")
 
 
 def _probe(workspace: Workspace) -> str:
@@ -211,6 +207,9 @@ def _table(workspace: Workspace, table: ResolvedTable) -> str:
                 for warning in warnings
             )
         )
+    store = observation.handle.store
+    if isinstance(store, LocalStore):
+        store.check_writable(TIMELINE_FOLDER)
     writable = f"can be written at {table.location}{_pending(observation.handle)}"
     return joined("", (writable, _lock(workspace, table)))
 

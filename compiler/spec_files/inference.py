@@ -43,6 +43,7 @@ _HEADER: Final = 64 * 1024
 _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".csv.gz": "csv", ".tsv": "csv", ".txt": "csv"}
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_OF_NAMES: Final = "a name has at most 128 letters, digits and '_', and does not begin with a digit"
 _PANDAS_INDEX: Final = re.compile(r"__index_level_\d+__")
 
 _BOOLEAN: Final = r"^(?i:true|false)$"
@@ -98,6 +99,8 @@ def infer_table(path: Path, *, root: Path, name: str | None) -> Inferred:
 
     """
     place = path.absolute()
+    if name is not None and not _NAME.fullmatch(name):
+        raise InferenceError(f"--name {quoted(name)}: {_OF_NAMES}")
     table = name or _table_name(place)
     try:
         found = list_files(_literal(place))
@@ -144,7 +147,9 @@ def _table_name(place: Path) -> str:
         base = base.removesuffix(suffix)
     name = re.sub(r"[^A-Za-z0-9_]+", "_", base).strip("_").lower()
     if not _NAME.fullmatch(name):
-        raise InferenceError(f"{quoted(place.name)} gives no name for a table; name it with --name")
+        raise InferenceError(
+            f"{quoted(place.name)} gives no name for a table: {_OF_NAMES}; name it with --name"
+        )
     return name
 
 

@@ -37,7 +37,7 @@ def encryption_properties(reference: str) -> Any:
 
     if not hasattr(EncryptionConfiguration, "uniform_encryption"):
         raise UnsupportedTableError(
-            f"pyarrow {pa.__version__} cannot encrypt whole files; install 'parquetry[encryption]'"
+            f"pyarrow {pa.__version__} cannot encrypt whole files; run `pip install --upgrade pyarrow`"
         )
     factory, connection = _crypto()
     configuration = EncryptionConfiguration(

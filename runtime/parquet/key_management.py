@@ -85,7 +85,7 @@ class LocalKeys:
         except ImportError:
             raise KeyUnavailableError(
                 f"the key {self._reference(name)} needs the package cryptography; "
-                "install 'parquetry[encryption]' where tables are read and written"
+                "run `pip install cryptography` where tables are read and written"
             ) from None
         key = _decoded(self._find(name))
         if len(key) not in _KEY_BYTES:

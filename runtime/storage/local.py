@@ -62,6 +62,17 @@ class LocalStore(ObjectStore):
     def uri(self) -> str:
         return f"file://{self.root}".rstrip("/")
 
+    def check_writable(self, folder: str) -> None:
+        """StorageError if no file can be created in a folder that is there; none is left by the look."""
+        path = self._file(folder)
+        with _reporting("write in", path):
+            try:
+                os.close(os.open(path, os.O_TMPFILE | os.O_WRONLY, 0o600))
+            except OSError as error:
+                # Not every file system has files without a name.
+                if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
+                    raise
+
     def read(self, path: str) -> bytes:
         file_path = self._file(path)
         with _reporting("read", file_path):

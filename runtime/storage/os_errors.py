@@ -21,7 +21,7 @@ _REMEDIES = {
     errno.EDQUOT: "free space within the quota, or have it raised",
     errno.EROFS: "mount the file system read-write, or choose another location",
     errno.EACCES: "grant this user the permission, or run as a user who has it",
-    errno.EPERM: "grant this user the permission, or run as a user who has it",
+    errno.EPERM: "grant this user the permission; if lsattr shows it as immutable, run chattr -i on it",
     errno.ENOTDIR: "remove the file: a folder is needed in its place",
     errno.EISDIR: "remove the folder: a file is needed in its place",
     errno.ENAMETOOLONG: "shorten the location or the partition values",

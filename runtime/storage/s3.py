@@ -314,7 +314,7 @@ class S3Store(ObjectStore):
                 s3fs = importlib.import_module("s3fs")
             except ImportError as error:
                 why = f"{error.name} is not installed, which S3 needs" if error.name else f"s3fs: {error}"
-                msg = f"cannot open {self.uri}: {why}; run `pip install 'parquetry[s3]'`"
+                msg = f"cannot open {self.uri}: {why}; run `pip install s3fs`"
                 raise StorageError(msg) from error
             filesystem = s3fs.S3FileSystem(
                 **{"use_listings_cache": False, "default_cache_type": "none", **self.options}

@@ -345,7 +345,7 @@ class SpillCipher:
         except ImportError:
             raise KeyUnavailableError(
                 "sorted rows of an encrypted table are encrypted on the local disk, which needs the package "
-                "cryptography; install 'parquetry[encryption]' where tables are read and written"
+                "cryptography; run `pip install cryptography` where tables are read and written"
             ) from None
         self._cipher: Any = AESGCM(os.urandom(32))
         self._closed = 0

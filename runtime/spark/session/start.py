@@ -139,7 +139,7 @@ def _connected(settings: SparkSettings) -> SparkSession:
             Message(
                 "SPARK_REMOTE names a Spark Connect server, and a package for its clients is missing (",
                 of_library(str(error).partition("\n")[0]),
-                "); install it: pip install 'parquetry[connect]'",
+                "); install it: pip install 'pyspark[connect]'",
             )
         ) from error
     except PySparkException as error:

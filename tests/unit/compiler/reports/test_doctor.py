@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 
 import pytest
 from click.testing import CliRunner
@@ -46,3 +48,36 @@ def test_an_invalid_project_is_one_line_beside_java_and_packages(tmp_path, monke
     assert not found["project"]["ok"]
     assert found["project"]["found"].startswith(said)
     assert "storage" not in found
+
+
+@pytest.fixture
+def immutable():
+    """A function that makes a folder one that nobody may change, root neither."""
+    locked = []
+
+    def lock(path):
+        path.chmod(0o500)
+        if (
+            os.geteuid() == 0
+            and subprocess.run(["chattr", "+i", path], check=False, capture_output=True).returncode
+        ):
+            pytest.skip("root may write everywhere, and the file system knows no immutable folder")
+        locked.append(path)
+
+    yield lock
+    for path in locked:
+        subprocess.run(["chattr", "-i", path], check=False, capture_output=True)
+        path.chmod(0o700)
+
+
+def test_a_table_that_cannot_be_written_is_named_with_the_remedy(tmp_path, immutable):
+    root = write_project(tmp_path, {"parquetry.yml": PROJECT, "tables/flights.yml": TABLE})
+    run = CliRunner().invoke(command_line, ["apply", "--auto-approve", "-p", str(root)])
+    assert run.exit_code == 0, run.output
+    (timeline,) = root.glob("**/.hoodie")
+    immutable(timeline)
+    found = checks(root)
+    assert found["storage"]["ok"]
+    assert not found["table flights"]["ok"]
+    assert f"{timeline}" in found["table flights"]["found"]
+    assert "grant this user the permission" in found["table flights"]["found"]

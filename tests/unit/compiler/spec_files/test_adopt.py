@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 import parquetry
+from parquetry.cli.main import command_line
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.schema import answer_schema
 from parquetry.cli.views.adopt import AdoptView
@@ -476,7 +478,7 @@ def test_a_dropped_column_comes_back_beside_a_change_of_its_description(folder):
         "columns.n.description": "SC101",
     }
     assert (action.code, action.change_class) == ("SC305", "evolve")
-    said = "another program or a restore dropped it; put back"
+    said = "another program dropped it; put back"
     shapes = (
         PlanView().text(proposed, Paint(enabled=False)),
         render_markdown(proposed, max_bytes=60_000),
@@ -486,6 +488,27 @@ def test_a_dropped_column_comes_back_beside_a_change_of_its_description(folder):
     assert apply_plan(proposed, folder.workspace()).failure is None
     assert plan(folder).is_empty
     assert drifted(folder).drifts == ()
+
+
+def test_a_column_that_a_restore_took_away_is_not_said_to_be_of_another_program(folder):
+    table = foreign(folder)
+    do(folder, table.folder)
+
+    def called(*arguments):
+        done = CliRunner().invoke(command_line, [*arguments, "-p", str(folder.root)])
+        assert done.exit_code == 0, done.output
+
+    savepoint = open_table(table.store).timeline().completed_writes[-1].time
+    called("service", "savepoint", "t", savepoint)
+    path = folder.root / "tables" / "t.yml"
+    path.write_text(path.read_text().replace("columns:\n", "columns:\n  - {name: extra, type: int}\n"))
+    called("apply", "--auto-approve")
+    called("service", "restore", "t", savepoint, "--auto-approve")
+    (change,) = plan(folder).intent.actions[0].changes
+    assert (change.path, change.reason) == ("columns.extra", "a restore dropped it; put back")
+    (drift,) = drifted(folder).drifts
+    restored = open_table(table.store).timeline().instants[-1].time
+    assert (drift.writer, drift.instant) == ("a restore", restored)
 
 
 def test_changed_properties_are_drift_and_can_be_put_back(folder):

@@ -176,6 +176,15 @@ def test_no_spec_is_written_for_old_timestamps_with_nanoseconds(tmp_path):
         infer_table(tmp_path, root=tmp_path, name="t")
 
 
+@pytest.mark.parametrize(
+    ("file", "name"), [("a.csv", "t" * 300), ("a.csv", "a b"), (f"{'t' * 200}.csv", None)]
+)
+def test_a_name_that_no_table_has_is_refused(tmp_path, file, name):
+    write_csv(tmp_path / file, ["a"], [1])
+    with pytest.raises(InferenceError, match="a name has at most 128 letters"):
+        infer_table(tmp_path / file, root=tmp_path, name=name)
+
+
 def test_files_of_hudi_tables_are_adopted_instead(tmp_path):
     pq.write_table(pa.table({"_hoodie_commit_time": ["1"], "a": [1]}), tmp_path / "a.parquet")
     with pytest.raises(InferenceError, match="parquetry adopt"):
