@@ -95,12 +95,13 @@ def read_files(
     """
     _check_base_path(source, files)
     parts = _read(spark, source, files, columns, storage)
-    frame = _union(parts)
     if _gives_rows(source):
-        _check_folders(frame, files, columns)
-        if (name := _undeclared(frame.columns, source, columns)) is not None:
-            raise _undeclared_error(name, _file_with(spark, source, files, frame.schema[name]))
-    return frame if arrival is None else _union([_with_arrival(part, arrival, source) for part in parts])
+        fields = {field.name: field for part in reversed(parts) for field in part.schema}
+        names = list(dict.fromkeys(name for part in parts for name in part.columns))
+        _check_folders(names, files, columns)
+        if (name := _undeclared(names, source, columns)) is not None:
+            raise _undeclared_error(name, _file_with(spark, source, files, fields[name]))
+    return _union(parts if arrival is None else [_with_arrival(part, arrival, source) for part in parts])
 
 
 def _gives_rows(source: Source) -> bool:
@@ -177,8 +178,8 @@ def _read(
     return _of_one_type(_exact(spark, source, parts, columns))
 
 
-def _check_folders(frame: DataFrame, files: Sequence[FoundFile], columns: Sequence[Column]) -> None:
-    there = {name.lower() for name in frame.columns}
+def _check_folders(names: Sequence[str], files: Sequence[FoundFile], columns: Sequence[Column]) -> None:
+    there = {name.lower() for name in names}
     lacking = {column.name.lower() for column in columns if not column.generated} - there
     for file in files if lacking else ():
         *folders, _ = file.file.path.split("/")
@@ -581,7 +582,10 @@ def _with_arrival(frame: DataFrame, name: str, source: Source) -> DataFrame:
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    whole = frames[0]
-    for frame in frames[1:]:
-        whole = whole.unionByName(frame, allowMissingColumns=True)
-    return whole
+    """The rows of all frames in their order; united in pairs, as each union analyses all that is below it."""
+    whole = list(frames)
+    while len(whole) > 1:
+        pairs = zip(whole[::2], whole[1::2], strict=False)
+        alone = whole[-1:] if len(whole) % 2 else []
+        whole = [one.unionByName(other, allowMissingColumns=True) for one, other in pairs] + alone
+    return whole[0]
