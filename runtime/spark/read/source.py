@@ -301,8 +301,9 @@ def _read_parquet(
     """One frame for the files that Spark reads as they are, and one for each other set of columns."""
     known = dict(zip(files, map_each(files, lambda file: _parquet_columns(file, storage)), strict=True))
     check_int96(spark, [(file, found) for file, found in known.items() if found], storage)
-    kept = {column.name.lower() for column in columns} | {name.lower() for name in source.drop}
-    wanted = frozenset(kept) if source.select is None else frozenset[str]()
+    declared = frozenset(column.name.lower() for column in columns)
+    kept = declared.union(name.lower() for name in source.drop)
+    wanted = declared if source.select is None else frozenset[str]()
     groups: dict[tuple[tuple[StoredColumn, ...], frozenset[str]], list[FoundFile]] = {}
     for file, found in known.items():
         stored: tuple[StoredColumn, ...] = ()
