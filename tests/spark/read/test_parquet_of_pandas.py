@@ -292,6 +292,13 @@ def test_what_no_type_holds_is_refused_by_name_unless_nothing_reads_it(folder, v
     assert stored(folder, "value") == {1: (None,)}
 
 
+def test_a_source_may_drop_what_no_type_holds(folder):
+    declare(folder, source={"drop": ["value"]})
+    write(folder, {"id": [1], "value": pa.array([1], pa.time64("us"))})
+    ingest(folder)
+    assert stored(folder) == {1: ()}
+
+
 @pytest.mark.parametrize(
     "index",
     [["a", "b"], pd.Index([5, 6], name="number"), pd.MultiIndex.from_product([["x"], [1, 2]])],
