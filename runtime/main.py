@@ -90,6 +90,18 @@ class JobResult(Brief):
     tested: RowsTested | None = field(default=None, metadata=UNLESS_NONE)
 
     @property
+    def files_written(self) -> int:
+        """Base files that were written, of commits and clusterings."""
+        commit, clustering = self.commit, self.clustering
+        return (0 if commit is None else commit.files) + (0 if clustering is None else clustering.files_after)
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of these files."""
+        written = 0 if self.commit is None else self.commit.bytes_written
+        return written + (0 if self.clustering is None else self.clustering.bytes_after)
+
+    @property
     def committed(self) -> bool:
         """Whether the table's timeline or its applied record changed."""
         if self.commit is not None:

@@ -28,6 +28,7 @@ _COMMAND = re.compile(r"^\$ (?P<command>(?:.*\\\n)*.*\n(?:(?<=<<'END'\n)(?:.*\n)
 _VARYING = (
     (re.compile(r"\b20[2-9]\d{14}\b"), "<instant>"),
     (re.compile(r"\b\d+(\.\d+)? (B|KB|MB)\b"), "<size>"),
+    (re.compile(r" in \d+\.\d s\."), " in <seconds> s."),
     (re.compile(r", commit [0-9a-f]{12}\b"), ""),
     (re.compile(r"[ -]+"), " "),
 )

@@ -41,19 +41,12 @@ class PastJob(Brief):
     @property
     def files(self) -> int:
         """Base files that the job wrote."""
-        if self.result is None:
-            return 0
-        commit, clustering = self.result.commit, self.result.clustering
-        return (0 if commit is None else commit.files) + (0 if clustering is None else clustering.files_after)
+        return 0 if self.result is None else self.result.files_written
 
     @property
     def bytes_written(self) -> int:
         """Bytes of these files."""
-        if self.result is None:
-            return 0
-        commit, clustering = self.result.commit, self.result.clustering
-        written = 0 if commit is None else commit.bytes_written
-        return written + (0 if clustering is None else clustering.bytes_after)
+        return 0 if self.result is None else self.result.bytes_written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

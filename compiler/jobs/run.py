@@ -62,6 +62,16 @@ class JobOutcome(Brief):
     error: ParquetryError | None = None
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is to be looked at although the job did not fail."""
+        result = self.result
+        if result is None:
+            return ()
+        commit = () if result.commit is None else result.commit.warnings
+        clustering = () if result.clustering is None else result.clustering.warnings
+        return (*result.warnings, *commit, *clustering, *result.set_aside)
+
+    @property
     def is_worth_saving(self) -> bool:
         """Whether the job changed something, or failed."""
         return self.result is None or self.result.committed

@@ -31,7 +31,7 @@ _VARYING = (
     (re.compile(r"\b20[2-8]\d{14}\b"), "<----instant---->"),
     (re.compile(r"\b20\d{6}T\d{6}-[0-9a-f]{6}\b"), "<run>"),
     (re.compile(r"after \d+\.\d s"), "after <n> s"),
-    (re.compile(r"; \d+\.\d s$", re.MULTILINE), "; <n> s"),
+    (re.compile(r"(;| in) \d+\.\d s(\.?)$", re.MULTILINE), r"\1 <n> s\2"),
     (re.compile(r'("seconds": )\d+\.\d'), r"\1<n>"),
     (re.compile(r'("started_ms": )\d+'), r"\1<ms>"),
     (re.compile(r'("parquetry\.(table_id|nonce)": )"[^"]+"'), r'\1"<id>"'),

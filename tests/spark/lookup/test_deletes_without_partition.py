@@ -132,7 +132,7 @@ def test_deletes_that_find_nothing_are_counted_and_shown(feed):
         for c in (result, late)
     ]
     shown = RunResult(run_id="r", outcomes=tuple(outcomes))
-    first, second = RunView().text(shown, Paint(enabled=False)).splitlines()
+    first, second, *_ = RunView().text(shown, Paint(enabled=False)).splitlines()
     assert first == "t ingest  1 file read, no rows to write; 2 deletes found no row with their key"
     assert second.startswith("t ingest  1 inserted, 0 updated, 0 deleted, 2 late; ")
     assert second.endswith("; 1 deletes found no row with their key")

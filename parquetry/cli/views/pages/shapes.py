@@ -27,7 +27,7 @@ def show_run(run: RunResult, output: Output, *, target: str, project: Path) -> N
         page = render_run(shown, target=target, history=history, with_options=with_options)
         click.echo(page, nl=False)
     else:
-        output.show(RunView(), run)
+        output.show(RunView(verbose=output.verbose), run)
 
 
 def show_results(tests: TableTests, output: Output, *, project: Path | None) -> None:

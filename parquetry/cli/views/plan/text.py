@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry import shell
+from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.terminal.wrap import bound, terminal_width, unbound
@@ -20,6 +21,7 @@ from parquetry.cli.views.plan.words import (
     cost_text,
     drift_line,
     due_lines,
+    due_tables,
     excluded_lines,
     files_line,
     kind_of,
@@ -162,7 +164,8 @@ def _figures(action: TableAction, figures: TableFigures) -> Iterator[str]:
 def _due(plan: PlanDocument, paint: Paint, typed_options: TypedOptions, *, verbose: bool) -> Iterator[str]:
     """What is due for tables under their applied policies, and what their sources have for them."""
     yield paint.bold("due")
-    lines = due_lines(plan)
+    shown = due_tables(plan)
+    lines = [(name, text) for name, text in due_lines(plan) if verbose or name in shown]
     excluded, forecasts = plan.evidence.excluded or {}, plan.evidence.forecasts or {}
     width = max((len(name) for name, _ in lines), default=0)
     for place, (name, text) in enumerate(lines):
@@ -174,8 +177,10 @@ def _due(plan: PlanDocument, paint: Paint, typed_options: TypedOptions, *, verbo
             yield "      left as they are:"
             for line in excluded_lines(name, excluded[name]):
                 yield from _wrapped(typed_options.with_options(line), indent=8)
-    if not lines:
+    if not plan.evidence.due and not lines:
         yield "    no table is applied"
+    elif hidden := len({name for name, _ in due_lines(plan)} - {name for name, _ in lines}):
+        yield f"    nothing for {count(hidden, 'other table' if lines else 'table')}; -v lists all"
 
 
 def _forecast(table: str, plan: PlanDocument, paint: Paint, *, verbose: bool) -> Iterator[str]:

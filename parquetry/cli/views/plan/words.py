@@ -152,6 +152,29 @@ def due_lines(plan: PlanDocument) -> list[tuple[str, str]]:
     return lines
 
 
+def due_tables(plan: PlanDocument) -> frozenset[str]:
+    """The tables for which the next run has something to do, or to report."""
+    ingest, excluded = plan.evidence.ingest or {}, plan.evidence.excluded or {}
+    found = {
+        name
+        for name, sources in ingest.items()
+        if any(source.problem or source.warning or source.known for source in sources)
+    }
+    found |= {name for name, files in excluded.items() if files.total}
+    return frozenset(found | _with_work(plan) | (plan.evidence.forecasts or {}).keys())
+
+
+def _with_work(plan: PlanDocument) -> set[str]:
+    due, ingest = plan.evidence.due or {}, plan.evidence.ingest or {}
+    found = {name for name, debt in due.items() if not debt.is_paid}
+    return found | {name for name, sources in ingest.items() if any(s.is_due for s in sources)}
+
+
+def _due_summary(plan: PlanDocument) -> str:
+    number = len(_with_work(plan))
+    return f"; work is due for {count(number, 'table')}" if number else "; no work is due"
+
+
 def excluded_lines(table: str, excluded: ExcludedFiles) -> list[str]:
     """The files that clustering leaves, each with its reason, and how many more there are."""
     lines = [joined("", (file.path, ": ", file.detail)) for file in excluded.files]
@@ -351,11 +374,15 @@ def unchanged_tables(plan: PlanDocument) -> int:
 
 
 def summary(plan: PlanDocument) -> str:
-    """How many tables of each kind: ``1 blocked, 2 evolve + policy, 4 unchanged.`` is an example."""
+    """How many tables of each kind: ``1 blocked, 2 evolve + policy, 4 unchanged.`` is an example.
+
+    Where it was asked for, also for how many tables the next run has something to do.
+    """
     intent = plan.intent
     blocked = sum(not entry.is_of_target for entry in intent.blocked)
+    due = "" if plan.evidence.due is None else _due_summary(plan)
     if plan.is_empty:
-        return f"No changes: {count(plan.evidence.tables, 'table')} as declared."
+        return f"No changes: {count(plan.evidence.tables, 'table')} as declared{due}."
     ranks = {kind_of(action): action.change_class.rank for action in intent.actions}
     kinds = Counter(kind_of(action) for action in intent.actions)
     parts = [f"{number} {kind}" for kind, number in sorted(kinds.items(), key=lambda item: ranks[item[0]])]
@@ -363,4 +390,4 @@ def summary(plan: PlanDocument) -> str:
         parts.insert(0, f"{blocked} blocked")
     if blocked < len(intent.blocked):
         parts.insert(0, f"target {intent.target} blocked")
-    return f"{', '.join(parts)}, {unchanged_tables(plan)} unchanged."
+    return f"{', '.join(parts)}, {unchanged_tables(plan)} unchanged{due}."

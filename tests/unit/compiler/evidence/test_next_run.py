@@ -179,7 +179,8 @@ def test_every_shape_says_it_and_the_saved_plan_keeps_it(folder):
     line = "ingest landing (upsert): 1 file, 13 B"
     text = PlanView().text(plan, Paint(enabled=False))
     assert f"events  {line}" in text
-    assert "ingest events (upsert): nothing new" in text
+    assert "nothing for 1 other table; -v lists all" in text
+    assert "ingest events (upsert): nothing new" in PlanView(verbose=True).text(plan, Paint(enabled=False))
     assert text.endswith("Next: parquetry run")
     assert f"- `events`: {line}" in render_markdown(plan, max_bytes=60_000)
 
