@@ -12,6 +12,7 @@ from parquetry.in_python import worded
 from parquetry.runtime.clustering.plan.execution import masked_clustering
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.commit.rollback import RollbackResult
+from parquetry.runtime.layout.clustering.run_budget import RunBudget
 from parquetry.runtime.services.accepted_loss import accept_loss
 from parquetry.runtime.services.archive import ArchiveResult, archive
 from parquetry.runtime.services.clean import CleanResult, clean
@@ -305,7 +306,7 @@ class Table:
             if instant is not None:
                 result = execute(session, handle, instant)
             else:
-                result = cluster(session, handle, budget_bytes=budget_bytes)
+                result = cluster(session, handle, budget=RunBudget(limit_bytes=budget_bytes))
         return masked_clustering(result, handle.spec, location=handle.store.uri)
 
     def _handle(self) -> TableHandle:

@@ -19,7 +19,7 @@ from parquetry.message import Message, changed, commands_of, run
 from parquetry.printable import visible, without_commands
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
-from parquetry.runtime.clustering.plan.due import is_due
+from parquetry.runtime.clustering.plan.due import due_by_statistics
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, masked_clustering
 from parquetry.runtime.clustering.plan.schedule import check_pending
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
@@ -29,6 +29,7 @@ from parquetry.runtime.errors import (
     InvalidDataError,
     SourceChangedError,
 )
+from parquetry.runtime.layout.clustering.run_budget import RunBudget, left_for_later
 from parquetry.runtime.redaction import secrets_of, without_secrets
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
@@ -242,14 +243,20 @@ def _services(job: JobPlan, store: ObjectStore) -> JobResult:
 
 
 def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], SparkSession]) -> JobResult:
-    """Pay clustering debt; Spark is started only if there is some."""
+    """Pay clustering debt; Spark is started only if there is some that the budget suffices for."""
     handle = open_table(store, owner=job.owner)
-    if not is_due(handle, budget_bytes=job.budget_bytes):
-        return JobResult(table=job.table, job=job.name)
+    budget = RunBudget(
+        limit_bytes=job.budget_bytes, spent_bytes=job.spent_bytes or 0, is_strict=bool(job.is_strict)
+    )
+    due = due_by_statistics(handle, budget)
+    if not due.groups:
+        why = left_for_later(due.excluded)
+        left = None if why is None else ClusteringResult(excluded_files=len(due.excluded), warnings=(why,))
+        return JobResult(table=job.table, job=job.name, clustering=left)
     spark = session(job)
     from parquetry.runtime.spark.cluster import cluster  # noqa: PLC0415  # see start_spark
 
-    result = cluster(spark, handle, budget_bytes=job.budget_bytes)
+    result = cluster(spark, handle, budget=budget)
     return JobResult(table=job.table, job=job.name, clustering=result)
 
 
@@ -427,5 +434,5 @@ def cluster_by_hand(
         if instant is not None:
             result = execute(spark, table, instant)
         else:
-            result = cluster(spark, table, budget_bytes=budget_bytes)
+            result = cluster(spark, table, budget=RunBudget(limit_bytes=budget_bytes))
     return masked_clustering(result, table.spec, location=table.store.uri)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Final
 
@@ -31,12 +31,12 @@ from parquetry.runtime.clustering.forecast.queries import (
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
 from parquetry.runtime.clustering.plan.history import throughput
-from parquetry.runtime.clustering.plan.survey import survey_under
+from parquetry.runtime.clustering.plan.survey import last_clustering, survey_under
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StaleTimelineError
-from parquetry.runtime.layout.clustering.debt import MOST_FILES
 from parquetry.runtime.layout.clustering.debt import debt as clustering_debt
 from parquetry.runtime.layout.clustering.depth import overlap_depth
 from parquetry.runtime.layout.clustering.model import Debt, FileKey, PlannedGroup, rows_of
+from parquetry.runtime.layout.clustering.run_budget import DueGroups, by_last_clustering, runs_of
 from parquetry.runtime.layout.clustering.scope import Choose
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.model import FileSlice
@@ -68,6 +68,27 @@ def in_turn(files: int) -> AbstractContextManager[object]:
     return _ONE_LARGE_TABLE if files > _LARGE else nullcontext()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredDebt:
+    """The debt of one table, and what it takes to share the budget of runs with others.
+
+    ``clustered`` is the instant of the table's last clustering, the empty text without one.
+    """
+
+    figures: DueFigures
+    groups: DueGroups
+    clustered: str
+    is_paid_by_runs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredTable:
+    """The figures of a table, and its debt."""
+
+    figures: TableFigures
+    debt: MeasuredDebt
+
+
 def figures_of(
     handle: TableHandle,
     before: TableSpec,
@@ -76,12 +97,12 @@ def figures_of(
     budget_bytes: int,
     looks_at_rows: bool = False,
     prices: PlanPrices | None = None,
-) -> TableFigures:
+) -> MeasuredTable:
     """The table under the spec that is in force and the one that would be.
 
-    ``debt`` is that of ``after``; one run may rewrite ``budget_bytes``. What queries will read
-    is estimated by statistics, or where it ``looks_at_rows`` predicted from a bounded sample of them.
-    With ``prices`` there are costs.
+    ``debt`` is that of ``after``; one run may rewrite ``budget_bytes``, here of this table alone. What
+    queries will read is estimated by statistics, or where it ``looks_at_rows`` predicted from a bounded
+    sample of them. With ``prices`` there are costs.
     """
     timeline = handle.timeline()
     view = handle.view(timeline)
@@ -109,7 +130,7 @@ def _figures(
     budget_bytes: int,
     looks_at_rows: bool,
     prices: PlanPrices | None,
-) -> TableFigures:
+) -> MeasuredTable:
     timeline = view.timeline
     queries = DeclaredQueries.of(after)
     policy = after.clustering
@@ -117,12 +138,19 @@ def _figures(
     statistics = look_up(handle.store, slices) if wants_statistics else {}
     sample = _Sample(handle.store, after, policy) if looks_at_rows and queries else None
     clustering = clustering_due(
-        handle, timeline, slices, statistics, after, choose=None if sample is None else sample.choose
+        handle,
+        timeline,
+        slices,
+        statistics,
+        after,
+        budget_bytes=budget_bytes,
+        choose=None if sample is None else sample.choose,
     )
+    debt = _debt(handle, view, slices, clustering, after, budget_bytes=budget_bytes)
     reads = _reads(queries, statistics, clustering, after, sample)
     sizes = [part.size_bytes for part in slices]
     largest = after.sizing.max_file_size_bytes
-    return TableFigures(
+    figures = TableFigures(
         instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
         files=len(slices),
         size_bytes=sum(sizes),
@@ -131,7 +159,7 @@ def _figures(
         sizes_before=_histogram(sizes, largest),
         sizes_after=_histogram(_sizes_after(slices, clustering, policy, largest), largest),
         queries=reads.queries,
-        debt=_debt(handle, view, slices, clustering, after, budget_bytes=budget_bytes),
+        debt=debt.figures,
         retention=before.retention,
         costs=None
         if prices is None
@@ -150,6 +178,7 @@ def _figures(
         ),
         replay=_replay(handle, view, before, after),
     )
+    return MeasuredTable(figures=figures, debt=debt)
 
 
 def _freed_bytes(
@@ -177,13 +206,16 @@ def _replay(handle: TableHandle, view: FileSystemView, before: TableSpec, after:
         return None
 
 
-def due_figures(handle: TableHandle, spec: TableSpec, *, budget_bytes: int) -> DueFigures:
-    """The debt of the table under a spec; one run may rewrite ``budget_bytes``. No row is read."""
+def due_figures(handle: TableHandle, spec: TableSpec, *, budget_bytes: int) -> MeasuredDebt:
+    """The debt of the table under a spec; one run may rewrite ``budget_bytes``, here of this table alone.
+
+    No row is read.
+    """
     timeline = handle.timeline()
     view = handle.view(timeline)
     slices = view.all_slices()
     statistics = {} if spec.clustering.trigger is Trigger.OFF else look_up(handle.store, slices)
-    clustering = clustering_due(handle, timeline, slices, statistics, spec)
+    clustering = clustering_due(handle, timeline, slices, statistics, spec, budget_bytes=budget_bytes)
     return _debt(handle, view, slices, clustering, spec, budget_bytes=budget_bytes)
 
 
@@ -195,13 +227,15 @@ def _debt(
     spec: TableSpec,
     *,
     budget_bytes: int,
-) -> DueFigures:
+) -> MeasuredDebt:
     small = [part.size_bytes for part in slices if is_small(part.size_bytes, spec.sizing)]
     expired = _expired(handle, view, spec.retention)
     rewritten = clustering.rewritten_bytes
     rate = throughput(handle, view.timeline)
-    most_groups = spec.clustering.plan.max_groups
-    return DueFigures(
+    policy = spec.clustering
+    due = DueGroups.of(clustering, max_groups=policy.plan.max_groups)
+    (runs,) = runs_of([due], budget_bytes=budget_bytes)
+    figures = DueFigures(
         rewrite_bytes=rewritten,
         rewrite_files=clustering.files_before,
         files_after=len(slices) - clustering.files_before + clustering.files_after,
@@ -210,20 +244,28 @@ def _debt(
         expired_files=len(expired),
         expired_bytes=sum(expired),
         budget_bytes=budget_bytes,
-        runs=_runs(clustering, budget_bytes=budget_bytes, most_groups=most_groups),
+        runs=runs,
         seconds=round(rewritten / rate) if rate and rewritten else None,
     )
-
-
-def _runs(owed: Debt, *, budget_bytes: int, most_groups: int) -> int:
-    """About how many runs pay the debt; none without a budget."""
-    if not budget_bytes:
-        return 0
-    return max(
-        -(-owed.rewritten_bytes // budget_bytes),
-        -(-len(owed.groups) // most_groups),
-        -(-owed.files_before // MOST_FILES),
+    return MeasuredDebt(
+        figures=figures,
+        groups=due,
+        clustered=last_clustering(view.timeline) if due.groups else "",
+        is_paid_by_runs=policy.trigger is Trigger.ASYNC,
     )
+
+
+def with_shared_runs(debts: Mapping[str, MeasuredDebt], *, budget_bytes: int) -> dict[str, DueFigures]:
+    """Return the figures of tables whose runs share one budget.
+
+    Tables that their writes cluster (``trigger: inline``) take no part in it.
+    """
+    figures = {name: debt.figures for name, debt in debts.items()}
+    sharing = by_last_clustering(
+        {name: debt.clustered for name, debt in debts.items() if debt.is_paid_by_runs}
+    )
+    runs = runs_of([debts[name].groups for name in sharing], budget_bytes=budget_bytes)
+    return figures | {name: replace(figures[name], runs=n) for name, n in zip(sharing, runs, strict=True)}
 
 
 def clustering_due(
@@ -233,14 +275,18 @@ def clustering_due(
     statistics: Mapping[str, FileStatistics],
     spec: TableSpec,
     *,
+    budget_bytes: int | None = None,
     choose: Choose | None = None,
 ) -> Debt:
-    """What clustering would rewrite; nothing where it is off. ``choose`` is for scopes that are automatic."""
+    """What clustering would rewrite; nothing where it is off. ``choose`` is for scopes that are automatic.
+
+    No group but one of a single file is larger than ``budget_bytes``.
+    """
     policy = spec.clustering
     if policy.trigger is Trigger.OFF:
         return Debt()
     files, situation = survey_under(handle, timeline, spec, slices, statistics)
-    return clustering_debt(policy, files, situation, choose=choose)
+    return clustering_debt(policy, files, situation, budget_bytes=budget_bytes, choose=choose)
 
 
 def overlap_depths(

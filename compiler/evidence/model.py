@@ -58,10 +58,10 @@ class QueryFigures(QueryForecast):
 class DueFigures:
     """What is due for the live files under a policy.
 
-    ``rewrite_bytes`` of ``rewrite_files`` are clustering's, in about ``runs`` runs of at most
-    ``budget_bytes`` and the policy's ``max_groups``, after which the table has ``files_after`` files;
-    ``seconds`` is what they take at the pace of its clusterings, before the first of its writes. Small
-    files are filled by the next writes, expired versions are deleted by the next clean.
+    ``rewrite_bytes`` of ``rewrite_files`` are clustering's, in about ``runs`` runs of at most the policy's
+    ``max_groups`` and of ``budget_bytes``, which the tables of the plan share, after which the table has
+    ``files_after`` files; ``seconds`` is what they take at the pace of its clusterings, before the first of
+    its writes. Small files are filled by the next writes, expired versions are deleted by the next clean.
     """
 
     rewrite_bytes: int

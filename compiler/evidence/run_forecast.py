@@ -23,6 +23,7 @@ from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.plan.due import ClusteringForecast, due_clustering, forecast_due, trigger_of
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.model import ExcludedFile
+from parquetry.runtime.layout.clustering.run_budget import RunBudget
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message, masked_path
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -45,9 +46,9 @@ class NextClustering:
 
 @read_again
 def next_clustering(
-    observation: Observation, declared: TableSpec, *, budget_bytes: int
+    observation: Observation, declared: TableSpec, *, budget: RunBudget
 ) -> NextClustering | None:
-    """Of the next run within the budget; None where nothing is applied, or clustering is off.
+    """Of the next run within the ``budget``; None where nothing is applied, or clustering is off.
 
     Partitions are masked by what is applied and by what is ``declared``.
     """
@@ -55,7 +56,7 @@ def next_clustering(
     if not observation.is_applied or spec is None or trigger_of(handle) is Trigger.OFF:
         return None
     shown_by = personal_in_either(spec, declared)
-    due = due_clustering(handle, budget_bytes=budget_bytes, limits=IN_REVIEW)
+    due = due_clustering(handle, budget=budget, limits=IN_REVIEW)
     try:
         expected = forecast_due(handle, due, limits=IN_REVIEW)
     except InvalidDataError as failure:

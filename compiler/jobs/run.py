@@ -23,7 +23,10 @@ from parquetry.errors import ParquetryError
 from parquetry.message import command
 from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering.plan.due import is_time, trigger_of
+from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
+from parquetry.runtime.clustering.plan.survey import last_clustering
 from parquetry.runtime.errors import InvalidDataError, PartialFailureError
+from parquetry.runtime.layout.clustering.run_budget import by_last_clustering
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.codec import Brief, to_json_value
@@ -174,8 +177,9 @@ def run_tables(
     diagnose: Diagnose,
     applied: bool = False,
 ) -> RunResult:
-    """Run the selected tables' jobs one after the other.
+    """Run the selected tables' jobs one after the other: the ingestion of all, then their services.
 
+    The clustering of all tables shares the budget; the table that has waited longest for it comes first.
     ``prepare`` gets all jobs and gives what carries one out. A table of which a job failed gets no further
     ones; the others go on, also after a bug, of which ``diagnose`` says what to tell. The results are left
     in ``target/runs/<run id>/results.json``; where that cannot be written, the result says so.
@@ -211,8 +215,10 @@ def _run_tables(
         _jobs(workspace, table, only, diagnose, applied=applied, unapplied=unapplied)
         for table in workspace.tables
     ]
-    all_jobs = tuple(plan for jobs in planned for plan in jobs if isinstance(plan, JobPlan))
-    launch = prepare(all_jobs)
+    all_jobs = tuple(
+        plan for jobs in planned for plan in (*jobs.first, *jobs.services) if isinstance(plan, JobPlan)
+    )
+    launch = _WithinBudget(prepare(all_jobs))
     observer.planned(all_jobs)
     result = RunResult(
         run_id=run_id,
@@ -220,12 +226,23 @@ def _run_tables(
         outcomes=(),
         unapplied=tuple(sorted(unapplied)),
     )
-    for table, jobs in zip(workspace.tables, planned, strict=True):
-        done = tuple(_run_jobs(table, jobs, launch, observer, diagnose))
-        result = replace(result, outcomes=(*result.outcomes, *done))
+    by_name = {jobs.table.name: jobs for jobs in planned}
+    ran: dict[str, list[JobOutcome]] = {name: [] for name in by_name}
+
+    def run(name: str, jobs: Sequence[JobPlan | JobOutcome]) -> None:
+        nonlocal result
+        done = tuple(_run_jobs(by_name[name].table, jobs, launch, observer, diagnose))
+        ran[name] += done
+        result = replace(result, outcomes=tuple(outcome for of_table in ran.values() for outcome in of_table))
         if any(outcome.is_worth_saving for outcome in done):
             # A run that is killed has left what it did.
             _save(root, result)
+
+    for name, jobs in by_name.items():
+        run(name, jobs.first)
+    for name in by_last_clustering({name: jobs.clustered for name, jobs in by_name.items()}):
+        if all(outcome.error is None or outcome.name == _FILES for outcome in ran[name]):
+            run(name, by_name[name].services)
     if workspace.project.target.tests_after_run:
         tests = _tests(
             workspace, result.outcomes, run_id=run_id, launch=launch, observer=observer, diagnose=diagnose
@@ -300,7 +317,7 @@ def _applied(workspace: Workspace, table: ResolvedTable, *, believed: bool) -> O
 
 def _run_jobs(
     table: ResolvedTable,
-    jobs: tuple[JobPlan | JobOutcome, ...],
+    jobs: Sequence[JobPlan | JobOutcome],
     launch: Launch,
     observer: Observer,
     diagnose: Diagnose,
@@ -368,6 +385,39 @@ def _attempt(table: str, name: str, body: Callable[[], _Found], diagnose: Diagno
         return JobOutcome(table=table, name=name, error=diagnose(bug))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TableJobs:
+    """The jobs of a table: the ``first`` ones ingest, or tell why a job cannot be.
+
+    ``clustered`` is the instant of the last clustering, the empty text without one.
+    """
+
+    table: ResolvedTable
+    first: tuple[JobPlan | JobOutcome, ...]
+    services: tuple[JobPlan, ...] = ()
+    clustered: str = ""
+
+
+class _WithinBudget:
+    """A launcher whose clustering jobs share the budget of the run."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._spent_bytes = 0
+
+    def __call__(self, job: JobPlan) -> JobResult:
+        if job.kind is not JobKind.CLUSTER:
+            return self._launch(job)
+        try:
+            result = self._launch(replace(job, spent_bytes=self._spent_bytes))
+        except PartlyClusteredError as partly:
+            self._spent_bytes += partly.result.bytes_before
+            raise
+        if result.clustering is not None:
+            self._spent_bytes += result.clustering.bytes_before
+        return result
+
+
 def _jobs(
     workspace: Workspace,
     table: ResolvedTable,
@@ -376,28 +426,42 @@ def _jobs(
     *,
     applied: bool,
     unapplied: set[str],
-) -> tuple[JobPlan | JobOutcome, ...]:
+) -> _TableJobs:
     """The table's jobs; settings that they use and that it does not record are added to ``unapplied``."""
     observation = _attempt(table.name, _OPEN, lambda: _applied(workspace, table, believed=applied), diagnose)
     if isinstance(observation, JobOutcome):
-        return (observation,)
-    unapplied.update(check_in_force(workspace, table, observation.handle.applied))
-    assert observation.handle.spec is not None, "what is applied has a spec"
-    plans: list[JobPlan | JobOutcome] = []
+        return _TableJobs(table=table, first=(observation,))
+    handle = observation.handle
+    unapplied.update(check_in_force(workspace, table, handle.applied))
+    assert handle.spec is not None, "what is applied has a spec"
+    first: list[JobPlan | JobOutcome] = []
     # Whoever writes to their partitions is refused; what is left of the table goes on.
     whole = _attempt(
         table.name, _FILES, lambda: check_files(observation, table.spec, everywhere=False), diagnose
     )
     if isinstance(whole, JobOutcome):
-        plans.append(whole)
+        first.append(whole)
     if only is not Only.SERVICES:
-        sources = observation.handle.spec.sources
-        plans += [_job(workspace, table, observation, JobKind.INGEST, source=source) for source in sources]
-    if only is not Only.INGEST:
-        if trigger_of(observation.handle) is Trigger.ASYNC:
-            plans.append(_job(workspace, table, observation, JobKind.CLUSTER))
-        plans.append(_job(workspace, table, observation, JobKind.SERVICES))
-    return tuple(plans)
+        first += [
+            _job(workspace, table, observation, JobKind.INGEST, source=source)
+            for source in handle.spec.sources
+        ]
+    if only is Only.INGEST:
+        return _TableJobs(table=table, first=tuple(first))
+    services = [_job(workspace, table, observation, JobKind.SERVICES)]
+    clustered: str | JobOutcome = ""
+    if trigger_of(handle) is Trigger.ASYNC:
+        services.insert(0, _job(workspace, table, observation, JobKind.CLUSTER))
+        # What fails here fails the job, too, and is told then.
+        clustered = _attempt(
+            table.name, JobKind.CLUSTER, lambda: last_clustering(handle.timeline()), diagnose
+        )
+    return _TableJobs(
+        table=table,
+        first=tuple(first),
+        services=tuple(services),
+        clustered="" if isinstance(clustered, JobOutcome) else clustered,
+    )
 
 
 def _job(

@@ -140,7 +140,10 @@ def apply_plan(
         of_target = any(blocked.is_of_target for blocked in plan.intent.blocked)
         way_round = "" if of_target else ", or plan with " + phrase("--exclude", called="exclude= of load()")
         raise BlockedPlanError(Message("the plan is blocked for ", why, "; resolve that", way_round))
-    results = [_apply(action, plan, workspace, launch) for action in plan.intent.actions]
+    results: list[ActionResult] = []
+    for action in plan.intent.actions:
+        spent_bytes = sum(result.rewritten.size_bytes for result in results)
+        results.append(_apply(action, plan, workspace, launch, spent_bytes=spent_bytes))
     done = [result.action for result in results if result.applied is not None]
     if done:
         located = {a.table: None if Step.FORGET in a.steps else a.location for a in done}
@@ -149,7 +152,12 @@ def apply_plan(
 
 
 def _apply(
-    action: TableAction, plan: PlanDocument, workspace: Workspace, launch: Callable[[JobPlan], JobResult]
+    action: TableAction,
+    plan: PlanDocument,
+    workspace: Workspace,
+    launch: Callable[[JobPlan], JobResult],
+    *,
+    spent_bytes: int,
 ) -> ActionResult:
     change = TableChange(
         spec=action.spec,
@@ -172,13 +180,23 @@ def _apply(
     except ParquetryError as error:
         return ActionResult(action=action, error=error)
     result = ActionResult(action=action, applied=applied)
-    return _rewrite(result, plan, workspace, launch) if Step.REWRITE in action.steps else result
+    if Step.REWRITE not in action.steps:
+        return result
+    return _rewrite(result, plan, workspace, launch, spent_bytes=spent_bytes)
 
 
 def _rewrite(
-    result: ActionResult, plan: PlanDocument, workspace: Workspace, launch: Callable[[JobPlan], JobResult]
+    result: ActionResult,
+    plan: PlanDocument,
+    workspace: Workspace,
+    launch: Callable[[JobPlan], JobResult],
+    *,
+    spent_bytes: int,
 ) -> ActionResult:
-    """Rewrite what the policy makes due, until nothing is left or the ceiling is met."""
+    """Rewrite what the policy makes due, until nothing is left or the ceiling of the whole apply is met.
+
+    ``spent_bytes`` of the ceiling went to other tables.
+    """
     action, applied = result.action, result.applied
     assert applied is not None, "only what is applied is executed"
     requirements = replace(
@@ -188,14 +206,13 @@ def _rewrite(
     )
     table = workspace.table(action.table)
     cluster = job(workspace, table, action.spec, kind=JobKind.CLUSTER, requirements=requirements)
-    while action.max_rewrite_bytes is None or result.rewritten.size_bytes < action.max_rewrite_bytes:
-        left = (
-            None
-            if action.max_rewrite_bytes is None
-            else action.max_rewrite_bytes - result.rewritten.size_bytes
-        )
+    cluster = replace(cluster, budget_bytes=action.max_rewrite_bytes, is_strict=True, plan_id=plan.plan_id)
+    while True:
+        spent = spent_bytes + result.rewritten.size_bytes
+        if action.max_rewrite_bytes is not None and spent >= action.max_rewrite_bytes:
+            break
         try:
-            done = launch(replace(cluster, budget_bytes=left, plan_id=plan.plan_id))
+            done = launch(replace(cluster, spent_bytes=spent))
         except ParquetryError as error:
             return replace(result, error=error)
         if done.clustering is None or not done.clustering.instants:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from parquetry.compiler.errors import UnnamedPlaceError
-from parquetry.compiler.evidence.figures import due_figures, figures_of
-from parquetry.compiler.evidence.model import DueFigures, DueSource
+from parquetry.compiler.evidence.figures import MeasuredDebt, due_figures, figures_of, with_shared_runs
+from parquetry.compiler.evidence.model import DueSource, TableFigures
 from parquetry.compiler.evidence.money import PlanCosts, PlanPrices, plan_costs
 from parquetry.compiler.evidence.next_run import due_sources, new_sources
-from parquetry.compiler.evidence.run_forecast import next_clustering
+from parquetry.compiler.evidence.run_forecast import NextClustering, next_clustering
 from parquetry.compiler.plan.allowing import Allowance
 from parquetry.compiler.plan.drift import Drift, observed_drift, unusable
 from parquetry.compiler.plan.forgetting import find_undeclared
@@ -41,6 +41,7 @@ from parquetry.compiler.workspace.squashed import is_declared_since
 from parquetry.compiler.workspace.uncommitted import uncommitted_files
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
+from parquetry.runtime.layout.clustering.run_budget import RunBudget, by_last_clustering
 from parquetry.runtime.spec.masking import masked_message, pii_columns
 from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -88,6 +89,21 @@ def plan_workspace(
     )
     budget_bytes = target.budget.services_bytes
     prices = None if workspace.prices is None else PlanPrices.of(workspace.prices)
+    debts: dict[str, MeasuredDebt] = {}
+
+    def measure(table: DeclaredTable, observation: Observation) -> TableFigures:
+        measured = figures_of(
+            observation.handle,
+            observation.spec or table.spec,
+            table.spec,
+            budget_bytes=budget_bytes,
+            looks_at_rows=due,
+            prices=prices,
+        )
+        debts[table.spec.name] = measured.debt
+        return measured.figures
+
+    work, due_debts = _due(workspace, ours, drifts, excluded=excluded) if due else (None, {})
     reader = TableReader(
         observe=lambda table: seen[table.spec.name].get(),
         drifts=lambda table: drifts[table.spec.name],
@@ -95,14 +111,7 @@ def plan_workspace(
         admit=admit,
         live_columns=lambda observation: observation.live_columns(observation.handle.timeline()),
         former=lambda observation, paths: former_columns(observation.handle, paths),
-        measure=lambda table, observation: figures_of(
-            observation.handle,
-            observation.spec or table.spec,
-            table.spec,
-            budget_bytes=budget_bytes,
-            looks_at_rows=due,
-            prices=prices,
-        ),
+        measure=measure,
         was_never_written=lambda observation: observation.was_never_written(observation.handle.timeline()),
     )
     plan = make_plan(
@@ -110,9 +119,10 @@ def plan_workspace(
         context=context,
         reader=reader,
         undeclared=_gone(undeclared, seen),
-        due=_due(workspace, ours, drifts, excluded=excluded) if due else None,
+        due=work,
         drift=_drift_lines(drifts),
     )
+    plan = _with_shared_runs(plan, {**due_debts, **debts}, budget_bytes=budget_bytes)
     plan = guarded(plan, workspace, now_ms=now_ms)
     evidence = replace(
         plan.evidence,
@@ -122,6 +132,18 @@ def plan_workspace(
         uncommitted=uncommitted_files(workspace),
     )
     return replace(plan, evidence=evidence)
+
+
+def _with_shared_runs(
+    plan: PlanDocument, debts: Mapping[str, MeasuredDebt], *, budget_bytes: int
+) -> PlanDocument:
+    """The plan whose tables, as far as they are measured, share the budget of each run."""
+    shared = with_shared_runs(debts, budget_bytes=budget_bytes)
+    figures = {
+        name: replace(found, debt=None if found.debt is None else replace(found.debt, runs=shared[name].runs))
+        for name, found in plan.evidence.figures.items()
+    }
+    return replace(plan, evidence=replace(plan.evidence, figures=figures))
 
 
 def _new_sources(
@@ -225,8 +247,8 @@ def _due(
     drifts: Mapping[str, tuple[Drift, ...]],
     *,
     excluded: bool,
-) -> DueWork:
-    """What a run would do for the tables that have an applied spec and can be read."""
+) -> tuple[DueWork, dict[str, MeasuredDebt]]:
+    """What a run would do for the tables that have an applied spec and can be read, and their debts."""
     budget_bytes = workspace.project.target.budget.services_bytes
     usable = {name: table.observation for name, table in seen.items() if not _is_unusable(drifts[name])}
     applied = {name: o for name, o in usable.items() if o is not None and o.is_applied}
@@ -235,11 +257,22 @@ def _due(
     measuring = Measuring(applied)
     measuring.each(lambda name, observation: check_files(observation, specs[name]))
     debts = measuring.each(lambda _, observation: _debt(observation, budget_bytes))
-    # One after the other: the samples of many tables are not to be in memory at once.
-    clusterings = measuring.each(
-        lambda name, observation: next_clustering(observation, specs[name], budget_bytes=budget_bytes),
-        side_by_side=False,
+    budget = RunBudget(limit_bytes=budget_bytes)
+
+    def next_of(name: str, observation: Observation) -> NextClustering | None:
+        nonlocal budget
+        if not debts[name].is_paid_by_runs:
+            return next_clustering(observation, specs[name], budget=RunBudget(limit_bytes=budget_bytes))
+        found = next_clustering(observation, specs[name], budget=budget)
+        if found is not None:
+            budget = budget.left_after(found.forecast.rewrite_bytes)
+        return found
+
+    # One after the other, as a run does, and so that the samples of many tables are not in memory at once.
+    found = measuring.each(
+        next_of, in_order=by_last_clustering({name: debt.clustered for name, debt in debts.items()})
     )
+    clusterings = {name: found[name] for name in applied if name in found}
     ingest = map_each(
         applied,
         lambda name: due_sources(
@@ -250,13 +283,14 @@ def _due(
             check=None if workspace.base is None else workspace.base.check_source,
         ),
     )
-    return DueWork(
-        debts=debts,
+    work = DueWork(
+        debts=with_shared_runs(debts, budget_bytes=budget_bytes),
         forecasts={name: one.forecast for name, one in clusterings.items()},
-        ingest={name: found for name, found in zip(applied, ingest, strict=True) if found},
+        ingest={name: sources for name, sources in zip(applied, ingest, strict=True) if sources},
         excluded={name: one.excluded for name, one in clusterings.items()} if excluded else None,
         damage={name: _shown(error, applied[name], specs[name]) for name, error in measuring.damage.items()},
     )
+    return work, debts
 
 
 def _is_unusable(drifts: tuple[Drift, ...]) -> bool:
@@ -270,7 +304,7 @@ def _shown(error: CorruptTableError, observation: Observation, declared: TableSp
     return masked_message(error.message, shown_by, location=observation.handle.store.uri)
 
 
-def _debt(observation: Observation, budget_bytes: int) -> DueFigures | None:
+def _debt(observation: Observation, budget_bytes: int) -> MeasuredDebt | None:
     """The debt of the table under its applied policy."""
     spec = observation.spec
     if spec is None:

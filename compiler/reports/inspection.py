@@ -198,7 +198,7 @@ def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
         queries=_queries(conditions, with_pages(store, statistics, conditions.values(), types), types),
         overlap=tuple(_overlap(column, slices, statistics) for column in ordered_by),
         # How many runs it takes is a matter of the target's budget.
-        debt=due_figures(handle, spec, budget_bytes=0) if handle.applied else None,
+        debt=due_figures(handle, spec, budget_bytes=0).figures if handle.applied else None,
         clustering=next((one for one in reversed(past) if one.queries), None),
         forecast_error=forecast_error(past),
         warnings=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -157,9 +157,12 @@ class Measuring:
         self.damage: dict[str, CorruptTableError] = {}
 
     def each(
-        self, measure: Callable[[str, Observation], _Figure | None], *, side_by_side: bool = True
+        self, measure: Callable[[str, Observation], _Figure | None], *, in_order: Sequence[str] | None = None
     ) -> dict[str, _Figure]:
-        """What ``measure`` says of every table, without None and without those that it cannot read."""
+        """What ``measure`` says of every table, without None and without those that it cannot read.
+
+        Tables are measured side by side, or one after the other if they are named ``in_order``.
+        """
 
         def tried(name: str) -> _Figure | CorruptTableError | None:
             try:
@@ -168,7 +171,11 @@ class Measuring:
                 return error
 
         names = tuple(self._whole)
-        answers = map_each(names, tried) if side_by_side else [tried(name) for name in names]
+        if in_order is None:
+            answers = map_each(names, tried)
+        else:
+            names = tuple(name for name in in_order if name in self._whole)
+            answers = [tried(name) for name in names]
         found = {}
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, CorruptTableError):

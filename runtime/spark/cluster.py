@@ -39,6 +39,7 @@ from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import in_batches
 from parquetry.runtime.layout.clustering.model import FileKey
+from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spark.attempt.write_attempt import Attempt
 from parquetry.runtime.spark.session.numbered import run_numbered
@@ -61,12 +62,12 @@ def cluster(
     spark: SparkSession,
     table: TableHandle,
     *,
-    budget_bytes: int | None = None,
+    budget: RunBudget = NO_LIMIT,
     timing: Timing = DEFAULT_TIMING,
 ) -> ClusteringResult:
     """Pay clustering debt by the applied spec, best benefit per byte first; what was done.
 
-    ``budget_bytes`` limits the bytes that are rewritten. A run is executed in a few batches, each a
+    The ``budget`` limits the bytes that are rewritten. A run is executed in a few batches, each a
     replacecommit of its own: what was published stands when the run is stopped. Groups that writers
     changed meanwhile are left out, and no error.
 
@@ -74,7 +75,7 @@ def cluster(
     the run. PartlyClusteredError then has what was published; when that is nothing, the failure is raised.
     """
     obey(LogRules(personal=has_personal_columns(table.spec)))
-    due = due_clustering(table, budget_bytes=budget_bytes, timing=timing)
+    due = due_clustering(table, budget=budget, timing=timing)
     chosen = due.debt
     rounds = len(chosen.groups) // (_TASKS_PER_CORE * parallelism(spark))
     parts: list[Clustered] = []

@@ -15,6 +15,7 @@ from parquetry.message import Message, joined
 from parquetry.runtime.clustering.plan.due import is_time, record_check, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.commit.outcome import CommitResult
+from parquetry.runtime.layout.clustering.run_budget import RunBudget
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message
@@ -47,7 +48,7 @@ def cluster_inline(
         now = table.reopen()
         if not is_time(now, Trigger.INLINE):
             return result
-        done = cluster(spark, now, budget_bytes=budget_bytes, timing=timing)
+        done = cluster(spark, now, budget=RunBudget(limit_bytes=budget_bytes), timing=timing)
         if not done.instants:
             record_check(now)
     except PartlyClusteredError as partly:

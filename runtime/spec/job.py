@@ -92,9 +92,10 @@ class JobPlan:
     ``source`` names one of its sources, whose relative paths start at ``directory``. A relative ``directory``
     starts at the folder of the file that holds the job, a relative ``location`` at ``directory``.
     ``settings`` are those of the target that the job was made with, by path: what of them executes is to be
-    what is applied. ``budget_bytes`` is how much clustering may rewrite, None is no limit. ``signing_keys``
-    are references. ``dirty`` says that the project had changes that ``git_commit`` lacks. ``tests``
-    are those of a job that tests, whose ``project`` is empty for a table of none.
+    what is applied. ``budget_bytes`` is how much clustering may rewrite, None is no limit; ``spent_bytes`` of
+    it the run has rewritten before, of other tables too. If it ``is_strict``, no single file may exceed it
+    either. ``signing_keys`` are references. ``dirty`` says that the project had changes that ``git_commit``
+    lacks. ``tests`` are those of a job that tests, whose ``project`` is empty for a table of none.
     """
 
     kind: JobKind
@@ -116,6 +117,8 @@ class JobPlan:
     version: int = JOB_VERSION
     dirty: bool | None = field(default=None, metadata=UNLESS_NONE)
     tests: RowTests | None = field(default=None, metadata=UNLESS_NONE)
+    spent_bytes: int | None = field(default=None, metadata=UNLESS_NONE)
+    is_strict: bool | None = field(default=None, metadata=UNLESS_NONE)
 
     @property
     def owner(self) -> TableOwner:

@@ -79,6 +79,9 @@ def test_a_table_at_a_place_has_the_budget_of_a_target_that_declares_none(table,
     monkeypatch.setattr(resolved, "SERVICES_BYTES", 1)
     monkeypatch.setattr(main, "cluster_by_hand", by_hand)
     planned = CliRunner().invoke(command_line, ["service", "cluster", path, "--plan-only"])
-    assert "Nothing is due." in planned.stdout
+    assert "1 group, 1 file" in planned.stdout, "one that is larger than the budget is rewritten by itself"
+    monkeypatch.setattr(resolved, "SERVICES_BYTES", 0)
+    planned = CliRunner().invoke(command_line, ["service", "cluster", path, "--plan-only"])
+    assert "Nothing is rewritten: what is left of the run's budget does not suffice for" in planned.stdout
     assert CliRunner().invoke(command_line, ["service", "cluster", path]).exit_code == 0
-    assert budgets == [1]
+    assert budgets == [0]

@@ -18,6 +18,7 @@ from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.errors import ForeignTableError, RetryWrite
+from parquetry.runtime.layout.clustering.run_budget import RunBudget
 from parquetry.runtime.main import execute, run_document
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean, clean_if_due
@@ -301,7 +302,7 @@ def undo_newest(table):
 
 
 def schedule(table):
-    schedule_clustering(table, budget_bytes=2**30)
+    schedule_clustering(table, budget=RunBudget(limit_bytes=2**30))
 
 
 SAVED = (unsavepoint, take_back)

@@ -6,8 +6,9 @@ import itertools
 from collections import Counter
 
 from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_row_groups
-from parquetry.runtime.layout.clustering.debt import debt, within
+from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Situation
+from parquetry.runtime.layout.clustering.run_budget import RunBudget, within
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.packing import AIM
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics
@@ -122,7 +123,7 @@ def run_until_empty(files, spec, around, *, budget=None, shrink=1.0, batches=1, 
     for instant in itertools.count(1000):
         rounds = instant - 1000
         owed = debt(spec, files, around, budget_bytes=budget)
-        plan = within(owed, budget_bytes=budget, max_groups=spec.plan.max_groups)
+        plan = within(owed, RunBudget(limit_bytes=budget), max_groups=spec.plan.max_groups)
         if not plan.groups:
             return files, rounds, rewrote
         assert rounds < most_rounds, "the plans do not come to an end"

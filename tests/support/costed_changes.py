@@ -205,7 +205,7 @@ def _changed(
     handle = open_table(store)
     work = past_work(handle, handle.timeline())[before:]
     assert handle.spec is not None
-    after = figures_of(handle, handle.spec, handle.spec, budget_bytes=2**40, looks_at_rows=due)
+    after = figures_of(handle, handle.spec, handle.spec, budget_bytes=2**40, looks_at_rows=due).figures
     forecast = figures.costs.forecast
     held = [
         Held(

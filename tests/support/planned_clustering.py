@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.runtime.clustering.plan.survey import survey
-from parquetry.runtime.layout.clustering.debt import debt, within
+from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.layout.clustering.model import PlannedGroup
+from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, within
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.table_spec import Extra, Query
 from parquetry.runtime.table.applied import read_applied, write_applied
@@ -52,7 +53,7 @@ def table_in_debt(path: Path | str, section: ClusteringSpec = SORTED, *, inserts
 def owed(table: SmallTable, store=None, *, timing=FAST):
     handle = table.handle if store is None else open_table(store)
     spec, files, situation = survey(handle, handle.timeline(), timing=timing)
-    return within(debt(spec, files, situation), budget_bytes=None, max_groups=spec.plan.max_groups)
+    return within(debt(spec, files, situation), NO_LIMIT, max_groups=spec.plan.max_groups)
 
 
 def groups_owed(table: SmallTable) -> tuple[PlannedGroup, ...]:

@@ -35,15 +35,17 @@ def schedulable(request: ProjectRequest, table: str, *, applied: bool) -> TableH
 def due_of(request: ProjectRequest, table: str, handle: TableHandle) -> DueClustering:
     """What a run would rewrite now, within the target's budget; nothing is written, no JVM starts."""
     from parquetry.runtime.clustering.plan.due import due_clustering
+    from parquetry.runtime.layout.clustering.run_budget import RunBudget
 
-    return due_clustering(handle, budget_bytes=_budget(request, table))
+    return due_clustering(handle, budget=RunBudget(limit_bytes=_budget(request, table)))
 
 
 def schedule(request: ProjectRequest, table: str, handle: TableHandle) -> ScheduledClustering:
     """The plan that was left on the timeline, within the target's budget; no JVM starts."""
     from parquetry.runtime.clustering.plan.due import schedule_clustering
+    from parquetry.runtime.layout.clustering.run_budget import RunBudget
 
-    return schedule_clustering(handle, budget_bytes=_budget(request, table))
+    return schedule_clustering(handle, budget=RunBudget(limit_bytes=_budget(request, table)))
 
 
 def _budget(request: ProjectRequest, table: str) -> int:

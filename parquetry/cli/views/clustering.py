@@ -12,6 +12,7 @@ from parquetry.cli.views.scope import scope_lines, scopes_json
 from parquetry.runtime.clustering.plan.due import ClusteringForecast, ScheduledClustering
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, masked_clustering
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Debt, ExcludedFile, PlannedGroup
+from parquetry.runtime.layout.clustering.run_budget import left_for_later
 from parquetry.runtime.spec.clustering import ClusteringScope
 from parquetry.runtime.spec.masking import masked_partition, masked_path
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -58,7 +59,9 @@ class ScheduledView:
     def text(self, outcome: ScheduledClustering, paint: Paint) -> str:
         """For people."""
         if outcome.instant is None:
-            return paint.bold("Nothing was scheduled: nothing is due, or writers have all of it.")
+            return paint.bold(
+                "Nothing was scheduled: nothing is due within the budget, or writers have all of it."
+            )
         debt = outcome.forecast.debt
         scopes = scope_lines(debt.choices, paint, spec=self._spec, verbose=self._verbose)
         lines = [*scopes, *forecast_lines(outcome.forecast, paint)]
@@ -92,6 +95,8 @@ class DueClusteringView:
         """For people."""
         debt = outcome.debt
         head = _rewritten(debt) if debt.groups else "Nothing is due."
+        if not debt.groups and (left := left_for_later(debt.excluded)):
+            head = f"Nothing is rewritten: {left}."
         groups = [_group(group, masked_partition(group.partition, self._spec)) for group in debt.groups]
         scopes = scope_lines(debt.choices, paint, spec=self._spec, verbose=self._verbose)
         excluded = self._excluded(debt.excluded, paint)
@@ -146,7 +151,7 @@ def clustering_line(result: ClusteringResult) -> str:
     """What a run did, in one line."""
     if not result.instants:
         lost = f", {count(len(result.left_out), 'group')} left out" if result.left_out else ""
-        return f"nothing clustered{lost}"
+        return "; ".join([f"nothing clustered{lost}", *result.warnings])
     before = f"{count(result.files_before, 'file')} ({human_size(result.bytes_before)})"
     parts = [
         f"{before} clustered into {result.files_after} ({human_size(result.bytes_after)})",

@@ -22,8 +22,9 @@ from parquetry.runtime.clustering.plan.history import (
 from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.clustering.plan.survey import commits_since_clustering, survey
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.layout.clustering.debt import debt, within
+from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.layout.clustering.model import Debt
+from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget, within
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.table.open import TableHandle
@@ -48,30 +49,32 @@ class DueClustering:
 def due_clustering(
     table: TableHandle,
     *,
-    budget_bytes: int | None = None,
+    budget: RunBudget = NO_LIMIT,
     limits: SampleLimits | None = None,
     timing: Timing = DEFAULT_TIMING,
 ) -> DueClustering:
-    """What a run would rewrite now, within ``budget_bytes`` and the policy's ``max_groups``.
+    """What a run would rewrite now, within the ``budget`` and the policy's ``max_groups``.
 
     Where ``scope: auto`` has something to choose, a sample of the rows is read, within the ``limits``.
     """
     timeline = table.timeline()
     spec, files, situation = survey(table, timeline, timing=timing)
     choose = ScopeBySample(table.store, table.effective_spec(timeline), spec, limits=limits)
-    due_debt = debt(spec, files, situation, budget_bytes=budget_bytes, choose=choose)
+    due_debt = debt(spec, files, situation, budget_bytes=budget.limit_bytes, choose=choose)
     return DueClustering(
-        debt=within(due_debt, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups),
+        debt=within(due_debt, budget, max_groups=spec.plan.max_groups),
         predicted=choose.predicted,
     )
 
 
 @read_again
-def is_due(table: TableHandle, *, budget_bytes: int | None = None, timing: Timing = DEFAULT_TIMING) -> bool:
-    """Whether a run would rewrite anything; no rows are read, statistics choose the scope."""
+def due_by_statistics(
+    table: TableHandle, budget: RunBudget = NO_LIMIT, *, timing: Timing = DEFAULT_TIMING
+) -> Debt:
+    """What a run would rewrite now; no rows are read, statistics choose the scope."""
     spec, files, situation = survey(table, table.timeline(), timing=timing)
-    due_debt = debt(spec, files, situation, budget_bytes=budget_bytes)
-    return bool(within(due_debt, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups).groups)
+    due_debt = debt(spec, files, situation, budget_bytes=budget.limit_bytes)
+    return within(due_debt, budget, max_groups=spec.plan.max_groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,13 +115,13 @@ class ScheduledClustering:
 
 
 def schedule_clustering(
-    table: TableHandle, *, budget_bytes: int | None = None, timing: Timing = DEFAULT_TIMING
+    table: TableHandle, *, budget: RunBudget = NO_LIMIT, timing: Timing = DEFAULT_TIMING
 ) -> ScheduledClustering:
     """What was planned for another process to execute, as one plan: what a run would do now.
 
     The errors are those of :func:`~parquetry.runtime.clustering.plan.schedule.schedule`.
     """
-    due = due_clustering(table, budget_bytes=budget_bytes, timing=timing)
+    due = due_clustering(table, budget=budget, timing=timing)
     groups = due.debt.groups
     plan = schedule(table, groups, predicted=due.predicted, timing=timing) if groups else None
     if plan is None:

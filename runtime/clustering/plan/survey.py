@@ -210,6 +210,12 @@ def commits_since_clustering(timeline: Timeline) -> int:
     return count
 
 
+def last_clustering(timeline: Timeline) -> str:
+    """Return the instant of the newest completed clustering on the active timeline; "" without one."""
+    found = (write.time for write in reversed(timeline.completed_writes) if _is_clustering(timeline, write))
+    return next(found, "")
+
+
 def _is_clustering(timeline: Timeline, write: Instant) -> bool:
     if write.action is not Action.REPLACECOMMIT:
         return False

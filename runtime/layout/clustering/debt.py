@@ -1,4 +1,4 @@
-"""The debt of a table under its clustering policy, and which part of it a run takes on.
+"""The debt of a table under its clustering policy.
 
 Pure: it looks at what is known of files, and predicts by the functions that execution goes by.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from parquetry.runtime.layout.clustering.depth import depths_of
@@ -27,6 +27,7 @@ from parquetry.runtime.layout.clustering.model import (
     Situation,
 )
 from parquetry.runtime.layout.clustering.partitions import chosen_partitions
+from parquetry.runtime.layout.clustering.run_budget import MOST_FILES
 from parquetry.runtime.layout.clustering.scope import (
     Choose,
     ScopeQuestion,
@@ -38,9 +39,6 @@ from parquetry.runtime.layout.clustering.scope import (
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.clustering.strategies import plan_strategy
 from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec
-
-MOST_FILES: Final = 10_000
-"""A plan names no more files than this: the timeline reads it again and again."""
 
 _UNLIMITED: Final = 2**62
 
@@ -63,7 +61,8 @@ def debt(
     debt was paid has none.
 
     ``files`` are the newest slices of all partitions, in any order. ``budget_bytes`` only keeps
-    groups small enough to fit into it; what a run takes on is for :func:`within`. ``choose`` answers
+    groups small enough to fit into it; what a run takes on is for
+    :func:`~parquetry.runtime.layout.clustering.run_budget.within`. ``choose`` answers
     for ``scope: auto`` where one order over a partition could gain, without it statistics do. Steps are
     n log n in the files. InvalidDataError for a strategy or a regular expression that is none.
     """
@@ -185,37 +184,6 @@ def _choices(parts: Sequence[_Part], spec: ClusteringSpec, choose: Choose | None
         answers = by_statistics(questions, spec) if choose is None else choose(questions)
         found |= {choice.partition: choice for choice in answers}
     return found
-
-
-def within(owed: Debt, *, budget_bytes: int | None, max_groups: int, max_files: int = MOST_FILES) -> Debt:
-    """The part of a debt that one run pays: groups as they come, best first, while they fit.
-
-    ``budget_bytes`` None is no limit. What does not fit any more is among the excluded.
-    """
-    taken: list[PlannedGroup] = []
-    left: list[ExcludedFile] = []
-    size = count = 0
-    for group in owed.groups:
-        reason = None
-        if len(taken) >= max_groups:
-            reason = ExclusionReason.GROUPS
-        elif budget_bytes is not None and size + group.size_bytes > budget_bytes:
-            reason = ExclusionReason.BUDGET
-        elif count + len(group.files) > max_files:
-            reason = ExclusionReason.FILES
-        if reason is not None:
-            left += [ExcludedFile(file=file, reason=reason) for file in group.files]
-            continue
-        taken.append(group)
-        size += group.size_bytes
-        count += len(group.files)
-    here = {group.partition for group in taken}
-    return replace(
-        owed,
-        groups=tuple(taken),
-        excluded=(*owed.excluded, *left),
-        choices=tuple(choice for choice in owed.choices if choice.partition in here),
-    )
 
 
 def in_batches(groups: Sequence[PlannedGroup], batches: int) -> list[tuple[PlannedGroup, ...]]:

@@ -41,6 +41,7 @@ class ExclusionReason(StrEnum):
     NOT_PICKED = "not picked"
     NO_GAIN = "no gain"
     BUDGET = "budget"
+    LARGER_THAN_BUDGET = "larger than budget"
     GROUPS = "groups"
     FILES = "files"
 
@@ -55,6 +56,9 @@ IN_WORDS: Mapping[ExclusionReason, str] = {
     ),
     ExclusionReason.NO_GAIN: "a rewrite would gain nothing",
     ExclusionReason.BUDGET: "over the byte budget of this run",
+    ExclusionReason.LARGER_THAN_BUDGET: (
+        "larger than the byte budget of a run; the first run that rewrites nothing else takes it"
+    ),
     ExclusionReason.GROUPS: "over clustering.plan.max_groups",
     ExclusionReason.FILES: "over the number of files in one plan",
 }

@@ -114,7 +114,9 @@ def debt_text(debt: DueFigures) -> str:
     """What is due for a table, such as ``2.1 GB to rewrite, about 3 runs at 1GiB``, or ``none``."""
     parts = []
     if debt.rewrite_bytes:
-        runs = f"about {count(debt.runs, 'run')} at {format_size(debt.budget_bytes)}"
+        runs = "by no run, as budget.per_run is 0"
+        if debt.budget_bytes:
+            runs = f"about {count(debt.runs, 'run')} at {format_size(debt.budget_bytes)}"
         seconds = "" if debt.seconds is None else f", {duration_text(debt.seconds)} at its past throughput"
         parts.append(f"{human_size(debt.rewrite_bytes)} to rewrite, {runs}{seconds}")
     if debt.expired_files:

@@ -158,14 +158,14 @@ def test_the_time_is_at_the_pace_of_clusterings_less_what_their_plans_waited(fol
 
 def test_debt_of_clustering_is_priced_in_runs(folder):
     folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING})
-    folder.project(targets={"dev": {"warehouse": "./warehouse", "budget": {"per_run": "4KiB"}}})
+    folder.project(targets={"dev": {"warehouse": "./warehouse", "budget": {"per_run": "7KiB"}}})
     result = due(folder)
     # Not applied yet: the change says what it would make, and nothing is due.
     assert result.evidence.due["events"].rewrite_bytes == 0
     figures = result.evidence.figures["events"]
     assert figures.debt.rewrite_files == 6
     assert figures.debt.rewrite_bytes == figures.size_bytes
-    assert figures.debt.runs == -(-figures.size_bytes // 4096)
+    assert figures.debt.runs == 2
     assert figures.debt.files_after < figures.files == 6
     assert (sum(figures.sizes_before), sum(figures.sizes_after)) == (6, figures.debt.files_after)
     assert figures.debt.seconds is not None
@@ -175,7 +175,7 @@ def test_debt_of_clustering_is_priced_in_runs(folder):
     assert after.is_empty
     assert replace(after.evidence.due["events"], seconds=None) == replace(figures.debt, seconds=None)
     said = PlanView().text(after, Paint(enabled=False))
-    assert "at 4KiB" in said
+    assert "at 7KiB" in said
     assert said.endswith("Next: parquetry run")
 
 

@@ -15,7 +15,12 @@ from parquetry.compiler.reports.suggestion import try_layouts
 from parquetry.runtime.clustering.forecast.by_sample import Forecaster
 from parquetry.runtime.clustering.forecast.records import read_prediction
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, regrouped
-from parquetry.runtime.clustering.plan.due import due_clustering, forecast_due, is_due, schedule_clustering
+from parquetry.runtime.clustering.plan.due import (
+    due_by_statistics,
+    due_clustering,
+    forecast_due,
+    schedule_clustering,
+)
 from parquetry.runtime.layout.clustering.model import ChosenBy
 from parquetry.runtime.layout.clustering.scope import better_scope
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, RowGroupStatistics
@@ -124,7 +129,7 @@ def test_without_a_query_or_where_none_can_gain_no_row_is_read(table, tmp_path):
     assert (choice.scope, choice.chosen_by) == (ClusteringScope.GROUP, ChosenBy.STATISTICS)
     assert Kind.OPEN_INPUT not in store.counts()
     declare(table, NARROW)
-    assert is_due(open_table(store), timing=FAST)
+    assert due_by_statistics(open_table(store), timing=FAST).groups
     assert Kind.OPEN_INPUT not in store.counts(), "whether there is anything to do is known without"
 
 

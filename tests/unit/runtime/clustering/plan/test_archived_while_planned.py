@@ -6,7 +6,12 @@ import shutil
 
 import pytest
 
-from parquetry.runtime.clustering.plan.due import due_clustering, forecast_due, is_due, schedule_clustering
+from parquetry.runtime.clustering.plan.due import (
+    due_by_statistics,
+    due_clustering,
+    forecast_due,
+    schedule_clustering,
+)
 from parquetry.runtime.clustering.plan.history import unpublished_rounds
 from parquetry.runtime.clustering.plan.schedule import begin_clustering, schedule
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
@@ -81,7 +86,7 @@ def rewritten_or_lost(handle):
 
 WAYS = {
     "due": lambda handle, _: due_clustering(handle, timing=FAST).debt.groups,
-    "due by statistics": lambda handle, _: is_due(handle, timing=FAST),
+    "due by statistics": lambda handle, _: due_by_statistics(handle, timing=FAST),
     "forecast": lambda handle, _: forecast_due(handle, due_clustering(handle, timing=FAST)).queries,
     "begin": begun,
     "schedule": lambda handle, groups: schedule(handle, groups, timing=FAST),

@@ -15,9 +15,10 @@ import pytest
 from parquetry.runtime.clustering.plan.avro import avro_plan
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import strategies
-from parquetry.runtime.layout.clustering.debt import debt, within
+from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.layout.clustering.depth import depths_of, value_order
 from parquetry.runtime.layout.clustering.model import DueReason, ExclusionReason, PlannedGroup
+from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget, within
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.spec.clustering import (
     ClusteringScope,
@@ -470,13 +471,13 @@ def test_merging_the_smallest_files_comes_first_and_a_run_stays_in_its_budget():
     files += [file(f"large{n}", 90 * MIB, partition="p=2") for n in range(5)]
     owed = debt(spec, files, situation())
     assert [group.partition for group in owed.groups] == ["p=1", "p=2"]
-    one = within(owed, budget_bytes=60 * MIB, max_groups=30)
+    one = within(owed, RunBudget(limit_bytes=460 * MIB), max_groups=30)
     assert [group.partition for group in one.groups] == ["p=1"]
     assert {entry.reason for entry in one.excluded} == {ExclusionReason.BUDGET}
-    assert {entry.reason for entry in within(owed, budget_bytes=None, max_groups=1).excluded} == {
+    assert {entry.reason for entry in within(owed, NO_LIMIT, max_groups=1).excluded} == {
         ExclusionReason.GROUPS
     }
-    few = within(owed, budget_bytes=None, max_groups=30, max_files=50)
+    few = within(owed, NO_LIMIT, max_groups=30, max_files=50)
     assert {entry.reason for entry in few.excluded} == {ExclusionReason.FILES}
 
 
@@ -485,7 +486,7 @@ def test_groups_are_made_small_enough_for_the_budget():
     files = [file(f"f{n}", HEALTHY) for n in range(40)]
     owed = debt(spec, files, situation(), budget_bytes=500 * MIB)
     assert max(group.size_bytes for group in owed.groups) <= 500 * MIB
-    assert len(within(owed, budget_bytes=500 * MIB, max_groups=30).groups) == 1
+    assert len(within(owed, RunBudget(limit_bytes=500 * MIB), max_groups=30).groups) == 1
 
 
 @pytest.mark.parametrize("execution", [ExecutionPolicy(), SORT, CURVE], ids=lambda e: e.strategy)

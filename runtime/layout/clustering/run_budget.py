@@ -1,0 +1,191 @@
+"""How much of its clustering debt a run pays, and how many runs pay all of it.
+
+A run has one budget for all its tables. Execution and prediction ask the same :class:`RunRoom` about every
+group.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from parquetry.runtime.layout.clustering.model import Debt, ExcludedFile, ExclusionReason, PlannedGroup
+
+MOST_FILES: Final = 10_000
+"""A plan names no more files than this: the timeline reads it again and again."""
+
+_MOST_STEPS: Final = 1_000_000
+"""After so many looks at a group, what is left is divided by the limits of a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBudget:
+    """How many bytes a run may rewrite; ``limit_bytes`` None is no limit.
+
+    ``spent_bytes`` of it went to other tables, or to earlier plans. If it ``is_strict``, a single file that
+    alone is larger may not be rewritten either.
+    """
+
+    limit_bytes: int | None = None
+    spent_bytes: int = 0
+    is_strict: bool = False
+
+    def left_after(self, size_bytes: int) -> RunBudget:
+        """Return the same after so many bytes more."""
+        return replace(self, spent_bytes=self.spent_bytes + size_bytes)
+
+
+NO_LIMIT: Final = RunBudget()
+
+
+class RunRoom:
+    """The limits of a run on one table, and what it has taken on."""
+
+    def __init__(self, budget: RunBudget, *, max_groups: int, max_files: int = MOST_FILES) -> None:
+        """Nothing of the table is taken on yet."""
+        self._budget = budget
+        self._max_groups = max_groups
+        self._max_files = max_files
+        self._groups = self._files = 0
+        self.taken_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no group fits any more, whatever it is."""
+        limit_bytes = self._budget.limit_bytes
+        if self._groups >= self._max_groups:
+            return True
+        return limit_bytes is not None and self._budget.spent_bytes + self.taken_bytes >= limit_bytes
+
+    def refusal(self, size_bytes: int, files: int) -> ExclusionReason | None:
+        """Return why a group has to wait for another run, or None if this run takes it on.
+
+        A group that alone is larger than the budget is taken on if it is the first of the run. It stays the
+        only one.
+        """
+        if self._groups >= self._max_groups:
+            return ExclusionReason.GROUPS
+        budget, limit_bytes = self._budget, self._budget.limit_bytes
+        spent_bytes = budget.spent_bytes + self.taken_bytes
+        if limit_bytes is not None and spent_bytes + max(size_bytes, 1) > limit_bytes:
+            if size_bytes <= limit_bytes or budget.is_strict or not limit_bytes:
+                return ExclusionReason.BUDGET
+            if spent_bytes or self._groups:
+                return ExclusionReason.LARGER_THAN_BUDGET
+        return ExclusionReason.FILES if self._files + files > self._max_files else None
+
+    def take(self, size_bytes: int, files: int) -> None:
+        """Take a group on."""
+        self._groups += 1
+        self._files += files
+        self.taken_bytes += size_bytes
+
+
+def within(owed: Debt, budget: RunBudget, *, max_groups: int, max_files: int = MOST_FILES) -> Debt:
+    """Return the part of a debt that one run pays: groups as they come, best first, while they fit.
+
+    What does not fit any more is among the excluded. ``owed`` was made with the same limit, so that no group
+    but one of a single file exceeds it.
+    """
+    room = RunRoom(budget, max_groups=max_groups, max_files=max_files)
+    taken: list[PlannedGroup] = []
+    left: list[ExcludedFile] = []
+    for group in owed.groups:
+        reason = room.refusal(group.size_bytes, len(group.files))
+        if reason is not None:
+            left += [ExcludedFile(file=file, reason=reason) for file in group.files]
+            continue
+        taken.append(group)
+        room.take(group.size_bytes, len(group.files))
+    here = {group.partition for group in taken}
+    return replace(
+        owed,
+        groups=tuple(taken),
+        excluded=(*owed.excluded, *left),
+        choices=tuple(choice for choice in owed.choices if choice.partition in here),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueGroups:
+    """The groups of a table's debt, best first, each as its bytes and its number of files."""
+
+    groups: tuple[tuple[int, int], ...]
+    max_groups: int
+
+    @classmethod
+    def of(cls, owed: Debt, *, max_groups: int) -> DueGroups:
+        """Those of a debt."""
+        groups = tuple((group.size_bytes, len(group.files)) for group in owed.groups)
+        return cls(groups=groups, max_groups=max_groups)
+
+
+def by_last_clustering(clustered: Mapping[str, str]) -> list[str]:
+    """Return tables in the order in which a run lets them use its budget.
+
+    ``clustered`` is the instant of each table's last clustering, the empty text without one. The table that
+    has waited longest comes first; tables that have waited equally long come in the order given.
+    """
+    return sorted(clustered, key=lambda name: clustered[name])
+
+
+def runs_of(tables: Sequence[DueGroups], *, budget_bytes: int) -> list[int]:
+    """Return for each table how many runs pay its debt; 0 where nothing is owed, or no budget pays it.
+
+    ``tables`` are in the order of the first run (:func:`by_last_clustering`); those that a run clusters
+    come last in the next one.
+    """
+    runs = [0] * len(tables)
+    left = {number: deque(table.groups) for number, table in enumerate(tables) if table.groups}
+    turn = list(left)
+    run = steps = 0
+    while left and budget_bytes and steps < _MOST_STEPS:
+        run += 1
+        budget = RunBudget(limit_bytes=budget_bytes)
+        clustered = []
+        for number in turn:
+            room = RunRoom(budget, max_groups=tables[number].max_groups)
+            steps += _pay(left[number], room)
+            if room.taken_bytes:
+                clustered.append(number)
+                budget = budget.left_after(room.taken_bytes)
+            if not left[number]:
+                runs[number] = run
+                del left[number]
+        turn = [n for n in (*(n for n in turn if n not in clustered), *clustered) if n in left]
+    if left and budget_bytes:
+        rest_bytes = sum(size_bytes for groups in left.values() for size_bytes, _ in groups)
+        by_bytes = -(-rest_bytes // budget_bytes)
+        for number, groups in left.items():
+            runs[number] = run + max(by_bytes, -(-len(groups) // tables[number].max_groups))
+    return runs
+
+
+def _pay(groups: deque[tuple[int, int]], room: RunRoom) -> int:
+    """Take from the groups what fits into the room; at how many that looked."""
+    passed: list[tuple[int, int]] = []
+    before = len(groups)
+    while groups and not room.is_full:
+        group = groups.popleft()
+        if room.refusal(*group) is None:
+            room.take(*group)
+        else:
+            passed.append(group)
+    looked_at = before - len(groups)
+    groups.extendleft(reversed(passed))
+    return looked_at
+
+
+def left_for_later(excluded_files: Iterable[ExcludedFile]) -> str | None:
+    """Return the words for files that are due and wait for the budget of another run; None without any."""
+    reasons = (ExclusionReason.BUDGET, ExclusionReason.LARGER_THAN_BUDGET)
+    files = [excluded.file for excluded in excluded_files if excluded.reason in reasons]
+    if not files:
+        return None
+    size_bytes = sum(file.size_bytes for file in files)
+    return (
+        f"what is left of the run's budget does not suffice for {len(files):,} "
+        f"{'file' if len(files) == 1 else 'files'} ({size_bytes:,} bytes) to cluster: a later run takes them"
+    )
