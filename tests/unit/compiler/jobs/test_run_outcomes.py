@@ -137,7 +137,10 @@ def test_the_text_of_a_run_has_no_reasons(folder, monkeypatch, capsys, options):
         command_line.main(["run", "-p", str(folder.root), *options])
     said = capsys.readouterr()
     assert ended.value.code == 6
-    assert [line.split()[-1] for line in said.out.splitlines()[:-1] if "failed" in line] == ["failed", "failed"]
+    assert [line.split()[-1] for line in said.out.splitlines()[:-1] if "failed" in line] == [
+        "failed",
+        "failed",
+    ]
     assert [line for line in said.err.splitlines() if line.startswith("error: ")] == [
         "error: orders ingest_landing: gone",
         "error: parts ingest_landing: torn",
