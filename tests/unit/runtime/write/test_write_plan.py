@@ -8,6 +8,7 @@ from parquetry.runtime.base_file.model import Bucket
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.write.plan import PartitionWork, plan_buckets
+from tests.support.clustering_model import maximum_for
 
 INSTANT = "20261121120000000"
 ROWS = 10_000
@@ -15,7 +16,7 @@ ROWS = 10_000
 
 def rows_of_buckets(*, sure, **policy):
     work = PartitionWork(partition="p=1", inserts=ROWS, record_size_bytes=100, sure=sure)
-    limits = SizingPolicy(max_file_size_bytes=100_000, **policy)
+    limits = SizingPolicy(max_file_size_bytes=maximum_for(100_000), **policy)
     return [b.expected_inserts for b in plan_buckets(INSTANT, [work], policy=limits, tasks=2).buckets]
 
 
