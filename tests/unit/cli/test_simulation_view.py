@@ -43,13 +43,13 @@ def test_the_worked_example_is_shown_line_by_line():
     header, *rows = simulated(*WORKED.split()).partition("\n\n")[0].splitlines()
     assert header.split() == ["file", "before", "small", "inserts", "after", "why"]
     assert [row[:44].split() for row in rows] == [
-        ["File_1", "40", "MB", "yes", "80,000", "120", "MB"],
-        ["File_2", "80", "MB", "yes", "40,000", "120", "MB"],
-        ["File_3", "90", "MB", "yes", "30,000", "120", "MB"],
+        ["File_1", "40", "MB", "yes", "74,000", "114", "MB"],
+        ["File_2", "80", "MB", "yes", "34,000", "114", "MB"],
+        ["File_3", "90", "MB", "yes", "24,000", "114", "MB"],
         ["File_4", "130", "MB", "no", "0", "130", "MB"],
         ["File_5", "105", "MB", "no", "0", "105", "MB"],
-        ["2", "new", "120,000", "each", "120", "MB"],
-        ["new", "60,000", "60", "MB"],
+        ["2", "new", "114,000", "each", "114", "MB"],
+        ["new", "90,000", "90", "MB"],
     ]
 
 
@@ -60,16 +60,16 @@ def test_the_lines_stand_for_as_many_rows_as_there_are_inserts():
     assert [row.split()[:2] for row in rows if row[0] != " "] == [
         ["3", "files"],
         ["2", "files"],
-        ["39", "new"],
-        ["new", "80,000"],
+        ["41", "new"],
+        ["new", "104,000"],
     ]
     document = json.loads(simulated(*arguments, *limits, "--format", "json"))
     assert (
         sum(entry["inserts"] for entry in document["files"])
         == 5_000_000
-        == 3 * 80_000 + 39 * 120_000 + 80_000
+        == 3 * 74_000 + 41 * 114_000 + 104_000
     )
-    assert len(document["files"]) == 5 + 40
+    assert len(document["files"]) == 5 + 42
 
 
 def test_file_ids_of_a_table_leave_room_for_the_rest():
