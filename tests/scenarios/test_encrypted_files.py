@@ -201,7 +201,7 @@ def test_sorted_rows_of_an_encrypted_table_are_sealed_on_the_local_disk(tmp_path
 
 def test_sealed_rows_need_their_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
-    with pytest.raises(KeyUnavailableError, match=r"install 'parquetry\[encryption\]'"):
+    with pytest.raises(KeyUnavailableError, match=r"run `pip install cryptography`"):
         runs.SpillCipher()
 
 
@@ -209,7 +209,7 @@ def test_unwrapping_a_key_needs_its_package(monkeypatch):
     wrapped = LocalKeys("env", lambda _: KEY).wrap_key(bytes(32), "K")
     for name in ("cryptography.exceptions", "cryptography.hazmat.primitives.ciphers.aead"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(KeyUnavailableError, match=r"install 'parquetry\[encryption\]'"):
+    with pytest.raises(KeyUnavailableError, match=r"run `pip install cryptography`"):
         LocalKeys("env", lambda _: KEY).unwrap_key(wrapped, "K")
 
 
