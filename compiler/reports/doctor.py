@@ -166,9 +166,11 @@ def _s3_client(spark: SparkSettings) -> Check:
     """Check that the Spark that starts here finds Hadoop's client of S3, in the version of its Hadoop."""
     hadoop = s3_jars.hadoop_version(s3_jars.spark_jars())
     declared = {name: str(value) for name, value in spark.conf.items()}
+    if spark.packages:
+        declared["spark.jars.packages"] = ",".join(spark.packages)
     found = s3_jars.clients(declared, [*map(str, spark.submit_args)])
     client = s3_jars.client_of(hadoop)
-    remedy = f"add {client} to spark.jars.packages under spark.conf of the target"
+    remedy = f"list {client} under spark.packages of the target"
     if not found:
         if spark.launcher is not Launcher.IN_PROCESS:
             return Check(name="spark s3", ok=True, found=f"not declared; the cluster's Spark needs {client}")

@@ -40,6 +40,7 @@ def rows_of_project(workspace: Workspace, table: ResolvedTable) -> RowSource:
     not applied to the table.
     """
     project = workspace.project
+    spark = project.target.spark
 
     def tested(handle: TableHandle, spec: TableSpec, tests: RowTests) -> JobPlan:
         check_allowed(workspace)
@@ -59,7 +60,7 @@ def rows_of_project(workspace: Workspace, table: ResolvedTable) -> RowSource:
     return RowSource(
         job=tested,
         others=other,
-        settings=digest_of_texts([json.dumps(project.target.spark.conf, sort_keys=True, default=str)]),
+        settings=digest_of_texts([json.dumps([spark.conf, spark.packages], sort_keys=True, default=str)]),
         passes=PassesFile(root=project.root, target=project.target.name, table=table.name),
     )
 

@@ -274,11 +274,12 @@ def _budget(budget: Budget, kind: JobKind) -> int | None:
 
 
 def _packages(spark: SparkTarget, source: Source | None) -> tuple[str, ...]:
-    """Maven coordinates that reading the source needs and the target's own settings do not bring."""
+    """Maven coordinates that the target lists, and the one that reading the source needs beside them."""
     if source is None or source.format != "avro":
-        return ()
-    brought = (str(spark.conf.get(key, "")) for key in ("spark.jars.packages", "spark.jars"))
-    return () if any("spark-avro" in jars for jars in brought) else (avro_package(),)
+        return spark.packages
+    brought = (*spark.packages, str(spark.conf.get("spark.jars", "")))
+    is_brought = any("spark-avro" in jars for jars in brought)
+    return spark.packages if is_brought else (*spark.packages, avro_package())
 
 
 def avro_package() -> str:

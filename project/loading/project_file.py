@@ -161,6 +161,7 @@ def build_target(head: ProjectFile, file: SpecFile, name: str, *, root: Path) ->
             launcher=Launcher(spark.get("launcher", Launcher.IN_PROCESS)),
             master=_text(spark["master"]) if "master" in spark else None,
             submit_args=tuple(_text(argument) for argument in spark.get("submit_args", ())),
+            packages=tuple(spark.get("packages", ())),
             conf={key: _text(setting) for key, setting in spark.get("conf", {}).items()},
         ),
         storage=value.get("storage", {}),

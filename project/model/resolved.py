@@ -87,6 +87,7 @@ class SparkSettings:
     launcher: Launcher = Launcher.IN_PROCESS
     master: str | Secret | None = None
     submit_args: tuple[str | Secret, ...] = ()
+    packages: tuple[str, ...] = ()
     conf: Mapping[str, str | Secret] = field(default_factory=dict)
 
 

@@ -34,7 +34,7 @@ def shop(tmp_path, s3_options):
         "secret": "{{ env_var('PARQUETRY_SECRET_SECRET') }}",
     }
     warehouse = f"s3a://{BUCKET}/{tmp_path.name}"
-    spark = {"conf": {"spark.jars.packages": client_of(hadoop_version(spark_jars()))}}
+    spark = {"packages": [client_of(hadoop_version(spark_jars()))]}
     folder.project(targets={"dev": with_leave({"warehouse": warehouse, "storage": storage, "spark": spark})})
 
     def run(*arguments):
@@ -59,7 +59,7 @@ def test_from_plan_to_timeline(shop):
 @pytest.mark.parametrize(
     ("packages", "said"),
     [
-        ("", "Spark has no client of S3; add {client} to"),
+        ("", "Spark has no client of S3; list {client} under spark.packages"),
         ("org.apache.hadoop:hadoop-aws:2.7.4", "hadoop-aws 2.7.4 does not fit Spark's Hadoop"),
     ],
 )
@@ -67,7 +67,7 @@ def test_doctor_says_which_client_spark_needs(tmp_path, s3_options, packages, sa
     folder = ProjectFolder.create(tmp_path / "shop")
     target = {"warehouse": f"s3a://{BUCKET}/{tmp_path.name}", "storage": dict(s3_options)}
     if packages:
-        target["spark"] = {"conf": {"spark.jars.packages": packages}}
+        target["spark"] = {"packages": [packages]}
     folder.project(targets={"dev": with_leave(target)})
     done = parquetry("doctor", "--format", "json", "-p", folder.root)
     assert done.returncode == 1

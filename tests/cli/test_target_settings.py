@@ -26,10 +26,7 @@ ATTACKS = {
         {"spark": {"conf": {"spark.executor.defaultJavaOptions": "-XX:OnError=x"}}},
         "spark.conf.spark.executor.defaultJavaOptions",
     ),
-    "packages": (
-        {"spark": {"conf": {"spark.jars.packages": "evil:evil:1"}}},
-        "spark.conf.spark.jars.packages",
-    ),
+    "packages": ({"spark": {"packages": ["evil:evil:1"]}}, "spark.packages"),
     "python": ({"spark": {"conf": {"spark.pyspark.python": "./evil"}}}, "spark.conf.spark.pyspark.python"),
     "class name": (
         {"spark": {"conf": {"spark.sql.adaptive.customCostEvaluatorClass": "evil.Cost"}}},
@@ -214,7 +211,7 @@ def test_an_allowed_setting_is_allowed_with_its_value_alone(folder):
     first = allowing(attack, path)
     target(folder, **first)
     assert parq(folder, "apply", "--auto-approve").exit_code == 0
-    changed = {"spark": {"conf": {"spark.jars.packages": "other:other:2"}}, "allow": first["allow"]}
+    changed = {"spark": {"packages": ["other:other:2"]}, "allow": first["allow"]}
     target(folder, **changed)
     planned = parq(folder, "plan")
     assert planned.exit_code == BLOCKED
@@ -305,7 +302,7 @@ def test_saved_plans_show_the_target_in_every_shape(folder, shape):
             .invoke(command_line, ["show", str(folder.root / "plan.json"), "--format", shape])
             .output
         )
-        assert "spark.jars.packages" in shown
+        assert path in shown
         assert "evil:evil:1" in shown
         for mark in marks:
             assert mark in shown or (shape == "github" and mark == "it is ours"), (shape, mark)

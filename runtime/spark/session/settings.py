@@ -317,8 +317,8 @@ def _no_s3_client(text: str) -> Exception | None:
         return None
     client = s3_jars.client_of(s3_jars.hadoop_version(s3_jars.spark_jars()))
     return UnsupportedSessionError(
-        f"Spark has no client of S3; start the session with {client} (spark.jars.packages: under spark.conf "
-        "of the target, or in the configuration of a session of your own, before it starts)"
+        f"Spark has no client of S3; start the session with {client} (list it under spark.packages of the "
+        "target, or set spark.jars.packages of a session of your own before it starts)"
     )
 
 

@@ -95,8 +95,7 @@ def start_session(
         _check_python(os.environ[_PYTHON], options["spark.master"])
     options |= _DEFAULTS | {key: str(value) for key, value in resolve_environment(settings.conf).items()}
     if settings.packages:
-        given = [p for p in options.get("spark.jars.packages", "").split(",") if p]
-        options["spark.jars.packages"] = ",".join(dict.fromkeys((*given, *settings.packages)))
+        options["spark.jars.packages"] = ",".join(settings.packages)
     options |= _redaction(settings)
     if rules.personal and submitted:
         options |= _SILENT
@@ -255,5 +254,5 @@ def _why_not(options: dict[str, str]) -> str:
         return f"Spark did not start: {see_log()}; correct the target's spark settings"
     return (
         f"Spark did not start: {see_log()}. If it could not find {packages}: name a version "
-        "that the repository has under spark.conf of the target, as spark.jars.packages"
+        "that the repository has under spark.packages of the target"
     )

@@ -913,9 +913,12 @@ def test_the_job_of_an_avro_source_names_its_package(tmp_path):
 
     (package,) = packages()
     assert package == avro_package()
-    conf = {"spark.jars.packages": "org.apache.spark:spark-avro_2.13:4.0.1"}
-    folder.project(targets={"dev": with_leave({"warehouse": "w", "spark": {"conf": conf}})})
-    assert packages() == []
+    own = ["org.apache.hadoop:hadoop-aws:3.5.0"]
+    folder.project(targets={"dev": with_leave({"warehouse": "w", "spark": {"packages": own}})})
+    assert packages() == [*own, avro_package()]
+    own += ["org.apache.spark:spark-avro_2.13:4.0.1"]
+    folder.project(targets={"dev": with_leave({"warehouse": "w", "spark": {"packages": own}})})
+    assert packages() == own
 
 
 def test_avro_files_of_different_schemas_in_one_batch(tmp_path):

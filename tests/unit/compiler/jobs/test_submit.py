@@ -34,6 +34,7 @@ SPARK = {
     "launcher": "spark-submit",
     "master": "yarn",
     "conf": {"spark.a": "1"},
+    "packages": ["g:a:1", "g:b:2"],
     "submit_args": ["--deploy-mode", "cluster", "--py-files", "mine.zip,b.py", "--py-files=c.py"],
 }
 
@@ -71,6 +72,8 @@ def test_the_package_and_the_files_of_the_target_are_shipped_together(folder, su
         "/spark/bin/spark-submit",
         "--master",
         "yarn",
+        "--packages",
+        "g:a:1,g:b:2",
         "--conf=spark.a=1",
         "--deploy-mode",
         "cluster",
@@ -109,7 +112,7 @@ print("the key is hunter22", file=sys.stderr)
     SparkSubmit(workspace=workspace, run_id="r1", folder=folder.root / "target/runs/r1")(job)
     seen = json.loads((folder.root / "seen.json").read_text())
     assert "hunter22" not in str(seen["argv"])
-    assert seen["argv"][3:6] == ["--conf=spark.a=1", "--conf=spark.d=2", "--queue=main"]
+    assert seen["argv"][5:8] == ["--conf=spark.a=1", "--conf=spark.d=2", "--queue=main"]
     assert "in clear" not in str(seen["argv"])
     assert seen["environment"]["PARQUETRY_SECRET_KEY"] == "hunter22"
     assert files_with("hunter22", [folder.root / "target"]) == []
