@@ -23,7 +23,7 @@ from parquetry.runtime.sources.parquet_columns import (
     nanoseconds,
 )
 from parquetry.runtime.spark.read.exact_values import CellPlace
-from parquetry.runtime.spark.read.source_failures import UnreadableFileError
+from parquetry.runtime.spark.read.source_failures import UnreadableFileError, nanoseconds_error
 from parquetry.runtime.spark.session.conversion import transformed
 from parquetry.runtime.spark.session.keys import literal, quoted_name
 from parquetry.runtime.spark.session.numbered import map_in_tasks
@@ -64,12 +64,20 @@ def _column(field: pa.Field, file: FoundFile, place: CellPlace, *, wanted: froze
     try:
         column_type(field, field.name)
     except InvalidDataError as error:
-        if field.name.lower() in wanted:
-            raise UnreadableFileError(file.file.path, str(error)) from error
-        refusal = refusal_sql("InvalidDataError", [f"concat({place.file}, {literal(f': {error}')})"])
-        return StoredColumn(name=field.name, stored=None, value=f"raise_error({refusal})")
+        value = refused_column(field.name, str(error), file, place, wanted=wanted)
+        return StoredColumn(name=field.name, stored=None, value=value)
     stored, value = _read_as(field, quoted_name(field.name), place.within(field.name), 0)
     return StoredColumn(name=field.name, stored=stored, value=value)
+
+
+def refused_column(
+    name: str, reason: str, file: FoundFile, place: CellPlace, *, wanted: frozenset[str]
+) -> str:
+    """Return SQL that raises when the column is read; UnreadableFileError if it is one of the ``wanted``."""
+    if name.lower() in wanted:
+        raise UnreadableFileError(file.file.path, reason)
+    refusal = refusal_sql("InvalidDataError", [f"concat({place.file}, {literal(f': {reason}')})"])
+    return f"raise_error({refusal})"
 
 
 def _read_as(field: pa.Field, sql: str, place: CellPlace, depth: int) -> tuple[str, str]:  # noqa: PLR0911 - a case, an answer
@@ -151,8 +159,4 @@ def check_int96(
     numbers = spark.range(0, len(searched), 1, len(searched))
     found = map_in_tasks(numbers, search, "number bigint, name string, values bigint").collect()
     for number, name, count in sorted(found)[:1]:
-        raise UnreadableFileError(
-            searched[number][0].file.path,
-            f"column {name!r}: {count} of its times {'has' if count == 1 else 'have'} nanoseconds, and a "
-            "table keeps microseconds; round the column in the file",
-        )
+        raise nanoseconds_error(searched[number][0], name, count)

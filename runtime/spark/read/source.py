@@ -20,12 +20,19 @@ from pyspark.sql import types as T  # noqa: N812
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
+from parquetry.runtime.sources.avro_types import foreign_columns
 from parquetry.runtime.sources.lines import twice_in_header, unpacked
 from parquetry.runtime.sources.listing import FoundFile, open_file
 from parquetry.runtime.sources.parquet_columns import ParquetColumns
 from parquetry.runtime.spark.read.cells import Forms, conformed
 from parquetry.runtime.spark.read.exact_values import CellPlace, exact_value, fits, in_utc
-from parquetry.runtime.spark.read.parquet_values import StoredColumn, check_int96, stored_columns
+from parquetry.runtime.spark.read.orc_times import has_nanoseconds, is_written_by_spark, times_as_texts
+from parquetry.runtime.spark.read.parquet_values import (
+    StoredColumn,
+    check_int96,
+    refused_column,
+    stored_columns,
+)
 from parquetry.runtime.spark.read.source_failures import (
     UnreadableFileError,
     bare_name,
@@ -35,6 +42,7 @@ from parquetry.runtime.spark.read.source_failures import (
     is_nameless,
     is_of_different_types,
     is_of_missing_format,
+    nanoseconds_error,
     unreadable_file,
     unreadable_files,
 )
@@ -165,7 +173,7 @@ def _read(
 ) -> list[DataFrame]:
     match source.format:
         case "avro":
-            parts = _read_avro(spark, source, files, storage)
+            parts = _read_avro(spark, source, files, columns, storage)
         case "csv" | "json":
             frames = _read_text(spark, source, files, columns, storage)
             if not any(frame.columns for frame in frames):
@@ -174,7 +182,7 @@ def _read(
         case "parquet":
             parts = _read_parquet(spark, source, files, columns, storage)
         case _:
-            parts = _loaded_apart(spark, source, files, {"mergeSchema": "true"}, storage)
+            parts = _read_orc(spark, source, files, storage)
     return _of_one_type(_exact(spark, source, parts, columns))
 
 
@@ -265,10 +273,10 @@ def _loaded_apart(
     files: Sequence[FoundFile],
     defaults: Mapping[str, str],
     storage: Mapping[str, Any],
-) -> list[_Part]:
+) -> list[tuple[DataFrame, list[FoundFile]]]:
     """One frame, or one per schema where a column has other types in some files, which Spark refuses."""
     try:
-        return [(_load(spark, source, files, defaults), files[0])]
+        return [(_load(spark, source, files, defaults), list(files))]
     except Py4JJavaError as error:
         if len(files) == 1 or not is_of_different_types(error):
             raise
@@ -301,9 +309,8 @@ def _read_parquet(
     """One frame for the files that Spark reads as they are, and one for each other set of columns."""
     known = dict(zip(files, map_each(files, lambda file: _parquet_columns(file, storage)), strict=True))
     check_int96(spark, [(file, found) for file, found in known.items() if found], storage)
-    declared = frozenset(column.name.lower() for column in columns)
-    kept = declared.union(name.lower() for name in source.drop)
-    wanted = declared if source.select is None else frozenset[str]()
+    kept = {name.lower() for name in (*source.drop, *(column.name for column in columns))}
+    wanted = _wanted(source, columns)
     groups: dict[tuple[tuple[StoredColumn, ...], frozenset[str]], list[FoundFile]] = {}
     for file, found in known.items():
         stored: tuple[StoredColumn, ...] = ()
@@ -322,11 +329,16 @@ def _read_parquet(
     parts: list[_Part] = []
     for (stored, index), group in groups.items():
         if stored:
-            loaded = [(_read_as_stored(spark, source, group, stored), group[0])]
+            loaded = [(_read_as_stored(spark, source, group, stored), group)]
         else:
             loaded = _loaded_apart(spark, source, group, {"mergeSchema": "true"}, storage)
-        parts += [(frame.drop(*index) if index else frame, file) for frame, file in loaded]
+        parts += [(frame.drop(*index) if index else frame, alike[0]) for frame, alike in loaded]
     return parts
+
+
+def _wanted(source: Source, columns: Sequence[Column]) -> frozenset[str]:
+    """The columns that are certainly read, in lower case."""
+    return frozenset(() if source.select else (column.name.lower() for column in columns))
 
 
 def _read_as_stored(
@@ -338,6 +350,45 @@ def _read_as_stored(
     values = [f"{column.value} AS {quoted_name(column.name)}" for column in stored]
     with session_settings(spark, expression_settings(spark)):
         return frame.selectExpr(*values, *map(quoted_name, frame.columns[len(read) :]))
+
+
+def _read_orc(
+    spark: SparkSession, source: Source, files: Sequence[FoundFile], storage: Mapping[str, Any]
+) -> list[_Part]:
+    """One frame, or several; UnreadableFileError where Spark would cut the nanoseconds of a time."""
+    groups = _loaded_apart(spark, source, files, {"mergeSchema": "true"}, storage)
+    for frame, group in groups:
+        if any(has_nanoseconds(field.dataType, "") for field in frame.schema.fields):
+            is_exact = map_each(group, lambda file: _is_written_by_spark(file, storage))
+            if searched := [file for file, exact in zip(group, is_exact, strict=True) if not exact]:
+                _check_nanoseconds(spark, source, searched, frame.schema)
+    return [(frame, group[0]) for frame, group in groups]
+
+
+def _is_written_by_spark(file: FoundFile, storage: Mapping[str, Any]) -> bool:
+    with _opened(file, storage) as handle, suppress(OSError, ValueError):
+        return is_written_by_spark(handle)
+    return False
+
+
+def _check_nanoseconds(
+    spark: SparkSession, source: Source, files: Sequence[FoundFile], schema: T.StructType
+) -> None:
+    place = _place(schema.names, source).file
+    if place == "''" and len(files) > 1:
+        for file in files:
+            _check_nanoseconds(spark, source, [file], schema)
+        return
+    found = {f.name: has_nanoseconds(f.dataType, quoted_name(f.name)) for f in schema.fields}
+    times = {name: sql for name, sql in found.items() if sql}
+    counts = (f"struct(count_if({sql}) AS n, min(IF({sql}, {place}, NULL)) AS f)" for sql in times.values())
+    names = (f"{count} AS c{number}" for number, count in enumerate(counts))
+    texts: Any = times_as_texts(schema)
+    (row,) = _load(spark, source, files, {}, texts).selectExpr(*names).collect()
+    for name, (count, found_in) in zip(times, row, strict=True):
+        if count:
+            where = (file for file in files if bare_name(file.spark_uri) == bare_name(found_in))
+            raise nanoseconds_error(next(where, files[0]), name, count)
 
 
 def _parquet_columns(file: FoundFile, storage: Mapping[str, Any]) -> ParquetColumns | None:
@@ -542,13 +593,31 @@ def _opened(file: FoundFile, storage: Mapping[str, Any]) -> Any:
 
 
 def _read_avro(
-    spark: SparkSession, source: Source, files: Sequence[FoundFile], storage: Mapping[str, Any]
+    spark: SparkSession,
+    source: Source,
+    files: Sequence[FoundFile],
+    columns: Sequence[Column],
+    storage: Mapping[str, Any],
 ) -> list[_Part]:
     """One read per writer schema, as Spark would take one file's schema for all of them."""
     by_schema: dict[str, list[FoundFile]] = {}
     for file in files:
         by_schema.setdefault(_avro_schema(file, storage), []).append(file)
-    return [(_load(spark, source, g, {"avroSchema": text}), g[0]) for text, g in by_schema.items()]
+    wanted = _wanted(source, columns)
+    parts: list[_Part] = []
+    for text, group in by_schema.items():
+        foreign, schema = foreign_columns(text)
+        frame = _load(spark, source, group, {"avroSchema": schema})
+        place = _place(frame.columns, source)
+        refused = {
+            quoted_name(name): refused_column(name, reason, group[0], place, wanted=wanted)
+            for name, reason in foreign.items()
+        }
+        if refused:
+            names = map(quoted_name, frame.columns)
+            frame = frame.selectExpr(*(f"{refused.get(name, name)} AS {name}" for name in names))
+        parts.append((frame, group[0]))
+    return parts
 
 
 def _avro_schema(file: FoundFile, storage: Mapping[str, Any]) -> str:

@@ -74,6 +74,15 @@ class UnreadableFileError(Exception):
         self.file = file
 
 
+def nanoseconds_error(file: FoundFile, column: str, count: int) -> UnreadableFileError:
+    """Return the error about the times of a column that a table cannot keep whole."""
+    return UnreadableFileError(
+        file.file.path,
+        f"column {column!r}: {count} of its times {'has' if count == 1 else 'have'} nanoseconds, and a table "
+        "keeps microseconds; round the column in the file",
+    )
+
+
 def unreadable_file(file: str, error: Exception) -> UnreadableFileError:
     """The file by name, for an error for which :func:`is_nameless` holds."""
     text = str(error)

@@ -941,3 +941,72 @@ def test_avro_files_of_different_schemas_in_one_batch(tmp_path):
     assert (ingested["files_read"], ingested["commit"]["inserted_rows"]) == (2, 2)
     layout = json.loads(parquetry("inspect", "orders", "-p", folder.root, "--format", "json").stdout)
     assert [p["path"] for p in layout["partitions"]] == ["city=Oslo", "city=Rome"]
+
+
+def test_nanoseconds_of_orc_files_are_refused_at_any_depth(world):
+    at = 1_700_000_000_123_456_000
+    columns = (
+        *COLUMNS,
+        Column(name="parts", type="array<struct<at: timestamp>>"),
+        Column(name="by", type="map<string, timestamp>"),
+    )
+    world.create(source(format="orc", path="in/*.orc"), columns=columns)
+    kinds = {
+        "at": pa.timestamp("ns", tz="UTC"),
+        "parts": pa.list_(pa.struct([("at", pa.timestamp("ns", tz="UTC"))])),
+        "by": pa.map_(pa.string(), pa.timestamp("ns", tz="UTC")),
+    }
+
+    def write(name, **values):
+        rows = {"id": pa.array([1, 2], pa.int64()), "name": ["a.1234567", "b"]}
+        rows |= {column: pa.array([values.get(column), None], kind) for column, kind in kinds.items()}
+        orc.write_table(pa.table(rows), world.root / f"in/{name}.orc")
+
+    exact = {"at": at, "parts": [{"at": at}, None, {"at": None}], "by": [("x", at), ("y", None)]}
+    write("a", **exact)
+    assert world.ingest().files_read == 1
+    frame = read_table(world.spark, open_table(open_store(world.location))).where("id = 1")
+    texts = ("at", "parts[0].at", "by['x']")
+    (row,) = frame.selectExpr(*(f"date_format({text}, 'HH:mm:ss.SSSSSS')" for text in texts)).collect()
+    assert set(row) == {"22:13:20.123456"}
+    for column, value in {
+        "at": at + 1,
+        "parts": [{"at": at}, {"at": at + 999}],
+        "by": [("x", at + 50)],
+    }.items():
+        write("b", **(exact | {column: value}))
+        message = rf"in/b\.orc cannot be read: column '{column}': 1 of its times has nanoseconds"
+        with pytest.raises(InvalidDataError, match=message):
+            world.ingest()
+
+
+def test_times_of_orc_files_that_spark_wrote_are_not_read_twice(world, monkeypatch):
+    world.create(source(format="orc", path="in/*.orc"))
+    frame = world.spark.sql("select 1L id, timestamp'9999-12-31 23:59:59.999999' at")
+    frame.coalesce(1).write.orc(str(world.root / "staged"))
+    (part,) = (world.root / "staged").glob("part-*.orc")
+    part.rename(world.root / "in/one.orc")
+    monkeypatch.setattr(source_reader, "_check_nanoseconds", None)
+    world.ingest()
+    assert set(world.rows()) == {1}
+
+
+def test_avro_types_that_tables_lack_are_refused_if_they_are_read(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    landing = {"name": "landing", "format": "avro", "path": "landing/*.avro", "operation": "upsert"}
+    at = {"type": "long", "logicalType": "timestamp-nanos"}
+    fields = [{"name": "order_id", "type": "long"}, {"name": "city", "type": "string"}]
+    schema = {"type": "record", "name": "order", "fields": [*fields, {"name": "amount", "type": at}]}
+    with (folder.root / "landing/a.avro").open("wb") as out:
+        writer(
+            out, parse_schema(schema), [{"order_id": 1, "city": "Rome", "amount": 1_700_000_000_000_000_001}]
+        )
+    for select, is_read in ((None, True), ("order_id, city, amount", True), ("order_id, city", False)):
+        changes = {} if select is None else {"select": f"SELECT {select} FROM source"}
+        folder.orders(sources=[landing | changes])
+        assert parquetry("apply", "-p", folder.root, "--auto-approve").returncode == 0
+        done = parquetry("run", "-p", folder.root, "--format", "json")
+        assert (done.returncode != 0) == is_read, done.stdout[-4000:]
+        if is_read:
+            assert "a.avro" in done.stdout + done.stderr
+            assert "column 'amount' has the type timestamp-nanos" in done.stdout + done.stderr
