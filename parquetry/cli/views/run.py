@@ -70,7 +70,8 @@ class PastRunView:
             if job.error is not None:
                 lines += [f"{head}  {paint.bad('failed')}{took}", f"    {job.error}"]
             else:
-                lines.append(f"{head}  {'done' if job.result is None else done_text(job.result)}{took}")
+                done = "done" if job.result is None else done_text(job.result)
+                lines.append(f"{head}  {done}{took}{_warnings(job.result, paint)}")
         if not outcome.jobs:
             lines.append("No job is recorded.")
         return "\n".join(lines)
@@ -82,6 +83,7 @@ class PastRunView:
                 "table": job.table,
                 "job": job.name,
                 "error": job.error,
+                "warnings": list(job.result.warnings) if job.result else [],
                 "seconds": job.seconds,
                 "files": job.files,
                 "bytes_written": job.bytes_written,
@@ -92,7 +94,8 @@ class PastRunView:
 
 
 def _run_row(run: PastRun, paint: Paint) -> tuple[str, ...]:
-    failures = f", {count(run.failures, 'failure')}" if run.failures else ""
+    warnings = sum(len(job.result.warnings) for job in run.jobs if job.result is not None)
+    notes = ((run.failures, "failure"), (warnings, "warning"))
     tone = {RunState.FAILED: paint.bad, RunState.UNFINISHED: paint.warn}.get(run.state, str)
     return (
         run.run_id,
@@ -101,7 +104,7 @@ def _run_row(run: PastRun, paint: Paint) -> tuple[str, ...]:
         str(sum(job.files for job in run.jobs)),
         human_size(sum(job.bytes_written for job in run.jobs)),
         "" if run.seconds is None else f"{run.seconds:,.0f}",
-        f"{tone(str(run.state))}{failures}",
+        ", ".join([tone(str(run.state)), *(count(number, word) for number, word in notes if number)]),
     )
 
 
@@ -147,8 +150,11 @@ def _line(outcome: JobOutcome, width: int, paint: Paint) -> str:
     head = f"{outcome.table} {outcome.name}".ljust(width)
     if outcome.result is None:
         return f"{head}  {paint.bad('failed')}"
-    warnings = "".join(f"; {paint.warn('warning')}: {warning}" for warning in outcome.result.warnings)
-    return f"{head}  {done_text(outcome.result)}{warnings}"
+    return f"{head}  {done_text(outcome.result)}{_warnings(outcome.result, paint)}"
+
+
+def _warnings(result: JobResult | None, paint: Paint) -> str:
+    return "".join(f"; {paint.warn('warning')}: {each}" for each in (result.warnings if result else ()))
 
 
 def _rows(commit: CommitResult) -> str:

@@ -126,6 +126,22 @@ def test_a_failed_run_shows_why(folder):
     assert [job["error"] for job in found["jobs"] if job["error"]] == ["landing/1.csv is torn"]
 
 
+def test_warnings_of_a_run_are_shown(folder):
+    def launch(job):
+        warnings = ("landing/*.csv matches nothing",) if job.name == "ingest_landing" else ()
+        return JobResult(table=job.table, job=job.name, warnings=warnings)
+
+    run(folder, launch)
+    assert "done, 2 warnings" in command(folder)[1]
+    said = " ".join(command(folder, "20260101T000000-aaaaaa")[1].split())
+    assert "orders ingest_landing nothing new; 0.0 s; warning: landing/*.csv matches nothing" in said
+    (found,) = json.loads(command(folder, "20260101T000000-aaaaaa", "--format", "json")[1])["runs"]
+    assert [job["warnings"] for job in found["jobs"] if job["table"] == "orders"] == [
+        ["landing/*.csv matches nothing"],
+        [],
+    ]
+
+
 def test_a_killed_run_is_unfinished_and_has_what_it_did(folder):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
