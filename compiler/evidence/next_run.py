@@ -48,7 +48,7 @@ def new_sources(
     storage: Mapping[str, Any],
     check: Callable[[Source], None] | None = None,
 ) -> tuple[DueSource, ...]:
-    """Return what the first run ingests from sources that are new or changed, as far as there is something.
+    """Return what the first run ingests from the sources that are new or changed.
 
     Files that were ingested before are counted by who did. A table that is not there yet has no ledger.
     """
@@ -57,12 +57,11 @@ def new_sources(
     shown_by = (
         declared if handle is None or handle.spec is None else personal_in_either(handle.spec, declared)
     )
-    found = (
+    return tuple(
         _look_at(handle, source, shown_by, directory=directory, storage=storage, check=check)
         for source in declared.sources
         if source not in applied
     )
-    return tuple(each for each in found if each.is_due or each.known or each.problem)
 
 
 def _look_at(

@@ -139,13 +139,18 @@ def preview_due(
 
 
 def preview_first(source: Source, *, directory: str, storage: Mapping[str, Any]) -> DueBatch | None:
-    """Return what is due for a table that is not there yet: all that the source has; None for nothing."""
+    """Return what is due for a table that is not there yet: all that the source has; None for nothing.
+
+    Raises InvalidDataError when the path does not exist, unless that is to be warned of.
+    """
     consumption = Consumption(source=source.name)
     if source.format == TABLE_FORMAT:
         other = open_table(open_store(join_base(directory, source.path), storage))
         until = other.timeline().last_settled()
         return None if until is None else DueBatch(table=other, until=until, consumption=consumption)
-    found = list_files(source.path, base=directory, options=storage, must_exist=_is_error(source))
+    found = _list(source, directory=directory, storage=storage)
+    if isinstance(found, DueBatch):
+        return found
     return DueBatch(files=found, consumption=consumption) if found else None
 
 
@@ -221,12 +226,9 @@ def _look(
 ) -> DueBatch | None:
     if source.format == TABLE_FORMAT:
         return _due_of_table(handle, source, effective, directory=directory, storage=storage)
-    try:
-        found = list_files(source.path, base=directory, options=storage, must_exist=True)
-    except MissingSourceError as missing:
-        if _is_error(source):
-            raise
-        return DueBatch(missing=f"{missing}, or declare if_missing: error to have the run fail")
+    found = _list(source, directory=directory, storage=storage)
+    if isinstance(found, DueBatch):
+        return found
     found = tuple(each for each in found if each.file.path not in without)
     if source.read == FULL:
         return _in_full(handle, source, effective, found, storage=storage, writes=writes)
@@ -250,6 +252,16 @@ def _look(
     return replace(due, consumption=consumption)
 
 
+def _list(source: Source, *, directory: str, storage: Mapping[str, Any]) -> tuple[FoundFile, ...] | DueBatch:
+    """Return the files of a source, or the warning that its path does not exist if that is no error."""
+    try:
+        return list_files(source.path, base=directory, options=storage, must_exist=True)
+    except MissingSourceError as missing:
+        if _is_error(source):
+            raise
+        return DueBatch(missing=f"{missing}, or declare if_missing: error to have the run fail")
+
+
 def judged_files(
     handle: TableHandle,
     source: Source,
@@ -266,7 +278,7 @@ def judged_files(
     """
     if source.format == TABLE_FORMAT:
         raise InvalidDataError(f"source {source.name} reads a table: it has no files of its own")
-    found = list_files(source.path, base=directory, options=storage, must_exist=_is_error(source))
+    found = list_files(source.path, base=directory, options=storage, must_exist=True)
     if source.read == FULL:
         due = found and _in_full(handle, source, _effective(handle), found, storage=storage, writes=False)
         state = FileState.NEW if due and due.files else FileState.KNOWN

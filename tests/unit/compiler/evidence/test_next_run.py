@@ -14,6 +14,7 @@ from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.runtime.services.rollback import rollback
+from parquetry.runtime.services.source_files import list_source
 from parquetry.runtime.sources import ledger
 from parquetry.runtime.sources.due import find_due, preview_due
 from parquetry.runtime.sources.ledger import Consumption
@@ -212,6 +213,30 @@ def test_a_folder_that_is_not_there_is_a_warning_and_by_option_an_error(folder):
     changed_source(folder, if_missing="error")
     found = ingest(folder, "events", "landing")
     assert (found.warning, "there is no folder landing" in found.problem) == (None, True)
+
+
+def test_a_plan_that_creates_a_table_or_changes_a_source_says_what_its_path_matches(folder):
+    sources = [
+        {"name": "typo", "format": "csv", "path": "landign/*.csv", "operation": "upsert"},
+        {"name": "ending", "format": "csv", "path": "landing/*.cvs", "operation": "upsert"},
+    ]
+    for name in ("events", "fresh"):
+        folder.write(f"tables/{name}.yml", EVENTS | {"name": name, "sources": sources})
+    plan = plan_workspace(read_only(folder), now_ms=NOW)
+    for name in ("events", "fresh"):
+        typo, ending = plan.evidence.sources[name]
+        assert "landign/*.csv matches nothing: there is no folder landign" in typo.warning
+        assert (ending.source, ending.files, ending.warning) == ("ending", 0, None)
+    said = " ".join(PlanView().text(plan, Paint(enabled=False)).split())
+    assert said.count("ingest ending (upsert): nothing new") == 2
+
+
+def test_source_list_says_that_a_folder_is_not_there(folder):
+    (folder.root / "landing").rmdir()
+    handle = open_table(store_of(folder))
+    source = next(s for s in handle.spec.sources if s.name == "landing")
+    listed = list_source(handle, source, directory=str(folder.root), storage={})
+    assert "there is no folder landing" in listed.problem
 
 
 def test_a_file_that_is_not_there_is_an_error_and_by_option_a_warning(folder):
