@@ -98,7 +98,7 @@ def infer_table(path: Path, *, root: Path, name: str | None) -> Inferred:
             in them is no name of a column.
 
     """
-    place = path.absolute()
+    place = _absolute(path)
     if name is not None and not _NAME.fullmatch(name):
         raise InferenceError(f"--name {quoted(name)}: {_OF_NAMES}")
     table = name or _table_name(place)
@@ -134,6 +134,11 @@ def infer_table(path: Path, *, root: Path, name: str | None) -> Inferred:
     return Inferred(document=document, notes=tuple(notes))
 
 
+def _absolute(path: Path) -> Path:
+    """Return the path without steps up, which a source's path may not have."""
+    return path.resolve() if ".." in path.parts else path.absolute()
+
+
 def _literal(place: Path) -> str:
     """Return the path for ``list_files``, which takes wildcards as such."""
     if re.search(r"[*?\[{]", str(place)):
@@ -162,8 +167,13 @@ def _of_one_format(found: Sequence[FoundFile], path: Path) -> tuple[list[FoundFi
     """Return the files and their ending; those of other endings are refused by name."""
     endings = {_suffix(file.uri): file for file in found}
     if not found or None in endings:
-        which = f"{Path(endings[None].uri).name} has none of them" if found else "there are no files"
-        raise InferenceError(f"{path}: only Parquet and CSV files ({', '.join(_FORMATS)}): {which}")
+        known = ", ".join(_FORMATS)
+        if not found:
+            raise InferenceError(f"{path} has no Parquet or CSV files ({known})")
+        raise InferenceError(
+            f"{path}: {Path(endings[None].uri).name} is no Parquet or CSV file by its name ({known}); "
+            "name a folder without such files, or one file"
+        )
     if len(endings) > 1:
         raise InferenceError(
             f"{path} has files of several formats ({', '.join(sorted(filter(None, endings)))}); "
@@ -176,7 +186,7 @@ def _of_one_format(found: Sequence[FoundFile], path: Path) -> tuple[list[FoundFi
 
 def _source_path(place: Path, suffix: str, *, root: Path, files: Sequence[FoundFile]) -> str:
     """Return the path of the source: relative to the project where the files lie below it, else absolute."""
-    base = root.absolute()
+    base = _absolute(root)
     shown = os.path.relpath(place, base) if place.is_relative_to(base) else str(place)
     if place.is_file():
         return shown
@@ -280,13 +290,21 @@ def _from_csv(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], dict[str,
     is_cut = False
     for file in files:
         read = 0
-        for batch in _batches(file, separator):
-            for name, values in zip(batch.schema.names, batch.columns, strict=True):
-                texts.setdefault(name, _Text()).see(values)
-            read += batch.nbytes
-            if read > MOST_BYTES:
-                is_cut = True
-                break
+        try:
+            for batch in _batches(file, separator):
+                for name, values in zip(batch.schema.names, batch.columns, strict=True):
+                    texts.setdefault(name, _Text()).see(values)
+                read += batch.nbytes
+                if read > MOST_BYTES:
+                    is_cut = True
+                    break
+        except pa.ArrowInvalid as error:
+            if "invalid UTF8" not in str(error):
+                raise InferenceError(f"{file.uri}: {error}") from error
+            raise InferenceError(
+                f"{file.uri} is not UTF-8; convert it, or write the spec by hand and declare encoding in the "
+                "options of the source"
+            ) from error
     columns = tuple(Column(name=name, type=text.type) for name, text in texts.items())
     options: dict[str, Any] = {} if separator == "," else {"sep": separator}
     options |= {"multiLine": True} if any(text.has_line_ends for text in texts.values()) else {}

@@ -129,13 +129,13 @@ def test_types_of_parquet_become_types_of_columns(tmp_path, kind, expected):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "there are no files"),
-        ({"a.json": b"{}"}, "a.json has none of them"),
+        ({}, "has no Parquet or CSV files"),
+        ({"a.json": b"{}"}, "a.json is no Parquet or CSV file"),
         ({"a.csv": b"a\n1\n", "b.parquet": b""}, "files of several formats"),
         ({"a.csv": b"Order ID,v\n1,2\n"}, '"Order ID" are no names of columns'),
         ({"a.csv": b"a,A\n1,2\n"}, 'the columns "a" and "A" have one name'),
-        ({"a.csv": b"a,b\n1,2,3\n"}, "Expected 2 columns, got 3"),
-        ({"a.csv": b"a,b\n\xff,2\n"}, "invalid UTF8"),
+        ({"a.csv": b"a,b\n1,2,3\n"}, "a.csv: .*Expected 2 columns, got 3"),
+        ({"a.csv": b"a,b\n\xff,2\n"}, "a.csv is not UTF-8; .* declare encoding"),
         ({"a.csv": b""}, "Empty CSV file"),
         ({"a.parquet": b"PAR1"}, "Parquet"),
     ],
@@ -198,6 +198,22 @@ def test_a_note_says_how_much_was_looked_at(tmp_path, monkeypatch):
     assert (
         "columns and types are those of 1 of 2 files" in infer_table(tmp_path, root=tmp_path, name="t").notes
     )
+
+
+def test_a_path_that_leads_up_becomes_one_that_validate_accepts(tmp_path, monkeypatch):
+    root = tmp_path / "lake"
+    write_csv(tmp_path / "exports/taxis.csv", ["id"], ["1"])
+    write_csv(root / "landing/trips.csv", ["id"], ["1"])
+    assert CliRunner().invoke(command_line, ["init", str(root)]).exit_code == 0
+    monkeypatch.chdir(root)
+    for path in ("../exports/taxis.csv", "../lake/landing/trips.csv"):
+        assert CliRunner().invoke(command_line, ["init", "--from", path]).exit_code == 0
+    sources = [
+        yaml.safe_load((root / f"tables/{name}.yml").read_text())["sources"][0] for name in ("taxis", "trips")
+    ]
+    assert [source["path"] for source in sources] == [f"{tmp_path}/exports/taxis.csv", "landing/trips.csv"]
+    done = CliRunner().invoke(command_line, ["validate"])
+    assert done.exit_code == 0, done.output
 
 
 def test_a_project_gets_the_table_and_plans_it(tmp_path):
