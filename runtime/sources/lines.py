@@ -25,9 +25,12 @@ _CHARACTERS: Final = {"\\t": "\t", "\\0": "\0"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoughtCell:
-    """A cell by its column, that of a field with the path to it, and by its text, which may be cut."""
+    """A cell by its column, that of a field with the path to it, and by its text, which may be cut.
 
-    column: str
+    Without a column, it may be in any one.
+    """
+
+    column: str | None
     text: str
 
     def is_like(self, text: str) -> bool:
@@ -124,7 +127,7 @@ def _line_of_cell(lines: Iterator[str], cell: SoughtCell, options: Mapping[str, 
             if _is_set(options, "header", "true"):
                 continue
         for index, (name, text) in enumerate(zip(names, row, strict=False)):
-            if name.lower() == cell.column.lower() and cell.is_like(text):
+            if (cell.column is None or name.lower() == cell.column.lower()) and cell.is_like(text):
                 return line + sum(_ends(before) for before in row[:index])
     return None
 
@@ -195,9 +198,20 @@ def _line_of_field(lines: Iterable[str], cell: SoughtCell) -> int | None:
         except ValueError:  # Spark takes more for JSON than Python does
             continue
         records = record if isinstance(record, list) else [record]
-        if any(_holds(each, cell.column.lower().split("."), cell) for each in records):
+        path = None if cell.column is None else cell.column.lower().split(".")
+        if any(_holds_anywhere(each, cell) if path is None else _holds(each, path, cell) for each in records):
             return number
     return None
+
+
+def _holds_anywhere(found: Any, cell: SoughtCell) -> bool:
+    match found:
+        case list():
+            return any(_holds_anywhere(each, cell) for each in found)
+        case dict():
+            return any(_holds_anywhere(each, cell) for each in found.values())
+        case _:
+            return cell.is_like(_text_of(found))
 
 
 def _holds(found: Any, path: list[str], cell: SoughtCell) -> bool:
@@ -225,6 +239,8 @@ def _text_of(value: Any) -> str:
 
 def _only_line(lines: Iterable[str], cell: SoughtCell) -> int | None:
     """The line of the only place where a field of that name begins with the text."""
+    if cell.column is None:
+        return None
     name = cell.column.rpartition(".")[2]
     form = re.compile(rf'"{re.escape(name)}"\s*:\s*"?{re.escape(cell.text)}', re.IGNORECASE)
     found = [number for number, line in enumerate(lines, start=1) for _ in form.finditer(line)]

@@ -55,6 +55,8 @@ _GONE = re.compile(r"PATH_NOT_FOUND\] Path does not exist: (?P<file>.+?)\.?(?: S
 _MISSING_FORMAT = re.compile(r"Failed to find data source: (?P<format>\w+)|DATA_SOURCE_NOT_FOUND")
 
 
+# How many places of a text are named.
+_MOST_PLACES = 2
 # What Python's library does not unpack.
 _PACKED = frozenset({"deflate", "snappy", "lz4", "xz"})
 Explain: TypeAlias = Callable[[str, "str | RefusedCell"], str | None]
@@ -216,9 +218,26 @@ def explained(
             return search(unpacked(handle, file.uri))
         return FoundLine()
 
+    def whereabouts(text: str) -> list[str | Value]:
+        """Return where the text of a row of a query is in the files: its first two places."""
+        cell, left, found = SoughtCell(column=None, text=text), SEARCHED_BYTES, list[str | Value]()
+        for file in files if text else ():
+            left -= file.file.size_bytes
+            if left < 0:
+                break
+            place = searched(file.uri, lambda of: find_cell(of, cell, kind=source.format, options=options))
+            if place.line is not None:
+                joint = ", and in " if found else "; this text is in "
+                found += [joint, Value.uri(file.file.path), f", line {place.line}"]
+            if len(found) == 3 * _MOST_PLACES:
+                break
+        return found
+
     def explain(name: str, said: str | RefusedCell) -> str | None:
         if isinstance(said, RefusedCell):
             _, column, kind, text, *_ = map(str, said.args)
+            if not name:
+                return Message(*_of_cell(column, kind, text, is_shown=is_shown), *whereabouts(text))
             cell = SoughtCell(column=column, text=text)
             place = searched(name, lambda file: find_cell(file, cell, kind=source.format, options=options))
             return _placed(place, *_of_cell(column, kind, text, is_shown=is_shown))

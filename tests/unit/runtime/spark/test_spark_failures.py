@@ -161,24 +161,47 @@ def test_a_row_that_lacks_cells_is_told_with_its_line(tmp_path, pii):
     assert str(caught.value) == f"here: file:{path} cannot be read: {reason}; correct or remove the file"
 
 
-def test_a_cell_of_a_select_has_no_file(tmp_path):
-    with pytest.raises(InvalidDataError) as caught, reading(tmp_path / "a.csv", "id\nabc\n", ()):
+@pytest.mark.parametrize(
+    ("content", "pii", "where"),
+    [
+        ("No,city\n7,Oslo\nabc,Oslo\n", (), "; this text is in in/a.csv, line 3"),
+        ("No,city\n7,Oslo\nabc,Oslo\n", ("city",), "; this text is in in/a.csv, line 3"),
+        ("No,city\nab,c\n", (), ""),
+    ],
+)
+def test_a_cell_of_a_select_is_looked_for_in_all_columns(tmp_path, content, pii, where):
+    with pytest.raises(InvalidDataError) as caught, reading(tmp_path / "a.csv", content, pii):
         raise RefusedCell("", "id", "bigint", "abc")
-    reason = "the rows of its select: column 'id': \"abc\" is not bigint; correct the query, or the files"
+    shown = "***" if pii else "abc"
+    reason = f"the rows of its select: column 'id': \"{shown}\" is not bigint{where}; correct the query, or the files"
     assert str(caught.value) == f"here: {reason}"
+
+
+def test_a_text_that_is_in_many_files_has_two_places(tmp_path):
+    files = []
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text('{"x": {"y": ["1", "abc"]}}\n')
+        files.append(found_file(tmp_path / name))
+    explain = explained(Source(name="s", format="json", path="in/*"), files, [], {})
+    said = explain("", RefusedCell("", "id", "bigint", "abc"))
+    assert said.endswith("is not bigint; this text is in in/a, line 1, and in in/b, line 1")
 
 
 @contextmanager
 def reading(path, content, pii):
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    file = FoundFile(
-        file=SourceFile(path=f"in/{path.name}", size_bytes=1, modified_ms=1),
-        uri=f"file://{path}",
-        spark_uri=f"file://{path}".replace(" ", "%20"),
-    )
+    file = found_file(path)
     columns = [
         Column(name=each, type=kind, pii=each in pii) for each, kind in (("id", "bigint"), ("city", "string"))
     ]
     source = Source(name="s", format="csv", path="in/*")
     with source_failures("here", explain=explained(source, [file], columns, {})):
         yield
+
+
+def found_file(path):
+    return FoundFile(
+        file=SourceFile(path=f"in/{path.name}", size_bytes=1, modified_ms=1),
+        uri=f"file://{path}",
+        spark_uri=f"file://{path}".replace(" ", "%20"),
+    )
