@@ -13,6 +13,7 @@ from parquetry.runtime.clustering.forecast.records import read_measured
 from parquetry.runtime.clustering.forecast.work import read_work
 from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError
+from parquetry.runtime.services.source_files import BY_KEY
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import has_masked_partitions, masked_partition, pii_columns
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -164,7 +165,8 @@ def write_report(bare: InstantReport, metadata: CommitMetadata, prices: PlanPric
     work = read_work(metadata.extra)
     return replace(
         bare,
-        operation=metadata.operation.lower(),
+        # A decision about files of a source writes no rows: Hudi has no word for it.
+        operation="decision" if BY_KEY in metadata.extra else metadata.operation.lower(),
         rows=RowCounts(
             inserted=sum(stat.num_inserts for stat in stats),
             updated=sum(stat.num_update_writes for stat in stats),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutcome
@@ -25,7 +25,9 @@ from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 from parquetry.runtime.timeline.instant import Action
 
-BY_KEY = "parquetry.by"
+BY_KEY: Final = "parquetry.by"
+DECISION_KEY: Final = "parquetry.decision"
+"""What a decision says of files: skipped or accepted."""
 _OPERATION = "UNKNOWN"
 
 
@@ -208,7 +210,7 @@ def _record(
         return WriteOutcome(
             operation=_OPERATION,
             schema_json=table.schema_json(timeline, table.effective_spec(timeline).columns),
-            extra={BY_KEY: getpass.getuser()},
+            extra={BY_KEY: getpass.getuser(), DECISION_KEY: str(kind)},
             footprint=Footprint(consumed=(consumption,)),
         )
 
