@@ -41,6 +41,7 @@ from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, WRITE_ACTIONS, Action, Instant, Timezone
 from parquetry.runtime.timeline.sidecars import probe_path
 from parquetry.runtime.timing import DEFAULT_TIMING
+from parquetry.runtime.worker_python import check_worker_python
 from parquetry.version import VERSION
 
 _OLDEST_PYTHON = (3, 11)
@@ -101,11 +102,14 @@ def check_project(workspace: Workspace) -> Iterator[Check]:
         yield _checked(f"table {table.name}", lambda table=table: _table(workspace, table))  # type: ignore[misc]
     if _is_on_s3(workspace):
         yield _s3_client(target.spark)
-    yield Check(
-        name="spark",
-        ok=True,
-        found=f"{target.spark.launcher}, master {target.spark.master or 'local[*] or as configured'}",
-    )
+    yield _checked("spark", lambda: _spark(target.spark))
+
+
+def _spark(settings: SparkSettings) -> str:
+    """Return how Spark starts; SparkStartError if its workers on this machine cannot."""
+    if settings.launcher is Launcher.IN_PROCESS:
+        check_worker_python(str(settings.master or "local[*]"))
+    return f"{settings.launcher}, master {settings.master or 'local[*] or as configured'}"
 
 
 def _package(name: str) -> Check:

@@ -117,3 +117,10 @@ def test_run_with_workers_that_cannot_start_names_the_variable_before_spark_star
     assert "unset it, or set it to" in done.stderr
     (log,) = (folder.root / "target").glob("runs/*/spark.log")
     assert not log.read_text(), "Spark was started"
+
+
+def test_doctor_finds_workers_that_cannot_start(folder):
+    done = parquetry("doctor", "-p", folder.root, PYSPARK_PYTHON="/opt/nowhere/python")
+    assert done.returncode == 1
+    said = " ".join(done.stdout.split())
+    assert "PYSPARK_PYTHON names '/opt/nowhere/python', which is no program of this machine" in said

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from parquetry.message import Message, Value
+from parquetry.message import Message
 from parquetry.runtime.errors import SparkEndedError, SparkStartError
 from parquetry.runtime.java import UTF8_LOCALE, find_java
 from parquetry.runtime.quoting import of_library
@@ -27,6 +26,7 @@ from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.jvm import start_jvm
 from parquetry.runtime.spark_log import ANYTHING, LogRules, in_force, obey, see_log
 from parquetry.runtime.spec.job import SparkSettings, resolve_environment
+from parquetry.runtime.worker_python import PYSPARK_PYTHON, check_worker_python
 
 _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
@@ -47,7 +47,6 @@ _REDACTED: Final = "spark.redaction.regex"
 _ALWAYS_REDACTED: Final = "(?i)secret|password|token|access[.]?key"
 """Spark's own default."""
 
-_PYTHON: Final = "PYSPARK_PYTHON"
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 _LOGGING: Final = """\
@@ -87,12 +86,12 @@ def start_session(
         return running
     if "SPARK_REMOTE" in os.environ:
         return _connected(settings)
-    os.environ.setdefault(_PYTHON, sys.executable)
+    os.environ.setdefault(PYSPARK_PYTHON, sys.executable)
     options = {"spark.app.name": name}
     if not submitted:
         find_java()
         options["spark.master"] = settings.master or "local[*]"
-        _check_python(os.environ[_PYTHON], options["spark.master"])
+        check_worker_python(options["spark.master"])
     options |= _DEFAULTS | {key: str(value) for key, value in resolve_environment(settings.conf).items()}
     if settings.packages:
         options["spark.jars.packages"] = ",".join(settings.packages)
@@ -109,18 +108,6 @@ def start_session(
     session.sparkContext.setLogLevel(options.get("spark.log.level", "ERROR"))
     _obey(session, rules, submitted=submitted)
     return session
-
-
-def _check_python(program: str, master: str) -> None:
-    """Raise SparkStartError if the workers of this machine cannot be started: their first task would fail."""
-    if master.startswith("local") and shutil.which(program) is None:
-        raise SparkStartError(
-            Message(
-                f"{_PYTHON} names ",
-                Value.uri(program, quoted=True),
-                f", which is no program of this machine; unset it, or set it to {sys.executable}",
-            )
-        )
 
 
 def _connected(settings: SparkSettings) -> SparkSession:

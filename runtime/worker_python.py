@@ -1,0 +1,71 @@
+"""The Python that starts Spark's workers on this machine, checked before Spark starts.
+
+Without the check, the first task would fail, long after the start, and Spark does not name the variable.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from parquetry.message import Message, Value
+from parquetry.runtime.errors import SparkStartError
+
+PYSPARK_PYTHON: Final = "PYSPARK_PYTHON"
+
+_ASK: Final = (
+    "import sys; print(*sys.version_info[:2], sep='.', flush=True); import parquetry.version, pyarrow"
+)
+_SECONDS: Final = 60
+
+
+def check_worker_python(master: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Return if the workers of a local ``master`` can be started; those of a cluster are not looked at.
+
+    Raises:
+        SparkStartError: the variable names no program, or a Python of another version or without parquetry.
+
+    """
+    program = environment.get(PYSPARK_PYTHON, sys.executable)
+    if not master.startswith("local") or program == sys.executable:
+        return
+    if fault := _fault(program, environment):
+        raise SparkStartError(
+            Message(
+                f"{PYSPARK_PYTHON} names ",
+                Value.uri(program, quoted=True),
+                f", {fault}; unset it, or set it to {sys.executable}",
+            )
+        )
+
+
+def _fault(program: str, environment: Mapping[str, str]) -> str | None:
+    found = shutil.which(program, path=environment.get("PATH"))
+    if found is None:
+        return "which is no program of this machine"
+    try:
+        # As Spark starts workers: no module comes from the folder that the command starts in.
+        asked = subprocess.run(
+            [found, "-c", _ASK],
+            env={**environment, "PYTHONSAFEPATH": "1"},
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "which does not start as Python"
+    here, version = "{}.{}".format(*sys.version_info), asked.stdout.strip()
+    if version and version != here:
+        return f"which is Python {version}, and parquetry runs in {here}"
+    if not asked.returncode:
+        return None
+    if not version:
+        return "which does not start as Python"
+    return (
+        f"in which parquetry cannot be imported ({(asked.stderr.splitlines() or ['no reason is given'])[-1]})"
+    )
