@@ -14,6 +14,7 @@ from hypothesis import settings
 from tests.support.allocations import counted_allocations
 from tests.support.effort import examples
 from tests.support.fast_java import fast_java
+from tests.support.gcs_server import gcs_server
 from tests.support.no_fsync import skip_fsync
 from tests.support.plain_values import judge_messages
 from tests.support.s3_server import s3_server
@@ -52,6 +53,12 @@ def _s3_counter():
 @pytest.fixture(scope="session")
 def s3_options(_s3_counter):
     with s3_server(_s3_counter) as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
+def gcs_options():
+    with gcs_server() as options:
         yield options
 
 

@@ -24,7 +24,7 @@ from parquetry.message import command, joined
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import errors
 from parquetry.project.model.resolved import Launcher, SparkSettings
-from parquetry.runtime import s3_jars
+from parquetry.runtime import store_jars
 from parquetry.runtime.apply.properties import property_warnings
 from parquetry.runtime.commit.damaged_files import damage_warnings
 from parquetry.runtime.errors import (
@@ -48,6 +48,7 @@ _OLDEST_PYTHON = (3, 11)
 _PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "fastavro", "fsspec")
 _EXTRAS = {
     "s3fs": ("s3fs", "s3fs", "tables and sources on S3"),
+    "gcsfs": ("gcsfs", "gcsfs", "tables and sources on Google Cloud Storage"),
     "cryptography": ("cryptography", "cryptography", "encrypted tables"),
     "grpcio": ("grpc", "pyspark[connect]", "sessions of Spark Connect"),
 }
@@ -100,8 +101,10 @@ def check_project(workspace: Workspace) -> Iterator[Check]:
     yield _checked("storage", lambda: _probe(workspace))
     for table in workspace.tables:
         yield _checked(f"table {table.name}", lambda table=table: _table(workspace, table))  # type: ignore[misc]
-    if _is_on_s3(workspace):
-        yield _s3_client(target.spark)
+    places = _places(workspace)
+    for client in store_jars.CLIENTS:
+        if any(place.startswith(tuple(f"{scheme}://" for scheme in client.schemes)) for place in places):
+            yield _client(client, target.spark)
     yield _checked("spark", lambda: _spark(target.spark))
 
 
@@ -158,32 +161,35 @@ def _encodings() -> Check:
     return Check(name="encodings", ok=not wrong, found=f"{found} ({locale_of}){remedy}")
 
 
-def _is_on_s3(workspace: Workspace) -> bool:
-    """Return whether a selected table, or a source of one, is on S3."""
+def _places(workspace: Workspace) -> list[str]:
+    """Return where the selected tables and their sources are."""
     tables = workspace.tables
-    places = [table.location for table in tables]
-    places += [source.path for table in tables for source in table.spec.sources]
-    return any(place.lower().startswith(("s3://", "s3a://")) for place in places)
+    sources = [source.path for table in tables for source in table.spec.sources]
+    return [place.lower() for place in (*(table.location for table in tables), *sources)]
 
 
-def _s3_client(spark: SparkSettings) -> Check:
-    """Check that the Spark that starts here finds Hadoop's client of S3, in the version of its Hadoop."""
-    hadoop = s3_jars.hadoop_version(s3_jars.spark_jars())
+def _client(client: store_jars.Client, spark: SparkSettings) -> Check:
+    """Check that the Spark that starts here finds Hadoop's client of a store, in a version that fits."""
+    hadoop = store_jars.hadoop_version(store_jars.spark_jars())
     declared = {name: str(value) for name, value in spark.conf.items()}
     if spark.packages:
         declared["spark.jars.packages"] = ",".join(spark.packages)
-    found = s3_jars.clients(declared, [*map(str, spark.submit_args)])
-    client = s3_jars.client_of(hadoop)
-    remedy = f"list {client} under spark.packages of the target"
+    found = store_jars.versions(client, declared, [*map(str, spark.submit_args)])
+    name = f"spark {client.schemes[0]}"
+    package = client.coordinates(hadoop)
+    remedy = f"list {package} under spark.packages of the target"
     if not found:
         if spark.launcher is not Launcher.IN_PROCESS:
-            return Check(name="spark s3", ok=True, found=f"not declared; the cluster's Spark needs {client}")
-        return Check(name="spark s3", ok=False, found=f"Spark has no client of S3; {remedy}")
-    other = next((version for version in found if hadoop and version != hadoop), None)
+            return Check(name=name, ok=True, found=f"not declared; the cluster's Spark needs {package}")
+        return Check(name=name, ok=False, found=f"Spark has no client of {client.store}; {remedy}")
+    needed = hadoop if client.version is None else None
+    other = next((version for version in found if needed and version != needed), None)
     if other is not None and spark.launcher is Launcher.IN_PROCESS:
-        wrong = f"hadoop-aws {other} does not fit Spark's Hadoop {hadoop}; {remedy}, and remove the other"
-        return Check(name="spark s3", ok=False, found=wrong)
-    return Check(name="spark s3", ok=True, found=f"hadoop-aws {found[0]}")
+        wrong = (
+            f"{client.artifact} {other} does not fit Spark's Hadoop {needed}; {remedy}, and remove the other"
+        )
+        return Check(name=name, ok=False, found=wrong)
+    return Check(name=name, ok=True, found=f"{client.artifact} {found[0]}")
 
 
 def _probe(workspace: Workspace) -> str:

@@ -17,7 +17,18 @@ from parquetry.secret_names import MASK
 from parquetry.version import VERSION
 
 _LONGEST_LINE = 5_000
-_PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "fastavro", "fsspec", "s3fs", "click", "pyyaml")
+_PACKAGES = (
+    "pyspark",
+    "pyarrow",
+    "pandas",
+    "numpy",
+    "fastavro",
+    "fsspec",
+    "s3fs",
+    "gcsfs",
+    "click",
+    "pyyaml",
+)
 # Folders of partitions, which may be personal, in the paths of files; a blank before a slash begins a path.
 _IN_PATH = re.compile(
     r"(?<![\w.])([\w.]+)=[^/\n'\"]{0,1024}"

@@ -296,8 +296,9 @@ _ALL = (
     _code(
         "PQ306",
         "Storage not supported",
-        "Tables and sources must be in local folders or in S3 (s3:// or s3a://).",
-        "Use one of the two.",
+        "Tables and sources must be in local folders, in S3 (s3:// or s3a://) or in Google Cloud Storage "
+        "(gs://).",
+        "Use one of these.",
     ),
     _code(
         "PQ307",

@@ -1,4 +1,4 @@
-"""Where tables and sources lie: relative paths, local folders and S3, in one spelling."""
+"""Where tables and sources lie: relative paths, local folders and buckets, in one spelling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from urllib.parse import unquote, urlsplit
 from parquetry.project.diagnostics.model import Problem
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_OBJECT_STORES = frozenset({"s3", "s3a"})
+_BUCKETS = {"s3": "s3", "s3a": "s3", "gs": "gs"}
+"""The schemes of object stores, and how each is spelled here."""
 
 
 class LocationProblem(Problem):
@@ -25,7 +26,7 @@ def is_relative(path: str) -> bool:
 def joined(base: str, path: str) -> str:
     """``path`` below ``base`` where it is relative, else ``path``; normalised.
 
-    Both are relative or absolute paths, ``file:`` or S3 URIs. ``s3a`` becomes ``s3``, ``file:``
+    Both are relative or absolute paths, ``file:`` URIs or those of buckets. ``s3a`` becomes ``s3``, ``file:``
     URIs become paths, doubled and trailing slashes and ``.`` go away.
 
     Raises:
@@ -52,16 +53,16 @@ def normalised(path: str) -> str:
         if parts.netloc not in ("", "localhost"):
             raise LocationProblem("PQ306", f"'{path}' names another machine", "write file:///folder")
         return _clean(unquote(parts.path)) if "%" in parts.path else _clean(parts.path)
-    if name not in _OBJECT_STORES:
+    if name not in _BUCKETS:
         raise LocationProblem(
-            "PQ306", f"storage '{name}:' is not supported", "use a local path, s3:// or s3a://"
+            "PQ306", f"storage '{name}:' is not supported", "use a local path, s3://, s3a:// or gs://"
         )
     rest = path[scheme.end() :]
     bucket, _, key = rest.removeprefix("//").partition("/")
     if not rest.startswith("//") or not bucket:
-        raise LocationProblem("PQ306", f"'{path}' names no bucket", "write s3://bucket/folder")
+        raise LocationProblem("PQ306", f"'{path}' names no bucket", f"write {name}://bucket/folder")
     below = _within("", key) if key.strip("/") else ""
-    return f"s3://{bucket}/{below}".rstrip("/")
+    return f"{_BUCKETS[name]}://{bucket}/{below}".rstrip("/")
 
 
 def absolute(root: Path, path: str) -> str:

@@ -20,8 +20,8 @@ def place_of(path: str, base: str) -> str:
     """Which file a path means, the same however it is spelled: ``in/a``, ``./in/a``, ``file:/base/in/a``."""
     joined = join_base(base, path)
     scheme, _, rest = joined.partition(":") if _SCHEME.match(joined) else ("", "", joined)
-    if scheme.lower() in ("s3", "s3a"):
+    if scheme.lower() in ("s3", "s3a", "gs"):
         bucket, _, key = rest.removeprefix("//").partition("/")
-        return f"s3://{bucket}/{key.lstrip('/')}"
+        return f"{scheme.lower().removesuffix('a')}://{bucket}/{key.lstrip('/')}"
     # As the local store opens it: links are not followed.
     return os.path.abspath(_LOCAL_HOST.sub("", rest))  # noqa: PTH100

@@ -26,10 +26,10 @@ _SCHEME = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)$", re.D
 
 
 def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> ObjectStore:
-    """The store below ``uri``: a local path, ``file:``, ``s3:`` or ``s3a:``; nothing is touched.
+    """The store below ``uri``: a local path, ``file:``, ``s3:``, ``s3a:`` or ``gs:``; nothing is touched.
 
-    ``options`` are those of fsspec's S3 file system (``key``, ``secret``, ``endpoint_url``, ...).
-    Raises StorageError for other schemes, and when s3fs is not installed.
+    ``options`` are those of fsspec's file system (``key``, ``secret``, ``endpoint_url``, ...).
+    Raises StorageError for other schemes.
     """
     text = os.fspath(uri)
     match = _SCHEME.match(text)
@@ -39,17 +39,24 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
         case "file":
             return LocalStore(_local_path(text, match["rest"]))
         case "s3" | "s3a":
-            # S3 needs packages that tables on local disks do without.
             from parquetry.runtime.storage.s3 import S3Store  # noqa: PLC0415
 
-            bucket, _, prefix = match["rest"].removeprefix("//").partition("/")
-            return S3Store(bucket, prefix.strip("/"), options or {})
+            return S3Store(*_bucket(match["rest"]), options or {})
+        case "gs":
+            from parquetry.runtime.storage.gcs import GcsStore  # noqa: PLC0415
+
+            return GcsStore(*_bucket(match["rest"]), options or {})
         case scheme:
             msg = (
                 f"cannot open {text}: the scheme {scheme!r} is not supported; "
-                "use a local path, file:, s3: or s3a:"
+                "use a local path, file:, s3:, s3a: or gs:"
             )
             raise StorageError(msg)
+
+
+def _bucket(rest: str) -> tuple[str, str]:
+    bucket, _, prefix = rest.removeprefix("//").partition("/")
+    return bucket, prefix.strip("/")
 
 
 def _local_path(text: str, rest: str) -> str:
@@ -76,7 +83,7 @@ def probe_put_if_absent(store: ObjectStore, path: str) -> None:
         store.delete(path)
     if outcomes[1] is not PutOutcome.LOST or kept != nonces[0]:
         msg = (
-            f"the store of {store.uri} does not honour conditional puts (If-None-Match): a second "
+            f"the store of {store.uri} does not honour conditional puts: a second "
             "writer would overwrite a commit; use a store that does"
         )
         raise StorageError(msg)

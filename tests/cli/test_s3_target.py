@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from parquetry.runtime.errors import MissingSourceError
-from parquetry.runtime.s3_jars import client_of, hadoop_version, spark_jars
 from parquetry.runtime.sources.listing import list_files
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.store_jars import S3, hadoop_version, spark_jars
 from tests.support.command_script import environment, parquetry
 from tests.support.project_folder import ProjectFolder, with_leave
 from tests.support.s3_server import BUCKET, s3_server
@@ -34,7 +34,7 @@ def shop(tmp_path, s3_options):
         "secret": "{{ env_var('PARQUETRY_SECRET_SECRET') }}",
     }
     warehouse = f"s3a://{BUCKET}/{tmp_path.name}"
-    spark = {"packages": [client_of(hadoop_version(spark_jars()))]}
+    spark = {"packages": [S3.coordinates(hadoop_version(spark_jars()))]}
     folder.project(targets={"dev": with_leave({"warehouse": warehouse, "storage": storage, "spark": spark})})
 
     def run(*arguments):
@@ -72,7 +72,7 @@ def test_doctor_says_which_client_spark_needs(tmp_path, s3_options, packages, sa
     done = parquetry("doctor", "--format", "json", "-p", folder.root)
     assert done.returncode == 1
     (check,) = (c for c in json.loads(done.stdout)["checks"] if c["name"] == "spark s3")
-    client = client_of(hadoop_version(spark_jars()))
+    client = S3.coordinates(hadoop_version(spark_jars()))
     assert not check["ok"]
     assert check["found"].startswith(said.format(client=client))
     assert client in check["found"]

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.message import Message, Value
-from parquetry.runtime import s3_jars
+from parquetry.runtime import store_jars
 from parquetry.runtime.errors import (
     CorruptTableError,
     InvalidDataError,
@@ -203,7 +203,7 @@ def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]
 
     Spark looks whether each is there, and by default starts a task for each as soon as there are 33.
     Raises UnsupportedSessionError where its JVM has another encoding than the names of local files, or no
-    client of S3.
+    client of the store.
     """
     _check_names(spark, uris)
     settings = {}
@@ -214,7 +214,7 @@ def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]
         try:
             return reader.load(list(uris))
         except (PySparkException, Py4JJavaError) as error:
-            if no_client := _no_s3_client(str(error)):
+            if no_client := _no_client(str(error)):
                 raise no_client from error
             raise
 
@@ -312,13 +312,14 @@ def _missing_package(text: str) -> Exception | None:
     )
 
 
-def _no_s3_client(text: str) -> Exception | None:
-    if not s3_jars.is_missing(text):
+def _no_client(text: str) -> Exception | None:
+    client = store_jars.missing_client(text)
+    if client is None:
         return None
-    client = s3_jars.client_of(s3_jars.hadoop_version(s3_jars.spark_jars()))
+    package = client.coordinates(store_jars.hadoop_version(store_jars.spark_jars()))
     return UnsupportedSessionError(
-        f"Spark has no client of S3; start the session with {client} (list it under spark.packages of the "
-        "target, or set spark.jars.packages of a session of your own before it starts)"
+        f"Spark has no client of {client.store}; start the session with {package} (list it under "
+        "spark.packages of the target, or set spark.jars.packages of a session of your own before it starts)"
     )
 
 
@@ -336,7 +337,7 @@ def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
     state = _SQL_STATE.search(text)
     blames_data = state is not None and state["kind"] in _DATA_STATES
     lost = None if blames_data else lost_task(text, what)  # a row that is quoted may say anything
-    no_client = None if blames_data else _no_s3_client(text)
+    no_client = None if blames_data else _no_client(text)
     if ours := (
         raised_in_task(text) or _missing_package(text) or _unspelled_name(text, what) or lost or no_client
     ):

@@ -15,7 +15,8 @@ from parquetry.message import Value
 from parquetry.runtime.errors import SparkStartError
 from parquetry.runtime.main import execute
 from parquetry.runtime.redaction import secret_options, secrets_of, without_secrets
-from parquetry.runtime.storage.s3_errors import failure
+from parquetry.runtime.storage.answers import failure
+from parquetry.runtime.storage.s3 import answer_of
 from parquetry.secret_names import holds_secret_alone, is_secret_name, masked_secret
 from tests.support.project_folder import ProjectFolder
 
@@ -127,7 +128,9 @@ def test_numbers_and_flags_are_no_secrets_unless_they_are_called_so():
 def test_an_endpoint_that_is_secret_is_not_named(monkeypatch):
     monkeypatch.setenv("PARQUETRY_SECRET_HOST", "10.1.2.3:9000")
     error = EndpointConnectionError(endpoint_url="http://10.1.2.3:9000/lake/x")
-    assert 'endpoint URL: "http://***/lake/x"' in str(failure("read", Value.uri("s3://lake/x"), error))
+    assert 'endpoint URL: "http://***/lake/x"' in str(
+        failure("read", Value.uri("s3://lake/x"), error, answer_of(error))
+    )
 
 
 def test_the_failure_of_a_job_does_not_name_one(tmp_path, monkeypatch):

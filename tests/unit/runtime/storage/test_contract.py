@@ -1,4 +1,4 @@
-"""What every store promises, shown on files, on S3, and on the stores that tests wrap around."""
+"""What every store promises, shown on files, on S3, on Google Cloud Storage, and on the stores that tests wrap around."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.support.stores import CountingStore, FaultyStore, LostAnswerStore
 LOST_ANSWERS = "local, answers lost"
 
 
-@pytest.fixture(params=["local", "s3", "counting", "faulty, not yet", LOST_ANSWERS])
+@pytest.fixture(params=["local", "s3", "gs", "counting", "faulty, not yet", LOST_ANSWERS])
 def store(request, tmp_path) -> ObjectStore:
-    if request.param == "s3":
-        options = request.getfixturevalue("s3_options")
-        return open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}/t", options)
+    if request.param in ("s3", "gs"):
+        options = request.getfixturevalue("s3_options" if request.param == "s3" else "gcs_options")
+        return open_store(f"{request.param}://{BUCKET}/{uuid.uuid4().hex}/t", options)
     local = open_store(tmp_path / "tables" / "t")
     match request.param:
         case "counting":

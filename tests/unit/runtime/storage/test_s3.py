@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 
 from parquetry.message import Value
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
-from parquetry.runtime.storage import s3
+from parquetry.runtime.storage import bucket, s3
 from parquetry.runtime.storage.open import PutOutcome, open_store
 from parquetry.runtime.storage.s3 import S3Store
 from tests.support.s3_server import BUCKET
@@ -21,7 +21,7 @@ UNREACHABLE = EndpointConnectionError(endpoint_url="http://lake")
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch):
-    monkeypatch.setattr(s3, "_FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(bucket, "FIRST_PAUSE_SECONDS", 0.001)
 
 
 class ScriptedStore(S3Store):
@@ -161,14 +161,16 @@ def test_what_is_no_clients_error_passes_through(store):
 
 def test_listing_goes_over_all_pages(store):
     for number in range(1003):
-        store._s3fs().call_s3("put_object", Bucket=BUCKET, Key=f"{store.prefix}/p/{number:04}", Body=b"")
+        store._filesystem().call_s3(
+            "put_object", Bucket=BUCKET, Key=f"{store.prefix}/p/{number:04}", Body=b""
+        )
     assert [info.path for info in store.list("p")] == [f"p/{number:04}" for number in range(1003)]
     store.delete_folder("p")
     assert store.list(recursive=True) == []
 
 
 def test_folder_markers_of_other_tools_are_no_objects(store):
-    store._s3fs().call_s3("put_object", Bucket=BUCKET, Key=f"{store.prefix}/p/", Body=b"")
+    store._filesystem().call_s3("put_object", Bucket=BUCKET, Key=f"{store.prefix}/p/", Body=b"")
     store.put("p/f", b"x")
     assert [info.path for info in store.list(recursive=True)] == ["p/f"]
     assert store.list_folders() == ["p"]
@@ -205,7 +207,7 @@ def test_each_operation_is_one_request(store, s3_requests):
 
 def test_an_answer_that_breaks_off_is_asked_for_again(store, monkeypatch):
     store.put("a", b"data")
-    client = store._s3fs()
+    client = store._filesystem()
     broken = [ConnectionResetError("gone"), TIMEOUT]
     call = type(client)._call_s3
 

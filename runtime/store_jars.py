@@ -1,4 +1,4 @@
-"""The jars with which Spark reads S3: Hadoop's client, in the version of Spark's own Hadoop."""
+"""The jars with which Spark reads object stores: a client of Hadoop for each."""
 
 from __future__ import annotations
 
@@ -6,21 +6,59 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-CLIENT: Final = "org.apache.hadoop:hadoop-aws"
 
-_VERSIONS: Final = re.compile(r"hadoop-aws[:-](?P<version>\d+(?:\.\d+)*)")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """A client of Hadoop. ``version`` None is that of Spark's own Hadoop, which it has to be."""
+
+    store: str
+    schemes: tuple[str, ...]
+    group: str
+    artifact: str
+    version: str | None
+    missing: re.Pattern[str]
+    """In the text of a failure of Spark: the client, or what it needs, is not there."""
+
+    def coordinates(self, hadoop: str | None) -> str:
+        """Return the Maven coordinates of the client that fits a version of Hadoop, if that is known."""
+        version = self.version or hadoop
+        named = f"{self.group}:{self.artifact}"
+        return f"{named}:{version}" if version else f"{named} in the version of Spark's Hadoop"
+
+
+S3: Final = Client(
+    store="S3",
+    schemes=("s3", "s3a"),
+    group="org.apache.hadoop",
+    artifact="hadoop-aws",
+    version=None,
+    missing=re.compile(
+        r"Class org\.apache\.hadoop\.fs\.s3a\.\w+ not found|No FileSystem for scheme \"?s3a?\b"
+        r"|NoClassDefFoundError: (software|com)/amazon"
+    ),
+)
+GCS: Final = Client(
+    store="Google Cloud Storage",
+    schemes=("gs",),
+    group="com.google.cloud.bigdataoss",
+    artifact="gcs-connector",
+    version="hadoop3-2.2.26",
+    missing=re.compile(
+        r"Class com\.google\.cloud\.hadoop\.fs\.gcs\.\w+ not found|No FileSystem for scheme \"?gs\b"
+        r"|NoClassDefFoundError: com/google/cloud"
+    ),
+)
+CLIENTS: Final = (S3, GCS)
+
 _BY_NAME: Final = ("spark.jars.packages", "spark.jars")
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 _DEFAULT: Final = re.compile(r"\s*(?P<name>[^\s=:#!][^\s=:]*)[\s=:]\s*(?P<value>.*?)\s*")
 _HADOOP: Final = re.compile(r"hadoop-client-api-(?P<version>\d[\w.-]*)\.jar")
-_MISSING: Final = re.compile(
-    r"Class org\.apache\.hadoop\.fs\.s3a\.\w+ not found|No FileSystem for scheme \"?s3a?\b"
-    r"|NoClassDefFoundError: (software|com)/amazon"
-)
 
 
 def spark_jars(environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -31,10 +69,13 @@ def spark_jars(environment: Mapping[str, str] = os.environ) -> Path | None:
     return None if found is None or found.origin is None else Path(found.origin).parent / "jars"
 
 
-def clients(
-    conf: Mapping[str, str], arguments: Sequence[str], environment: Mapping[str, str] = os.environ
+def versions(
+    client: Client,
+    conf: Mapping[str, str],
+    arguments: Sequence[str],
+    environment: Mapping[str, str] = os.environ,
 ) -> list[str]:
-    """Return the versions of the client that the Spark that starts here finds; a list without any is empty.
+    """Return the versions of a client that the Spark that starts here finds; a list without any is empty.
 
     It comes with ``conf``, with ``arguments`` of spark-submit, with spark-defaults.conf, with the class path
     and with the jars of Spark itself.
@@ -46,7 +87,8 @@ def clients(
     paths = [settings.get(_CLASS_PATH, ""), environment.get("SPARK_DIST_CLASSPATH", "")]
     texts += [name for path in paths for name in _on_class_path(path)]
     texts += [] if jars is None else _on_class_path(f"{jars}/*")
-    return [found["version"] for text in texts for found in _VERSIONS.finditer(text)]
+    named = re.compile(rf"{client.artifact}[:-](?P<version>(?:hadoop\d-)?\d+(?:\.\d+)*)")
+    return [found["version"] for text in texts for found in named.finditer(text)]
 
 
 def _defaults(jars: Path | None, environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -76,11 +118,6 @@ def hadoop_version(jars: Path | None) -> str | None:
     return next((found["version"] for name in names if (found := _HADOOP.fullmatch(name))), None)
 
 
-def client_of(version: str | None) -> str:
-    """Return the Maven coordinates of the client that fits a version of Hadoop."""
-    return f"{CLIENT}:{version}" if version else f"{CLIENT} in the version of Spark's Hadoop"
-
-
-def is_missing(failure: str) -> bool:
-    """Return whether the text of a failure of Spark says that the client, or what it needs, is not there."""
-    return _MISSING.search(failure) is not None
+def missing_client(failure: str) -> Client | None:
+    """Return the client that Spark lacks by the text of a failure."""
+    return next((client for client in CLIENTS if client.missing.search(failure)), None)

@@ -1,4 +1,4 @@
-"""Where Spark finds Hadoop's client of S3: settings, its defaults, the class path and its own jars."""
+"""Where Spark finds Hadoop's clients of object stores: settings, its defaults, the class path and its own jars."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from parquetry.runtime.s3_jars import clients
+from parquetry.runtime.store_jars import GCS, S3, missing_client, versions
 
 COORDINATES = "org.apache.hadoop:hadoop-aws:3.4.1"
 JAR = "hadoop-aws-3.4.1.jar"
@@ -22,7 +22,7 @@ def home(tmp_path):
 
 
 def found(home, conf=None, arguments=(), **environment):
-    return clients(conf or {}, arguments, {"SPARK_HOME": str(home / "spark")} | environment)
+    return versions(S3, conf or {}, arguments, {"SPARK_HOME": str(home / "spark")} | environment)
 
 
 def defaults(folder, text):
@@ -61,3 +61,24 @@ def test_targets_arguments_and_the_jars_of_spark_bring_it(home):
     assert found(home, PYSPARK_SUBMIT_ARGS=f"--jars /opt/{JAR} pyspark-shell") == ["3.4.1"]
     (home / "spark/jars" / JAR).touch()
     assert found(home) == ["3.4.1"]
+
+
+def test_the_client_of_google_is_found_by_its_own_versions(home):
+    environment = {"SPARK_HOME": str(home / "spark")}
+    for version in ("3.1.22", "hadoop3-2.2.26"):
+        conf = {"spark.jars.packages": f"com.google.cloud.bigdataoss:gcs-connector:{version},{COORDINATES}"}
+        assert versions(GCS, conf, (), environment) == [version]
+    assert versions(GCS, {"spark.jars": f"/opt/{JAR}"}, (), environment) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "client"),
+    [
+        ("Class org.apache.hadoop.fs.s3a.S3AFileSystem not found", S3),
+        ('No FileSystem for scheme "gs"', GCS),
+        ("Class com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem not found", GCS),
+        ('No FileSystem for scheme "gsx"', None),
+    ],
+)
+def test_a_failure_names_the_client_that_is_missing(text, client):
+    assert missing_client(text) is client

@@ -1,0 +1,342 @@
+"""Objects of a bucket over a file system of fsspec: what does not depend on the kind of the store."""
+
+from __future__ import annotations
+
+import email.utils
+import importlib
+import itertools
+import os
+import time
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from parquetry.message import Message, Value
+from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
+from parquetry.runtime.quoting import of_library
+from parquetry.runtime.storage.answers import Answer, failure
+from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
+from parquetry.runtime.storage.paths import checked_path, escape_glob
+
+PART_SIZE_BYTES = 16 * 1024 * 1024
+FIRST_PAUSE_SECONDS = 0.05
+_READ_AHEAD_BYTES = 128 * 1024
+_CLOCK_VALID_SECONDS = 60.0
+_LONGEST_PAUSE_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of a listing: objects by key, and the prefixes of folders with their last ``/``."""
+
+    objects: Objects
+    folders: Paths
+
+
+class BucketStore(ObjectStore):
+    """Objects below ``scheme://bucket/prefix``; ``options`` are those of fsspec's file system.
+
+    Nothing is connected before the first request, and each process connects by itself.
+    A conditional put is repeated for ``patience_seconds`` while its outcome is unknown.
+    """
+
+    scheme: ClassVar[str]
+    spark_scheme: ClassVar[str]
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str,
+        options: Mapping[str, Any],
+        *,
+        patience_seconds: float = 600.0,
+    ) -> None:
+        self.bucket = bucket
+        self.prefix = prefix
+        self.options = dict(options)
+        self.patience_seconds = patience_seconds
+        self._clock: tuple[float, int] | None = None
+        self._connection: tuple[int, Any] | None = None
+
+    @abstractmethod
+    def _connect(self) -> Any:
+        """Return a file system; ImportError without the package of the driver."""
+
+    @abstractmethod
+    def _client_errors(self) -> tuple[type[Exception], ...]:
+        """Return the exceptions with which the client reports a failed request."""
+
+    @abstractmethod
+    def _answer(self, error: BaseException) -> Answer:
+        """Return what the client's error says of the request."""
+
+    def _is_from_store(self, error: BaseException) -> bool:
+        """Return whether a request to the store failed, rather than an operation on a local file."""
+        return not isinstance(error, OSError) or isinstance(error, (ConnectionError, TimeoutError))
+
+    @abstractmethod
+    def _get(self, key: str) -> bytes:
+        """Read an object by one request."""
+
+    @abstractmethod
+    def _get_range(self, key: str, start: int, stop: int) -> bytes:
+        """Read bytes of an object by one request."""
+
+    @abstractmethod
+    def _head(self, key: str) -> ObjectInfo:
+        """Ask for an object's facts by one request; its ``path`` is the key."""
+
+    @abstractmethod
+    def _pages(self, below: str, *, recursive: bool) -> Iterator[Page]:
+        """List what is below a prefix, one request a page."""
+
+    @abstractmethod
+    def _put(self, key: str, data: bytes) -> None:
+        """Create or replace an object by one request."""
+
+    @abstractmethod
+    def _send_put_if_absent(self, key: str, data: bytes) -> None:
+        """Create an object by one request that is not repeated, unless there is one."""
+
+    @abstractmethod
+    def _delete(self, key: str) -> None:
+        """Remove an object by one request; an absent one is passed over."""
+
+    @abstractmethod
+    def _delete_all(self, keys: list[str]) -> None:
+        """Remove objects; absent ones are passed over."""
+
+    @abstractmethod
+    def _date(self) -> str:
+        """Return the ``Date`` with which the store answers a cheap request."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connection": None, "_clock": None}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BucketStore) and (other.uri, other.options) == (self.uri, self.options)
+
+    def __hash__(self) -> int:
+        return hash(self.uri)
+
+    @property
+    def uri(self) -> str:
+        return f"{self.scheme}://{self.bucket}/{self.prefix}".rstrip("/")
+
+    def read(self, path: str) -> bytes:
+        with self._reporting("read", self._where(path)):
+            return self._get(self._key(path))
+
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        with self._reporting("read", self._where(path)):
+            return self._get_range(self._key(path), start, stop)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        where = self._where(checked_path(path, root=self.uri))
+        with self._reporting("read", where):
+            file = self._filesystem().open(
+                f"{self.bucket}/{self._key(path)}",
+                "rb",
+                block_size=_READ_AHEAD_BYTES,
+                cache_type="readahead",
+            )
+        return pa.PythonFile(file, mode="r")
+
+    def stat(self, path: str) -> ObjectInfo | None:
+        try:
+            with self._reporting("look at", self._where(path)):
+                return self._relative(self._head(self._key(path)))
+        except NotFoundError:
+            return None
+
+    def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
+        found = [
+            self._relative(info)
+            for page in self._listed(prefix, recursive=recursive)
+            for info in page.objects
+            # Other tools put empty objects that end in "/" to make folders visible.
+            if not info.path.endswith("/")
+        ]
+        return sorted(found, key=lambda info: info.path)
+
+    def list_folders(self, prefix: str = "") -> Paths:
+        pages = self._listed(prefix, recursive=False)
+        return sorted(self._path(folder.rstrip("/")) for page in pages for folder in page.folders)
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._reporting("write", self._where(path)):
+            self._put(self._key(path), data)
+
+    def put_if_absent(self, path: str, data: bytes, *, nonce: str | None = None) -> PutOutcome:
+        key = self._key(path)
+        where = self._where(path)
+        deadline = time.monotonic() + self.patience_seconds
+        uncertain = False
+        for attempt in itertools.count():
+            try:
+                self._send_put_if_absent(key, data)
+            except self._client_errors() as error:
+                answer = self._answer(error)
+                uncertain = uncertain or answer.may_have_worked
+                if answer.status == HTTPStatus.PRECONDITION_FAILED:
+                    outcome = self._whose(path, data, nonce=nonce, uncertain=uncertain)
+                    if outcome is not None:
+                        return outcome
+                expired = attempt > 0 and time.monotonic() > deadline
+                if (answer.final or expired) and not uncertain:
+                    raise failure("write", where, error, answer) from error
+                if expired:
+                    reason = of_library(str(error), kind=type(error).__name__)
+                    raise UnknownOutcomeError(
+                        Message(
+                            "whether ",
+                            where,
+                            " was written is unknown: ",
+                            reason,
+                            "; restore the connection, then run again",
+                        )
+                    ) from error
+            else:
+                return PutOutcome.WON
+            time.sleep(min(FIRST_PAUSE_SECONDS * 1.7**attempt, _LONGEST_PAUSE_SECONDS))
+        raise AssertionError
+
+    @contextmanager
+    def create_file(self, path: str) -> Iterator[Any]:
+        where = self._where(path)
+        with self._reporting("write", where):
+            sink = self._filesystem().open(
+                f"{self.bucket}/{self._key(path)}", "wb", block_size=PART_SIZE_BYTES
+            )
+        try:
+            yield sink
+        except BaseException as error:
+            # A closed file would upload what it has; one not discarded would leave its parts.
+            with suppress(*self._client_errors()):
+                sink.discard()
+            sink.closed = True
+            if isinstance(error, self._client_errors()) and self._is_from_store(error):
+                raise failure("write", where, error, self._answer(error)) from error
+            raise
+        with self._reporting("write", where):
+            sink.close()
+
+    def delete(self, path: str) -> bool:
+        there = self.stat(path) is not None
+        with self._reporting("delete", self._where(path)):
+            self._delete(self._key(path))
+        return there
+
+    def delete_all(self, paths: Iterable[str]) -> None:
+        keys = [self._key(path) for path in paths]
+        with self._reporting("delete", Value.uri(self.uri)):
+            self._delete_all(keys)
+
+    def delete_folder(self, prefix: str) -> None:
+        folder = checked_path(prefix, root=self.uri)
+        self.delete_all([info.path for info in self.list(folder, recursive=True)])
+
+    def now_ms(self) -> int:
+        if self._clock is None or time.monotonic() - self._clock[0] > _CLOCK_VALID_SECONDS:
+            self._clock = self._read_clock()
+        measured_at, store_ms = self._clock
+        return store_ms + int((time.monotonic() - measured_at) * 1000)
+
+    def spark_uri(self, path: str) -> str:
+        folder = checked_path(path, root=self.uri, folder=True)
+        key = f"{self.prefix}/{folder}".strip("/")
+        return f"{self.spark_scheme}://{self.bucket}/{escape_glob(key)}".rstrip("/")
+
+    def _where(self, path: str) -> Value:
+        return Value.uri(f"{self.uri}/{path}")
+
+    def _key(self, path: str) -> str:
+        return f"{self.prefix}/{checked_path(path, root=self.uri)}".lstrip("/")
+
+    def _path(self, key: str) -> str:
+        return key.removeprefix(f"{self.prefix}/") if self.prefix else key
+
+    def _relative(self, info: ObjectInfo) -> ObjectInfo:
+        return ObjectInfo(
+            path=self._path(info.path),
+            size_bytes=info.size_bytes,
+            modified_ms=info.modified_ms,
+            etag=info.etag,
+        )
+
+    def _listed(self, prefix: str, *, recursive: bool) -> Iterator[Page]:
+        folder = checked_path(prefix, root=self.uri, folder=True)
+        below = "".join(f"{part}/" for part in (self.prefix, folder) if part)
+        with self._reporting("list", self._where(folder)):
+            yield from self._pages(below, recursive=recursive)
+
+    def _whose(self, path: str, data: bytes, *, nonce: str | None, uncertain: bool) -> PutOutcome | None:
+        """Whose object stands there; None when it is gone, or unreadable for the moment."""
+        if nonce is None and not uncertain:
+            return PutOutcome.LOST
+        try:
+            there = self.read(path)
+        except StorageError:
+            return None
+        mine = there == data if nonce is None else nonce.encode() in there
+        return PutOutcome.MINE if mine else PutOutcome.LOST
+
+    def _read_clock(self) -> tuple[float, int]:
+        """The date the store answers with. It has whole seconds: it is never ahead."""
+        with self._reporting("look at", Value.uri(self.uri)):
+            date = self._date()
+        return time.monotonic(), milliseconds(email.utils.parsedate_to_datetime(date).timestamp())
+
+    @contextmanager
+    def _reporting(self, doing: str, where: Value) -> Iterator[None]:
+        try:
+            yield
+        except self._client_errors() as error:
+            raise failure(doing, where, error, self._answer(error)) from error
+
+    def _filesystem(self) -> Any:
+        """The connection of this process: an event loop does not survive a fork."""
+        if self._connection is None or self._connection[0] != os.getpid():
+            try:
+                filesystem = self._connect()
+            except ImportError as error:
+                driver = DRIVERS[self.scheme]
+                why = (
+                    f"{error.name} is not installed, which {driver.store} needs" if error.name else str(error)
+                )
+                msg = f"cannot open {self.uri}: {why}; run `pip install {driver.package}`"
+                raise StorageError(msg) from error
+            self._connection = (os.getpid(), filesystem)
+        return self._connection[1]
+
+    def _run(self, coroutine: Any) -> Any:
+        """Run a coroutine function on the loop of the file system, and wait for its result."""
+        filesystem = self._filesystem()
+        return importlib.import_module("fsspec.asyn").sync(filesystem.loop, coroutine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """The package of fsspec that opens a kind of store."""
+
+    store: str
+    package: str
+
+
+DRIVERS: Mapping[str, Driver] = {
+    "s3": Driver(store="S3", package="s3fs"),
+    "gs": Driver(store="Google Cloud Storage", package="gcsfs"),
+}
+
+
+def milliseconds(seconds: float) -> int:
+    """Whole milliseconds of seconds."""
+    return int(seconds * 1000)

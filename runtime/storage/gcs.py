@@ -1,0 +1,202 @@
+"""Objects of a bucket of Google Cloud Storage, over gcsfs; a conditional put asks for generation 0."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import json
+import logging
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from parquetry.runtime.storage.answers import Answer
+from parquetry.runtime.storage.bucket import BucketStore, Page, milliseconds
+from parquetry.runtime.storage.model import ObjectInfo
+
+_OBJECTS = "b/{}/o"
+_OBJECT = "b/{}/o/{}"
+_FIELDS = "name,size,updated,md5Hash"
+_DELETES_AT_ONCE = 32
+
+
+class NoBucketError(OSError):
+    """The bucket is not there."""
+
+
+class GcsStore(BucketStore):
+    """Objects below ``gs://bucket/prefix``; ``options`` are those of gcsfs.
+
+    It sends requests of the JSON API, which gcsfs authorises and repeats.
+    """
+
+    scheme: ClassVar[str] = "gs"
+    spark_scheme: ClassVar[str] = "gs"
+
+    def _connect(self) -> Any:
+        # The class that the package exports first asks over gRPC what kind of bucket it is.
+        gcsfs = importlib.import_module("gcsfs.core")
+        # It logs what it raises, too.
+        logging.getLogger("gcsfs").addHandler(logging.NullHandler())
+        return gcsfs.GCSFileSystem(**{"use_listings_cache": False, **self.options})
+
+    def _client_errors(self) -> tuple[type[Exception], ...]:
+        return client_errors()
+
+    def _answer(self, error: BaseException) -> Answer:
+        return answer_of(error)
+
+    def _is_from_store(self, error: BaseException) -> bool:
+        return "://" in str(error) or super()._is_from_store(error)  # gcsfs names the address
+
+    def _get(self, key: str) -> bytes:
+        return self._call("GET", _OBJECT, self.bucket, key, alt="media")[1]
+
+    def _get_range(self, key: str, start: int, stop: int) -> bytes:
+        wanted = {"Range": f"bytes={start}-{stop - 1}"}
+        return self._call("GET", _OBJECT, self.bucket, key, alt="media", headers=wanted)[1]
+
+    def _head(self, key: str) -> ObjectInfo:
+        return _info(json.loads(self._call("GET", _OBJECT, self.bucket, key, fields=_FIELDS)[1]))
+
+    def _pages(self, below: str, *, recursive: bool) -> Iterator[Page]:
+        request = {"prefix": below, "fields": f"items({_FIELDS}),prefixes,nextPageToken"}
+        request |= {} if recursive else {"delimiter": "/"}
+        while True:
+            with _of_bucket():
+                page = json.loads(self._call("GET", _OBJECTS, self.bucket, **request)[1])
+            objects = [_info(entry) for entry in page.get("items", ())]
+            yield Page(objects=objects, folders=page.get("prefixes", []))
+            if "nextPageToken" not in page:
+                return
+            request["pageToken"] = page["nextPageToken"]
+
+    def _put(self, key: str, data: bytes) -> None:
+        with _of_bucket():
+            self._call("POST", self._uploads(), **_upload(key, data))
+
+    def _send_put_if_absent(self, key: str, data: bytes) -> None:
+        """One request; gcsfs's own retries would hide that an answer got lost."""
+        filesystem = self._filesystem()
+        once = type(filesystem)._request.__wrapped__  # noqa: SLF001 - without its decorator that repeats
+
+        async def send() -> None:
+            upload = _upload(key, data, ifGenerationMatch="0")
+            await once(filesystem, "POST", self._uploads(), **upload)
+
+        with _of_bucket(), _bad_request():
+            self._run(send)
+
+    def _delete(self, key: str) -> None:
+        self._delete_all([key])
+
+    def _delete_all(self, keys: list[str]) -> None:
+        filesystem = self._filesystem()
+
+        async def delete(key: str) -> None:
+            with suppress(FileNotFoundError):
+                await filesystem._call("DELETE", _OBJECT, self.bucket, key)  # noqa: SLF001
+
+        async def delete_some(some: list[str]) -> None:
+            await asyncio.gather(*map(delete, some))
+
+        for start in range(0, len(keys), _DELETES_AT_ONCE):
+            some = keys[start : start + _DELETES_AT_ONCE]
+            self._run(functools.partial(delete_some, some))
+
+    def _date(self) -> str:
+        with _of_bucket():
+            date: str = self._call("GET", _OBJECTS, self.bucket, maxResults=1, fields="kind")[0]["Date"]
+        return date
+
+    def _uploads(self) -> str:
+        base: str = self._filesystem().base.replace("/storage/v1/", "/upload/storage/v1/")
+        return f"{base}b/{importlib.import_module('gcsfs.core').quote(self.bucket)}/o"
+
+    def _call(self, method: str, path: str, *names: str, **request: Any) -> tuple[Mapping[str, str], bytes]:
+        with _bad_request():
+            headers, content = self._filesystem().call(method, path, *names, **request)
+        return headers, bytes(content)
+
+
+def _info(entry: Mapping[str, Any]) -> ObjectInfo:
+    return ObjectInfo(
+        path=entry["name"],
+        size_bytes=int(entry["size"]),
+        modified_ms=milliseconds(datetime.fromisoformat(entry["updated"]).timestamp()),
+        # What has been composed of parts has no MD5, and the store's own tag says nothing of the content.
+        etag=entry.get("md5Hash"),
+    )
+
+
+def _upload(key: str, data: bytes, **condition: str) -> dict[str, Any]:
+    """The request that creates an object with its name and its bytes, which do not contain the boundary."""
+    boundary = uuid.uuid4().hex
+    name = json.dumps({"name": key})
+    head = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{name}\r\n"
+    content = f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
+    return {
+        "uploadType": "multipart",
+        "headers": {"Content-Type": f"multipart/related; boundary={boundary}"},
+        "data": b"".join((head.encode(), content.encode(), data, f"\r\n--{boundary}--".encode())),
+        **condition,
+    }
+
+
+@contextmanager
+def _of_bucket() -> Iterator[None]:
+    """Of requests that need no object, 404 says that there is no bucket."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NoBucketError(*error.args) from error
+
+
+@contextmanager
+def _bad_request() -> Iterator[None]:
+    """As an error of the client what gcsfs raises as one of the caller."""
+    try:
+        yield
+    except ValueError as error:
+        http = importlib.import_module("gcsfs.retry").HttpError
+        raise http({"code": int(HTTPStatus.BAD_REQUEST), "message": str(error)}) from error
+
+
+@functools.cache
+def client_errors() -> tuple[type[Exception], ...]:
+    """The exceptions with which gcsfs, aiohttp and google-auth report a failed request.
+
+    Without these packages no request is sent, and what opening the store says is the failure to tell.
+    """
+    try:
+        http = importlib.import_module("gcsfs.retry").HttpError
+        auth = importlib.import_module("google.auth.exceptions").GoogleAuthError
+        aiohttp = importlib.import_module("aiohttp").ClientError
+    except ImportError:
+        return (OSError,)
+    return (OSError, http, auth, aiohttp)
+
+
+def answer_of(error: BaseException) -> Answer:
+    """The answer that gcsfs has made an exception of."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    status: int | None = None
+    match error:
+        case FileNotFoundError() | NoBucketError():
+            status = HTTPStatus.NOT_FOUND
+        case FileExistsError():
+            status = HTTPStatus.PRECONDITION_FAILED
+        case OSError() if str(error).startswith("Forbidden: "):
+            status = HTTPStatus.FORBIDDEN
+        case OSError() if "ProxyError" in names:
+            status = HTTPStatus.BAD_GATEWAY
+        case _ if "HttpError" in names:
+            code = getattr(error, "code", None)
+            status = None if code is None else int(code)
+    if status is not None:
+        return Answer.answered(status, no_bucket=isinstance(error, NoBucketError))
+    return Answer.none(never_sent="GoogleAuthError" in names, not_connected="ClientConnectorError" in names)

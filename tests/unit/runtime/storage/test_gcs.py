@@ -1,0 +1,187 @@
+"""What is particular to Google Cloud Storage: answers that get lost, pages, buckets, what a file is known by."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from aiohttp import ClientConnectorError, ServerDisconnectedError
+from aiohttp.client_reqrep import ConnectionKey
+from gcsfs.retry import HttpError
+from google.auth.exceptions import DefaultCredentialsError, RefreshError
+
+from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
+from parquetry.runtime.storage import bucket
+from parquetry.runtime.storage.gcs import GcsStore
+from parquetry.runtime.storage.open import PutOutcome, open_store
+from tests.support.gcs_server import BUCKET
+
+LOST = ServerDisconnectedError()
+UNREACHABLE = ClientConnectorError(
+    ConnectionKey("lake", 443, is_ssl=True, ssl=True, proxy=None, proxy_auth=None, proxy_headers_hash=None),
+    OSError(111, "Connection refused"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    monkeypatch.setattr(bucket, "FIRST_PAUSE_SECONDS", 0.001)
+
+
+class ScriptedStore(GcsStore):
+    """Sends as a store does, except that the script says what the client sees of it."""
+
+    script: list
+    sent = 0
+
+    def _send_put_if_absent(self, key, data):
+        self.sent += 1
+        step = self.script.pop(0) if self.script else "answered"
+        if step == "answered":
+            super()._send_put_if_absent(key, data)
+            return
+        takes_effect, error = step
+        if takes_effect:
+            super()._send_put_if_absent(key, data)
+        raise error
+
+
+@pytest.fixture
+def store(gcs_options):
+    store = ScriptedStore(BUCKET, uuid.uuid4().hex, gcs_options, patience_seconds=0.5)
+    store.script = []
+    return store
+
+
+def answer(status):
+    return HttpError({"code": status, "message": f"{status} said the store"})
+
+
+@pytest.mark.parametrize("nonce", [None, "n1"])
+@pytest.mark.parametrize("error", [LOST, ConnectionResetError("reset"), answer(503)])
+def test_a_lost_answer_is_found_to_be_ours(store, nonce, error):
+    store.script = [(True, error)]
+    assert store.put_if_absent("t", b"data n1", nonce=nonce) is PutOutcome.MINE
+    assert store.sent == 2
+
+
+@pytest.mark.parametrize("nonce", [None, "n1"])
+def test_a_request_lost_on_its_way_is_repeated_and_wins(store, nonce):
+    store.script = [(False, LOST), (False, UNREACHABLE), (False, answer(429))]
+    assert store.put_if_absent("t", b"data n1", nonce=nonce) is PutOutcome.WON
+    assert store.read("t") == b"data n1"
+
+
+@pytest.mark.parametrize("nonce", [None, "n1"])
+def test_a_lost_answer_hides_no_other_winner(store, nonce):
+    store.put("t", b"theirs")
+    store.script = [(False, LOST)]
+    assert store.put_if_absent("t", b"data n1", nonce=nonce) is PutOutcome.LOST
+    assert store.read("t") == b"theirs"
+
+
+def test_an_outcome_that_stays_unknown_is_no_failure(store):
+    store.script = [(True, LOST)] + [(False, LOST)] * 10_000
+    with pytest.raises(
+        UnknownOutcomeError, match=r"whether gs://lake/.*/t was written is unknown: .*; restore"
+    ):
+        store.put_if_absent("t", b"x")
+    assert store.read("t") == b"x"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError("Forbidden: https://lake/o\nno access"), "; grant these credentials the permission"),
+        (answer(401), "; grant these credentials the permission"),
+        (DefaultCredentialsError("no credentials"), "no credentials; check the endpoint, the credentials"),
+        (RefreshError("no token"), "no token; check the endpoint, the credentials"),
+        (answer(400), "; check the endpoint"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_refusal_is_a_failure_at_once(store, error, message):
+    store.script = [(False, error)]
+    with pytest.raises(StorageError, match=f"(?s)cannot write gs://lake/.*/t: .*{message}") as caught:
+        store.put_if_absent("t", b"x")
+    assert not isinstance(caught.value, UnknownOutcomeError)
+    assert store.sent == 1
+    assert store.stat("t") is None
+
+
+def test_a_conditional_put_is_one_request_that_the_client_does_not_repeat(store, monkeypatch):
+    asked = []
+
+    async def refuse(self, method, path, *args, **request):
+        asked.append(request["ifGenerationMatch"])
+        raise answer(503)
+
+    monkeypatch.setattr(type(store._filesystem())._request, "__wrapped__", refuse)
+    with pytest.raises(HttpError):
+        super(ScriptedStore, store)._send_put_if_absent("t", b"x")
+    assert asked == ["0"]
+
+
+def test_bytes_that_look_like_a_boundary_are_kept(store):
+    data = b"\r\n--==0==--\r\n--==0==\r\n--"
+    store.put("t", data)
+    assert store.put_if_absent("u", data) is PutOutcome.WON
+    with store.create_file("v") as sink:
+        sink.write(data)
+    assert store.read("t") == store.read("u") == store.read("v") == data
+
+
+def test_a_listing_goes_over_all_pages(store, monkeypatch):
+    names = [f"p/{number:03}" for number in range(25)] + [f"q{number}/x" for number in range(3)]
+    for name in names:
+        store.put(name, b"")
+    call = GcsStore._call
+    pages = []
+
+    def in_small_pages(self, method, path, *args, **request):
+        if "prefix" in request:
+            pages.append(request.get("pageToken"))
+            request |= {"maxResults": 4}
+        return call(self, method, path, *args, **request)
+
+    monkeypatch.setattr(GcsStore, "_call", in_small_pages)
+    assert [info.path for info in store.list("p")] == names[:25]
+    assert len(pages) == 7
+    assert store.list_folders() == ["p", "q0", "q1", "q2"]
+    store.delete_folder("p")
+    assert [info.path for info in store.list(recursive=True)] == names[25:]
+
+
+def test_a_file_is_known_by_the_digest_of_its_content(store):
+    store.put("a", b"content")
+    store.put("b", b"content")
+    store.put("c", b"others!")
+    same, other, differing = store.list()
+    assert same.etag == other.etag == store.stat("a").etag != differing.etag
+    assert same.etag is not None
+
+
+def test_folder_markers_of_other_tools_are_no_objects(store):
+    store._put(f"{store.prefix}/p/", b"")
+    store.put("p/f", b"x")
+    assert [info.path for info in store.list(recursive=True)] == ["p/f"]
+    assert store.list_folders() == ["p"]
+
+
+def test_a_missing_bucket_is_named(gcs_options):
+    store = open_store("gs://no-such-bucket/t", gcs_options)
+    for act in (
+        store.list,
+        store.now_ms,
+        lambda: store.put("a", b""),
+        lambda: store.put_if_absent("a", b""),
+    ):
+        with pytest.raises(StorageError, match="there is no such bucket; create it") as caught:
+            act()
+        assert not isinstance(caught.value, NotFoundError)
+
+
+def test_spark_reads_the_same_place(gcs_options):
+    store = open_store("gs://lake/some/t/", gcs_options)
+    assert (store.uri, store.spark_uri("p={1}")) == ("gs://lake/some/t", "gs://lake/some/t/p=\\{1\\}")
+    assert open_store("gs://lake", gcs_options).uri == "gs://lake"
