@@ -60,7 +60,7 @@ value is replaced.
   open files (`from_protobuf`, options of `from_avro` and `from_xml`) and, in FROM, functions other than Spark's
   generators.
 - **Paths:** a relative path starts at the project's folder, and a relative `location` at the warehouse. `..` may not
-  lead out of either. Local folders, `s3://` and `s3a://` (the same) are supported.
+  lead out of either. Local folders, `s3://`, `s3a://` (the same) and `gs://` are supported.
 - **Wildcards** in a source's path are `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, each within one folder name, and `**` for
   any number of folders. Braces cannot be nested. Names that begin with `_` or `.` are never matched, and a path that
   asks for one fails the run. A path that matches a folder but none of the files in it also fails the run (`in/dt=*`, or

@@ -107,7 +107,10 @@ class S3Store(BucketStore):
         async def send() -> None:
             await filesystem.set_session()
             client = await filesystem.get_s3(self.bucket)
-            await client.put_object(Bucket=self.bucket, Key=key, Body=data, IfNoneMatch="*")
+            put = client.put_object
+            request = {"Bucket": self.bucket, "Key": key, "Body": data, "IfNoneMatch": "*"}
+            # With what the options ask of every request, such as encryption.
+            await put(**filesystem._get_s3_method_kwargs(put, request))  # noqa: SLF001
 
         self._run(send)
 

@@ -437,8 +437,9 @@ def test_the_requests_of_an_upsert_are_counted(table: SmallTable, tmp_path: Path
     assert sum(counts.values()) <= 60
 
 
-def test_the_protocol_on_s3(s3_options: dict[str, object]) -> None:
-    store = open_store(f"s3://{BUCKET}/protocol/small", s3_options)
+@pytest.mark.parametrize(("scheme", "options"), [("s3", "s3_options"), ("gs", "gcs_options")])
+def test_the_protocol_in_a_bucket(scheme: str, options: str, request: pytest.FixtureRequest) -> None:
+    store = open_store(f"{scheme}://{BUCKET}/protocol/small", request.getfixturevalue(options))
     make_table_at = make_table_in(store)
     make_table_at.upsert(BASE)
     result = make_table_at.upsert({"k1": (9, "b"), "n": (1, "c")})

@@ -83,13 +83,14 @@ def test_the_list_goes_to_stdout_alone(table, tmp_path):
     assert listed(tmp_path / "t", "--html", str(tmp_path / "x"))[0] == 2
 
 
-def test_objects_are_listed_by_their_uri(s3_options):
-    store = open_store(f"s3://{BUCKET}/live", s3_options)
+@pytest.mark.parametrize(("scheme", "options"), [("s3", "s3_options"), ("gs", "gcs_options")])
+def test_objects_are_listed_by_their_uri(scheme, options, request):
+    store = open_store(f"{scheme}://{BUCKET}/live", request.getfixturevalue(options))
     spec = TableSpec(name="small", columns=COLUMNS, record_key=("id",), partition_by=("p",))
     create_table(store, spec, project="tests")
     SmallTable(store=store).upsert({"k": (1, "a")})
     (file,) = live_files(store).files
-    assert re.fullmatch(rf"s3://{BUCKET}/live/p=a/[^/]+\.parquet", file.path)
+    assert re.fullmatch(rf"{scheme}://{BUCKET}/live/p=a/[^/]+\.parquet", file.path)
 
 
 def test_nothing_but_live_files_is_left_behind_a_clustering_when_one_version_is_kept(tmp_path):

@@ -298,6 +298,20 @@ def test_s3a_is_s3():
     assert store != open_store("s3://lake/some/u")
 
 
+def test_every_put_asks_for_the_encryption_of_the_options(s3_options):
+    asked = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "alias/lake"}
+    options = {**s3_options, "s3_additional_kwargs": asked}
+    store = open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}", options)
+    store.put("a", b"1")
+    assert store.put_if_absent("b", b"2") is PutOutcome.WON
+    for name, size in (("c", 10), ("d", 20_000_000)):
+        with store.create_file(name) as sink:
+            sink.write(b"3" * size)
+    for name in "abcd":
+        head = store._call("head_object", Key=f"{store.prefix}/{name}")
+        assert (head["ServerSideEncryption"], head["SSEKMSKeyId"]) == ("aws:kms", "alias/lake"), name
+
+
 def test_an_object_that_is_absent_is_not_found(store):
     with pytest.raises(NotFoundError, match=rf"{store.uri}/none: there is no such object"):
         store.read("none")
