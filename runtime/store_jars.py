@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -45,15 +45,20 @@ S3: Final = Client(
 GCS: Final = Client(
     store="Google Cloud Storage",
     schemes=("gs",),
-    group="com.google.cloud.bigdataoss",
-    artifact="gcs-connector",
-    version="hadoop3-2.2.26",
+    group="org.apache.hadoop",
+    artifact="hadoop-gcp",
+    version=None,
     missing=re.compile(
-        r"Class com\.google\.cloud\.hadoop\.fs\.gcs\.\w+ not found|No FileSystem for scheme \"?gs\b"
-        r"|NoClassDefFoundError: com/google/cloud"
+        r"Class (org\.apache\.hadoop\.fs\.gs|com\.google\.cloud\.hadoop\.fs\.gcs)\.\w+ not found"
+        r"|No FileSystem for scheme \"?gs\b|NoClassDefFoundError: com/google/cloud"
     ),
 )
-CLIENTS: Final = (S3, GCS)
+_GCS_BEFORE: Final = replace(
+    GCS, group="com.google.cloud.bigdataoss", artifact="gcs-connector", version="hadoop3-2.2.26"
+)
+"""Google's own, for a Hadoop that has none."""
+
+_HADOOP_WITH_GCS: Final = (3, 5)
 
 _BY_NAME: Final = ("spark.jars.packages", "spark.jars")
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
@@ -118,6 +123,12 @@ def hadoop_version(jars: Path | None) -> str | None:
     return next((found["version"] for name in names if (found := _HADOOP.fullmatch(name))), None)
 
 
-def missing_client(failure: str) -> Client | None:
+def clients(hadoop: str | None) -> tuple[Client, ...]:
+    """Return the clients for a version of Hadoop."""
+    numbers = tuple(map(int, re.findall(r"\d+", hadoop or "")[:2])) or _HADOOP_WITH_GCS
+    return (S3, GCS if numbers >= _HADOOP_WITH_GCS else _GCS_BEFORE)
+
+
+def missing_client(failure: str, hadoop: str | None) -> Client | None:
     """Return the client that Spark lacks by the text of a failure."""
-    return next((client for client in CLIENTS if client.missing.search(failure)), None)
+    return next((client for client in clients(hadoop) if client.missing.search(failure)), None)

@@ -102,9 +102,10 @@ def check_project(workspace: Workspace) -> Iterator[Check]:
     for table in workspace.tables:
         yield _checked(f"table {table.name}", lambda table=table: _table(workspace, table))  # type: ignore[misc]
     places = _places(workspace)
-    for client in store_jars.CLIENTS:
-        if any(place.startswith(tuple(f"{scheme}://" for scheme in client.schemes)) for place in places):
-            yield _client(client, target.spark)
+    hadoop = store_jars.hadoop_version(store_jars.spark_jars())
+    for client in store_jars.clients(hadoop):
+        if any(place.partition("://")[0] in client.schemes for place in places):
+            yield _client(client, target.spark, hadoop)
     yield _checked("spark", lambda: _spark(target.spark))
 
 
@@ -168,9 +169,8 @@ def _places(workspace: Workspace) -> list[str]:
     return [place.lower() for place in (*(table.location for table in tables), *sources)]
 
 
-def _client(client: store_jars.Client, spark: SparkSettings) -> Check:
+def _client(client: store_jars.Client, spark: SparkSettings, hadoop: str | None) -> Check:
     """Check that the Spark that starts here finds Hadoop's client of a store, in a version that fits."""
-    hadoop = store_jars.hadoop_version(store_jars.spark_jars())
     declared = {name: str(value) for name, value in spark.conf.items()}
     if spark.packages:
         declared["spark.jars.packages"] = ",".join(spark.packages)

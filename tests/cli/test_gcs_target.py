@@ -7,12 +7,13 @@ import json
 import pytest
 
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.store_jars import GCS
+from parquetry.runtime.store_jars import GCS, hadoop_version, spark_jars
 from tests.support.command_script import parquetry
 from tests.support.gcs_server import BUCKET, gcs_server
 from tests.support.project_folder import ProjectFolder, with_leave
 
-CLIENT = (GCS.coordinates(None),)
+HADOOP = hadoop_version(spark_jars())
+CLIENT = (GCS.coordinates(HADOOP),)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def test_from_plan_to_timeline(shop, tmp_path, gcs_options):
     assert json.loads(run("inspect", "orders", "--format", "json").stdout)["totals"]["files"] == 0
     found = checks(run("doctor", "--format", "json"))
     assert found["storage"]["ok"] is True
-    assert found["spark gs"] == {"name": "spark gs", "ok": True, "found": f"gcs-connector {GCS.version}"}
+    assert found["spark gs"] == {"name": "spark gs", "ok": True, "found": f"hadoop-gcp {HADOOP}"}
     store = open_store(f"gs://{BUCKET}/{tmp_path.name}/orders", gcs_options)
     store.put(".hoodie/.aux/lock", b"somebody")
     assert "held by another program (somebody)" in run("unlock", "--list").stdout
@@ -70,7 +71,7 @@ def test_doctor_says_which_client_spark_needs(shop):
     assert done.returncode == 1
     check = checks(done)["spark gs"]
     assert not check["ok"]
-    assert GCS.coordinates(None) in check["found"]
+    assert CLIENT[0] in check["found"]
 
 
 def test_a_token_that_is_written_out_is_in_no_plan(shop, gcs_options):

@@ -313,13 +313,14 @@ def _missing_package(text: str) -> Exception | None:
 
 
 def _no_client(text: str) -> Exception | None:
-    client = store_jars.missing_client(text)
+    hadoop = store_jars.hadoop_version(store_jars.spark_jars())
+    client = store_jars.missing_client(text, hadoop)
     if client is None:
         return None
-    package = client.coordinates(store_jars.hadoop_version(store_jars.spark_jars()))
     return UnsupportedSessionError(
-        f"Spark has no client of {client.store}; start the session with {package} (list it under "
-        "spark.packages of the target, or set spark.jars.packages of a session of your own before it starts)"
+        f"Spark has no client of {client.store}; start the session with {client.coordinates(hadoop)} (list "
+        "it under spark.packages of the target, or set spark.jars.packages of a session of your own before "
+        "it starts)"
     )
 
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from parquetry.runtime.store_jars import GCS, S3, missing_client, versions
+from parquetry.runtime.store_jars import GCS, S3, clients, missing_client, versions
 
 COORDINATES = "org.apache.hadoop:hadoop-aws:3.4.1"
 JAR = "hadoop-aws-3.4.1.jar"
@@ -63,12 +63,16 @@ def test_targets_arguments_and_the_jars_of_spark_bring_it(home):
     assert found(home) == ["3.4.1"]
 
 
-def test_the_client_of_google_is_found_by_its_own_versions(home):
+def test_the_client_of_google_comes_with_hadoop_or_before_that_from_google(home):
     environment = {"SPARK_HOME": str(home / "spark")}
-    for version in ("3.1.22", "hadoop3-2.2.26"):
-        conf = {"spark.jars.packages": f"com.google.cloud.bigdataoss:gcs-connector:{version},{COORDINATES}"}
-        assert versions(GCS, conf, (), environment) == [version]
-    assert versions(GCS, {"spark.jars": f"/opt/{JAR}"}, (), environment) == []
+    (_, own), (_, googles) = clients("3.5.0"), clients("3.4.2")
+    assert own.coordinates("3.5.0") == "org.apache.hadoop:hadoop-gcp:3.5.0"
+    assert clients(None) == (S3, own)
+    package = googles.coordinates("3.4.2")
+    assert package.startswith("com.google.cloud.bigdataoss:gcs-connector:hadoop3-")
+    conf = {"spark.jars.packages": f"{package},{COORDINATES}"}
+    assert versions(googles, conf, (), environment) == [googles.version]
+    assert versions(own, conf, (), environment) == []
 
 
 @pytest.mark.parametrize(
@@ -76,9 +80,9 @@ def test_the_client_of_google_is_found_by_its_own_versions(home):
     [
         ("Class org.apache.hadoop.fs.s3a.S3AFileSystem not found", S3),
         ('No FileSystem for scheme "gs"', GCS),
-        ("Class com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem not found", GCS),
+        ("ClassNotFoundException: Class org.apache.hadoop.fs.gs.GoogleHadoopFileSystem not found", GCS),
         ('No FileSystem for scheme "gsx"', None),
     ],
 )
 def test_a_failure_names_the_client_that_is_missing(text, client):
-    assert missing_client(text) is client
+    assert missing_client(text, "3.5.0") is client
