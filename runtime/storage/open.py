@@ -41,11 +41,11 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
         case "s3" | "s3a":
             from parquetry.runtime.storage.s3 import S3Store  # noqa: PLC0415
 
-            return S3Store(*_bucket(match["rest"]), options or {})
+            return S3Store(*_bucket(text, match["rest"]), options or {})
         case "gs":
             from parquetry.runtime.storage.gcs import GcsStore  # noqa: PLC0415
 
-            return GcsStore(*_bucket(match["rest"]), options or {})
+            return GcsStore(*_bucket(text, match["rest"]), options or {})
         case scheme:
             msg = (
                 f"cannot open {text}: the scheme {scheme!r} is not supported; "
@@ -54,8 +54,11 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
             raise StorageError(msg)
 
 
-def _bucket(rest: str) -> tuple[str, str]:
+def _bucket(text: str, rest: str) -> tuple[str, str]:
     bucket, _, prefix = rest.removeprefix("//").partition("/")
+    if not bucket:
+        msg = f"cannot open {text}: it names no bucket; write {text.partition(':')[0]}://bucket/folder"
+        raise StorageError(msg)
     return bucket, prefix.strip("/")
 
 

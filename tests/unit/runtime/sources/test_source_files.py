@@ -223,6 +223,7 @@ def test_a_path_that_can_only_match_hidden_names_is_refused(landing, path):
         ("in/a:b.csv", "/p/in/a:b.csv"),
         ("s3://b/in/a.csv", "s3://b/in/a.csv"),
         ("s3a://b//in/a.csv", "s3://b/in/a.csv"),
+        ("GS://b//in/a.csv", "gs://b/in/a.csv"),
         ("s3://b/in/../a.csv", "s3://b/in/../a.csv"),
     ],
 )

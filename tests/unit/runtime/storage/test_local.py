@@ -334,9 +334,15 @@ def test_a_relative_location_is_fixed_when_opened(monkeypatch, tmp_path):
     assert store.list(recursive=True) == []
 
 
-@pytest.mark.parametrize("uri", ["hdfs://name/t", "wasb://bucket/t", "memory:t"])
+@pytest.mark.parametrize("uri", ["s3:///t", "gs://", "s3a:"])
+def test_an_address_without_a_bucket_is_refused(uri):
+    with pytest.raises(StorageError, match=r"names no bucket; write \w+://bucket/folder"):
+        open_store(uri)
+
+
+@pytest.mark.parametrize("uri", ["hdfs://name/t", "abfss://c@a/t", "wasb://bucket/t", "memory:t"])
 def test_other_schemes_are_refused_with_the_ones_that_work(uri):
-    with pytest.raises(StorageError, match=r"scheme '(hdfs|wasb|memory)' is not supported; use .*gs:"):
+    with pytest.raises(StorageError, match=r"scheme '(hdfs|abfss|wasb|memory)' is not supported; use .*gs:"):
         open_store(uri)
 
 
