@@ -15,6 +15,7 @@ import pytest
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.open import open_store
 from tests.support.orphans import leftovers
+from tests.support.s3_server import BUCKET
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import FaultyStore, Stop, Stopped
 from tests.support.table_changes import CASES, is_undoing
@@ -64,6 +65,32 @@ def test_a_writer_stopped_anywhere_leaves_the_old_table_or_the_new_one(
     assert seen[0] == old
     if stop is Stop.AFTER and every == 1:
         assert seen[-1] == new
+
+
+@pytest.mark.parametrize("stop", [Stop.AFTER, Stop.HALFWAY])
+@pytest.mark.parametrize(("scheme", "options"), [("s3", "s3_options"), ("gs", "gcs_options")])
+def test_a_writer_stopped_in_a_bucket_leaves_the_old_table_or_the_new_one(
+    scheme: str, options: str, stop: Stop, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    old: Rows = {"k1": (1, "a"), "k2": (2, "b")}
+    new: Rows = {**old, "k1": (9, "a"), "n": (1, "c")}
+    seen = []
+    for number in range(1, 1000, 7):
+        root = f"{scheme}://{BUCKET}/stopped/{stop.name}{number}"
+        table = make_table(open_store(root, request.getfixturevalue(options)))
+        table.upsert(old)
+        faulty = FaultyStore(table.store, tmp_path / f"count{number}", stop_at=number, stop=stop)
+        try:
+            SmallTable(store=faulty).upsert({"k1": (9, "a"), "n": (1, "c")})
+        except Stopped:
+            seen.append(view_rows(table.store))
+        else:
+            break
+        assert seen[-1] in (old, new), f"operation {number}"
+        assert replace(table, timing=AT_ONCE).upsert({"next": (1, "e")}).retries == 0
+        assert view_rows(table.store) == {**seen[-1], "next": (1, "e")}, f"operation {number}: the next write"
+    assert len(seen) > 1
+    assert seen[0] == old
 
 
 def _survives(path: Path, allowed: list[Rows], new: Rows, number: int) -> Rows:

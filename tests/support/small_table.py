@@ -197,9 +197,9 @@ class SmallTable:
         return _outcome(txn, stats={p: tuple(s) for p, s in stats.items()}, footprint=footprint)
 
 
-def make_table(path: Path | str, **retention: int | None) -> SmallTable:
+def make_table(path: Path | str | ObjectStore, **retention: int | None) -> SmallTable:
     """A new table, partitioned by ``p``."""
-    store = open_store(path)
+    store = open_store(path) if isinstance(path, (Path, str)) else path
     spec = TableSpec(
         name="small",
         columns=COLUMNS,
@@ -218,9 +218,9 @@ def rows_of(path: Path | str, **options: str) -> dict[str, tuple[int, str]]:
     return _as_rows(table.select(["id", "v", "p"]).to_pylist())
 
 
-def view_rows(path: Path | str, as_of: str | None = None) -> dict[str, tuple[int, str]]:
+def view_rows(path: Path | str | ObjectStore, as_of: str | None = None) -> dict[str, tuple[int, str]]:
     """The table's rows as our own view sees them."""
-    handle = open_table(open_store(path))
+    handle = open_table(open_store(path) if isinstance(path, (Path, str)) else path)
     slices = handle.view(handle.timeline()).all_slices(as_of)
     return _as_rows([row for part in slices for row in _read(handle.store, part.path).to_pylist()])
 
