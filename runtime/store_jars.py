@@ -14,29 +14,33 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """A client of Hadoop. ``version`` None is that of Spark's own Hadoop, which it has to be."""
+    """A client of Hadoop, in the version of Spark's own Hadoop, or a ``jar`` that is used as it is."""
 
     store: str
     schemes: tuple[str, ...]
-    group: str
     artifact: str
-    version: str | None
     missing: re.Pattern[str]
     """In the text of a failure of Spark: the client, or what it needs, is not there."""
+    jar: str | None = None
 
-    def coordinates(self, hadoop: str | None) -> str:
-        """Return the Maven coordinates of the client that fits a version of Hadoop, if that is known."""
-        version = self.version or hadoop
-        named = f"{self.group}:{self.artifact}"
-        return f"{named}:{version}" if version else f"{named} in the version of Spark's Hadoop"
+    def named(self, hadoop: str | None) -> str:
+        """Return the Maven coordinates that fit a version of Hadoop, if that is known, or the jar."""
+        package = f"org.apache.hadoop:{self.artifact}"
+        return self.jar or (
+            f"{package}:{hadoop}" if hadoop else f"{package} in the version of Spark's Hadoop"
+        )
+
+    def remedy(self, hadoop: str | None) -> str:
+        """Return where a target names the client."""
+        if self.jar:
+            return f"name {self.jar} of Maven Central as spark.jars under spark.conf of the target"
+        return f"list {self.named(hadoop)} under spark.packages of the target"
 
 
 S3: Final = Client(
     store="S3",
     schemes=("s3", "s3a"),
-    group="org.apache.hadoop",
     artifact="hadoop-aws",
-    version=None,
     missing=re.compile(
         r"Class org\.apache\.hadoop\.fs\.s3a\.\w+ not found|No FileSystem for scheme \"?s3a?\b"
         r"|NoClassDefFoundError: (software|com)/amazon"
@@ -45,18 +49,14 @@ S3: Final = Client(
 GCS: Final = Client(
     store="Google Cloud Storage",
     schemes=("gs",),
-    group="org.apache.hadoop",
     artifact="hadoop-gcp",
-    version=None,
     missing=re.compile(
         r"Class (org\.apache\.hadoop\.fs\.gs|com\.google\.cloud\.hadoop\.fs\.gcs)\.\w+ not found"
         r"|No FileSystem for scheme \"?gs\b|NoClassDefFoundError: com/google/cloud"
     ),
 )
-_GCS_BEFORE: Final = replace(
-    GCS, group="com.google.cloud.bigdataoss", artifact="gcs-connector", version="hadoop3-2.2.26"
-)
-"""Google's own, for a Hadoop that has none."""
+_GCS_BEFORE: Final = replace(GCS, artifact="gcs-connector", jar="gcs-connector-hadoop3-2.2.26-shaded.jar")
+"""Google's own, for a Hadoop that has none. As a package its libraries clash with those of Spark."""
 
 _HADOOP_WITH_GCS: Final = (3, 5)
 
@@ -92,7 +92,8 @@ def versions(
     paths = [settings.get(_CLASS_PATH, ""), environment.get("SPARK_DIST_CLASSPATH", "")]
     texts += [name for path in paths for name in _on_class_path(path)]
     texts += [] if jars is None else _on_class_path(f"{jars}/*")
-    named = re.compile(rf"{client.artifact}[:-](?P<version>(?:hadoop\d-)?\d+(?:\.\d+)*)")
+    end = "-shaded" if client.jar else ""
+    named = re.compile(rf"{client.artifact}[:-](?P<version>(?:hadoop\d-)?\d+(?:\.\d+)*){end}")
     return [found["version"] for text in texts for found in named.finditer(text)]
 
 

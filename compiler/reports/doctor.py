@@ -176,13 +176,14 @@ def _client(client: store_jars.Client, spark: SparkSettings, hadoop: str | None)
         declared["spark.jars.packages"] = ",".join(spark.packages)
     found = store_jars.versions(client, declared, [*map(str, spark.submit_args)])
     name = f"spark {client.schemes[0]}"
-    package = client.coordinates(hadoop)
-    remedy = f"list {package} under spark.packages of the target"
+    remedy = client.remedy(hadoop)
     if not found:
         if spark.launcher is not Launcher.IN_PROCESS:
-            return Check(name=name, ok=True, found=f"not declared; the cluster's Spark needs {package}")
+            return Check(
+                name=name, ok=True, found=f"not declared; the cluster's Spark needs {client.named(hadoop)}"
+            )
         return Check(name=name, ok=False, found=f"Spark has no client of {client.store}; {remedy}")
-    needed = hadoop if client.version is None else None
+    needed = None if client.jar else hadoop
     other = next((version for version in found if needed and version != needed), None)
     if other is not None and spark.launcher is Launcher.IN_PROCESS:
         wrong = (

@@ -13,7 +13,7 @@ from tests.support.gcs_server import BUCKET, gcs_server
 from tests.support.project_folder import ProjectFolder, with_leave
 
 HADOOP = hadoop_version(spark_jars())
-CLIENT = (GCS.coordinates(HADOOP),)
+CLIENT = (GCS.named(HADOOP),)
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ def shop(tmp_path, s3_options):
         "secret": "{{ env_var('PARQUETRY_SECRET_SECRET') }}",
     }
     warehouse = f"s3a://{BUCKET}/{tmp_path.name}"
-    spark = {"packages": [S3.coordinates(hadoop_version(spark_jars()))]}
+    spark = {"packages": [S3.named(hadoop_version(spark_jars()))]}
     folder.project(targets={"dev": with_leave({"warehouse": warehouse, "storage": storage, "spark": spark})})
 
     def run(*arguments):
@@ -72,7 +72,7 @@ def test_doctor_says_which_client_spark_needs(tmp_path, s3_options, packages, sa
     done = parquetry("doctor", "--format", "json", "-p", folder.root)
     assert done.returncode == 1
     (check,) = (c for c in json.loads(done.stdout)["checks"] if c["name"] == "spark s3")
-    client = S3.coordinates(hadoop_version(spark_jars()))
+    client = S3.named(hadoop_version(spark_jars()))
     assert not check["ok"]
     assert check["found"].startswith(said.format(client=client))
     assert client in check["found"]

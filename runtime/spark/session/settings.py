@@ -318,9 +318,8 @@ def _no_client(text: str) -> Exception | None:
     if client is None:
         return None
     return UnsupportedSessionError(
-        f"Spark has no client of {client.store}; start the session with {client.coordinates(hadoop)} (list "
-        "it under spark.packages of the target, or set spark.jars.packages of a session of your own before "
-        "it starts)"
+        f"Spark has no client of {client.store}; {client.remedy(hadoop)}, or start a session of your own "
+        "with it (spark.jars.packages, spark.jars)"
     )
 
 

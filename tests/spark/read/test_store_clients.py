@@ -16,7 +16,7 @@ HADOOP = hadoop_version(spark_jars())
 @pytest.mark.parametrize(("scheme", "client"), [*zip(("s3a", "gs"), clients(HADOOP), strict=True)])
 def test_the_error_names_the_client_for_the_version_of_hadoop(spark, scheme, client):
     assert spark._jvm.org.apache.hadoop.util.VersionInfo.getVersion() == HADOOP
-    package = client.coordinates(HADOOP)
+    package = client.named(HADOOP)
     for format_ in ("csv", "json", "parquet"):
         with pytest.raises(UnsupportedSessionError, match=package):
             load_files(spark, spark.read.format(format_), [f"{scheme}://lake/a"])

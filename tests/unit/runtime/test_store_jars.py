@@ -63,16 +63,17 @@ def test_targets_arguments_and_the_jars_of_spark_bring_it(home):
     assert found(home) == ["3.4.1"]
 
 
-def test_the_client_of_google_comes_with_hadoop_or_before_that_from_google(home):
+def test_the_client_of_google_comes_with_hadoop_and_before_that_as_one_jar(home):
     environment = {"SPARK_HOME": str(home / "spark")}
     (_, own), (_, googles) = clients("3.5.0"), clients("3.4.2")
-    assert own.coordinates("3.5.0") == "org.apache.hadoop:hadoop-gcp:3.5.0"
+    assert own.remedy("3.5.0") == "list org.apache.hadoop:hadoop-gcp:3.5.0 under spark.packages of the target"
     assert clients(None) == (S3, own)
-    package = googles.coordinates("3.4.2")
-    assert package.startswith("com.google.cloud.bigdataoss:gcs-connector:hadoop3-")
-    conf = {"spark.jars.packages": f"{package},{COORDINATES}"}
-    assert versions(googles, conf, (), environment) == [googles.version]
+    assert googles.remedy("3.4.2").startswith("name gcs-connector-hadoop3-")
+    conf = {"spark.jars": f"/opt/{googles.jar},/opt/{JAR}"}
+    assert versions(googles, conf, (), environment) == ["hadoop3-2.2.26"]
     assert versions(own, conf, (), environment) == []
+    package = {"spark.jars.packages": "com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26"}
+    assert versions(googles, package, (), environment) == []  # its libraries clash with those of Spark
 
 
 @pytest.mark.parametrize(
