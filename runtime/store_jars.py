@@ -22,6 +22,8 @@ class Client:
     missing: re.Pattern[str]
     """In the text of a failure of Spark: the client, or what it needs, is not there."""
     jar: str | None = None
+    also: str = ""
+    """What Spark has to be told beside a jar."""
 
     def named(self, hadoop: str | None) -> str:
         """Return the Maven coordinates that fit a version of Hadoop, if that is known, or the jar."""
@@ -33,7 +35,9 @@ class Client:
     def remedy(self, hadoop: str | None) -> str:
         """Return where a target names the client."""
         if self.jar:
-            return f"name {self.jar} of Maven Central as spark.jars under spark.conf of the target"
+            return (
+                f"name {self.jar} of Maven Central as spark.jars of the target's spark.conf, and {self.also}"
+            )
         return f"list {self.named(hadoop)} under spark.packages of the target"
 
 
@@ -55,7 +59,12 @@ GCS: Final = Client(
         r"|No FileSystem for scheme \"?gs\b|NoClassDefFoundError: com/google/cloud"
     ),
 )
-_GCS_BEFORE: Final = replace(GCS, artifact="gcs-connector", jar="gcs-connector-hadoop3-2.2.26-shaded.jar")
+_GCS_BEFORE: Final = replace(
+    GCS,
+    artifact="gcs-connector",
+    jar="gcs-connector-hadoop3-2.2.26-shaded.jar",
+    also="com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem as spark.hadoop.fs.gs.impl",
+)
 """Google's own, for a Hadoop that has none. As a package its libraries clash with those of Spark."""
 
 _HADOOP_WITH_GCS: Final = (3, 5)
