@@ -254,7 +254,9 @@ class BucketWriter:
                 if file.rows:
                     self._finish_file()
                     return
-                break
+                if rows.num_rows == 1:
+                    break
+                self._buffer.divide_first()
             arrow_bytes = self._sizer.smaller_arrow_bytes(
                 taken_bytes, file_bytes=size, encoded_bytes=encoded.size_bytes
             )

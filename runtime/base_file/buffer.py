@@ -49,7 +49,8 @@ class RowBuffer:
 
     Where it is cut depends on the rows alone: at multiples of ``CELL_ROWS`` counted from the first
     row ever appended, whatever batches the rows came in; besides before and behind each row of more
-    than ``wide_row_bytes``, so that no cut but a single row exceeds ``CELL_ROWS`` times that.
+    than ``wide_row_bytes``, so that no cut but a single row exceeds ``CELL_ROWS`` times that; and behind
+    each row of those that :meth:`divide_first` was called for.
     """
 
     def __init__(self, *, wide_row_bytes: int = _NEVER_WIDE) -> None:
@@ -96,6 +97,18 @@ class RowBuffer:
             self._pieces[-1] = replace(
                 last, cuts=cuts, bytes_before=np.append(last.bytes_before, last.arrow_bytes)
             )
+
+    def divide_first(self) -> None:
+        """Let the rows of the smallest cut be cut behind each of them."""
+        left = self.smallest_rows
+        for number, piece in enumerate(self._pieces):
+            rows = min(left, piece.rows.num_rows)
+            cuts = np.union1d(np.arange(1, rows + 1, dtype=np.int64), piece.cuts)
+            before = batch_bytes_before(piece.rows, np.concatenate([[0], cuts]))[1:]
+            self._pieces[number] = replace(piece, cuts=cuts, bytes_before=before)
+            left -= rows
+            if not left:
+                return
 
     @property
     def smallest_rows(self) -> int:

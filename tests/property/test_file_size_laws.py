@@ -19,8 +19,8 @@ from parquetry.runtime.base_file.writer import BaseFileWriter
 from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.layout.packing import AIM, SMALLEST_SHARE
-from parquetry.runtime.spec.table_spec import BloomFilter, FilesPolicy
-from tests.support.base_files import MIB, SECOND, bucket, context, merging, slice_of
+from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
+from tests.support.base_files import MIB, SECOND, Incoming, bucket, context, merging, slice_of, write
 from tests.support.effort import examples, in_full
 from tests.support.sized_rows import COLUMNS, Content, file_bytes_per_row, incoming_batches
 
@@ -236,3 +236,19 @@ def test_all_that_a_file_holds_counts(tmp_path, width, bloom, encrypted):
     assert min(found[:-1]) >= least, found
     for file, most in zip(written.files, said, strict=True):
         assert 0.97 * most - 4096 <= file.stat.file_size_bytes <= most
+
+
+def hexadecimal(rng: np.random.Generator, length: int) -> str:
+    return rng.integers(0, 256, length // 2, np.uint8).tobytes().hex()
+
+
+def test_rows_go_alone_where_eight_are_too_many(tmp_path):
+    """A footer takes most of such a file."""
+    rng = np.random.default_rng(15)
+    limit = 3500
+    ctx = context(tmp_path, (Column(name="t", type="string"),), max_file_size_bytes=limit)
+    rows = [Incoming(key=f"{number:05}", values={"t": hexadecimal(rng, 150)}) for number in range(64)]
+    written = write(ctx, bucket(ctx, expected_inserts=64), rows)
+    found = sizes_of([file for file in written.files if file.stat.num_writes > 1], limit)
+    assert max(found, default=0) <= 1, found
+    assert sum(file.stat.num_writes for file in written.files) == 64

@@ -107,3 +107,18 @@ def test_wide_rows_are_cut_off_however_they_came(lengths, places, size):
     found = taken([batch])
     assert [text for part in found for text in part] == batch.column("text").to_pylist()
     assert taken(cut_up(batch, [place for place in places if place <= len(lengths)])) == found
+
+
+def test_the_first_rows_can_be_divided():
+    buffer = RowBuffer()
+    for batch in cut_up(texts(list(range(20))), [3, 12]):
+        buffer.append(batch)
+    whole = buffer.arrow_bytes
+    buffer.divide_first()
+    taken = []
+    while buffer.rows:
+        cut = buffer.first(0)
+        taken.append(buffer.table(cut).num_rows)
+        buffer.drop(cut)
+    assert taken == [1] * CELL_ROWS + [CELL_ROWS, 20 - 2 * CELL_ROWS]
+    assert (whole, buffer.arrow_bytes) == (sum(range(20)) + 20 * 4, 0)
