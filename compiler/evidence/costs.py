@@ -13,7 +13,7 @@ from parquetry.compiler.evidence.money import CostForecast, QueryScan
 from parquetry.runtime.clustering.forecast.intervals import PredictionInterval, Prior, error_of, interval
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.clustering.forecast.work import WorkForecast, forecast_work
-from parquetry.runtime.clustering.plan.history import CompletedClustering, completed_clusterings
+from parquetry.runtime.clustering.plan.history import CompletedClustering
 from parquetry.runtime.layout.clustering.model import Debt
 from parquetry.runtime.layout.skipping.files import NOTHING, Touched
 from parquetry.runtime.services.retention import is_by_number
@@ -39,33 +39,31 @@ def forecast_costs(
     handle: TableHandle,
     timeline: Timeline,
     spec: TableSpec,
-    debt: Debt,
+    past: Sequence[CompletedClustering],
+    work: WorkForecast,
     *,
     queries: Sequence[QueryFigures],
     rewritten: Sequence[QueryForecast],
-    sampled_bytes: int | None,
     freed_bytes: int,
 ) -> CostForecast:
-    """The forecast for paying the ``debt`` of a table under a spec.
+    """The forecast for the ``work`` that pays the debt of a table under a spec.
 
-    ``rewritten`` is the part of ``queries`` that is about rewritten files. ``sampled_bytes`` are what a
-    sample promises of them, and ``freed_bytes`` what the next clean deletes more than it would have.
+    ``rewritten`` is the part of ``queries`` that is about rewritten files, and ``freed_bytes`` what the next
+    clean deletes more than it would have.
     """
-    past = completed_clusterings(handle, timeline)
-    work = _work(past, spec, debt, sampled_bytes)
-    read_bytes = debt.rewritten_bytes
     return CostForecast(
         work=work,
-        storage_bytes=work.written_bytes.plus(-read_bytes - freed_bytes),
-        kept_bytes=read_bytes,
+        storage_bytes=work.written_bytes.plus(-work.read_bytes - freed_bytes),
+        kept_bytes=work.read_bytes,
         kept_seconds=_kept_seconds(spec.retention, _seconds_between_commits(handle, timeline)),
         queries=tuple(_scans(past, spec.extra.queries, queries, rewritten, most=work.written_bytes.high)),
     )
 
 
-def _work(
+def debt_work(
     past: Sequence[CompletedClustering], spec: TableSpec, debt: Debt, sampled_bytes: int | None
 ) -> WorkForecast:
+    """Return what paying the ``debt`` takes, where a sample promises ``sampled_bytes`` or says nothing."""
     return forecast_work(
         [one.work for one in past if one.work is not None],
         files=debt.files_before,

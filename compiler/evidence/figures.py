@@ -1,6 +1,6 @@
 """A live table in numbers: its files, what its queries read, and its debt under a policy.
 
-Everything is read from listings, commits and recorded statistics, and where that is asked for from a
+Everything is read from listings, commits and recorded statistics, and where queries are declared from a
 bounded sample of rows; nothing is written.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Final
 
-from parquetry.compiler.evidence.costs import forecast_costs
+from parquetry.compiler.evidence.costs import debt_work, forecast_costs
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures, TableFigures
 from parquetry.compiler.evidence.money import PlanPrices, table_costs
 from parquetry.compiler.replay.history import Reach, read_history
@@ -30,7 +30,7 @@ from parquetry.runtime.clustering.forecast.queries import (
 )
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
-from parquetry.runtime.clustering.plan.history import throughput
+from parquetry.runtime.clustering.plan.history import completed_clusterings, throughput
 from parquetry.runtime.clustering.plan.survey import last_clustering, survey_under
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StaleTimelineError
 from parquetry.runtime.layout.clustering.debt import debt as clustering_debt
@@ -60,12 +60,12 @@ REPLAYED_COMMITS: Final = 50
 
 _LARGE: Final = 10_000
 _ONE_LARGE_TABLE: Final = Lock()
-"""For tables of more than so many files, whose statistics take some hundred megabytes."""
+"""For tables of more than so many files, whose statistics take some hundred megabytes, and for samples."""
 
 
-def in_turn(files: int) -> AbstractContextManager[object]:
-    """For looking at a table of so many files: of tables side by side one may take what memory it needs."""
-    return _ONE_LARGE_TABLE if files > _LARGE else nullcontext()
+def in_turn(files: int, *, samples: bool = False) -> AbstractContextManager[object]:
+    """Let one of the tables side by side take the memory it needs: for so many files, or for a sample."""
+    return _ONE_LARGE_TABLE if samples or files > _LARGE else nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,29 +95,18 @@ def figures_of(
     after: TableSpec,
     *,
     budget_bytes: int,
-    looks_at_rows: bool = False,
     prices: PlanPrices | None = None,
 ) -> MeasuredTable:
     """The table under the spec that is in force and the one that would be.
 
     ``debt`` is that of ``after``; one run may rewrite ``budget_bytes``, here of this table alone. What
-    queries will read is estimated by statistics, or where it ``looks_at_rows`` predicted from a bounded
-    sample of them. With ``prices`` there are costs.
+    queries will read is predicted from a bounded sample of the rows. With ``prices`` there are costs.
     """
     timeline = handle.timeline()
     view = handle.view(timeline)
     slices = view.all_slices()
-    with in_turn(len(slices)):
-        return _figures(
-            handle,
-            view,
-            slices,
-            before,
-            after,
-            budget_bytes=budget_bytes,
-            looks_at_rows=looks_at_rows,
-            prices=prices,
-        )
+    with in_turn(len(slices), samples=bool(after.extra.queries)):
+        return _figures(handle, view, slices, before, after, budget_bytes=budget_bytes, prices=prices)
 
 
 def _figures(
@@ -128,7 +117,6 @@ def _figures(
     after: TableSpec,
     *,
     budget_bytes: int,
-    looks_at_rows: bool,
     prices: PlanPrices | None,
 ) -> MeasuredTable:
     timeline = view.timeline
@@ -136,7 +124,7 @@ def _figures(
     policy = after.clustering
     wants_statistics = bool(queries) or policy.trigger is not Trigger.OFF
     statistics = look_up(handle.store, slices) if wants_statistics else {}
-    sample = _Sample(handle.store, after, policy) if looks_at_rows and queries else None
+    sample = _Sample(handle.store, after, policy) if queries else None
     clustering = clustering_due(
         handle,
         timeline,
@@ -148,12 +136,15 @@ def _figures(
     )
     debt = _debt(handle, view, slices, clustering, after, budget_bytes=budget_bytes)
     reads = _reads(queries, statistics, clustering, after, sample)
+    past = completed_clusterings(handle, timeline)
+    work = debt_work(past, after, clustering, reads.sampled_bytes)
     sizes = [part.size_bytes for part in slices]
     largest = after.sizing.max_file_size_bytes
     figures = TableFigures(
         instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
         files=len(slices),
         size_bytes=sum(sizes),
+        size_bytes_after=work.written_bytes.plus(sum(sizes) - work.read_bytes) if work.read_bytes else None,
         small_files_before=sum(is_small(size, before.sizing) for size in sizes),
         small_files_after=sum(is_small(size, after.sizing) for size in sizes),
         sizes_before=_histogram(sizes, largest),
@@ -168,10 +159,10 @@ def _figures(
                 handle,
                 timeline,
                 after,
-                clustering,
+                past,
+                work,
                 queries=reads.queries,
                 rewritten=reads.rewritten,
-                sampled_bytes=reads.sampled_bytes,
                 freed_bytes=_freed_bytes(handle, view, before.retention, after.retention),
             ),
             prices,

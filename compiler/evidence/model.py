@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from parquetry.compiler.evidence.money import TableCosts
 from parquetry.compiler.replay.model import Replay
+from parquetry.runtime.clustering.forecast.intervals import PredictionInterval
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.clustering.plan.history import ForecastErrorSummary
 from parquetry.runtime.layout.clustering.model import ScopeChoice
@@ -128,8 +129,9 @@ class TableFigures:
     """A live table in numbers; ``small_files_before`` and ``after`` by the applied and the declared limit.
 
     ``sizes_before`` counts files by tenths of the declared largest size, what is above it last;
-    ``sizes_after`` is the prediction for when the debt is paid. ``retention`` is the policy that is in force,
-    and ``costs`` are there where the target has prices.
+    ``sizes_after`` is the prediction for when the debt is paid. ``size_bytes_after`` is the range that the
+    bytes of all files then lie in, in 80 of 100 cases; None where nothing is due. ``retention`` is the policy
+    that is in force, and ``costs`` are there where the target has prices.
     ``replay`` is there where limits on file sizes change: the newest writes by the limits before and after.
     """
 
@@ -142,6 +144,7 @@ class TableFigures:
     sizes_after: tuple[int, ...] = ()
     queries: tuple[QueryFigures, ...] = ()
     debt: DueFigures | None = None
+    size_bytes_after: PredictionInterval | None = field(default=None, metadata=UNLESS_NONE)
     retention: RetentionPolicy | None = field(default=None, metadata=UNLESS_NONE)
     costs: TableCosts | None = field(default=None, metadata=UNLESS_NONE)
     replay: Replay | None = field(default=None, metadata=UNLESS_NONE)

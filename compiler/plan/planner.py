@@ -71,9 +71,7 @@ def make_plan(
     figures: dict[str, TableFigures] = {}
     unchecked_sql: dict[str, tuple[str, ...]] = {}
     signatures: list[PlanWarning] = []
-    for table, (outcome, seen) in zip(
-        tables, _planned(tables, context, reader, samples=due is not None), strict=True
-    ):
+    for table, (outcome, seen) in zip(tables, _planned(tables, context, reader), strict=True):
         if seen is not None:
             figures[table.spec.name] = seen
         if outcome is not None:
@@ -180,12 +178,11 @@ def _unusable(
 
 
 def _planned(
-    tables: Sequence[DeclaredTable], context: CommonPlanInputs, reader: TableReader, *, samples: bool
+    tables: Sequence[DeclaredTable], context: CommonPlanInputs, reader: TableReader
 ) -> list[tuple[TableAction | Blocked | None, TableFigures | None]]:
     """What each table needs, and the figures of those that change.
 
-    These are looked at side by side, since what that takes is requests; where it ``samples`` rows one after
-    the other, so that those of many tables are not in memory at once.
+    These are looked at side by side, since what that takes is requests.
     """
     wanted = [_wanted(table, context, reader) for table in tables]
 
@@ -198,8 +195,7 @@ def _planned(
             return refuse_unusable(table, error), None
 
     looked_at = [number for number, one in enumerate(wanted) if None not in (one.observation, one.outcome)]
-    found = [completed(number) for number in looked_at] if samples else map_each(looked_at, completed)
-    known = dict(zip(looked_at, found, strict=True))
+    known = dict(zip(looked_at, map_each(looked_at, completed), strict=True))
     return [known.get(number, (one.outcome, None)) for number, one in enumerate(wanted)]
 
 

@@ -56,8 +56,9 @@ def plan_workspace(
 ) -> PlanDocument:
     """The plan for the selected tables; raises what reading their stores raises.
 
-    With ``due`` the debt of every applied table under its applied policy is measured,
-    what paying that is good for is predicted from a bounded sample of rows, and its sources are listed;
+    What the declared queries of tables that change will read is predicted from a bounded sample of rows.
+    With ``due`` the debt of every applied table under its applied policy is measured, what paying that is
+    good for is predicted in the same way, and its sources are listed;
     with ``excluded`` besides, the files that clustering would leave. Of an untrusted branch nothing is
     looked at that its base does not name; of storage options that are not allowed the plan says so alone.
     """
@@ -97,7 +98,6 @@ def plan_workspace(
             observation.spec or table.spec,
             table.spec,
             budget_bytes=budget_bytes,
-            looks_at_rows=due,
             prices=prices,
         )
         debts[table.spec.name] = measured.debt

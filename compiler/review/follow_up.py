@@ -108,7 +108,6 @@ def _followed(
         observation.spec,
         observation.spec,
         budget_bytes=workspace.project.target.budget.services_bytes,
-        looks_at_rows=any(query.sampled for query in predicted.queries),
     ).figures
     due_bytes = planned_bytes + (found.debt.rewrite_bytes if found.debt is not None else 0)
     if due_bytes:

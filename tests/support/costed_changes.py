@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 
+from parquetry.compiler.evidence import figures as evidence_figures
 from parquetry.compiler.evidence.costs import requests_of
 from parquetry.compiler.evidence.figures import figures_of
 from parquetry.compiler.evidence.model import TableFigures
@@ -137,7 +140,7 @@ class CostedChange:
     """One change: its name, whether rows were sampled, how many clusterings came before, and all ranges."""
 
     name: str
-    due: bool
+    sampled: bool
     history: int
     read_bytes: int
     predicted_bytes: int
@@ -147,7 +150,7 @@ class CostedChange:
     after: TableFigures
 
 
-def costed_change(seed: int, folder: Path, *, due: bool) -> CostedChange:
+def costed_change(seed: int, folder: Path, *, sampled: bool) -> CostedChange:
     """The change of that number: a table written in small files, perhaps clustered some times, then changed."""
     rng, draw = np.random.default_rng(seed), random.Random(seed)
     table = draw.choice(_TABLES)
@@ -178,7 +181,7 @@ def costed_change(seed: int, folder: Path, *, due: bool) -> CostedChange:
         _cluster(store)
     _fill(store, next(parts))
     return _changed(
-        project, store, spec, new, size, due=due, name=f"{seed}: {old[0]} to {new}", history=history
+        project, store, spec, new, size, sampled=sampled, name=f"{seed}: {old[0]} to {new}", history=history
     )
 
 
@@ -189,12 +192,13 @@ def _changed(
     layout: tuple[str, tuple[str, ...]],
     size: str,
     *,
-    due: bool,
+    sampled: bool,
     name: str,
     history: int,
 ) -> CostedChange:
     project.write("tables/changed.yml", dict(spec) | {"clustering": _clustering(layout, size)})
-    plan = plan_workspace(project.workspace(), now_ms=NOW, due=due)
+    with nullcontext() if sampled else mock.patch.object(evidence_figures, "predict", return_value={}):
+        plan = plan_workspace(project.workspace(), now_ms=NOW)
     figures = plan.evidence.figures["changed"]
     assert figures.costs is not None
     assert apply_plan(plan, project.workspace()).failure is None
@@ -205,7 +209,7 @@ def _changed(
     handle = open_table(store)
     work = past_work(handle, handle.timeline())[before:]
     assert handle.spec is not None
-    after = figures_of(handle, handle.spec, handle.spec, budget_bytes=2**40, looks_at_rows=due).figures
+    after = figures_of(handle, handle.spec, handle.spec, budget_bytes=2**40).figures
     forecast = figures.costs.forecast
     held = [
         Held(
@@ -226,7 +230,7 @@ def _changed(
         held.append(Held(what="requests", predicted=query.expected_requests, measured=requests_of(read)))
     return CostedChange(
         name=name,
-        due=due,
+        sampled=sampled,
         history=history,
         read_bytes=sum(one.read_bytes for one in work),
         predicted_bytes=forecast.work.read_bytes,

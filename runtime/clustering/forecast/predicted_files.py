@@ -94,7 +94,7 @@ def arranged_files(
         if compression_ratio.pages is not None and may_match(group, predicates, types):
             group = compression_ratio.pages.divided(group, bounds, first=cut.first, weight=sample.weight)
         groups.append(group)
-    return _as_files(groups, [cut.file for cut in row_groups])
+    return _as_files(groups, [cut.file for cut in row_groups], compression_ratio)
 
 
 def stitched_files(
@@ -116,7 +116,8 @@ def stitched_files(
     outputs = outputs_of(total, target_bytes=target_bytes, most_bytes=most_bytes)
     middles = np.cumsum([group.data_bytes for group in groups]) - [group.data_bytes / 2 for group in groups]
     last = outputs.files - 1
-    return _as_files(groups, [min(int(middle // max(outputs.each_bytes, 1)), last) for middle in middles])
+    numbers = [min(int(middle // max(outputs.each_bytes, 1)), last) for middle in middles]
+    return _as_files(groups, numbers, compression_ratio)
 
 
 def _grown(
@@ -159,13 +160,19 @@ def _merged(groups: Sequence[RowGroupStatistics], compression_ratio: Compression
     return compression_ratio.pages.divided(whole, bounds)
 
 
-def _as_files(groups: Sequence[RowGroupStatistics], numbers: Sequence[int]) -> tuple[FileStatistics, ...]:
+def _as_files(
+    groups: Sequence[RowGroupStatistics], numbers: Sequence[int], compression_ratio: CompressionRatio
+) -> tuple[FileStatistics, ...]:
+    """Return the files of these numbers, with page indexes and footers like those that were tried."""
+    whole = compression_ratio.written / compression_ratio.data
     by_file: dict[int, list[RowGroupStatistics]] = {}
     for number, group in zip(numbers, groups, strict=True):
         by_file.setdefault(number, []).append(group)
     return tuple(
         FileStatistics(
-            path=str(number), size_bytes=sum(part.data_bytes for part in parts), row_groups=tuple(parts)
+            path=str(number),
+            size_bytes=round(whole * sum(part.data_bytes for part in parts)),
+            row_groups=tuple(parts),
         )
         for number, parts in by_file.items()
     )

@@ -35,7 +35,7 @@ BYTES_IN_ORDER: Final = Prior(mean=0.22, deviation=0.16, weight=4)
 These priors, and those below, were measured on 60 tables of five kinds (tests/support/costed_changes.py).
 """
 
-BYTES_BY_SAMPLE: Final = Prior(mean=0.036, deviation=0.011, weight=4)
+BYTES_BY_SAMPLE: Final = Prior(mean=0.012, deviation=0.016, weight=4)
 THROUGHPUT: Final = Prior(mean=0.1, deviation=0.4, weight=2)
 
 _MILLISECONDS: Final = 1000

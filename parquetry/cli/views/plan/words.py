@@ -262,8 +262,8 @@ def query_note(figures: TableFigures) -> str:
         then = "" if by_sizes else f", by which {count(made, 'file')} will hold them"
         return f"now, and expected after the debt is paid: from a sample of the rows{then}"
     return (
-        "now, and expected after the debt is paid: estimated from statistics alone, for strings an upper "
-        "bound; `plan --due` reads a sample of the rows"
+        "now, and expected after the debt is paid: estimated from statistics, for strings an upper bound, as "
+        "files are encrypted, cannot be read, or are more than a sample covers"
     )
 
 
@@ -283,7 +283,16 @@ def _arrow(now: str, expected: str) -> str:
 
 def files_line(figures: TableFigures) -> str:
     """A table's files and how large they are in all, with what the change makes of them."""
-    return f"{files_text(figures)}, {human_size(figures.size_bytes)}, {small_text(figures)}"
+    return f"{files_text(figures)}, {_bytes_text(figures)}, {small_text(figures)}"
+
+
+def _bytes_text(figures: TableFigures) -> str:
+    """The bytes before and, where files are rewritten, the range that they are expected in."""
+    after = figures.size_bytes_after
+    if after is None:
+        return human_size(figures.size_bytes)
+    low, high = human_size(after.low), human_size(after.high)
+    return f"{human_size(figures.size_bytes)} -> {low if low == high else f'{low} to {high}'}"
 
 
 def replay_text(found: Replay) -> str:

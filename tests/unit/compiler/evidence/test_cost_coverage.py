@@ -11,10 +11,10 @@ from tests.support.costed_changes import CostedChange, costed_change
 
 
 def changes(folder, *, first: int, wanted: int) -> list[CostedChange]:
-    """The first so many changes from a number on that rewrite something; every second one with `--due`."""
+    """The first so many changes from a number on that rewrite something; every second one with a sample."""
     found: list[CostedChange] = []
     for seed in count(first):
-        change = costed_change(seed, folder / str(seed), due=len(found) % 2 == 1)
+        change = costed_change(seed, folder / str(seed), sampled=len(found) % 2 == 1)
         if change.read_bytes:
             found.append(change)
         if len(found) == wanted:

@@ -9,10 +9,15 @@ import shutil
 import subprocess
 from dataclasses import replace
 from html import unescape
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from jsonschema import validate
 
+from parquetry.cli.terminal.format import human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.schema import answer_schema
 from parquetry.cli.views.inspect import InspectView
@@ -43,6 +48,7 @@ from tests.support.small_table import FAST, SmallTable
 from tests.support.stores import CountingStore, ReadOnlyStore
 
 NOW = 1_800_000_000_000
+
 CLUSTERING = {
     "trigger": "async",
     "plan": {"target_file_size": "8KiB", "small_file_limit": "6KiB"},
@@ -95,6 +101,10 @@ def counted(folder, tmp_path):
         return logs[-1]
 
     return replace(folder.workspace(), open=opened), logs
+
+
+def plain_text(plan):
+    return " ".join(PlanView().text(plan, Paint(enabled=False)).split())
 
 
 def data_files_read(logs):
@@ -199,17 +209,92 @@ def test_queries_say_how_many_files_they_read(folder):
         ({"strategy": "stitch"}, 3),
     ],
 )
-def test_without_due_statistics_estimate_what_queries_will_read(folder, execution, expected):
+def test_statistics_estimate_what_queries_will_read_of_rows_that_no_sample_covers(
+    folder, monkeypatch, execution, expected
+):
+    monkeypatch.setattr(figures, "predict", lambda *_, **__: {})
     # Values of v from 0 to 5 in 3 files: 0 to 1, 1 to 3, 3 to 5.
     plan = {"target_file_size": "4300B", "small_file_limit": "4000B", "max_group_size": "1MiB"}
     clustering = CLUSTERING | {"plan": plan, "execution": execution}
     sizing = {"max_file_size": "4527B", "small_file_limit": "4000B"}
     folder.write("tables/events.yml", EVENTS | {"sizing": sizing, "clustering": clustering})
-    figures = plan_workspace(folder.workspace(), now_ms=NOW).evidence.figures["events"]
-    (query,) = figures.queries
-    assert query.total_after == figures.debt.files_after == 3
+    plan = plan_workspace(folder.workspace(), now_ms=NOW)
+    found = plan.evidence.figures["events"]
+    (query,) = found.queries
+    assert query.total_after == found.debt.files_after == 3
     assert query.expected.files == expected
     assert not query.sampled
+    assert "more than a sample covers" in plain_text(plan)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    keys=st.lists(st.integers(0, 999), min_size=4, max_size=40),
+    files=st.integers(1, 4),
+    execution=st.sampled_from(
+        [
+            {"strategy": "sort", "columns": ["v"]},
+            {"strategy": "sort", "columns": ["id"]},
+            {"strategy": "hilbert", "columns": ["id", "v"]},
+            {"strategy": "stitch"},
+        ]
+    ),
+    where=st.sampled_from(["v < 3", "id = 'k7'", "id > 'k5' AND v = 1", "p = 'a'"]),
+    largest=st.sampled_from(["4527B", "8KiB", "1MiB"]),
+)
+def test_figures_of_a_change_are_the_same_with_due_and_without(keys, files, execution, where, largest):
+    with TemporaryDirectory() as root:
+        folder = ProjectFolder.create(Path(root) / "shop")
+        (folder.root / "tables/orders.yml").unlink()
+        folder.write("tables/events.yml", EVENTS)
+        applied(folder)
+        for number in range(files):
+            rows = {f"k{key}-{number}": (key % 7, "ab"[key % 2]) for key in keys[number::files]}
+            if rows:
+                events(folder).insert(rows)
+        folder.write(
+            "tables/events.yml",
+            EVENTS
+            | {
+                "queries": [{"name": "asked", "where": where}],
+                "sizing": {"max_file_size": largest, "small_file_limit": "4000B"},
+                "clustering": CLUSTERING | {"plan": {}, "execution": execution},
+            },
+        )
+        without = plan_workspace(folder.workspace(), now_ms=NOW).evidence.figures["events"]
+        assert without == due(folder).evidence.figures["events"]
+
+
+def test_the_range_of_a_text_is_divided_without_due_too(numbers, tmp_path):
+    folder = with_layout(
+        numbers, tmp_path / "shop", LAYOUTS["sort by the text"], largest="128KiB", small="64KiB"
+    )
+    found = plan_workspace(folder.workspace(), now_ms=NOW).evidence.figures["events"]
+    (query,) = (query for query in found.queries if query.query == "text")
+    assert query.sampled
+    assert query.expected.files < query.total_after
+    assert query.expected.files < query.now.files
+
+
+def test_bytes_of_the_table_after_the_debt_is_paid_are_a_range_that_holds(folder):
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING})
+    plan = plan_workspace(folder.workspace(), now_ms=NOW)
+    found = plan.evidence.figures["events"]
+    after = found.size_bytes_after
+    assert after.high < found.size_bytes, "six files have more footers than one"
+    low, high = human_size(after.low), human_size(after.high)
+    shown = f"{human_size(found.size_bytes)} -> {low} to {high}, "
+    assert shown in plain_text(plan)
+    assert shown in unescape(render_html(plan))
+    assert shown in unescape(render_markdown(plan, max_bytes=60_000))
+    assert decode(encode(plan), name="plan.json") == plan
+    validate(json.loads(encode(plan)), answer_schema("plan"))
+    applied(folder)
+    cluster(OneProcessSpark(), events(folder).handle, timing=FAST)
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING | {"every_commits": 9}})
+    paid = plan_workspace(folder.workspace(), now_ms=NOW).evidence.figures["events"]
+    assert paid.size_bytes_after is None
+    assert abs(paid.size_bytes - (after.low + after.high) / 2) < found.size_bytes / 5
 
 
 def test_with_due_queries_say_what_they_read_when_the_debt_was_paid(folder):
@@ -242,8 +327,8 @@ def test_figures_are_evidence_and_no_part_of_the_plans_id(folder):
     assert json.loads(encode(after))["evidence"]["due"]["events"]["small_files"] == 7
 
 
-def test_measuring_writes_nothing_and_without_due_reads_no_data_file(folder, tmp_path):
-    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING})
+def test_measuring_writes_nothing_and_without_queries_reads_no_data_file(folder, tmp_path):
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING, "queries": []})
     workspace, logs = counted(folder, tmp_path)
     assert plan_workspace(workspace, now_ms=NOW).evidence.figures["events"].debt.rewrite_files == 6
     assert not data_files_read(logs)
@@ -370,11 +455,11 @@ def numbers(tmp_path_factory):
     return folder
 
 
-def with_layout(folder, target, execution):
+def with_layout(folder, target, execution, *, largest="1MiB", small="512KiB"):
     """A copy of the project in which the table's layout is changed, and not applied."""
     copied = ProjectFolder(root=target)
     shutil.copytree(folder.root, target)
-    sizing = {"max_file_size": "1MiB", "small_file_limit": "512KiB"}
+    sizing = {"max_file_size": largest, "small_file_limit": small}
     clustering = {"trigger": "async", "execution": execution}
     copied.write(
         "tables/events.yml", SMALL_EVENTS | {"queries": ASKED, "sizing": sizing, "clustering": clustering}
@@ -410,16 +495,18 @@ def data_files(folder):
     ]
 
 
-@pytest.mark.parametrize("looks_at_rows", [False, True])
-def test_text_comment_and_page_show_the_same_rows_and_bytes(numbers, tmp_path, looks_at_rows):
+@pytest.mark.parametrize("covered", [False, True])
+def test_text_comment_and_page_show_the_same_rows_and_bytes(numbers, tmp_path, monkeypatch, covered):
+    if not covered:
+        monkeypatch.setattr(figures, "predict", lambda *_, **__: {})
     folder = with_layout(numbers, tmp_path / "shop", LAYOUTS["sort by the number"])
-    made = plan_workspace(folder.workspace(), now_ms=NOW, due=looks_at_rows)
-    figures = made.evidence.figures["events"]
+    made = plan_workspace(folder.workspace(), now_ms=NOW)
+    found = made.evidence.figures["events"]
     text = " ".join(PlanView().text(made, Paint(enabled=False)).split())
     comment = unescape(render_markdown(made, max_bytes=60_000))
     page = unescape(render_html(made))
     rows_of_page = table_rows(page)
-    for name, files, rows, size in query_rows(figures):
+    for name, files, rows, size in query_rows(found):
         assert f"query {name}: reads {files} files, {rows} rows, {size}" in text
         assert f"| {name} | {files} | {rows} | {size} |" in comment
         assert (
@@ -427,9 +514,9 @@ def test_text_comment_and_page_show_the_same_rows_and_bytes(numbers, tmp_path, l
             in comment.split("<details><summary>Tables")[1].split("</details>")[0]
         )
         assert (name, files, rows, size) in rows_of_page
-    source = "from a sample of the rows" if looks_at_rows else "from statistics alone"
+    source = "from a sample of the rows" if covered else "more than a sample covers"
     assert all(source in said for said in (text, comment, page))
-    (tail,) = [query for query in figures.queries if query.query == "tail"]
+    (tail,) = [query for query in found.queries if query.query == "tail"]
     assert tail.now.rows == 24_000
     assert tail.expected.rows <= 2 * 2048
     assert (
