@@ -42,6 +42,7 @@ from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
+from parquetry.runtime.parquet.dictionaries import with_dictionaries
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.services.clean_plan import clean_horizon, plan_expiry
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
@@ -324,8 +325,8 @@ def _reads(
         path: file for path, file in statistics.items() if path not in sampled
     }
     if sample is not None:
-        # Those that are predicted are counted by pages, too.
-        known = sample.with_pages(known, queries)
+        # Those that are predicted are counted by pages and dictionaries, too.
+        known = sample.looked_into(known, queries)
     others = [group for group in clustering.groups if group.files[0].key not in predicted]
     estimated = [
         estimate(
@@ -369,12 +370,15 @@ class _Sample:
         self._spec = spec
         self.choose = ScopeBySample(store, spec, policy, limits=IN_REVIEW)
 
-    def with_pages(
+    def looked_into(
         self, files: Mapping[str, FileStatistics], queries: DeclaredQueries
     ) -> Mapping[str, FileStatistics]:
-        """Other files with their pages, as far as the limits suffice."""
-        predicates, types = queries.predicates, queries.types
-        return with_pages(self._store, files, predicates, types, most_files=IN_REVIEW.row_groups)
+        """Other files with their pages and dictionaries, as far as the limits suffice."""
+        for read in (with_pages, with_dictionaries):
+            files = read(
+                self._store, files, queries.predicates, queries.types, most_files=IN_REVIEW.row_groups
+            )
+        return files
 
     def predicted(self, groups: Sequence[PlannedGroup]) -> dict[FileKey, GroupForecast]:
         """The forecasts of groups, by their first file, as far as the limits suffice."""

@@ -144,6 +144,10 @@ class Encoding:
     RLE_DICTIONARY: Final = 8
 
 
+DICTIONARY_ENCODINGS: Final = frozenset({Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY})
+"""Pages in these refer to the dictionary of their chunk."""
+
+
 class Statistics:
     """Fields of the statistics of a column chunk."""
 
@@ -168,6 +172,7 @@ class PageHeader:
     """Fields of the header of a page."""
 
     UNCOMPRESSED_BYTES: Final = 2
+    COMPRESSED_BYTES: Final = 3
 
 
 class PageType:

@@ -19,11 +19,11 @@ from parquetry.runtime.parquet.assembly import PartChunk
 from parquetry.runtime.parquet.chunk import Piece
 from parquetry.runtime.parquet.column_order import Key
 from parquetry.runtime.parquet.fields import (
+    DICTIONARY_ENCODINGS,
     BoundaryOrder,
     ColumnChunk,
     ColumnIndex,
     ColumnMetaData,
-    Encoding,
     OffsetIndex,
     PageEncodingStats,
     PageHeader,
@@ -53,8 +53,6 @@ _HISTOGRAMS: Final = (ColumnIndex.REPETITION_LEVELS, ColumnIndex.DEFINITION_LEVE
 
 _GARBLED: Final = (AttributeError, LookupError, TypeError, ValueError, RecursionError, struct.error)
 """What bytes end in that are no index."""
-
-_DICTIONARY_ENCODINGS: Final = frozenset({Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +131,7 @@ def _told_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None
         return None
     if pages.values < rows or (flat and pages.values != rows):
         return None
-    needs_dictionary = _DICTIONARY_ENCODINGS.intersection(
+    needs_dictionary = DICTIONARY_ENCODINGS.intersection(
         field_value(metadata, ColumnMetaData.ENCODINGS).items
     )
     return None if needs_dictionary and not pages.dictionary_bytes else pages

@@ -59,7 +59,7 @@ _FIELDS: Final = {
     6: 0x00,
 }
 _CONTINUED: Final = 0x80
-_UNREADABLE: Final = (
+UNREADABLE: Final = (
     ParquetryError,
     pa.ArrowException,
     OSError,
@@ -112,9 +112,9 @@ def file_pages(
     """
     try:
         with store.open_input(file.path) as content:
-            source = _End(content)
+            source = FileEnd(content)
             parts = ParquetParts(source)
-            metadata = _metadata(source, parts.footer_bytes)
+            metadata = read_footer(source, parts.footer_bytes)
             # Row groups without rows are in no record.
             stored = [number for number in range(len(parts.groups)) if parts.rows(number)]
             chunks = {number: parts.chunks(stored[number]) for number in numbers}
@@ -124,7 +124,7 @@ def file_pages(
                 for number in numbers
                 if parts.rows(stored[number]) == file.row_groups[number].rows
             }
-    except _UNREADABLE:
+    except UNREADABLE:
         return {}
     return {number: pages for number, pages in found.items() if pages is not None}
 
@@ -208,7 +208,7 @@ def _check(firsts: PageNumbers, rows: int) -> None:
         raise ValueError("its pages do not begin at rows that follow each other")
 
 
-class _End:
+class FileEnd:
     """A parquet file whose last bytes are read at once, with what ParquetParts asks of a file."""
 
     def __init__(self, content: pa.NativeFile) -> None:
@@ -232,7 +232,9 @@ class _End:
 class _Index:
     """The page index of some row groups, read at once: all offset indexes, column indexes by name."""
 
-    def __init__(self, source: _End, groups: Iterable[Sequence[PartChunk]], names: Collection[str]) -> None:
+    def __init__(
+        self, source: FileEnd, groups: Iterable[Sequence[PartChunk]], names: Collection[str]
+    ) -> None:
         self._names = names
         listed = [chunk for chunks in groups for chunk in chunks]
         wanted = [place for chunk in listed for place in (self._of_bounds(chunk), chunk.places[1])]
@@ -258,7 +260,8 @@ class _Index:
         return None if place is None else self._bytes[place.start - self._from : place.stop - self._from]
 
 
-def _metadata(source: _End, footer_bytes: int) -> pq.FileMetaData:
+def read_footer(source: FileEnd, footer_bytes: int) -> pq.FileMetaData:
+    """Return the footer, of so many bytes, of a file whose end was read."""
     size = footer_bytes + 8
     footer = source.read_at(size, source.size() - size)
     return pq.read_metadata(pa.BufferReader(MAGIC + footer))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.layout.clustering.model import ClusteringFile
 from parquetry.runtime.layout.skipping.files import Touched
+from parquetry.runtime.parquet.dictionaries import with_dictionaries
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, Query, TableSpec
@@ -142,7 +143,7 @@ class PredictedGroups:
 
     def error(self, kind: str) -> float:
         """The share of what is read by which more or less was expected."""
-        expected, measured = asdict(self.expected)[kind], asdict(self.measured)[kind]
+        expected, measured = getattr(self.expected, kind), getattr(self.measured, kind)
         return float(abs(expected - measured) / measured)
 
 
@@ -189,8 +190,9 @@ def predicted(
     )
     after = rewrite_group(replace(before, instant=SECOND, clustering="sha256:1"), work)
     statistics = {file.stat.path: file.statistics for file in after.files}
-    paged = with_pages(before.store, statistics, queries.predicates, queries.types)
-    measured = queries.reads(paged.values())
+    for look_into in (with_pages, with_dictionaries):
+        statistics = look_into(before.store, statistics, queries.predicates, queries.types)
+    measured = queries.reads(statistics.values())
     return [
         PredictedGroups(table=kind.name, where=query.where, expected=found.expected, measured=read)
         for query, found, read in zip(queries, forecast.queries, measured, strict=True)

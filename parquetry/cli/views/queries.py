@@ -60,14 +60,16 @@ def measured_block(queries: Iterable[MeasuredQuery]) -> DataTable:
 
 
 def forecast_table(queries: Iterable[QueryForecast], paint: Paint) -> str:
-    """Four lines for each query: what it reads now and is expected to read."""
-    rows = [
-        (_name(one.query, number), *cells)
-        for one in queries
-        for number, cells in enumerate(
+    """Four lines for each query, five where dictionaries leave fewer rows: now and expected."""
+    rows: list[tuple[str, ...]] = []
+    for one in queries:
+        cells: list[tuple[str, ...]] = list(
             zip(_KINDS, touched_cells(one.now), touched_cells(one.expected), strict=True)
         )
-    ]
+        fewest = (one.now.fewest_rows, one.expected.fewest_rows)
+        if fewest != (one.now.rows, one.expected.rows):
+            cells.insert(_KINDS.index("bytes"), ("  by dictionaries", *(f"{rows:,}" for rows in fewest)))
+        rows += [(_name(one.query, number), *line) for number, line in enumerate(cells)]
     return columns(_FORECAST_HEADER, rows, paint=paint, right=frozenset({2, 3}))
 
 

@@ -9,6 +9,7 @@ import copy
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 
 import pyarrow as pa
 
@@ -23,6 +24,7 @@ from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.clustering.model import ClusteringFile, FileKey, PlannedGroup
 from parquetry.runtime.layout.skipping.files import Types, all_of
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
+from parquetry.runtime.parquet.dictionaries import with_dictionaries
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.clustering import STITCH, ExecutionPolicy
 from parquetry.runtime.spec.masking import masked_message
@@ -60,13 +62,15 @@ class Forecaster:
         asked = self._queries.columns
         self._asked: Types = {name: kind for name, kind in self._queries.types.items() if name in asked}
         known = look_up(store, [file.slice for files in groups for file in files], columns={*asked, *columns})
-        self._known = with_pages(
-            store,
-            known,
-            self._queries.predicates,
-            self._queries.types,
-            most_files=self._limits.row_groups,
-        )
+        for read in (with_pages, with_dictionaries):
+            known = read(
+                store,
+                known,
+                self._queries.predicates,
+                self._queries.types,
+                most_files=self._limits.row_groups,
+            )
+        self._known = known
         self.groups = [[self._known[file.path] for file in files] for files in groups]
         wanted = {name.partition(".")[0] for name in (*columns, *asked)}
         self._schema = arrow_schema(spec.columns)
@@ -150,7 +154,10 @@ class Forecaster:
         forecast = self._queries.forecast(files, made, kept)
         page_rows = None if compression_ratio.pages is None else compression_ratio.pages.usual_rows
         return replace(
-            forecast, queries=tuple(_with_a_page(query, made, page_rows) for query in forecast.queries)
+            forecast,
+            queries=tuple(
+                _with_a_dictionary(_with_a_page(query, made, page_rows)) for query in forecast.queries
+            ),
         )
 
     def _drawn(self) -> list[GroupSample]:
@@ -267,6 +274,16 @@ def _with_a_page(
             paged_row_groups=max(expected.paged_row_groups, int(page < rows)),
         ),
     )
+
+
+def _with_a_dictionary(query: QueryForecast) -> QueryForecast:
+    """Of a value that the sample has no row of, as many row groups have it in a dictionary as do now."""
+    now, expected = query.now, query.expected
+    if expected.dictionary_rows != 0 or not now.fewest_rows or not expected.row_groups:
+        return query
+    holding = min(ceil(now.row_groups * now.fewest_rows / now.rows), expected.row_groups)
+    rows = expected.rows * holding // expected.row_groups
+    return replace(query, expected=replace(expected, dictionary_rows=rows))
 
 
 def _data_bytes(files: Sequence[FileStatistics]) -> int:

@@ -33,13 +33,14 @@ class PageShape:
     """How an encoder divides row groups: the ``rows`` of a page of each column, ``usual_rows`` of others.
 
     ``shares`` says which part of the bytes of all pages lies in pages of so many rows;
-    ``dictionary_bytes`` of a row group are read with any page.
+    ``dictionary_bytes`` of a row group are read with any page. ``dictionaries`` are the columns with one.
     """
 
     usual_rows: int
     rows: Mapping[str, int] = field(default_factory=dict)
     shares: Mapping[int, float] = field(default_factory=dict)
     dictionary_bytes: int = 0
+    dictionaries: frozenset[str] = frozenset()
 
     def divided(
         self,
@@ -94,12 +95,15 @@ class TriedPages:
         self._rows: dict[str, int] = {}
         self._page_bytes: Counter[str] = Counter()
         self._dictionary_bytes = 0
+        self._dictionaries: frozenset[str] | None = None
         self._groups = 0
 
     def add(self, parts: ParquetParts) -> None:
         """Look at the page index of a row group."""
         rows = parts.rows(0)
         self._groups += 1
+        columns = frozenset(parts.dictionaries(0))
+        self._dictionaries = columns if self._dictionaries is None else self._dictionaries & columns
         for chunk in parts.chunks(0):
             index = chunk.offset_index(0)
             if index is None:
@@ -123,6 +127,7 @@ class TriedPages:
             rows=self._rows,
             shares={step: size / total for step, size in shares.items()} if total else {},
             dictionary_bytes=self._dictionary_bytes // max(self._groups, 1),
+            dictionaries=self._dictionaries or frozenset(),
         )
 
 

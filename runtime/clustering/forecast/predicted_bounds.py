@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parquetry.runtime.layout.skipping.predicate import StartsWith, ValueCondition
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics
 
 Numbers = npt.NDArray[np.int64]
@@ -42,6 +43,9 @@ class DrawnColumn:
         self._weight = weight
         self._limits = limits
         self._rows = len(values)
+        self._values = values
+        self._ordered = ordered
+        self._held: dict[ValueCondition, _Side] = {}
         encoded = values.dictionary_encode()
         order = pc.sort_indices(encoded.dictionary)
         self._distinct = encoded.dictionary.take(order)
@@ -84,6 +88,15 @@ class DrawnColumn:
             for side in (self._least, self._greatest)
         )
         return _within(replace(plain, minimum=low, maximum=high), self._limits)
+
+    def lacks(self, condition: ValueCondition, of_rows: range) -> bool:
+        """Return whether some rows are expected to have no value that fulfils the condition."""
+        first, end = (min(round(place / self._weight), self._rows) for place in (of_rows.start, of_rows.stop))
+        if condition not in self._held:
+            fulfils = _fulfilling(self._values, condition).fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - a value
+            self._held[condition] = _Side(np.where(fulfils, 0, 1), none=1, ordered=self._ordered)
+        side = self._held[condition]
+        return first < end and not side.count(side.window(range(first, end), len(of_rows)))
 
     def _outermost(self, side: _Side, window: range, rows: int) -> Any:
         """The value that is furthest out of so many rows; None where none is known.
@@ -159,6 +172,16 @@ class _Side:
                 return False
             wanted = 2 * int(upto[number])
         return wanted > 2 or not self._ordered  # noqa: PLR2004 - nothing was counted
+
+
+def _fulfilling(values: pa.Array, condition: ValueCondition) -> pa.BooleanArray:
+    """Return which values fulfil the condition; all of them where Arrow cannot compare them."""
+    try:
+        if isinstance(condition, StartsWith):
+            return pc.starts_with(values, condition.prefix)
+        return pc.equal(values, pa.scalar(condition.value, values.type))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return pa.array(np.ones(len(values), bool))
 
 
 def _within(bounds: ColumnStatistics, limits: ColumnStatistics | None) -> ColumnStatistics:

@@ -7,7 +7,7 @@ order and cut them; what its rows say of each row group's values is what its sta
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Final
@@ -25,7 +25,7 @@ from parquetry.runtime.clustering.rewrite.strategies import values_of, whole
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.packing import outputs_of
 from parquetry.runtime.layout.skipping.files import Types, may_match
-from parquetry.runtime.layout.skipping.predicate import Predicate
+from parquetry.runtime.layout.skipping.predicate import Predicate, ValueCondition, value_conditions
 from parquetry.runtime.layout.skipping.statistics import (
     ColumnStatistics,
     FileStatistics,
@@ -53,7 +53,8 @@ def arranged_files(
     """The files that these become when their rows are put in order; their paths are numbers.
 
     They have bounds of the columns in ``types`` that the sample has, and pages where a row group may
-    match one of the ``predicates``. ``compression_ratio`` is how many bytes a byte of these files becomes.
+    match one of the ``predicates``, whose values dictionaries lack where the sample does.
+    ``compression_ratio`` is how many bytes a byte of these files becomes.
     InvalidDataError when the order needs a column the sample lacks.
     """
     if not sample.of_rows or not sample.rows.num_rows:
@@ -84,15 +85,22 @@ def arranged_files(
     def bounds(name: str, of_rows: range) -> ColumnStatistics:
         return leaves[name].bounds(of_rows)
 
+    pages = compression_ratio.pages
+    asked = frozenset[ValueCondition]().union(*map(value_conditions, predicates))
+    conditions = [one for one in asked if pages and one.column in pages.dictionaries & leaves.keys()]
     groups = []
     for cut in row_groups:
+        of_rows = range(cut.first, cut.end)
         group = RowGroupStatistics(
             rows=cut.end - cut.first,
             data_bytes=round((cut.end - cut.first) * row_bytes * compression_ratio.data),
-            columns={name: truncated(bounds(name, range(cut.first, cut.end))) for name in leaves},
+            columns={name: truncated(bounds(name, of_rows)) for name in leaves},
+            lacking=frozenset(one for one in conditions if leaves[one.column].lacks(one, of_rows))
+            if pages
+            else None,
         )
-        if compression_ratio.pages is not None and may_match(group, predicates, types):
-            group = compression_ratio.pages.divided(group, bounds, first=cut.first, weight=sample.weight)
+        if pages is not None and may_match(group, predicates, types):
+            group = pages.divided(group, bounds, first=cut.first, weight=sample.weight)
         groups.append(group)
     return _as_files(groups, [cut.file for cut in row_groups], compression_ratio)
 
@@ -145,6 +153,7 @@ def _merged(groups: Sequence[RowGroupStatistics], compression_ratio: Compression
         rows=sum(group.rows for group in groups),
         data_bytes=round(compression_ratio.data * sum(group.data_bytes for group in groups)),
         columns=merge_columns(groups),
+        lacking=_lacking_everywhere(groups),
     )
     if compression_ratio.pages is None:
         return whole
@@ -158,6 +167,11 @@ def _merged(groups: Sequence[RowGroupStatistics], compression_ratio: Compression
         return replace(found, nulls=len(of_rows) if is_null else found.nulls and None)
 
     return compression_ratio.pages.divided(whole, bounds)
+
+
+def _lacking_everywhere(groups: Sequence[RowGroupStatistics]) -> frozenset[Hashable] | None:
+    known = [frozenset(group.lacking) for group in groups if group.lacking is not None]
+    return frozenset.intersection(*known) if known and len(known) == len(groups) else None
 
 
 def _as_files(

@@ -19,7 +19,7 @@ from parquetry.runtime.clustering.forecast.queries import (
 from parquetry.runtime.clustering.forecast.work import EXPECTED_BYTES_KEY
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.files import Touched
-from parquetry.runtime.spec.codec import from_json_value, parsed_json
+from parquetry.runtime.spec.codec import from_json_value, parsed_json, to_json_value
 
 PREDICTION_KEY: Final = "parquetry.prediction"
 """Where a group of a plan says what declared queries read of its files now, and are expected to."""
@@ -38,8 +38,8 @@ def in_plan(forecast: GroupForecast) -> dict[str, str]:
             {
                 "query": one.query,
                 "where": forecast.conditions[one.query],
-                "before": asdict(one.now),
-                "expected": asdict(one.expected),
+                "before": to_json_value(one.now),
+                "expected": to_json_value(one.expected),
             }
             for one in forecast.queries
         ],
@@ -69,7 +69,7 @@ def in_commit(measured: Sequence[MeasuredQuery]) -> dict[str, str]:
     """What a replacecommit says of what was measured; nothing without queries."""
     return _said(
         MEASURED_KEY,
-        [{key: value for key, value in asdict(one).items() if value is not None} for one in measured],
+        [{key: value for key, value in to_json_value(one).items() if value is not None} for one in measured],
     )
 
 
@@ -95,6 +95,6 @@ def _said(key: str, figures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _touched(said: Mapping[str, int], place: str) -> Touched:
     touched = from_json_value(Touched, said, place=place)
-    if min(asdict(touched).values()) < 0:
+    if min(value for value in asdict(touched).values() if value is not None) < 0:
         raise ValueError(f"{place}: a count is negative")
     return touched

@@ -39,7 +39,7 @@ class SampleLimits:
     is not sampled below 4096 rows, 256 KiB and 4 row groups: when others have spent ``rows``, ``kept_bytes``
     or ``row_groups``, it has no sample. To learn how rows shrink, about ``tried_bytes`` of one group are
     read whole, from at most as many row groups again; as many files again are opened for their page index
-    alone.
+    alone, and for their dictionaries.
     """
 
     rows: int = 4 * SAMPLE_ROWS
@@ -51,8 +51,8 @@ class SampleLimits:
 
     @property
     def openings(self) -> int:
-        """How often files are opened at most: page indexes, a footer, the sample, rows that are tried."""
-        return self.row_groups + 1 + (self.row_groups + _FEWEST_ROW_GROUPS - 1) + self.row_groups
+        """How often files are opened at most: indexes, dictionaries, a footer, the sample, tried rows."""
+        return 2 * self.row_groups + 1 + (self.row_groups + _FEWEST_ROW_GROUPS - 1) + self.row_groups
 
     def for_each_of(self, groups: int) -> SampleLimits:
         """Limits that are not spent before each of so many groups has a sample."""

@@ -7,7 +7,7 @@ in Spark SQL, with its comparisons between types, its nulls, and NaN as the larg
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, tzinfo
 from typing import Final, TypeAlias
 
@@ -34,8 +34,11 @@ from parquetry.runtime.layout.skipping.predicate import (
     StartsWith,
     Unknown,
     may_hold,
+    may_hold_without,
+    value_conditions,
 )
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
+from parquetry.runtime.spec.codec import UNLESS_NONE
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Decimal, Primitive, Struct, StructField, parse_type
 
@@ -61,6 +64,8 @@ class Touched:
 
     ``data_bytes`` are those of the pages of all columns with one of these rows, compressed. Of
     ``paged_row_groups`` the page index is known; of the other row groups every row counts.
+    ``dictionary_rows`` of the rows are left to a reader that also skips row groups whose dictionaries lack a
+    value, as Spark does; None where dictionaries are not known, or the condition asks for no value.
     """
 
     files: int
@@ -68,6 +73,12 @@ class Touched:
     rows: int
     data_bytes: int
     paged_row_groups: int = 0
+    dictionary_rows: int | None = field(default=None, metadata=UNLESS_NONE)
+
+    @property
+    def fewest_rows(self) -> int:
+        """The rows that are left to a reader which uses all that is known."""
+        return self.rows if self.dictionary_rows is None else self.dictionary_rows
 
     def __add__(self, other: Touched) -> Touched:
         """Both together, when they are of different files."""
@@ -77,6 +88,9 @@ class Touched:
             rows=self.rows + other.rows,
             data_bytes=self.data_bytes + other.data_bytes,
             paged_row_groups=self.paged_row_groups + other.paged_row_groups,
+            dictionary_rows=None
+            if self.dictionary_rows is other.dictionary_rows is None
+            else self.fewest_rows + other.fewest_rows,
         )
 
 
@@ -166,8 +180,22 @@ def touched(files: Iterable[FileStatistics], predicate: Predicate, types: Types)
             rows=sum(part.rows for part in left),
             data_bytes=sum(part.data_bytes for part in left),
             paged_row_groups=sum(group.pages is not None for group in groups),
+            dictionary_rows=_dictionary_rows(predicate, groups, left),
         )
     return total
+
+
+def _dictionary_rows(
+    predicate: Predicate, groups: Sequence[RowGroupStatistics], left: Sequence[RowsLeft]
+) -> int | None:
+    """Return how many of the rows are left by dictionaries, None if none of these is known."""
+    if all(group.lacking is None for group in groups) or not value_conditions(predicate):
+        return None
+    return sum(
+        part.rows
+        for group, part in zip(groups, left, strict=True)
+        if may_hold_without(predicate, group.lacking or ())
+    )
 
 
 def may_match(group: RowGroupStatistics, predicates: Iterable[Predicate], types: Types) -> bool:
@@ -230,12 +258,12 @@ def _groups_to_read(
 
 
 def _leaves(prefix: str, fields: Iterable[StructField]) -> Iterator[tuple[str, str]]:
-    for field in fields:
-        name = prefix + field.name
-        if isinstance(field.type, Struct):
-            yield from _leaves(f"{name}.", field.type.fields)
-        elif isinstance(field.type, Primitive | Decimal):
-            yield name, str(field.type)
+    for each in fields:
+        name = prefix + each.name
+        if isinstance(each.type, Struct):
+            yield from _leaves(f"{name}.", each.type.fields)
+        elif isinstance(each.type, Primitive | Decimal):
+            yield name, str(each.type)
 
 
 def _comparable(stored: str, declared: str) -> bool:

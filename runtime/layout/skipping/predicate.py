@@ -5,7 +5,7 @@ Three-valued logic is kept simple: a condition that is not understood may always
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -72,6 +72,9 @@ class Unknown:
 
 Predicate: TypeAlias = Comparison | StartsWith | Null | AllOf | AnyOf | Unknown
 
+ValueCondition: TypeAlias = Comparison | StartsWith
+"""A condition that a list of values answers better than their bounds: equality, or a prefix."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
@@ -101,6 +104,26 @@ def may_hold(predicate: Predicate, bounds: Mapping[str, Bounds]) -> bool:
         case _:
             known = bounds.get(predicate.column)
             return known is None or _column_may_hold(predicate, known)
+
+
+def value_conditions(predicate: Predicate) -> frozenset[ValueCondition]:
+    """Return the parts of a condition that a list of a column's values answers better than their bounds."""
+    match predicate:
+        case AllOf(parts=parts) | AnyOf(parts=parts):
+            return frozenset[ValueCondition]().union(*map(value_conditions, parts))
+        case Comparison(operator=Operator.EQUAL) | StartsWith():
+            return frozenset({predicate})
+    return frozenset()
+
+
+def may_hold_without(predicate: Predicate, lacking: Collection[Hashable]) -> bool:
+    """Return whether rows may fulfil the condition of which none fulfils the parts that are ``lacking``."""
+    match predicate:
+        case AllOf(parts=parts):
+            return all(may_hold_without(part, lacking) for part in parts)
+        case AnyOf(parts=parts):
+            return any(may_hold_without(part, lacking) for part in parts)
+    return predicate not in lacking
 
 
 def _column_may_hold(predicate: Comparison | StartsWith | Null, known: Bounds) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TypeAlias
@@ -73,13 +73,15 @@ class RowGroupPages:
 class RowGroupStatistics:
     """A row group; ``data_bytes`` are compressed. Columns within structs have dotted names.
 
-    ``pages`` None is not known: they are in no record, but in the file, or predicted.
+    ``pages`` and ``lacking`` None are not known: they are in no record, but in the file, or predicted.
+    ``lacking`` are conditions that no value in the dictionary of their column fulfils.
     """
 
     rows: int
     data_bytes: int
     columns: Columns = field(default_factory=dict)
     pages: RowGroupPages | None = field(default=None, compare=False, repr=False)
+    lacking: Collection[Hashable] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

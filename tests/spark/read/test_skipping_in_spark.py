@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC
+from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.layout.skipping.files import files_to_read, parse_where, rows_to_read
+from parquetry.runtime.layout.skipping.files import files_to_read, parse_where, rows_to_read, touched
 from parquetry.runtime.layout.skipping.predicate import Unknown
+from parquetry.runtime.parquet.dictionaries import with_dictionaries
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
 from parquetry.runtime.parquet.page_index import file_pages
 from parquetry.runtime.spec.table_spec import Column
@@ -227,6 +229,54 @@ def test_spark_reads_the_rows_of_the_pages_that_are_counted(spark, tmp_path):
         assert left.rows == scanned_rows(read), where
         few += left.rows < group.rows / 4
     assert few >= len(PAGED) // 2
+    spark.conf.set("spark.sql.parquet.filterPushdown", "false")
+
+
+VALUES_ASKED = [
+    "n = 45",
+    "n IN (45, 46, 101)",
+    "n = 45 AND word = 'w004'",
+    "n = 45 OR word = 'w070'",
+    "word = 'w045'",
+    "word LIKE 'w04%'",
+    "day = DATE '1970-02-15'",
+    "price = 0.45",
+    "x = 4.5D",
+    "at = TIMESTAMP '1970-01-01 00:00:45'",
+    "n BETWEEN 31 AND 33",
+    "n <> 45",
+]
+
+
+@pytest.mark.parametrize("where", VALUES_ASKED)
+def test_spark_skips_the_row_groups_whose_dictionaries_lack_a_value(spark, tmp_path, where):
+    """Each of five row groups has thirty values of its own, and two that are the bounds of all."""
+    spark.conf.set("spark.sql.parquet.filterPushdown", "true")
+    numbers = [n for part in range(5) for n in (0, 199, *range(30 * part, 30 * part + 30)) * 3]
+    instants = pa.array([n * 1_000_000 for n in numbers], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    rows = pa.table(
+        {
+            "id": pa.array(range(len(numbers)), pa.int64()),
+            "n": pa.array(numbers, pa.int32()),
+            "word": [f"w{n:03}" for n in numbers],
+            "day": pa.array(numbers, pa.int32()).cast(pa.date32()),
+            "price": pa.array([Decimal(n).scaleb(-2) for n in numbers], pa.decimal128(9, 2)),
+            "x": [n / 10 for n in numbers],
+            "at": instants,
+        }
+    )
+    pq.write_table(rows, tmp_path / "t.parquet", row_group_size=len(numbers) // 5, store_schema=False)
+    read = spark.read.parquet(str(tmp_path / "t.parquet"))
+    types = {name: str(kind) for name, kind in read.dtypes}
+    store = LocalStore(str(tmp_path))
+    file = file_statistics("t.parquet", read_metadata(store, "t.parquet"), size_bytes=1)
+    predicate = parse_where(where, types=types, time_zone=UTC)
+    found = touched(
+        with_dictionaries(store, {"t.parquet": file}, [predicate], types).values(), predicate, types
+    )
+    assert found.fewest_rows == scanned_rows(read.where(where))
+    assert (found.dictionary_rows is None) == (where in VALUES_ASKED[-2:])
+    assert (found.fewest_rows < found.rows) == (where not in VALUES_ASKED[-2:])
     spark.conf.set("spark.sql.parquet.filterPushdown", "false")
 
 

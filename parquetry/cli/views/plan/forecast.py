@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.views.plan.commands import typed_options_of
-from parquetry.cli.views.plan.words import due_lines, excluded_lines
+from parquetry.cli.views.plan.words import dictionary_text, due_lines, excluded_lines
 from parquetry.cli.views.queries import forecast_error_lines
 from parquetry.cli.views.scope import scope_sentences
 from parquetry.compiler.evidence.model import RunForecast
@@ -62,6 +62,6 @@ def _query_lines(queries: Iterable[QueryForecast]) -> Iterator[str]:
         yield (
             f"query {query.query}: {now.files:,} -> {expected.files:,} files, "
             f"{now.row_groups:,} -> {expected.row_groups:,} row groups, "
-            f"{now.rows:,} -> {expected.rows:,} rows, "
+            f"{now.rows:,} -> {expected.rows:,} rows{dictionary_text(query)}, "
             f"{human_size(now.data_bytes)} -> {human_size(expected.data_bytes)}"
         )

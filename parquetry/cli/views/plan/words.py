@@ -15,6 +15,7 @@ from parquetry.compiler.replay.model import Replay
 from parquetry.compiler.workspace.spec_words import flow, format_size
 from parquetry.message import command, joined
 from parquetry.printable import quoted
+from parquetry.runtime.clustering.forecast.queries import QueryForecast
 
 _ABSENT = "(none)"
 _SHORT_COMMIT = 12
@@ -245,12 +246,30 @@ def query_rows(figures: TableFigures) -> list[tuple[str, str, str, str]]:
         files = _arrow(f"{now.files:,} of {query.total:,}", f"{expected.files:,} of {query.total_after:,}")
         read = _arrow(f"{now.rows:,}", f"{expected.rows:,}")
         size = _arrow(human_size(now.data_bytes), human_size(expected.data_bytes))
-        rows.append((query.query, files, f"{read} of {query.rows:,}", size))
+        rows.append((query.query, files, f"{read} of {query.rows:,}{dictionary_text(query)}", size))
     return rows
 
 
+def dictionary_text(query: QueryForecast) -> str:
+    """The rows that are left by dictionaries, such as `` (90 -> 20 by dictionaries)``, if there are fewer."""
+    now, expected = query.now, query.expected
+    if (now.fewest_rows, expected.fewest_rows) == (now.rows, expected.rows):
+        return ""
+    return f" ({_arrow(f'{now.fewest_rows:,}', f'{expected.fewest_rows:,}')} by dictionaries)"
+
+
 def query_note(figures: TableFigures) -> str:
-    """What the figures of queries are of; empty where nothing is expected to change."""
+    """What the figures of queries are of, and for which readers; empty where there is nothing to say."""
+    return "; ".join(filter(None, (_source_note(figures), _dictionary_note(figures))))
+
+
+def _dictionary_note(figures: TableFigures) -> str:
+    if not any(map(dictionary_text, figures.queries)):
+        return ""
+    return "by dictionaries: of readers that, like Spark, skip row groups whose dictionaries lack a value"
+
+
+def _source_note(figures: TableFigures) -> str:
     changed = [
         query for query in figures.queries if (query.now, query.total) != (query.expected, query.total_after)
     ]

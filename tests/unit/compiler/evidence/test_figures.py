@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import validate
@@ -486,6 +487,43 @@ def test_what_queries_will_read_is_what_they_read_when_the_layout_was_changed(nu
         gains.add(now.rows < 0.7 * predicted[read.query].now.rows)
     # A sort is good for some queries and not for the others.
     assert gains == {True} | (set() if layout == "curve" else {False})
+
+
+@pytest.fixture
+def scattered(tmp_path):
+    """A table of 6 files with few values each, between the same bounds."""
+    folder = ProjectFolder.create(tmp_path / "shop")
+    (folder.root / "tables/orders.yml").unlink()
+    asked = [{"name": "one", "where": "v = 45"}, {"name": "none", "where": "v = 198"}]
+    folder.write("tables/events.yml", SMALL_EVENTS | {"queries": asked})
+    applied(folder)
+    for part in range(6):
+        values = [0, 199, *range(30 * part, 30 * part + 30)]
+        rows = {f"k{part}-{n:04}": (values[n * 7 % 32], "a") for n in range(640)}
+        events(folder).insert(rows)
+    return folder
+
+
+@pytest.mark.parametrize("column", ["v", "id"])
+def test_rows_that_are_left_by_dictionaries_are_what_they_are_after(scattered, column):
+    clustering = {"trigger": "async", "execution": {"strategy": "sort", "columns": [column]}}
+    spec = yaml.safe_load((scattered.root / "tables/events.yml").read_text())
+    scattered.write("tables/events.yml", spec | {"clustering": clustering})
+    plan = plan_workspace(scattered.workspace(), now_ms=NOW)
+    predicted = {query.query: query for query in plan.evidence.figures["events"].queries}
+    one, none = predicted["one"].now, predicted["none"].now
+    assert (one.files, one.rows, one.dictionary_rows) == (6, 3840, 640)
+    assert (none.files, none.rows, none.dictionary_rows) == (6, 3840, 0)
+    text = plain_text(plan)
+    assert "(640" in text
+    assert "by dictionaries: of readers that, like Spark, skip row groups" in text
+    assert decode(encode(plan), name="plan.json") == plan
+    validate(json.loads(encode(plan)), answer_schema("plan"))
+    applied(scattered)
+    cluster(OneProcessSpark(), events(scattered).handle, timing=FAST)
+    scattered.write("tables/events.yml", spec | {"clustering": clustering | {"every_commits": 9}})
+    for query in plan_workspace(scattered.workspace(), now_ms=NOW).evidence.figures["events"].queries:
+        assert predicted[query.query].expected.dictionary_rows == query.now.dictionary_rows, query.query
 
 
 def data_files(folder):

@@ -66,6 +66,13 @@ def test_predicates_drawn_by_row_read_what_was_foreseen(tmp_path):
     assert len(found) > 100
     assert_near(found)
     assert np.mean([one.measured.paged_row_groups / one.measured.row_groups for one in found]) > 0.9
+    by_dictionaries = [one for one in found if one.measured.fewest_rows < one.measured.rows]
+    errors = np.array([one.error("fewest_rows") for one in by_dictionaries])
+    by_statistics = np.array([one.expected.rows / one.measured.fewest_rows - 1 for one in by_dictionaries])
+    print(f"by dictionaries: {len(errors)} predicates, median {np.median(errors):.1%}")
+    print(f"by statistics alone: median {np.median(by_statistics):.1%}")
+    assert len(errors) >= 10
+    assert np.median(errors) < 0.25 < np.median(by_statistics)
 
 
 def events(rng, count):

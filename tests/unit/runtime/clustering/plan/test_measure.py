@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import pytest
 
@@ -10,6 +9,7 @@ from parquetry.runtime.clustering.forecast.records import MEASURED_KEY, read_mea
 from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.clustering.plan.measure import QueryMeasure
 from parquetry.runtime.spark.cluster import cluster, execute
+from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 from parquetry.runtime.timeline.sidecars import statistics_path
 from tests.support.one_process_spark import OneProcessSpark
@@ -57,7 +57,7 @@ def test_what_was_foreseen_stands_beside_what_is_measured(table):
     assert abs(said["error"]["data_bytes"]) < 0.2
     (query,) = read_measured(extra)
     assert result.queries == (query,)
-    assert asdict(query) == said
+    assert to_json_value(query) == said
 
 
 def test_rows_and_bytes_are_those_of_pages_before_and_after(tmp_path):
