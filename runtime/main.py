@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -54,6 +54,8 @@ from parquetry.runtime.timing import DEFAULT_TIMING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from parquetry.runtime.spark.purge import PurgeReport, Survey
 
 RESULT_PREFIX = "parquetry-result: "
 _USAGE_CODE = 2
@@ -409,6 +411,49 @@ def _read_document(path: Path) -> Mapping[str, Any]:
     return document
 
 
+def survey_by_hand(
+    table: TableHandle,
+    settings: SparkSettings,
+    *,
+    where: str | None,
+    keys: Path | None,
+    log: Path | None = None,
+) -> Survey:
+    """What a purge would do. What Spark says goes into ``log``.
+
+    Errors are those of :func:`parquetry.runtime.spark.purge.survey`.
+    """
+    from parquetry.runtime.spark.purge import PurgeRequest, survey  # noqa: PLC0415 - heavy
+
+    with _session_by_hand(table, settings, "purge", log) as spark:
+        return survey(spark, table, PurgeRequest(where=where, keys=keys))
+
+
+def purge_by_hand(
+    table: TableHandle, settings: SparkSettings, surveyed: Survey, *, log: Path | None = None
+) -> PurgeReport:
+    """What a purge did, and where it still found a value. What Spark says goes into ``log``.
+
+    Errors are those of :func:`parquetry.runtime.spark.purge.purge`.
+    """
+    from parquetry.runtime.spark.purge import purge  # noqa: PLC0415 - heavy
+
+    with _session_by_hand(table, settings, "purge", log) as spark:
+        return purge(spark, table, surveyed)
+
+
+@contextmanager
+def _session_by_hand(
+    table: TableHandle, settings: SparkSettings, purpose: str, log: Path | None
+) -> Iterator[SparkSession]:
+    """A session for one service of a table, whose failures lose the table's personal values."""
+    from parquetry.runtime.spark.session.start import start_session  # noqa: PLC0415 - heavy
+
+    rules = LogRules(secrets=secrets_of(settings.conf), personal=has_personal_columns(table.spec))
+    with failures_masked(table.spec, location=table.store.uri):
+        yield start_session(settings, name=f"parquetry {table.config.name} {purpose}", log=log, rules=rules)
+
+
 def cluster_by_hand(
     table: TableHandle,
     settings: SparkSettings,
@@ -425,12 +470,8 @@ def cluster_by_hand(
     if instant is not None:
         check_pending(table, instant, DEFAULT_TIMING)
     from parquetry.runtime.spark.cluster import cluster, execute  # noqa: PLC0415 - heavy
-    from parquetry.runtime.spark.session.start import start_session  # noqa: PLC0415 - heavy
 
-    rules = LogRules(secrets=secrets_of(settings.conf), personal=has_personal_columns(table.spec))
-    with failures_masked(table.spec, location=table.store.uri):
-        name = f"parquetry {table.config.name} cluster"
-        spark = start_session(settings, name=name, log=log, rules=rules)
+    with _session_by_hand(table, settings, "cluster", log) as spark:
         if instant is not None:
             result = execute(spark, table, instant)
         else:

@@ -8,6 +8,7 @@ pending cleans first.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -26,6 +27,7 @@ from parquetry.runtime.services.clean_plan import (
     finish_cleans,
     pending_cleans,
     plan_expiry,
+    versions_behind,
 )
 from parquetry.runtime.services.clean_progress import (
     CleanProgress,
@@ -49,11 +51,15 @@ from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanerPlan
 from parquetry.runtime.timeline.effective_writes import completed_being_rolled_back
 from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.versions import FileGroupId
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 _LOG = logging.getLogger(__name__)
 
 _PLANS_WITHOUT_LOCK: Final = 3
+
+_Plan = Callable[[Timeline], Expiry | None]
+"""Says what a clean would delete on that timeline; None if nothing may be deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +85,8 @@ def clean(
     left, then by recorded statistics. Raises as :func:`parquetry.runtime.commit.recovery.recover` does,
     StorageError when there is no room and none can be made.
     """
-    return _clean_with_room(table, policy=policy or retention_of(table), timing=timing, whole_table=True)
+    plan = partial(_plan, table, policy=policy or retention_of(table), whole_table=True)
+    return _clean_with_room(table, plan=plan, timing=timing, whole_table=True)
 
 
 def clean_if_due(
@@ -98,16 +105,31 @@ def clean_if_due(
     progress = read_progress(timeline)
     if progress is not None and progress.covers(limits, timeline):
         return None
-    return _clean_with_room(table, policy=policy, timing=timing, whole_table=False)
+    plan = partial(_plan, table, policy=policy, whole_table=False)
+    return _clean_with_room(table, plan=plan, timing=timing, whole_table=False)
 
 
-def _clean_with_room(
-    table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole_table: bool
+@masks_failures
+def clean_groups(
+    table: TableHandle, groups: Collection[FileGroupId], *, timing: Timing = DEFAULT_TIMING
 ) -> CleanResult:
+    """Delete all versions of these file groups but the current ones, and every orphan of the table.
+
+    No retention keeps them; what a savepoint protects stays. Raises as :func:`clean` does, ConflictError
+    while a write is unfinished that may need one of them.
+    """
+
+    def plan(timeline: Timeline) -> Expiry | None:
+        return versions_behind(table.view(timeline), groups) if timeline.completed_writes else None
+
+    return _clean_with_room(table, plan=plan, timing=timing, whole_table=True)
+
+
+def _clean_with_room(table: TableHandle, *, plan: _Plan, timing: Timing, whole_table: bool) -> CleanResult:
     has_swept = False
     while True:
         try:
-            return _clean(table, policy=policy, timing=timing, whole_table=whole_table)
+            return _clean(table, plan=plan, timing=timing, whole_table=whole_table)
         except FAILURES as error:
             if not is_full(error):
                 raise
@@ -127,7 +149,7 @@ def _clean_up_without_room(table: TableHandle, timing: Timing) -> int:
     return 0
 
 
-def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole_table: bool) -> CleanResult:
+def _clean(table: TableHandle, *, plan: _Plan, timing: Timing, whole_table: bool) -> CleanResult:
     store = table.store
     timeline = recovered_timeline(table, timing=timing)
     instant, deleted = None, 0
@@ -135,11 +157,11 @@ def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole
         with locked_session(table, timeline, purpose="clean", timing=timing):
             deleted += finish_cleans(table, timeline.reload())
         timeline = timeline.reload()
-    expiry = _plan(table, timeline, policy, whole_table=whole_table)
+    expiry = plan(timeline)
     if expiry is not None and expiry.count > 0:
-        instant, count = _delete_expired(table, timeline, expiry, policy, timing, whole_table=whole_table)
+        instant, count = _delete_expired(table, timeline, expiry, plan, timing)
         deleted += count
-    elif expiry is not None:
+    elif expiry is not None and not expiry.is_partial:
         newest = timeline.completed_writes[-1].time
         note_progress(
             store,
@@ -180,7 +202,7 @@ def _clean_up(
 
 
 def _plan(
-    table: TableHandle, timeline: Timeline, policy: RetentionPolicy, *, whole_table: bool
+    table: TableHandle, timeline: Timeline, *, policy: RetentionPolicy, whole_table: bool
 ) -> Expiry | None:
     limits = clean_horizon(timeline, policy, table.config, now_ms=table.store.now_ms())
     if limits is None:
@@ -193,13 +215,7 @@ def _plan(
 
 
 def _delete_expired(
-    table: TableHandle,
-    timeline: Timeline,
-    expiry: Expiry | None,
-    policy: RetentionPolicy,
-    timing: Timing,
-    *,
-    whole_table: bool,
+    table: TableHandle, timeline: Timeline, expiry: Expiry | None, find_expired: _Plan, timing: Timing
 ) -> tuple[str | None, int]:
     """The clean's instant and how many files went; None when nothing was left to do."""
     store, zone = table.store, table.config.timezone
@@ -221,7 +237,7 @@ def _delete_expired(
                 if _basis(now) != _basis(timeline):
                     timeline, expiry = now, None
                     if round_number >= _PLANS_WITHOUT_LOCK:
-                        expiry = _plan(table, timeline, policy, whole_table=whole_table)
+                        expiry = find_expired(timeline)
                 if expiry is not None and expiry.count > 0:
                     plan = cleaner_plan(store, timeline, expiry)
                     store.put_if_absent(requested.path, plan.encode())
@@ -230,14 +246,14 @@ def _delete_expired(
                         break
                     plan, expiry = None, None
             if expiry is None:
-                expiry = _plan(table, timeline, policy, whole_table=whole_table)
+                expiry = find_expired(timeline)
             if expiry is None or expiry.count == 0:
                 break
         count = 0 if plan is None else execute_clean(table, requested, plan)
         session.acknowledge()
     if is_overtaken:
         timeline = recover(table, timeline.reload(), timing=timing)
-        return _delete_expired(table, timeline, None, policy, timing, whole_table=whole_table)
+        return _delete_expired(table, timeline, None, find_expired, timing)
     return (None, 0) if plan is None else (requested.time, count)
 
 

@@ -6,11 +6,17 @@ Source: CleanPlanActionExecutor and CleanActionExecutor of Hudi 0.15.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.services.clean_progress import BARRIER_KEY, SAVEPOINTS_KEY
-from parquetry.runtime.services.retention import Horizon, expired, horizon, is_by_number
+from parquetry.runtime.services.clean_progress import BARRIER_KEY, PARTIAL_KEY, SAVEPOINTS_KEY
+from parquetry.runtime.services.retention import (
+    KEEP_LATEST_FILE_VERSIONS,
+    Horizon,
+    expired,
+    horizon,
+    is_by_number,
+)
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
@@ -22,14 +28,19 @@ from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanedPartition, CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
 from parquetry.runtime.timeline.sidecars import claim_path
+from parquetry.runtime.timeline.versions import FileGroupId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """What a clean would do: the limits, and the paths that go by partition."""
+    """What a clean would do: the limits, and the paths that go by partition.
+
+    ``is_partial`` if other files are left that these limits let expire.
+    """
 
     limits: Horizon
     files: Mapping[str, tuple[str, ...]]
+    is_partial: bool = False
 
     @property
     def count(self) -> int:
@@ -82,6 +93,39 @@ def protected_files(timeline: Timeline) -> frozenset[tuple[str, str]]:
     )
 
 
+def check_no_writes(timeline: Timeline) -> None:
+    """Raise ConflictError while a write is unfinished that may have started from old versions of files."""
+    for pending in timeline.pending_writes:
+        if pending.time not in timeline.pending_clusterings or pending.state is State.INFLIGHT:
+            raise ConflictError(
+                f"{timeline.store.uri}: the write {pending.time} is unfinished and may need old versions of "
+                "files; run again when it has ended"
+            )
+
+
+def versions_behind(view: FileSystemView, groups: Collection[FileGroupId]) -> Expiry:
+    """All versions of these file groups that no reader of now needs, whatever the retention; but savepoints.
+
+    ConflictError as :func:`check_no_writes` raises it.
+    """
+    timeline = view.timeline
+    check_no_writes(timeline)
+    limits = Horizon(earliest=None, keep_versions=1, policy=KEEP_LATEST_FILE_VERSIONS)
+    found = plan_expiry(view, limits, sorted({partition for partition, _ in groups}))
+    kept = {
+        partition: tuple(path for path in paths if (partition, _file_id(path)) in groups)
+        for partition, paths in found.files.items()
+    }
+    files = {partition: paths for partition, paths in kept.items() if paths}
+    # To Hudi's archival the plan says that files that were replaced before are gone.
+    limits = replace(limits, barrier=timeline.completed_writes[0].time)
+    return Expiry(limits=limits, files=files, is_partial=True)
+
+
+def _file_id(path: str) -> str:
+    return path.rpartition("/")[2].partition("_")[0]
+
+
 def cleaner_plan(store: ObjectStore, timeline: Timeline, expiry: Expiry) -> CleanerPlan:
     """The plan as Hudi writes it, with absolute paths.
 
@@ -91,6 +135,8 @@ def cleaner_plan(store: ObjectStore, timeline: Timeline, expiry: Expiry) -> Clea
     earliest = expiry.limits.earliest or expiry.limits.barrier
     retained = None if earliest is None else timeline.write_at(earliest)
     noted = {SAVEPOINTS_KEY: ",".join(timeline.savepoints), BARRIER_KEY: expiry.limits.barrier or ""}
+    if expiry.is_partial:
+        noted[PARTIAL_KEY] = "true"
     return CleanerPlan(
         policy=expiry.limits.policy,
         earliest_commit_to_retain=earliest,

@@ -21,6 +21,8 @@ from parquetry.runtime.timeline.sidecars import CLEAN_PROGRESS_PATH
 
 SAVEPOINTS_KEY: Final = "savepointed_timestamps"
 BARRIER_KEY: Final = "parquetry.held_back_since"
+PARTIAL_KEY: Final = "parquetry.partial"
+"""Marks a clean that took versions of some file groups only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,16 +94,16 @@ def _noted(store: ObjectStore) -> CleanProgress | None:
 
 
 def _last_clean(timeline: Timeline) -> CleanProgress | None:
-    cleans = timeline.of(Action.CLEAN, state=State.COMPLETED)
-    if not cleans:
-        return None
-    last = timeline.clean_metadata(cleans[-1].time)
-    return CleanProgress(
-        earliest=last.earliest_commit_to_retain,
-        last_completed=last.last_completed_commit,
-        barrier=last.extra.get(BARRIER_KEY),
-        savepoints=_savepoints(last.extra),
-    )
+    for clean in reversed(timeline.of(Action.CLEAN, state=State.COMPLETED)):
+        last = timeline.clean_metadata(clean.time)
+        if PARTIAL_KEY not in last.extra:
+            return CleanProgress(
+                earliest=last.earliest_commit_to_retain,
+                last_completed=last.last_completed_commit,
+                barrier=last.extra.get(BARRIER_KEY),
+                savepoints=_savepoints(last.extra),
+            )
+    return None
 
 
 def _savepoints(extra: Mapping[str, str]) -> tuple[str, ...]:

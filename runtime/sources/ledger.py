@@ -213,18 +213,24 @@ class ReadAgain:
 
 def read_again(store: ObjectStore, instants: Collection[str]) -> tuple[ReadAgain, ...]:
     """Return what these writes have ingested, by source; to be called before they are taken back."""
+    return tuple(
+        ReadAgain(source=source, files=len(files), size_bytes=sum(file.size_bytes for file in files))
+        for source, files in ingested_by(store, instants).items()
+    )
+
+
+def ingested_by(store: ObjectStore, instants: Collection[str]) -> Mapping[str, Sequence[SourceFile]]:
+    """Return the files that these writes have ingested, by source; none of a table or a stream."""
     rows = pc.field("instant").isin(sorted(instants))
     folders = (path.rstrip("/").rpartition("/")[2] for path in store.list_folders(LEDGER_FOLDER))
-    found = []
+    found = {}
     for source in sorted(map(unquote, folders)):
         entries = _entries(store, source, rows=rows)
         taken = [entries[each].consumption for each in instants if each in entries]
         ingested = [each for each in taken if each.kind is EntryKind.INGESTED]
         if ingested:
-            files = [file for each in ingested if each.table_id is None for file in each.files]
-            size = sum(file.size_bytes for file in files)
-            found.append(ReadAgain(source=source, files=len(files), size_bytes=size))
-    return tuple(found)
+            found[source] = [file for each in ingested if each.table_id is None for file in each.files]
+    return found
 
 
 def in_common(

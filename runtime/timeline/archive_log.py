@@ -11,8 +11,8 @@ import io
 import json
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -96,14 +96,51 @@ def newest_logs_first(store: ObjectStore, folder: str) -> Iterator[tuple[int, li
         yield number, log
 
 
+def log_paths(store: ObjectStore, folder: str) -> list[str]:
+    """Return the paths of the log files, the oldest first."""
+    return [path for _, path in sorted(_versions(store, folder).items())]
+
+
 def encode_log(entries: Iterable[Mapping[str, Any]]) -> bytes:
     """A log file with one block of these entries."""
-    schema = fastavro.parse_schema(record_schema(ARCHIVED_ENTRY))
+    text = json.dumps(record_schema(ARCHIVED_ENTRY), separators=(",", ":"))
+    header = struct.pack(">iii", 1, _SCHEMA_HEADER, len(text.encode())) + text.encode()
+    return _block(header, text, entries, footer=struct.pack(">i", 0))
+
+
+def changed_log(
+    content: bytes, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], *, place: str
+) -> bytes | None:
+    """Return a log file with its entries as ``change`` makes them; None if it leaves all of them as they are.
+
+    Blocks keep their own schema; those without a changed entry stay byte for byte.
+    """
+    log, blocks, is_changed = io.BytesIO(content), [], False
+    with _reading(place):
+        while log.read(len(_MAGIC)):
+            start = log.tell()
+            length, _, kind = _unpack(log, ">qii")
+            end = start + length + 8
+            block = content[start - len(_MAGIC) : end]
+            if kind == _AVRO_DATA_BLOCK:
+                header_start = log.tell()
+                schema_text = dict(_header(log))[_SCHEMA_HEADER]
+                header = content[header_start : log.tell()]
+                (size,) = _unpack(log, ">q")
+                footer = content[log.tell() + size : end - 8]
+                entries = [archived.entry for archived in _records(log, schema_text)]
+                changed = [change(entry) for entry in entries]
+                if changed != entries:
+                    block, is_changed = _block(header, schema_text, changed, footer=footer), True
+            blocks.append(block)
+            log.seek(end)
+    return b"".join(blocks) if is_changed else None
+
+
+def _block(header: bytes, schema_text: str, entries: Iterable[Mapping[str, Any]], *, footer: bytes) -> bytes:
+    schema = fastavro.parse_schema(json.loads(schema_text))
     records = [_encode_record(schema, entry) for entry in entries]
-    text = json.dumps(record_schema(ARCHIVED_ENTRY), separators=(",", ":")).encode()
-    header = struct.pack(">iii", 1, _SCHEMA_HEADER, len(text)) + text
     content = struct.pack(">ii", _DATA_BLOCK_VERSION, len(records)) + b"".join(records)
-    footer = struct.pack(">i", 0)
     length = 4 + 4 + len(header) + 8 + len(content) + len(footer) + 8
     return b"".join(
         (
@@ -120,8 +157,14 @@ def encode_log(entries: Iterable[Mapping[str, Any]]) -> bytes:
 
 def decode_log(content: bytes, *, place: str) -> list[ArchivedInstant]:
     """The entries of every Avro block of a log file; blocks of other kinds are passed over."""
-    try:
+    with _reading(place):
         return list(_blocks(io.BytesIO(content)))
+
+
+@contextmanager
+def _reading(place: str) -> Iterator[None]:
+    try:
+        yield
     except AVRO_FAILURES as error:
         raise CorruptTableError(
             Message(

@@ -66,6 +66,11 @@ def is_statistics(path: str) -> bool:
     return path == statistics_path(path.rpartition("/")[2].partition(".")[0])
 
 
+def is_sample(path: str) -> bool:
+    """Return True for the samples of a clustering plan."""
+    return path.endswith(_SAMPLE)
+
+
 def is_folded(path: str) -> bool:
     """Whether a file of a ledger holds folded entries."""
     return path.endswith(FOLDED)

@@ -40,6 +40,7 @@ ON_S3 = [
     *(("service", verb, "orders") for verb in ("clean", "archive", "savepoint", "cluster")),
     ("service", "rollback", "orders", "20260101000000000", "--auto-approve"),
     ("service", "restore", "orders", "20260101000000000", "--auto-approve"),
+    ("service", "purge", "orders", "--where", "id = 1", "--auto-approve"),
     ("unlock", "orders"),
     ("unlock", "--list"),
     ("ls", "--select", "state:changed"),

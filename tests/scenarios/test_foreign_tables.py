@@ -47,6 +47,7 @@ NAMING = (
     ("service", "savepoint", "events"),
     ("service", "rollback", "events", INSTANT, "--auto-approve"),
     ("service", "restore", "events", INSTANT, "--auto-approve"),
+    ("service", "purge", "events", "--where", "id = 1", "--auto-approve"),
     ("service", "cluster", "events"),
     ("service", "cluster", "events", "--plan-only"),
     ("service", "cluster", "events", "--schedule"),

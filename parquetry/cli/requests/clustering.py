@@ -11,6 +11,7 @@ from parquetry.cli.requests.options import ProjectRequest
 if TYPE_CHECKING:
     from parquetry.runtime.clustering.plan.due import DueClustering, ScheduledClustering
     from parquetry.runtime.clustering.plan.execution import ClusteringResult
+    from parquetry.runtime.spec.job import SparkSettings
     from parquetry.runtime.spec.table_spec import TableSpec
     from parquetry.runtime.table.open import TableHandle
 
@@ -63,25 +64,37 @@ def run_clustering(
 ) -> ClusteringResult:
     """What was done: a run within the target's budget, or the pending plan of an instant."""
     from parquetry.cli.requests.workspaces import is_location, workspace_of
-    from parquetry.compiler.jobs.launch import hide_pandas_warnings, launcher_for, new_run_id
+    from parquetry.compiler.jobs.launch import launcher_for, new_run_id
     from parquetry.compiler.jobs.run import cluster_job
     from parquetry.runtime.clustering.plan.execution import ClusteringResult
     from parquetry.runtime.main import cluster_by_hand
+
+    if instant is None and not is_location(table):
+        workspace = workspace_of(request)
+        job = cluster_job(workspace, workspace.table(table), applied=applied)
+        launch = launcher_for(workspace, new_run_id())((job,))
+        return launch(job).clustering or ClusteringResult()
+    settings, log = spark_of(request, table, applied=applied)
+    handle, _ = opened(request, table, applied=applied)
+    return cluster_by_hand(handle, settings, instant=instant, budget_bytes=_budget(request, table), log=log)
+
+
+def spark_of(request: ProjectRequest, table: str, *, applied: bool) -> tuple[SparkSettings, Path | None]:
+    """The target's settings of Spark, and the file of a run that takes what Spark says.
+
+    For a table that is named by its place, a session on this machine and a temporary file.
+    """
+    from parquetry.cli.requests.workspaces import is_location, workspace_of
+    from parquetry.compiler.jobs.launch import hide_pandas_warnings, new_run_id
+    from parquetry.compiler.jobs.run import cluster_job
     from parquetry.runtime.spark_log import NAME, keep_log
     from parquetry.runtime.spec.job import SparkSettings
 
-    settings, root, file = SparkSettings(), None, Path(NAME)
-    run_id = new_run_id()
-    if not is_location(table):
-        workspace = workspace_of(request)
-        job = cluster_job(workspace, workspace.table(table), applied=applied)
-        if instant is None:
-            launch = launcher_for(workspace, run_id)((job,))
-            return launch(job).clustering or ClusteringResult()
-        settings = job.spark
-        root, file = workspace.project.root, Path("target", "runs", run_id, NAME)
-    handle, _ = opened(request, table, applied=applied)
-    root = root or Path(tempfile.mkdtemp(prefix="parquetry-"))
-    log = keep_log(root / file, root=root)
     hide_pandas_warnings()
-    return cluster_by_hand(handle, settings, instant=instant, budget_bytes=_budget(request, table), log=log)
+    if is_location(table):
+        root = Path(tempfile.mkdtemp(prefix="parquetry-"))
+        return SparkSettings(), keep_log(root / NAME, root=root)
+    workspace = workspace_of(request)
+    job = cluster_job(workspace, workspace.table(table), applied=applied)
+    root = workspace.project.root
+    return job.spark, keep_log(root / Path("target", "runs", new_run_id(), NAME), root=root)

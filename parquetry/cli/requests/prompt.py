@@ -14,10 +14,14 @@ def is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
+def check_answerable(*, auto_approve: bool) -> None:
+    """Return if somebody can be asked or need not be; else UsageError."""
+    if not (auto_approve or is_terminal()):
+        raise click.UsageError("nobody can be asked here: give --auto-approve")
+
+
 def confirm(question: str, *, auto_approve: bool) -> None:
     """Return when somebody wants it; click.Abort when not, UsageError where nobody can be asked."""
-    if auto_approve:
-        return
-    if not is_terminal():
-        raise click.UsageError("nobody can be asked here: give --auto-approve")
-    click.confirm(one_line(question), abort=True, err=True)
+    check_answerable(auto_approve=auto_approve)
+    if not auto_approve:
+        click.confirm(one_line(question), abort=True, err=True)

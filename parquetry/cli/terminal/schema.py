@@ -35,6 +35,7 @@ ANSWERS = (
     "inspect-files",
     "timeline",
     "history",
+    "service-purge",
     "service-cluster",
     "source-list",
     "source-accept",

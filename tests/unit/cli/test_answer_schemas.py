@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from parquetry.cli.main import command_line
+from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.schema import ANSWERS, answer_schema
 from parquetry.cli.views.clustering import ClusteringView, ScheduledView
+from parquetry.cli.views.purge import PurgeView, SurveyView
 from parquetry.cli.views.run import RunView
 from parquetry.cli.views.services import LocksView, ReleaseView
 from parquetry.compiler.jobs.run import JobOutcome, RunResult
@@ -26,6 +29,8 @@ from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.layout.clustering.model import ChosenBy, Debt, ScopeChoice, ScopeFigures
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.main import JobResult, ServiceResult
+from parquetry.runtime.services.scrub import ScrubResult
+from parquetry.runtime.spark.purge import Condition, FoundValue, PurgeReport, SourceFiles, Survey
 from parquetry.runtime.spec.clustering import ClusteringScope
 from tests.support.repository import ROOT, TESTS
 from tools.command_reference import commands
@@ -44,7 +49,12 @@ HEADS = {
 
 
 def recorded(answer):
-    """Every JSON answer of a command in the golden transcripts; the doctor's is of the machine it is on."""
+    """Every JSON answer of a command in the golden transcripts.
+
+    The doctor's is of the machine it is on, and a purge needs Spark, which transcripts do without.
+    """
+    if answer == "service-purge":
+        return [SurveyView().json(SURVEY), PurgeView().json(PURGED)]
     if answer == "doctor":
         return [json.loads(CliRunner().invoke(command_line, ["doctor", "--format", "json"]).stdout)]
     commands = tuple(f"parquetry {words} " for words in HEADS.get(answer, (answer.replace("-", " "),)))
@@ -149,6 +159,62 @@ def test_every_answer_of_clustering_fits_the_schema_and_is_named_in_it(kind, ans
     assert set(answer) == set(schema["$defs"][kind]["properties"])
 
 
+SOURCES = (SourceFiles(source="crm", files=1, paths=("landing/a.csv",)),)
+SURVEY = Survey(
+    table="people",
+    rows=1,
+    files=1,
+    older_rows=2,
+    older_files=2,
+    sources=SOURCES,
+    condition=Condition(where="mail = 'anna@example.com'"),
+    values=frozenset({"anna@example.com"}),
+)
+PURGED = PurgeReport(
+    table="people",
+    rows_deleted=1,
+    delete="20261121120000000",
+    clean="20261121120000001",
+    files_deleted=2,
+    scrubbed=ScrubResult(timeline_files=1),
+    checked={"data": 3, "timeline": 12},
+    values=2,
+    shared_values=1,
+    found=(FoundValue(file=".hoodie/notes.txt", place="text"),),
+    sources=SOURCES,
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"), [("survey", SurveyView().json(SURVEY)), ("report", PurgeView().json(PURGED))]
+)
+def test_every_answer_of_purge_fits_the_schema_and_holds_no_value(kind, answer):
+    schema = answer_schema("service-purge")
+    Draft202012Validator(schema).validate(answer)
+    assert set(answer) == set(schema["$defs"][kind]["properties"])
+    assert "anna" not in str(answer)
+    assert "anna" not in repr(SURVEY)
+
+
+def test_a_purge_in_words():
+    paint = Paint(enabled=False)
+    assert SurveyView().line(SURVEY) == "people has 1 row in 1 file, and 2 rows in 2 older files."
+    assert PurgeView().text(PURGED, paint).splitlines() == [
+        "deleted   1 row, commit 20261121120000000",
+        "cleaned   2 old files, clean 20261121120000001",
+        "scrubbed  1 timeline file, 0 archive logs, 0 statistics files, 0 samples",
+        "checked   15 files (3 data, 12 timeline) for 1 value",
+        "          1 value left out: other rows have it too",
+        "found     in 1 place:",
+        "  .hoodie/notes.txt: text",
+        "rows came from 1 file of source crm:",
+        "  landing/a.csv",
+        "not checked: files of sources, backups, versions that a bucket keeps,",
+        "             logs of Spark, other tables",
+    ]
+    assert "proven    no file of people holds" in PurgeView().text(replace(PURGED, found=()), paint)
+
+
 COMMITTED = CommitResult(
     instant="20261121120000000",
     action="commit",
@@ -223,7 +289,7 @@ REFERENCE = ROOT / "docs" / "reference" / "commands.md"
 @pytest.mark.parametrize(
     "answer",
     [
-        *("init", "fmt", "unlock", "service-cluster", "diff", "apply", "run"),
+        *("init", "fmt", "unlock", "service-cluster", "service-purge", "diff", "apply", "run"),
         *("compile", "drift", "adopt", "doctor", "inspect-files"),
     ],
 )

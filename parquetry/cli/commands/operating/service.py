@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,7 @@ from parquetry.cli.grouped import Grouped
 from parquetry.cli.requests import completion
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
 from parquetry.cli.requests.progress import working
-from parquetry.cli.requests.prompt import confirm
+from parquetry.cli.requests.prompt import check_answerable, confirm
 from parquetry.cli.terminal.output import Output
 
 if TYPE_CHECKING:
@@ -114,6 +115,49 @@ def restore_table(
     with working(output, f"{table} restore"):
         result = restore(handle, savepoint)
     return _report_taken_back(request, output, table, result)
+
+
+@command.command("purge")
+@click.argument("table", shell_complete=completion.tables)
+@click.option("--where", help="SQL condition for the rows.")
+@click.option(
+    "--keys", type=click.Path(path_type=Path), help="CSV or Parquet file with the columns of the record key."
+)
+@click.option("--plan-only", is_flag=True, help="Show which rows and files it is about and write nothing.")
+@click.option("--auto-approve", is_flag=True, help="Do not ask.")
+@table_options
+@output_options("text", "json")
+def purge_table(
+    *,
+    request: ProjectRequest,
+    output: Output,
+    table: str,
+    where: str | None,
+    keys: Path | None,
+    plan_only: bool,
+    auto_approve: bool,
+) -> int:
+    """Remove rows for good, and prove that no file of TABLE holds their keys and personal values.
+
+    Deletes the rows, cleans old versions of their files whatever the retention, removes key ranges from the
+    timeline and the archive and old statistics, and checks every file. Exit code 1 if one holds a value.
+    """
+    from parquetry.cli.requests.purging import survey
+    from parquetry.cli.views.purge import PurgeView, SurveyView
+
+    if (where is None) == (keys is None):
+        raise click.UsageError("give either --where or --keys")
+    check_answerable(auto_approve=auto_approve or plan_only)
+    with working(output, f"{table} survey"):
+        purge = survey(request, table, where=where, keys=keys)
+    if plan_only:
+        output.show(SurveyView(), purge.survey)
+        return 0
+    confirm(f"{SurveyView().line(purge.survey)} Purge them for good?", auto_approve=auto_approve)
+    with working(output, f"{table} purge"):
+        report = purge.execute()
+    output.show(PurgeView(), report)
+    return 0 if report.is_proven else 1
 
 
 @command.command("cluster")

@@ -9,7 +9,13 @@ import pytest
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_entry import archive_entries
-from parquetry.runtime.timeline.archive_log import decode_log, encode_log, read_newest_log, write_archive_log
+from parquetry.runtime.timeline.archive_log import (
+    changed_log,
+    decode_log,
+    encode_log,
+    read_newest_log,
+    write_archive_log,
+)
 from parquetry.runtime.timeline.instant import Action, Timezone
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata, RollbackPlan
 from tests.support.archives import read_archive
@@ -134,3 +140,37 @@ def test_a_broken_commit_does_not_leave_the_timeline(table):
     (table.folder / f".hoodie/{at('1')}.commit").write_bytes(b"{")
     with pytest.raises(CorruptTableError, match=rf"{at('1')}\.commit: not JSON"):
         entries(table)
+
+
+class TestChangedLog:
+    def test_no_change_is_none(self, table):
+        assert changed_log(encode_log(entries(table)), dict, place="log") is None
+
+    def test_changed_blocks_keep_their_schema_and_the_others_their_bytes(self, table):
+        one, other = entries(table)[:2], entries(table)[2:]
+        first, last = encode_log(one), encode_log(other)
+        rollback_block = log_block(kind=5, content=b"whatever")
+
+        def change(entry):
+            is_first = entry["actionState"] == "REQUESTED" and entry["commitTime"] == at("1")
+            return {**entry, "actionType": "changed"} if is_first else entry
+
+        content = changed_log(first + rollback_block + last, change, place="log")
+        assert content is not None
+        assert content.endswith(rollback_block + last)
+        log = decode_log(content, place="log")
+        assert [entry.action for entry in log[:2]] == ["changed", "commit"]
+        before = decode_log(first + last, place="log")
+        assert [entry.entry for entry in log[1:]] == [entry.entry for entry in before[1:]]
+
+    def test_a_log_that_is_cut_off_is_refused(self, table):
+        content = encode_log(entries(table))
+        with pytest.raises(CorruptTableError, match="not an archive log, or cut off"):
+            changed_log(content[:-20], dict, place="log")
+
+
+def log_block(*, kind, content):
+    header = struct.pack(">i", 0)
+    length = 4 + 4 + len(header) + 8 + len(content) + 4 + 8
+    body = struct.pack(">qii", length, 1, kind) + header + struct.pack(">q", len(content)) + content
+    return b"#HUDI#" + body + struct.pack(">i", 0) + struct.pack(">q", length + 6)

@@ -1,0 +1,42 @@
+"""A purge by hand: surveyed first, executed once it is approved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from parquetry.cli.requests.options import ProjectRequest
+
+if TYPE_CHECKING:
+    from parquetry.runtime.spark.purge import PurgeReport, Survey
+    from parquetry.runtime.spec.job import SparkSettings
+    from parquetry.runtime.table.open import TableHandle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyedPurge:
+    """A purge and what it would do."""
+
+    survey: Survey
+    handle: TableHandle
+    settings: SparkSettings
+    log: Path | None
+
+    def execute(self) -> PurgeReport:
+        """Return what the purge did, and where it still found a value."""
+        from parquetry.runtime.main import purge_by_hand
+
+        return purge_by_hand(self.handle, self.settings, self.survey, log=self.log)
+
+
+def survey(request: ProjectRequest, table: str, *, where: str | None, keys: Path | None) -> SurveyedPurge:
+    """Return the purge of the rows with these keys, or that fulfil the condition."""
+    from parquetry.cli.requests.clustering import spark_of
+    from parquetry.cli.requests.workspaces import table_in_force
+    from parquetry.runtime.main import survey_by_hand
+
+    handle = table_in_force(request, table, applied=True).open()
+    settings, log = spark_of(request, table, applied=True)
+    found = survey_by_hand(handle, settings, where=where, keys=keys, log=log)
+    return SurveyedPurge(survey=found, handle=handle, settings=settings, log=log)

@@ -1,0 +1,76 @@
+"""A file with record keys, for a purge: CSV with a header, or Parquet."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.message import Message, Value
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
+
+_REMEDY = "give a CSV file in UTF-8 with a header, or a Parquet file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Keys:
+    """The key columns, and a row of their texts for each key; None is null."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+
+
+def read_keys(path: Path, record_key: Sequence[str], *, most_rows: int) -> Keys:
+    """Read the columns of ``record_key``, or ``_hoodie_record_key`` alone.
+
+    InvalidDataError for a file that is neither CSV nor Parquet, lacks a column, has another one, or has
+    more than ``most_rows`` rows.
+    """
+    place = Value.uri(str(path))
+    try:
+        with path.open("rb") as file:
+            is_parquet = file.read(4) == b"PAR1"
+        rows = _parquet_rows(path) if is_parquet else _csv_rows(path)
+        names = tuple(name or "" for name in next(rows))
+        wanted = (RECORD_KEY,) if RECORD_KEY in names else tuple(record_key)
+        if not wanted or sorted(names) != sorted(wanted):
+            expected = ", ".join(record_key) or RECORD_KEY
+            raise InvalidDataError(
+                Message(place, f" has the columns {', '.join(names)}, and needs just {expected}")
+            )
+        order = [names.index(name) for name in wanted]
+        found = []
+        for number, row in enumerate(rows, 1):
+            if number > most_rows:
+                raise InvalidDataError(
+                    Message(place, f" has more than {most_rows:,} keys; split it, and purge them in parts")
+                )
+            if len(row) != len(names):
+                raise InvalidDataError(Message(place, f": key {number} has {len(row)} cells; {_REMEDY}"))
+            found.append(tuple(row[index] for index in order))
+    except OSError as error:
+        raise InvalidDataError(Message(place, f" cannot be read: {error.strerror or _REMEDY}")) from error
+    except (StopIteration, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
+        raise InvalidDataError(Message(place, f" is no list of keys; {_REMEDY}")) from error
+    return Keys(columns=wanted, rows=tuple(found))
+
+
+_Cells = Sequence[str | None]
+
+
+def _csv_rows(path: Path) -> Iterator[_Cells]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        yield from (row for row in csv.reader(file, strict=True) if row)
+
+
+def _parquet_rows(path: Path) -> Iterator[_Cells]:
+    with pq.ParquetFile(path) as file:
+        yield file.schema_arrow.names
+        for batch in file.iter_batches():
+            columns = [column.cast(pa.string()).to_pylist() for column in batch.columns]
+            yield from zip(*columns, strict=True)

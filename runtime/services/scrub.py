@@ -1,0 +1,149 @@
+"""Removal of values of rows from the files beside the data: key ranges, statistics and samples.
+
+It needs no list of values, so nothing is missed and a second run finds nothing to do. Readers need none of
+what goes: the in-flight file of a completed write is never read again, statistics are derived from footers,
+and samples are for clusterings that have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from parquetry.runtime.commit.locking import locked_session
+from parquetry.runtime.commit.recovery import recovered_timeline
+from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
+from parquetry.runtime.errors import CorruptTableError, NotFoundError
+from parquetry.runtime.spec.codec import Brief
+from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.handle import masks_failures
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.statistics import decode_statistics, encode_statistics
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.archive_log import changed_log, log_paths
+from parquetry.runtime.timeline.instant import State
+from parquetry.runtime.timeline.sidecars import STATISTICS_FOLDER, is_sample, is_statistics
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+
+_COMMITS: Final = ("hoodieCommitMetadata", "hoodieReplaceCommitMetadata", "HoodieInflightReplaceMetadata")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubResult(Brief):
+    """How many files of each kind were deleted or rewritten."""
+
+    timeline_files: int = 0
+    archive_files: int = 0
+    statistics_files: int = 0
+    samples: int = 0
+
+
+@masks_failures
+def scrub(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> ScrubResult:
+    """Remove the key ranges of completed writes, and statistics and samples of files that are gone.
+
+    A process that dies in between has removed some; the next run removes the rest. CorruptTableError for
+    an archive log that cannot be read. Raises as :func:`parquetry.runtime.commit.recovery.recover` does.
+    """
+    timeline = recovered_timeline(table, timing=timing)
+    with locked_session(table, timeline, purpose="purge", timing=timing):
+        timeline = timeline.reload()
+        return ScrubResult(
+            timeline_files=_delete_profiles(timeline),
+            archive_files=_change_logs(table),
+            statistics_files=_drop_stale_lines(table, timeline),
+            samples=_delete_samples(timeline),
+        )
+
+
+def _delete_profiles(timeline: Timeline) -> int:
+    """Delete the in-flight files with key ranges: Hudi's readers and writers do without.
+
+    A rewrite could put back a file that an archival has just deleted, and the write would look pending.
+    """
+    paths = [
+        inflight.path
+        for write in timeline.completed_writes
+        if (inflight := write.with_state(State.INFLIGHT)).file_name in timeline.files
+    ]
+
+    def has_keys(path: str) -> bool:
+        try:
+            return INSERTED_KEYS.encode() in timeline.store.read(path)
+        except NotFoundError:
+            return False
+
+    found = [path for path, has in zip(paths, map_each(paths, has_keys), strict=True) if has]
+    timeline.store.delete_all(found)
+    return len(found)
+
+
+def _change_logs(table: TableHandle) -> int:
+    """Rewrite the archive logs with key ranges, each as a whole."""
+    store, changes = table.store, 0
+    for path in log_paths(store, table.config.archive_folder):
+        try:
+            content = changed_log(store.read(path), _without_keys, place=f"{store.uri}/{path}")
+        except NotFoundError:  # Hudi has merged it into another one
+            continue
+        if content is not None:
+            store.put(path, content)
+            changes += 1
+    return changes
+
+
+def _without_keys(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an archived entry without the key range of its write."""
+    return dict(_without_range(entry))
+
+
+def _without_range(entry: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in entry.items():
+        extra = value.get("extraMetadata") if name in _COMMITS and value else None
+        if extra and INSERTED_KEYS in extra:
+            kept = {key: text for key, text in extra.items() if key != INSERTED_KEYS}
+            yield name, {**value, "extraMetadata": kept}
+        else:
+            yield name, value
+
+
+def _drop_stale_lines(table: TableHandle, timeline: Timeline) -> int:
+    """Drop what recorded statistics say of files that are gone, and statistics that cannot be read."""
+    store, view = table.store, table.view(timeline)
+    listings = map_each(view.partitions(), store.list)
+    there = {info.path for listing in listings for info in listing}
+    changes = 0
+    for path in _settled(timeline):
+        if not is_statistics(path):
+            continue
+        try:
+            files = decode_statistics(store.read(path), place=f"{store.uri}/{path}")
+        except NotFoundError:
+            continue
+        except CorruptTableError:
+            files = ()
+        left = [file for file in files if file.path in there]
+        if files and len(left) == len(files):
+            continue
+        if left:
+            store.put(path, encode_statistics(left))
+        else:
+            store.delete(path)
+        changes += 1
+    return changes
+
+
+def _delete_samples(timeline: Timeline) -> int:
+    samples = [path for path in _settled(timeline) if is_sample(path)]
+    timeline.store.delete_all(samples)
+    return len(samples)
+
+
+def _settled(timeline: Timeline) -> list[str]:
+    """The files beside the timeline of writes that are neither pending nor newer than it."""
+    pending = {write.time for write in timeline.pending_writes}
+    newest = max((write.time for write in timeline.completed_writes), default="")
+    paths = [info.path for info in timeline.store.list(STATISTICS_FOLDER)]
+    times = [path.rpartition("/")[2].partition(".")[0] for path in paths]
+    return [path for path, time in zip(paths, times, strict=True) if time <= newest and time not in pending]

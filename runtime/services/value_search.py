@@ -1,0 +1,172 @@
+"""The search for values in the files of a table that hold no rows, and in footers of those that do.
+
+A value is found where a text is equal to it, or where it stands in a text between separators: ``a1`` is not
+found in ``a10``. JSON, Avro, archive logs and Parquet are decoded first; everything else is taken as text.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
+from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.parquet.footer import MAX_KEY, MIN_KEY, read_metadata, row_groups_of
+from parquetry.runtime.spec.codec import parsed_json
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.timeline.archive_log import decode_log
+from parquetry.runtime.timeline.avro_model import AVRO_FAILURES
+from parquetry.runtime.timeline.sidecars import is_sample
+
+_SEPARATORS: Final = (
+    re.compile(r"[\x00-\x1f\ufffd/=\"'`]+"),
+    re.compile(r"[\s\x00-\x1f\ufffd/\\=,;|\"'`<>()\[\]{}&?]+"),
+    re.compile(r"[^\w@.+-]+"),
+)
+_BOUNDS: Final = frozenset({INSERTED_KEYS, MIN_KEY, MAX_KEY, "min_key", "max_key", "minimum", "maximum"})
+"""Places whose texts are values of rows, and nothing else."""
+
+_AMBIGUOUS: Final = re.compile(r".{0,3}|[+-]?\d{1,5}", re.DOTALL)
+"""Values to which counts, sizes and words of a table's own files are equal by chance: searched in bounds."""
+
+_BATCH_ROWS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text of a file and the innermost name that it stands under."""
+
+    place: str
+    text: str
+    is_value: bool = False
+
+    @classmethod
+    def of_row(cls, place: str, text: str) -> Text:
+        """Return a text that is a value of a row."""
+        return cls(place, text, is_value=True)
+
+
+def found_in(store: ObjectStore, path: str, values: frozenset[str]) -> list[str]:
+    """Return the names of the places of a file without rows that hold one of the values, and of its path.
+
+    NotFoundError when there is no such file.
+    """
+    content = store.read(path)
+    return sorted({*places_of(_texts(content, path), values), *path_holds(path, values)})
+
+
+def footer_holds(store: ObjectStore, path: str, values: frozenset[str]) -> list[str]:
+    """Return which bounds of a base file's footer are one of the values, and whether its path holds one.
+
+    Errors are those of :func:`parquetry.runtime.parquet.footer.read_metadata`.
+    """
+    metadata = read_metadata(store, path)
+    pairs = metadata.metadata or {}
+    bounds = [
+        Text.of_row(key, pairs[key.encode()].decode()) for key in (MIN_KEY, MAX_KEY) if key.encode() in pairs
+    ]
+    for group in row_groups_of(metadata):
+        for name, column in group.columns.items():
+            bounds += [
+                Text.of_row(f"bounds of {name}", bound)
+                for bound in (column.minimum, column.maximum)
+                if isinstance(bound, str)
+            ]
+    return sorted({*places_of(bounds, values), *path_holds(path, values)})
+
+
+def path_holds(path: str, values: frozenset[str]) -> list[str]:
+    """Return the word ``path`` if a part of the path is one of the values."""
+    return ["path"] if places_of([Text("path", path)], values) else []
+
+
+def places_of(texts: Any, values: frozenset[str]) -> set[str]:
+    """Return the places of those texts that hold one of the values."""
+    return {text.place for text in texts if _holds(text, values)}
+
+
+def _holds(text: Text, values: frozenset[str]) -> bool:
+    if text.is_value:
+        return text.text in values
+    return any(word in values and not _AMBIGUOUS.fullmatch(word) for word in _words(text.text))
+
+
+def _words(text: str) -> Iterator[str]:
+    """The text and its parts, also as paths spell them."""
+    for spelled in {text, unquote(text)}:
+        yield spelled
+        for separators in _SEPARATORS:
+            for word in separators.split(spelled):
+                yield word
+                yield word.strip(".:")
+                yield unquote(word)
+
+
+def _texts(content: bytes, path: str) -> Iterator[Text]:
+    if content.startswith(b"PAR1"):
+        yield from _parquet_texts(content, is_value=is_sample(path))
+    elif content.startswith(b"Obj\x01"):
+        yield from _avro_texts(content)
+    elif content.startswith(b"#HUDI#"):
+        with suppress(CorruptTableError):
+            for archived in decode_log(content, place=path):
+                yield from _leaves(archived.entry, "")
+            return
+        yield from _plain_texts(content)
+    else:
+        yield from _plain_texts(content)
+
+
+def _plain_texts(content: bytes) -> Iterator[Text]:
+    text = content.decode("utf-8", "replace")
+    with suppress(ValueError):
+        yield from _leaves(parsed_json(text), "")
+        return
+    for line in text.splitlines():
+        yield Text("text", line)
+
+
+def _avro_texts(content: bytes) -> Iterator[Text]:
+    try:
+        for record in fastavro.reader(io.BytesIO(content)):
+            yield from _leaves(record, "")
+    except AVRO_FAILURES:
+        yield from _plain_texts(content)
+
+
+def _parquet_texts(content: bytes, *, is_value: bool) -> Iterator[Text]:
+    try:
+        with pq.ParquetFile(pa.BufferReader(content)) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                for row in batch.to_pylist():
+                    yield from _leaves(row, "", is_value=is_value)
+    except (pa.ArrowException, OSError):
+        yield from _plain_texts(content)
+
+
+def _leaves(value: Any, place: str, *, is_value: bool = False) -> Iterator[Text]:
+    match value:
+        case dict():
+            for key, member in value.items():
+                yield Text(place or "names", str(key))
+                yield from _leaves(member, str(key), is_value=is_value or key in _BOUNDS)
+        case list() | tuple():
+            for member in value:
+                yield from _leaves(member, place, is_value=is_value)
+        case bytes():
+            yield Text(place, value.decode("utf-8", "replace"), is_value=is_value)
+        case str():
+            if value.startswith(("{", "[")):
+                with suppress(ValueError):
+                    yield from _leaves(parsed_json(value), place, is_value=is_value)
+                    return
+            yield Text(place, value, is_value=is_value)
