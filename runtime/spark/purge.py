@@ -43,7 +43,7 @@ from parquetry.runtime.spark.session.settings import (
 from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.codec import Brief
-from parquetry.runtime.spec.masking import masked_path
+from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, Operation
 from parquetry.runtime.spec.types import Decimal, Primitive, parse_type
@@ -383,31 +383,26 @@ def _check(
     ):
         rows = surveyed.condition.matches(_rows(spark, table, timeline, files, live))
         marked = _marked(rows, surveyed.doomed)
-        left = [row[0] for row in marked.where(_MATCHES).select(FILE).distinct().collect()]
+        left = {row[0] for row in marked.where(_MATCHES).select(FILE).distinct().collect()}
         others = marked.where(~F.col(_MATCHES))
         texts = others.select(F.col(RECORD_KEY).alias(_TEXT)).unionAll(_stacked(others, columns))
         values = F.broadcast(_texts(spark, surveyed.values))
         shared = frozenset(row[0] for row in values.join(texts, _TEXT, "left_semi").collect())
     data = {file.path: file for file in files}
-    found = [FoundValue(file=path, place="rows") for path in data if path.rpartition("/")[2] in set(left)]
+    found = [FoundValue(file=path, place="rows") for path in data if path.rpartition("/")[2] in left]
     listed = [info.path for info in table.store.list("", recursive=True)]
     unknown = [path for path in listed if path not in data and _kind(path) == "data"]
     found += [FoundValue(file=path, place="not checked, an unfinished write's") for path in unknown]
     wanted = surveyed.values - shared
     searched = [path for path in listed if path not in unknown]
     found += _search(spark, table.store, searched, frozenset(data), wanted)
-    partitions = {file.path: file.partition for file in files}
-    spec = table.spec
-    shown = sorted(
-        {
-            (masked_path(one.file, partitions.get(one.file, one.file.rpartition("/")[0]), spec), one.place)
-            if _kind(one.file) == "data"
-            else (one.file, one.place)
-            for one in found
-        }
-    )
+    shown = sorted({(_masked(table, one.file), one.place) for one in found})
     checked = Counter(_kind(path) for path in searched)
     return checked, shared, tuple(FoundValue(file=file, place=place) for file, place in shown)
+
+
+def _masked(table: TableHandle, path: str) -> str:
+    return str(masked_message(Message(Value.file(path)), table.spec, location=table.store.uri))
 
 
 def _kind(path: str) -> str:

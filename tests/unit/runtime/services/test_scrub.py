@@ -34,11 +34,11 @@ def holding(path: Path, value: str) -> list[str]:
 def prepared(path: Path) -> SmallTable:
     """A table whose timeline, archive, statistics and samples hold a key that was deleted and cleaned."""
     table = make_table(path, keep_commits=1)
-    told = replace(table, inserted_keys={"p=a": KeyRange(smallest="a", largest=SECRET)})
-    told.upsert({SECRET: (1, "a"), "b": (1, "a"), "c": (1, "b")})
+    announcing = replace(table, inserted_keys={"p=a": KeyRange(smallest="a", largest=SECRET)})
+    announcing.upsert({SECRET: (1, "a"), "b": (1, "a"), "c": (1, "b")})
     for number in range(3):
         table.upsert({"b": (number, "a")})
-    told.upsert({"d": (1, "a")})
+    announcing.upsert({"d": (1, "a")})
     table.delete([SECRET])
     table.upsert({"b": (9, "a")})
     first, *_, newest = (write.time for write in table.handle.timeline().completed_writes)
@@ -101,12 +101,12 @@ def test_a_scrub_that_ends_anywhere_leaves_a_table_that_is_read_and_scrubbed_aga
 def test_a_pending_write_keeps_its_profile(path: Path) -> None:
     table = make_table(path)
     found: list[ScrubResult] = []
-    told = replace(
+    announcing = replace(
         table,
         inserted_keys={"p=a": KeyRange(smallest="a", largest="z")},
         before_publish=lambda _: found.append(scrub(table.handle, timing=FAST)),
     )
-    told.upsert({"a": (1, "a")})
+    announcing.upsert({"a": (1, "a")})
     assert found == [ScrubResult()]
     assert scrub(table.handle, timing=FAST).timeline_files == 1
 
