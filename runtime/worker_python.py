@@ -18,7 +18,7 @@ from parquetry.runtime.errors import SparkStartError
 PYSPARK_PYTHON: Final = "PYSPARK_PYTHON"
 
 _ASK: Final = (
-    "import sys; print(*sys.version_info[:2], sep='.', flush=True); import parquetry.version, pyarrow"
+    "import os, sys; os.write(1, b'%d.%d' % sys.version_info[:2]); import parquetry.version, pyarrow"
 )
 _SECONDS: Final = 60
 

@@ -18,14 +18,14 @@ _REMEDY = "give a CSV file in UTF-8 with a header, or a Parquet file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Keys:
+class GivenKeys:
     """The key columns, and a row of their texts for each key; None is null."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str | None, ...], ...]
 
 
-def read_keys(path: Path, record_key: Sequence[str], *, most_rows: int) -> Keys:
+def read_keys(path: Path, record_key: Sequence[str], *, most_rows: int) -> GivenKeys:
     """Read the columns of ``record_key``, or ``_hoodie_record_key`` alone.
 
     InvalidDataError for a file that is neither CSV nor Parquet, lacks a column, has another one, or has
@@ -57,7 +57,7 @@ def read_keys(path: Path, record_key: Sequence[str], *, most_rows: int) -> Keys:
         raise InvalidDataError(Message(place, f" cannot be read: {error.strerror or _REMEDY}")) from error
     except (StopIteration, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
         raise InvalidDataError(Message(place, f" is no list of keys; {_REMEDY}")) from error
-    return Keys(columns=wanted, rows=tuple(found))
+    return GivenKeys(columns=wanted, rows=tuple(found))
 
 
 _Cells = Sequence[str | None]

@@ -25,7 +25,7 @@ from parquetry.runtime.errors import InvalidDataError, NotFoundError, Unsupporte
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.services.clean import clean_groups
 from parquetry.runtime.services.clean_plan import check_no_writes, protected_files
-from parquetry.runtime.services.keys_file import Keys, read_keys
+from parquetry.runtime.services.keys_file import GivenKeys, read_keys
 from parquetry.runtime.services.scrub import ScrubResult, scrub
 from parquetry.runtime.services.value_search import footer_holds, found_in
 from parquetry.runtime.sources.ledger import ingested_by
@@ -96,14 +96,14 @@ class Survey(Brief):
     older_rows: int
     older_files: int
     sources: tuple[SourceFiles, ...] = ()
-    condition: Condition = field(repr=False)
+    condition: PurgeCondition = field(repr=False)
     doomed: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     groups: frozenset[FileGroupId] = field(default=frozenset(), repr=False)
     values: frozenset[str] = field(default=frozenset(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Condition:
+class PurgeCondition:
     """Rows by SQL, or by the texts of their record keys."""
 
     where: str | None
@@ -235,17 +235,17 @@ def purge(
 
 def _condition(
     spark: SparkSession, table: TableHandle, timeline: Timeline, request: PurgeRequest
-) -> Condition:
+) -> PurgeCondition:
     if request.keys is None:
         assert request.where is not None
         check_expression(spark, request.where, place="where")
-        return Condition(where=request.where)
+        return PurgeCondition(where=request.where)
     state = TableState(handle=table, timeline=timeline)
     keys = read_keys(request.keys, state.rules.record_key, most_rows=MOST_ROWS)
-    return Condition(where=None, keys=_key_texts(spark, state, keys, request.keys))
+    return PurgeCondition(where=None, keys=_key_texts(spark, state, keys, request.keys))
 
 
-def _key_texts(spark: SparkSession, state: TableState, keys: Keys, path: Path) -> frozenset[str]:
+def _key_texts(spark: SparkSession, state: TableState, keys: GivenKeys, path: Path) -> frozenset[str]:
     """The record keys as files of the table spell them; InvalidDataError for one that is none."""
     found: list[str | None]
     if keys.columns == (RECORD_KEY,):

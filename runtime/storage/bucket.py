@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from parquetry import shell
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
 from parquetry.runtime.quoting import of_library
@@ -31,7 +32,7 @@ _LONGEST_PAUSE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ListingPage:
     """One page of a listing: objects by key, and the prefixes of folders with their last ``/``."""
 
     objects: Objects
@@ -92,7 +93,7 @@ class BucketStore(ObjectStore):
         """Ask for an object's facts by one request; its ``path`` is the key."""
 
     @abstractmethod
-    def _pages(self, below: str, *, recursive: bool) -> Iterator[Page]:
+    def _pages(self, below: str, *, recursive: bool) -> Iterator[ListingPage]:
         """List what is below a prefix, one request a page."""
 
     @abstractmethod
@@ -272,7 +273,7 @@ class BucketStore(ObjectStore):
             etag=info.etag,
         )
 
-    def _listed(self, prefix: str, *, recursive: bool) -> Iterator[Page]:
+    def _listed(self, prefix: str, *, recursive: bool) -> Iterator[ListingPage]:
         folder = checked_path(prefix, root=self.uri, folder=True)
         below = "".join(f"{part}/" for part in (self.prefix, folder) if part)
         with self._reporting("list", self._where(folder)):
@@ -312,7 +313,7 @@ class BucketStore(ObjectStore):
                 why = (
                     f"{error.name} is not installed, which {driver.store} needs" if error.name else str(error)
                 )
-                msg = f"cannot open {self.uri}: {why}; run `pip install {driver.package}`"
+                msg = f"cannot open {self.uri}: {why}; run {shell.named('pip', 'install', driver.package)}"
                 raise StorageError(msg) from error
             self._connection = (os.getpid(), filesystem)
         return self._connection[1]

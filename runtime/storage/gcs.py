@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 
 from parquetry.runtime.storage.answers import Answer
-from parquetry.runtime.storage.bucket import BucketStore, Page, milliseconds
+from parquetry.runtime.storage.bucket import BucketStore, ListingPage, milliseconds
 from parquetry.runtime.storage.model import ObjectInfo
 
 _OBJECTS = "b/{}/o"
@@ -63,14 +63,14 @@ class GcsStore(BucketStore):
     def _head(self, key: str) -> ObjectInfo:
         return _info(json.loads(self._call("GET", _OBJECT, self.bucket, key, fields=_FIELDS)[1]))
 
-    def _pages(self, below: str, *, recursive: bool) -> Iterator[Page]:
+    def _pages(self, below: str, *, recursive: bool) -> Iterator[ListingPage]:
         request = {"prefix": below, "fields": f"items({_FIELDS}),prefixes,nextPageToken"}
         request |= {} if recursive else {"delimiter": "/"}
         while True:
             with _of_bucket():
                 page = json.loads(self._call("GET", _OBJECTS, self.bucket, **request)[1])
             objects = [_info(entry) for entry in page.get("items", ())]
-            yield Page(objects=objects, folders=page.get("prefixes", []))
+            yield ListingPage(objects=objects, folders=page.get("prefixes", []))
             if "nextPageToken" not in page:
                 return
             request["pageToken"] = page["nextPageToken"]

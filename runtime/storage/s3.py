@@ -12,7 +12,7 @@ from parquetry.message import Message, Value
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.storage.answers import Answer
-from parquetry.runtime.storage.bucket import FIRST_PAUSE_SECONDS, BucketStore, Page, milliseconds
+from parquetry.runtime.storage.bucket import FIRST_PAUSE_SECONDS, BucketStore, ListingPage, milliseconds
 from parquetry.runtime.storage.model import ObjectInfo
 
 _DELETE_BATCH = 1000
@@ -77,11 +77,11 @@ class S3Store(BucketStore):
             etag=head["ETag"].strip('"'),
         )
 
-    def _pages(self, below: str, *, recursive: bool) -> Iterator[Page]:
+    def _pages(self, below: str, *, recursive: bool) -> Iterator[ListingPage]:
         request: dict[str, str] = {"Prefix": below, **({} if recursive else {"Delimiter": "/"})}
         while True:
             page = self._call("list_objects_v2", **request)
-            yield Page(
+            yield ListingPage(
                 objects=[
                     ObjectInfo(
                         path=entry["Key"],

@@ -14,9 +14,9 @@ from parquetry.cli.main import command_line
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.schema import ANSWERS, answer_schema
 from parquetry.cli.views.clustering import ClusteringView, ScheduledView
-from parquetry.cli.views.purge import PurgeView, SurveyView
-from parquetry.cli.views.run import RunView
-from parquetry.cli.views.services import LocksView, ReleaseView
+from parquetry.cli.views.operating.purge import PurgeView, SurveyView
+from parquetry.cli.views.operating.run import RunView
+from parquetry.cli.views.operating.services import LocksView, ReleaseView
 from parquetry.compiler.jobs.run import JobOutcome, RunResult
 from parquetry.compiler.plan.model import ChangeClass, Step
 from parquetry.compiler.reports.locks import HeldLock
@@ -30,7 +30,7 @@ from parquetry.runtime.layout.clustering.model import ChosenBy, Debt, ScopeChoic
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.main import JobResult, ServiceResult
 from parquetry.runtime.services.scrub import ScrubResult
-from parquetry.runtime.spark.purge import Condition, FoundValue, PurgeReport, SourceFiles, Survey
+from parquetry.runtime.spark.purge import FoundValue, PurgeCondition, PurgeReport, SourceFiles, Survey
 from parquetry.runtime.spec.clustering import ClusteringScope
 from tests.support.repository import ROOT, TESTS
 from tools.command_reference import commands
@@ -167,7 +167,7 @@ SURVEY = Survey(
     older_rows=2,
     older_files=2,
     sources=SOURCES,
-    condition=Condition(where="mail = 'anna@example.com'"),
+    condition=PurgeCondition(where="mail = 'anna@example.com'"),
     values=frozenset({"anna@example.com"}),
 )
 PURGED = PurgeReport(

@@ -35,7 +35,7 @@ def command(
     if accept_loss or table is not None:
         return _accept_loss(request, output, table if accept_loss else None, auto_approve=auto_approve)
     from parquetry.cli.requests.workspaces import workspace_of
-    from parquetry.cli.views.services import DoctorView
+    from parquetry.cli.views.operating.services import DoctorView
     from parquetry.compiler.errors import SpecError
     from parquetry.compiler.reports.doctor import check_machine, check_project, invalid_project
 
@@ -52,7 +52,7 @@ def command(
 def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, auto_approve: bool) -> int:
     """Say what is lost, ask, and give it up."""
     from parquetry.cli.requests.workspaces import table_in_force
-    from parquetry.cli.views.loss import Loss, LossView, loss_lines
+    from parquetry.cli.views.operating.loss import Loss, LossView, loss_lines
     from parquetry.compiler.workspace.masking import masked_by
     from parquetry.runtime.services.accepted_loss import accept_loss, lost_rows
 

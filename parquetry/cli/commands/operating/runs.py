@@ -26,7 +26,7 @@ def command(*, request: ProjectRequest, output: Output, run_id: str | None, most
     A run that was killed is unfinished: it recorded no end. The newest 100 runs are kept, in
     target/runs.
     """
-    from parquetry.cli.views.run import PastRunView, RunsView
+    from parquetry.cli.views.operating.run import PastRunView, RunsView
     from parquetry.compiler.jobs.past_runs import past_run, past_runs
 
     if run_id is None:

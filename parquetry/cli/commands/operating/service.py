@@ -143,7 +143,7 @@ def purge_table(
     timeline and the archive and old statistics, and checks every file. Exit code 1 if one holds a value.
     """
     from parquetry.cli.requests.purging import survey
-    from parquetry.cli.views.purge import PurgeView, SurveyView
+    from parquetry.cli.views.operating.purge import PurgeView, SurveyView
 
     if (where is None) == (keys is None):
         raise click.UsageError("give either --where or --keys")
@@ -215,14 +215,14 @@ def _opened(request: ProjectRequest, table: str, *, applied: bool) -> TableHandl
 
 
 def _report_taken_back(request: ProjectRequest, output: Output, table: str, result: object) -> int:
-    from parquetry.cli.views.services import TakenBackView
+    from parquetry.cli.views.operating.services import TakenBackView
 
     output.show(TakenBackView(table=table, typed_options=request.typed_options), result)
     return 0
 
 
 def _report(output: Output, result: object) -> int:
-    from parquetry.cli.views.services import ServiceView
+    from parquetry.cli.views.operating.services import ServiceView
 
     output.show(ServiceView(), result)
     return 0

@@ -32,7 +32,7 @@ def command() -> None:
 @output_options("text", "json")
 def list_files(*, request: ProjectRequest, output: Output, table: str) -> int:
     """Count the files of each source that are known, waiting and refused; -v lists them."""
-    from parquetry.cli.views.services import SourcesView
+    from parquetry.cli.views.operating.services import SourcesView
 
     output.show(SourcesView(verbose=output.verbose), _sources(request, table).listed())
     return 0
@@ -74,7 +74,7 @@ def forget(
     *, request: ProjectRequest, output: Output, source: str, files: tuple[str, ...], auto_approve: bool
 ) -> int:
     """Ingest FILES again that SOURCE has ingested, without FILES all of them, as far as they are there."""
-    from parquetry.cli.views.services import DecisionView
+    from parquetry.cli.views.operating.services import DecisionView
 
     sources = _sources(request, source)
     what = count(len(files), "file") if files else "all files"
@@ -91,7 +91,7 @@ def forget(
 @output_options("text", "json")
 def move(*, request: ProjectRequest, output: Output, former: str, source: str, auto_approve: bool) -> int:
     """Count the files that the first table has ingested as ingested by the second, which has its rows."""
-    from parquetry.cli.views.services import DecisionView
+    from parquetry.cli.views.operating.services import DecisionView
 
     sources, other = _sources(request, source), _sources(request, former)
     confirm(f"Count the files of {former} as ingested by {source}?", auto_approve=auto_approve)
@@ -108,7 +108,7 @@ def _decide(
     *,
     auto_approve: bool,
 ) -> int:
-    from parquetry.cli.views.services import DecisionView
+    from parquetry.cli.views.operating.services import DecisionView
     from parquetry.runtime.sources.ledger import EntryKind
 
     sources = _sources(request, source)

@@ -26,7 +26,7 @@ def command(
     it would continue to write without a lock.
     """
     from parquetry.cli.requests.workspaces import table_named, workspace_of
-    from parquetry.cli.views.services import LocksView, ReleaseView
+    from parquetry.cli.views.operating.services import LocksView, ReleaseView
     from parquetry.compiler.reports.locks import held_lock, held_locks
     from parquetry.runtime.commit.locking import unlock
 

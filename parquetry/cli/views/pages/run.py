@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import Final
 
 from parquetry.cli.terminal.format import count, human_size
+from parquetry.cli.views.operating.run import done_text
 from parquetry.cli.views.pages.tests import sections_of, tests_verdict
 from parquetry.cli.views.queries import measured_block
-from parquetry.cli.views.run import done_text
 from parquetry.compiler.jobs.run import JobOutcome, RunResult
 from parquetry.compiler.reports.page import (
     Badge,

@@ -8,9 +8,9 @@ import click
 
 from parquetry.cli.terminal.output import Output
 from parquetry.cli.terminal.values import shown_values
+from parquetry.cli.views.operating.run import RunView
 from parquetry.cli.views.pages.run import render_run
 from parquetry.cli.views.pages.tests import render_tests
-from parquetry.cli.views.run import RunView
 from parquetry.cli.views.tests.shapes import show_tests
 from parquetry.compiler.jobs.run import RunResult
 from parquetry.compiler.testing.history import TestHistory, history_in

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.operating.run import RunView
 from parquetry.cli.views.plan.text import PlanView
-from parquetry.cli.views.run import RunView
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.jobs.run import Only, run_tables
 from parquetry.compiler.plan.apply import apply_plan

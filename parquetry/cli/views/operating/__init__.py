@@ -1,0 +1,1 @@
+"""Outcomes of runs, services and purges."""
