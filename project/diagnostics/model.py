@@ -16,6 +16,8 @@ from parquetry.project.diagnostics.github import workflow_command
 from parquetry.project.diagnostics.source import SQL_KEY, START, SourceText, Span
 
 _MOST_CANDIDATES = 200
+_MOST_COLUMNS: Final = 120
+_COLUMNS_BEFORE: Final = 40
 _SHOWN = 10
 _KEY = r"""\benc\w*key\w*["']?\s*:\s*"""
 _PASTED_KEY = re.compile(rf"""({_KEY})(?!["']?(?:env:|file:|{{{{))\S.*""")
@@ -230,14 +232,25 @@ def _block(found: Diagnostic) -> str:
     width = max(4, len(str(found.snippet[-1][0])) + 1)
     lines = [head]
     for number, text in found.snippet:
-        lines.append(f" {number:>{width}} | {_visible(text)}".rstrip())
-    number, text = found.snippet[-1]
-    if number == found.line:
-        start = min(found.column, len(text) + 1)
-        end = found.span.end.column if found.span.end.line == found.line else len(text) + 1
-        carets = "^" * max(1, min(end, len(text) + 1) - start)
-        lines.append(f" {'':>{width}} | {' ' * (start - 1)}{carets}")
+        shown, cut = _around(text, found.column) if number == found.line else _around(text, 1)
+        lines.append(f" {number:>{width}} | {_visible(shown)}".rstrip())
+        if number == found.line:
+            start = min(found.column - cut, len(shown) + 1)
+            end = found.span.end.column - cut if found.span.end.line == found.line else len(shown) + 1
+            carets = "^" * max(1, min(end, len(shown) + 1) - start)
+            lines.append(f" {'':>{width}} | {' ' * (start - 1)}{carets}")
     return "\n".join(lines)
+
+
+def _around(text: str, column: int) -> tuple[str, int]:
+    """Return what is shown of a line, and how many columns further left it stands than in the file."""
+    if len(text) <= _MOST_COLUMNS:
+        return text, 0
+    first = max(min(column - 1 - _COLUMNS_BEFORE, len(text) - _MOST_COLUMNS), 0)
+    shown = text[first : first + _MOST_COLUMNS]
+    before = "..." if first else ""
+    after = "..." if first + _MOST_COLUMNS < len(text) else ""
+    return f"{before}{shown}{after}", first - len(before)
 
 
 def _shown_line(source: SourceText, lines: Sequence[str], number: int) -> str:

@@ -50,6 +50,13 @@ def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
     )
 
 
+def fields_named(schema: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """Return the fields of ``schema`` whose names ``wanted`` has, in the order of ``schema``."""
+    # Arrow makes the list of names anew each time it is asked.
+    names = frozenset(wanted.names)
+    return pa.schema([field for field in schema if field.name in names])
+
+
 def arrow_type(column_type: ColumnType) -> pa.DataType:
     """The Arrow type of a column type; byte and short are stored as 32-bit numbers, as by Hudi."""
     match column_type:

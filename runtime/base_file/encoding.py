@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -119,16 +119,19 @@ class RowGroupEncoder:
     def encode(self, rows: pa.Table) -> EncodedRows:
         """The rows as one row group; pyarrow.ArrowInvalid for a null where the schema forbids it."""
         rows = with_ordered_dictionaries(with_required_fields(rows))
+        # Arrow makes the list of names anew each time it is asked.
+        names = frozenset(rows.column_names)
         unknown = self.unjudged(rows.column_names, rows.num_rows)
         self._settle(unknown, rows.num_rows, dictionary_columns(rows.select(unknown)))
-        dictionaries = [path for path in self._dictionaries if path.split(".")[0] in rows.column_names]
+        dictionaries = [path for path in self._dictionaries if path.partition(".")[0] in names]
         parts = _encode(rows, dictionaries, self.options)
         return EncodedRows(rows=rows, parts=parts, unbounded=_columns_with_nan(rows))
 
-    def _settle(self, names: Collection[str], rows: int, dictionaries: Iterable[str]) -> None:
+    def _settle(self, names: Iterable[str], rows: int, dictionaries: Iterable[str]) -> None:
         """Let these parquet paths alone, of those of the columns, have dictionaries from now on."""
-        self._judged |= dict.fromkeys(names, rows)
-        self._dictionaries -= {path for path in self._dictionaries if path.split(".")[0] in names}
+        settled = frozenset(names)
+        self._judged |= dict.fromkeys(settled, rows)
+        self._dictionaries -= {path for path in self._dictionaries if path.partition(".")[0] in settled}
         self._dictionaries |= set(dictionaries)
 
 

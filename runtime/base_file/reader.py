@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from parquetry.message import Message, Value
 from parquetry.runtime.arrow.conform import Conformer
+from parquetry.runtime.arrow.schema import fields_named
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file.rows import one_batch, stored_schema
 from parquetry.runtime.base_file.undecoded import StoredColumns
@@ -233,7 +234,7 @@ def open_base_file(
                 buffer_size=_buffer_bytes(metadata),
             )
         wanted = stored_schema(schema)
-        source = pa.schema([field for field in file.schema_arrow if field.name in wanted.names])
+        source = fields_named(file.schema_arrow, wanted)
         conformer = Conformer(source, wanted, place=place)
         yield BaseFileReader(
             content,

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow.conform import Conformer
+from parquetry.runtime.arrow.schema import fields_named
 from parquetry.runtime.arrow.sizes import batch_bytes_before
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.parquet.encryption import open_footer
@@ -55,7 +56,7 @@ class ColumnReader:
             read_dictionary=_texts(self.metadata),
             **options,
         )
-        read = [field for field in self._file.schema_arrow if field.name in wanted.names]
+        read = fields_named(self._file.schema_arrow, wanted)
         self._encoded = encoded
         self._conformer = Conformer(pa.schema([self._decoded(field) for field in read]), wanted, place=place)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from parquetry.message import Message, Value
 from parquetry.runtime.arrow.conform import Conformer
+from parquetry.runtime.arrow.schema import fields_named
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
 from parquetry.runtime.base_file.reader import reading
 from parquetry.runtime.base_file.sizing import default_row_group_bytes
@@ -127,7 +128,7 @@ def _read(
         file = open_parquet(content)
         if file.metadata.row_group(number).total_byte_size > most_bytes:
             return []
-        source = pa.schema([field for field in file.schema_arrow if field.name in schema.names])
+        source = fields_named(file.schema_arrow, schema)
         conformer = Conformer(source, schema, place=place)
         rows = file.read_row_group(number, columns=source.names, use_threads=False)
         return [_plain(conformer(batch), schema) for batch in rows.to_batches()]

@@ -204,8 +204,9 @@ def _segments(rows: pa.Table, order: RowOrder, of_rows: int) -> list[int]:
 
 def _leaves(rows: pa.Table, types: Types) -> Iterator[tuple[str, pa.Array]]:
     """The columns whose bounds are recorded, as values that the bounds are made of."""
+    names = frozenset(rows.column_names)
     for name in types:
-        if name.partition(".")[0] not in rows.column_names:
+        if name.partition(".")[0] not in names:
             continue
         try:
             values = whole(values_of(rows, name))

@@ -221,7 +221,8 @@ def _part_read(store: ObjectStore, groups: Sequence[Sequence[FileStatistics]], w
         for number in range(metadata.num_row_groups)
         for chunk in map(metadata.row_group(number).column, range(metadata.num_columns))
     ]
-    read = sum(size for name, size in chunks if name in wanted.names)
+    names = frozenset(wanted.names)
+    read = sum(size for name, size in chunks if name in names)
     return float(read / max(sum(size for _, size in chunks), 1))
 
 

@@ -107,6 +107,21 @@ def test_carets_stand_below_what_they_mean(text, span, carets):
     assert render_text([found], files=1).splitlines()[-2] == f"      | {carets}"
 
 
+@pytest.mark.parametrize("at", [1, 30, 60, 500, 950, 996])
+@pytest.mark.parametrize("span", [4, 400])
+def test_of_a_long_line_the_part_around_the_place_is_shown(at, span):
+    text = "x" * (at - 1) + "here" + "x" * (996 - at)
+    place = Span(Position(1, at), Position(1, at + span))
+    found = diagnostic("PQ102", "x", source=SourceText(path="f", text=text), span=place)
+    _, line, carets, _ = render_text([found], files=1).splitlines()
+    assert len(line) <= 140
+    assert line[carets.index("^") :][:4] == "here"
+    assert len(carets) <= len(line)
+    above = SourceText(path="f", text="y" * 1000 + "\nx: 1\n")
+    found = diagnostic("PQ102", "x", source=above, span=Span(Position(2, 1), Position(2, 2)))
+    assert "\n    1 | " + "y" * 120 + "...\n    2 | x: 1\n      | ^\n" in render_text([found], files=1)
+
+
 @pytest.mark.parametrize(
     ("key", "code"),
     [
