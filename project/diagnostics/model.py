@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from parquetry.message import joined
 from parquetry.printable import one_line, visible
