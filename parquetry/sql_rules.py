@@ -28,13 +28,21 @@ _LONGEST_SHOWN: Final = 80
 _OF_SPARK: Final = frozenset({(), ("builtin",), ("system", "builtin"), ("session",), ("system", "session")})
 _RUNS_JAVA: Final = "it runs code of the cluster's Java"
 _OPENS_FILES: Final = "it opens files by their paths"
-_REFUSED: Final = {
+_FETCHES: Final = "it fetches what an XML text names"
+REFUSED_FUNCTIONS: Final = {
     "reflect": _RUNS_JAVA,
     "java_method": _RUNS_JAVA,
     "try_reflect": _RUNS_JAVA,
     "from_protobuf": _OPENS_FILES,
     "to_protobuf": _OPENS_FILES,
+    "xpath": _FETCHES,
+    **{
+        f"xpath_{kind}": _FETCHES
+        for kind in ("boolean", "double", "float", "int", "long", "number", "short", "string")
+    },
 }
+"""Functions of Spark that SQL may not call, and why, as a clause."""
+
 # Behind these come options, which can name a schema's file or address.
 _ARGUMENTS_BEFORE_OPTIONS: Final = {"from_avro": 2, "schema_of_avro": 1, "from_xml": 2, "schema_of_xml": 1}
 
@@ -44,8 +52,8 @@ def why_function_is_refused(name: Sequence[str], arguments: int = 0) -> str | No
     *qualifiers, last = (part.lower() for part in name)
     if tuple(qualifiers) not in _OF_SPARK:
         return "it is a function of a catalog, which holds code of others"
-    if last in _REFUSED:
-        return _REFUSED[last]
+    if last in REFUSED_FUNCTIONS:
+        return REFUSED_FUNCTIONS[last]
     if arguments > _ARGUMENTS_BEFORE_OPTIONS.get(last, arguments):
         return "its options can name files"
     return None

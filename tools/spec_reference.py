@@ -55,10 +55,12 @@ value is replaced.
   `env_var` may read; others may be read for credentials only. A string that consists of one expression takes the type
   of its value. Names, kinds, `vars` and `allow` are not evaluated.
 - **SQL** is one expression, or one SELECT for `select`, and reads nothing but the rows it is given. The only relations
-  are `source` and those that `select` defines in WITH, and an expression cannot contain a query. Refused are `reflect`,
-  `java_method`, `try_reflect`, `IDENTIFIER()`, `TRANSFORM ... USING`, `${...}`, functions of a catalog, functions that
-  open files (`from_protobuf`, options of `from_avro` and `from_xml`) and, in FROM, functions other than Spark's
-  generators.
+  are `source` and those that `select` defines in WITH, and an expression cannot contain a query. It may call
+  Spark's own functions, by a list, except those that run code (`reflect`, `java_method`, `try_reflect`), open files
+  (`from_protobuf`, options of `from_avro` and `from_xml`) or fetch what a text names (`xpath`, `xpath_string` and
+  others), and in FROM Spark's generators alone. A function of your own is listed in `spark.parquetry.sql.functions`
+  under `spark.conf` of the target, which needs an `allow` entry. `IDENTIFIER()`, `TRANSFORM ... USING`, `${...}` and
+  functions of a catalog are refused.
 - **Paths:** a relative path starts at the project's folder, and a relative `location` at the warehouse. `..` may not
   lead out of either. Local folders, `s3://`, `s3a://` (the same) and `gs://` are supported.
 - **Wildcards** in a source's path are `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, each within one folder name, and `**` for

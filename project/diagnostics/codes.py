@@ -444,8 +444,9 @@ _ALL = (
         "SQL refused",
         "SQL in a spec computes with the rows it is given. A select reads `source` and what it defines in "
         "WITH; an expression reads no relation. reflect, java_method, try_reflect, TRANSFORM ... USING "
-        "and functions of a catalog run other people's code, and some functions open files. `run` checks "
-        "Spark's parse by the same rules.",
+        "and functions of a catalog run other people's code, some functions open files, and xpath fetches "
+        "what an XML text names. `run` checks Spark's parse by the same rules, and refuses any function "
+        "that is not on the list of Spark's own.",
         "Compute the value in the job that produces the source.",
     ),
     _code(

@@ -18,6 +18,7 @@ from parquetry.runtime.spec.table_spec import KeyScope, TableSpec
 from tests.support import our_table
 from tests.support.clustering import clustering_of, table_of_small_files
 from tests.support.effort import in_full
+from tests.support.functions_of_spark import unlisted_functions
 from tests.support.judges import assert_history
 from tests.support.local_spark import local_spark
 from tests.support.soundness import unsound
@@ -81,6 +82,7 @@ def main() -> None:
     """Everything, then one line that says on which Spark."""
     folder = Path(sys.argv[1])
     spark = local_spark("smoke")
+    assert unlisted_functions(spark) == set()
     readers = [ViewReader(), our_table.OurReader(spark)]
     for scenario in (every_operation, a_key_that_moves, widened_columns, partitions_in_one_order):
         ours = scenario(spark, folder / scenario.__name__)

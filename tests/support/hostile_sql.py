@@ -50,6 +50,10 @@ to_protobuf(id, 'M', 'FILE') is null
 from_xml(id, 'a int', map('rowValidationXSDPath', 'FILE')) is null
 from_avro(id, '"int"', map('avroSchemaUrl', 'FILE')) is null
 schema_of_xml(id, map('rowValidationXSDPath', 'FILE')) is null
+xpath_string(concat('<!DOCTYPE a SYSTEM "http://127.0.0.1:1/?', name, '"><a/>'), 'a') = 'x'
+size(xpath(name, 'a/b')) = 1
+system.builtin.xpath_boolean(name, 'a/b')
+`XPATH_Int`(name, 'a/b') = 1
 id = '${env:HOME}'
 id = '${system:user.home}'
 id = ${spark.hadoop.fs.s3a.secret.key}
@@ -211,7 +215,6 @@ to_date(name, 'yyyy-MM-dd') >= date '2020-01-01' - interval 1 day
 get_json_object(name, '$.a.b') = 'x'
 from_json(name, 'a int, b string', map('mode', 'FAILFAST')).a = 1
 from_json(name, 'a int').a = 1
-xpath_string(name, 'a/b') = 'x'
 current_user() = 'x' and version() is not null and input_file_name() = ''
 system.builtin.upper(name) = 'X'
 coalesce(nullif(name, ''), 'x') || concat_ws('-', name, id) = 'y'

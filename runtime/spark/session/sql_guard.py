@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.session.connect import refuse_connect
+from parquetry.sql_functions import FUNCTIONS
 from parquetry.sql_rules import (
     MOST_CHARACTERS,
     SOURCE,
@@ -26,6 +27,9 @@ from parquetry.sql_rules import (
     why_function_is_refused,
     why_table_function_is_refused,
 )
+
+ALLOWED_FUNCTIONS: Final = "spark.parquetry.sql.functions"
+"""The setting of a session that lists, with commas, functions besides Spark's own that SQL may call."""
 
 _LINE: Final = 80
 _CATALYST: Final = "org.apache.spark.sql.catalyst."
@@ -121,7 +125,8 @@ class _Guard:
         self._catalog: Any = spark._jsparkSession.sessionState().catalog()  # noqa: SLF001
         self._keeps_case = spark.conf.get("spark.sql.caseSensitive") == "true"
         self._place = place
-        self._called: set[tuple[str, ...]] = set()
+        self._called: set[str] = set()
+        self._allowed = set(spark.conf.get(ALLOWED_FUNCTIONS, "").lower().replace(",", " ").split())
 
     def check(self, root: Any, names: _Names | None) -> None:
         """Return when all below ``root`` is on the lists; else InvalidDataError.
@@ -201,7 +206,7 @@ class _Guard:
                 raise self._refused(
                     f"the function {shown_name(called)} is refused, as {refused}; use SQL functions"
                 )
-            self._check_known(called)
+            self._check_listed(called)
 
     def _check_rows_of(self, name: tuple[str, ...]) -> None:
         refused = why_table_function_is_refused(name)
@@ -210,11 +215,17 @@ class _Guard:
                 f"the function {shown_name(name)} is refused, as {refused}; use one of Spark's"
             )
 
-    def _check_known(self, name: tuple[str, ...]) -> None:
-        """A name that the session does not know is looked up in the catalog, which may load a jar for it."""
-        if name in self._called:
+    def _check_listed(self, name: tuple[str, ...]) -> None:
+        """A listed name that this Spark lacks is refused too: the catalog may load a jar for it."""
+        word = name[-1].lower()
+        if word in self._called:
             return
-        self._called.add(name)
+        self._called.add(word)
+        if word not in FUNCTIONS and word not in self._allowed:
+            raise self._refused(
+                f"the function '{shown_name(name)}' is not one that SQL may call; correct its name, or list "
+                f"it in {ALLOWED_FUNCTIONS}, under spark.conf of the target or in a session of your own"
+            )
         if self._catalog.lookupBuiltinOrTempFunction(name[-1]).isEmpty():
             raise self._refused(
                 f"there is no function '{shown_name(name)}' in Spark or in this session; correct its name"

@@ -9,10 +9,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.prepare.rows import prepare_matches, prepare_rows
 from parquetry.runtime.spark.session.settings import failures_translated
-from parquetry.runtime.spark.session.sql_guard import check_expression, check_query
+from parquetry.runtime.spark.session.sql_guard import ALLOWED_FUNCTIONS, check_expression, check_query
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.table.partition_path import KeyRules
 from tests.support.effort import in_full
+from tests.support.functions_of_spark import unlisted_functions
 from tests.support.hostile_sql import (
     HOSTILE_EXPRESSIONS,
     HOSTILE_QUERIES,
@@ -81,11 +82,25 @@ def test_names_keep_their_case_where_the_session_does(spark):
         spark.conf.unset("spark.sql.caseSensitive")
 
 
-def test_a_function_of_the_session_may_be_called(spark):
+def test_a_function_of_the_session_is_called_where_the_session_lists_it(spark):
     spark.udf.register("doubled", lambda number: number * 2)
-    check_expression(spark, "doubled(id) = '4'", place="x")
-    with pytest.raises(InvalidDataError, match="there is no function 'tripled'"):
-        check_expression(spark, "tripled(id) = '4'", place="x")
+    with pytest.raises(
+        InvalidDataError, match=f"'doubled' is not one that SQL may call.*{ALLOWED_FUNCTIONS}"
+    ):
+        check_expression(spark, "doubled(id) = '4'", place="x")
+    spark.conf.set(ALLOWED_FUNCTIONS, "Doubled, tripled")
+    try:
+        check_expression(spark, "doubled(id) = '4' and `DOUBLED`(1) = '2'", place="x")
+        with pytest.raises(InvalidDataError, match="there is no function 'tripled'"):
+            check_expression(spark, "tripled(id) = '4'", place="x")
+        with pytest.raises(InvalidDataError, match="it fetches what an XML text names"):
+            check_expression(spark, "xpath(name, 'a') is null", place="x")
+    finally:
+        spark.conf.unset(ALLOWED_FUNCTIONS)
+
+
+def test_every_function_of_spark_is_on_a_list(spark):
+    assert unlisted_functions(spark) == set()
 
 
 @pytest.mark.parametrize(
