@@ -112,7 +112,8 @@ def requests(root: Path, count: int) -> str:
     """What the store was asked for the tests, which all pass."""
     calls: Counter[str] = Counter()
     counted = replace(
-        workspace(root), open=lambda place, options: CalledStore(open_store(place, options), calls)
+        workspace(root),
+        open=lambda place, options, allowed: CalledStore(open_store(place, options, allowed), calls),
     )
     chosen = selected_tests(counted, select=(), exclude=())
     result = execute_tests(chosen, run_id=None, target=None)

@@ -137,7 +137,9 @@ def row(name: str, spent: tuple[float, float], remark: str = "") -> str:
 def requests(made: Workspace) -> tuple[Any, str]:
     """Return the plan, and what the store was asked for it."""
     calls: Counter[str] = Counter()
-    counted = replace(made, open=lambda place, options: Counted(open_store(place, options), calls))
+    counted = replace(
+        made, open=lambda place, options, allowed: Counted(open_store(place, options, allowed), calls)
+    )
     plan = plan_workspace(counted, now_ms=0)
     return plan, "requests: " + ", ".join(f"{number:,} {name}" for name, number in sorted(calls.items()))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from parquetry.errors import UsageError
 from parquetry.in_python import worded
+from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.clustering.plan.execution import masked_clustering
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.commit.rollback import RollbackResult
@@ -346,13 +347,24 @@ def _ties(ties: str) -> Ties:
 
 
 @worded()
-def open(uri: Uri, options: Mapping[str, Any] | None = None) -> Table:  # noqa: A001 - parquetry.open
+def open(  # noqa: A001 - parquetry.open
+    uri: Uri,
+    options: Mapping[str, Any] | None = None,
+    *,
+    keys: Iterable[str] = (),
+    strategies: Iterable[str] = (),
+) -> Table:
     """The table at a path or URI; ``options`` are fsspec's for its store.
+
+    ``keys`` are references to the keys that its files may be encrypted by, such as ``env:FLIGHTS_KEY``, and
+    ``strategies`` the names of clustering strategies of plug-ins that it may use. What the table itself names
+    beside these is refused.
 
     TableNotFoundError when there is none, UnsupportedTableError for one that is no copy-on-write
     table of version 6.
     """
-    store = open_store(uri, options)
+    allowed = Allowed(keys=frozenset(keys), strategies=frozenset(strategies))
+    store = open_store(uri, options, allowed)
     open_table(store)
     return Table(store)
 
@@ -366,7 +378,7 @@ def create(
     A table that is there already keeps the spec that was applied to it. StalePlanError when it was
     created by another spec or project.
     """
-    store = open_store(uri, options)
+    store = open_store(uri, options, spec.allowed)
     if create_table(store, spec, project=project).applied is None:
         write_applied(store, spec, number=1)
     return Table(store)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from parquetry.errors import ParquetryError
 from parquetry.message import Message, changed, commands_of, run
 from parquetry.printable import visible, without_commands
+from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
 from parquetry.runtime.clustering.plan.due import due_by_statistics
@@ -152,7 +153,7 @@ def _shown(result: JobResult, job: JobPlan) -> JobResult:
 
 def _execute(job: JobPlan, session: Callable[[JobPlan], SparkSession]) -> JobResult:
     storage = resolve_environment(job.storage)
-    store = open_store(job.location, storage)
+    store = open_store(job.location, storage, job.spec.allowed)
     if job.kind is JobKind.CREATE:
         return _create(job, store)
     if job.kind is JobKind.TEST:
@@ -182,7 +183,9 @@ def _test(
         handle,
         job.tests,
         personal=pii_columns(job.spec.columns, handle.spec.columns if handle.spec else ()),
-        other=lambda table: open_table(open_store(table.location, storage), owner=owner),
+        other=lambda table: open_table(
+            open_store(table.location, storage, Allowed(keys=frozenset(table.encryption_keys))), owner=owner
+        ),
     )
     return JobResult(table=job.table, job=job.name, files_read=tested.files, tested=tested)
 

@@ -21,6 +21,7 @@ from parquetry.runtime.clustering.forecast.queries import added_up
 from parquetry.runtime.clustering.forecast.records import read_prediction
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.plan.due import ClusteringForecast, due_clustering, forecast_due, trigger_of
+from parquetry.runtime.clustering.rewrite.strategies import are_allowed
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.model import ExcludedFile
 from parquetry.runtime.layout.clustering.run_budget import RunBudget
@@ -50,10 +51,13 @@ def next_clustering(
 ) -> NextClustering | None:
     """Of the next run within the ``budget``; None where nothing is applied, or clustering is off.
 
+    None, too, where the applied policy has a strategy of a plug-in that is not declared.
     Partitions are masked by what is applied and by what is ``declared``.
     """
     handle, spec = observation.handle, observation.handle.spec
     if not observation.is_applied or spec is None or trigger_of(handle) is Trigger.OFF:
+        return None
+    if not are_allowed(spec.clustering, handle.store.allowed):
         return None
     shown_by = personal_in_either(spec, declared)
     due = due_clustering(handle, budget=budget, limits=IN_REVIEW)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from parquetry.compiler.plan.changes import spec_changes
 from parquetry.compiler.plan.model import ChangeClass
 from parquetry.compiler.workspace.observation import Observation
+from parquetry.compiler.workspace.untrusted import keys_and_plug_ins
 from parquetry.message import command
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.job import rules_digest
@@ -38,3 +39,14 @@ def check_declared(observation: Observation, declared: TableSpec) -> None:
         + "), or run from the commit that was applied, or go by the record (--applied); where it is "
         "nobody's, find out who wrote to the table"
     )
+
+
+def check_named(observation: Observation, declared: TableSpec) -> None:
+    """StalePlanError where the applied spec names a key or plug-in that is not declared, even if believed."""
+    known = {(group, name) for group, _, name in keys_and_plug_ins(declared)}
+    for group, path, name in () if observation.spec is None else keys_and_plug_ins(observation.spec):
+        if (group, name) not in known:
+            raise StalePlanError(
+                f"{observation.handle.store.uri}: {path} of the applied spec is {name!r}, which is not "
+                "declared here; declare it if it is yours, or apply the declared spec"
+            )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from parquetry.compiler.errors import UnexpectedError
-from parquetry.compiler.jobs.declared_rules import check_declared
+from parquetry.compiler.jobs.declared_rules import check_declared, check_named
 from parquetry.compiler.plan.settings_in_force import check_allowed, check_in_force
 from parquetry.compiler.testing.execution import RowExecution, execute_tests, tests_of
 from parquetry.compiler.testing.model import TableTests
@@ -311,6 +311,8 @@ def _applied(workspace: Workspace, table: ResolvedTable, *, believed: bool) -> O
     check_signed(observation.handle.store.uri, observation.handle.seal, workspace.signing_keys)
     if not believed:
         check_declared(observation, table.spec)
+    else:
+        check_named(observation, table.spec)
     check_in_force(workspace, table, observation.handle.applied)
     return observation
 
@@ -367,7 +369,7 @@ def _is_due(plan: JobPlan) -> bool:
     """Whether the job is to run: async clustering may be due, now that the jobs before it have written."""
     if plan.kind is not JobKind.CLUSTER:
         return True
-    store = open_store(plan.location, resolve_environment(plan.storage))
+    store = open_store(plan.location, resolve_environment(plan.storage), plan.spec.allowed)
     return is_time(open_table(store, owner=plan.owner), Trigger.ASYNC)
 
 

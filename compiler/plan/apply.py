@@ -14,6 +14,7 @@ from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.compiler.workspace.uncommitted import uncommitted_files
 from parquetry.errors import ParquetryError
 from parquetry.message import Message, joined, phrase
+from parquetry.runtime.allowed import NOTHING_ALLOWED
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
 from parquetry.runtime.errors import PartialFailureError, StalePlanError
 from parquetry.runtime.main import JobResult, execute
@@ -176,7 +177,8 @@ def _apply(
         signing_keys=workspace.signing_keys,
     )
     try:
-        applied = apply_change(workspace.store_at(action.location), change)
+        allowed = NOTHING_ALLOWED if change.forgets else action.spec.allowed
+        applied = apply_change(workspace.store_at(action.location, allowed), change)
     except ParquetryError as error:
         return ActionResult(action=action, error=error)
     result = ActionResult(action=action, applied=applied)

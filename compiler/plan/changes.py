@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -42,6 +43,7 @@ CODES = {
     "SC403": "the location changed",
     "SC404": "the ordering column changed",
     "SC405": "the table is applied under another name",
+    "SC406": "a key of files is replaced, and is not among the former ones",
     "SC501": "the location contains a table of another project or program",
     "SC502": "the applied spec comes from a commit that this branch does not contain",
     "SC503": "the table uses a feature with which it cannot be written safely",
@@ -71,8 +73,8 @@ _IDENTITY = {
 _PLUGGED = {
     "clustering.plan.strategy": PLAN_STRATEGIES,
     "clustering.execution.strategy": EXECUTION_STRATEGIES,
-    "files.encryption_key": KMS_CLIENTS,
 }
+_KEYS = re.compile(r"files\.(former_)?encryption_keys?|sources\.[^.]+\.encryption_keys")
 _METADATA = ("name", "description", "owner", "tags")
 _LAYOUT = ("clustering.trigger", "clustering.existing", "clustering.plan.", "clustering.execution.")
 
@@ -160,9 +162,8 @@ def is_of_layout(change: Change, declared: TableSpec) -> bool:
 
 def plugin_changes(declared: TableSpec, *, origin: Callable[[str], str | None]) -> tuple[Change, ...]:
     """The fields of a new table that name a plug-in, whose code is executed."""
-    values = ((path, _rules(declared).get(path)) for path in _PLUGGED)
-    changes = (_rule_change(path, None, value) for path, value in values if value is not None)
-    return tuple(_located(c, origin) for c in changes if c.change_class is ChangeClass.EXECUTES)
+    found = ((path, value) for path, value in _rules(declared).items() if _is_plugin(path, value))
+    return tuple(_located(_rule_change(path, None, value), origin) for path, value in found)
 
 
 def _followers(spec: TableSpec) -> dict[str, str]:
@@ -214,10 +215,10 @@ def _rule_change(path: str, old: Any, new: Any) -> Change:
 
 
 def _is_plugin(path: str, value: Any) -> bool:
-    """Whether the value names what is no part of parquetry."""
-    if path not in _PLUGGED or not isinstance(value, str):
-        return False
-    return value.partition(":")[0] not in _PLUGGED[path]
+    """Whether the value, or one of a list, names what is no part of parquetry."""
+    known = KMS_CLIENTS if _KEYS.fullmatch(path) else _PLUGGED.get(path)
+    names = value if isinstance(value, list) else [value]
+    return known is not None and any(name and name.partition(":")[0] not in known for name in names)
 
 
 def _located(change: Change, origin: Callable[[str], str | None]) -> Change:

@@ -32,6 +32,7 @@ from parquetry.compiler.plan.refusals import (
     refuse_faulty,
     refuse_foreign,
     refuse_forgetting,
+    refuse_lost_key,
     refuse_move,
     refuse_renamed,
     refuse_reverting,
@@ -270,6 +271,7 @@ def _outcome_of(
     changes = (*(with_allowance(change, table.reasons) for change in changes), *restored)
     changes = tuple(sorted(changes, key=lambda change: -change.change_class.rank))
     refusal = refuse_reverting(table, observation, changes, context)
+    refusal = refusal or refuse_lost_key(table, observation, changes)
     refusal = refusal or refuse_breaking(table, observation, changes)
     if refusal is not None:
         return refusal

@@ -40,6 +40,7 @@ from parquetry.compiler.workspace.opened import Workspace, jobs_of
 from parquetry.compiler.workspace.squashed import is_declared_since
 from parquetry.compiler.workspace.uncommitted import uncommitted_files
 from parquetry.project import ResolvedTable
+from parquetry.runtime.clustering.rewrite.strategies import are_allowed
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.layout.clustering.run_budget import RunBudget, by_last_clustering
 from parquetry.runtime.spec.masking import masked_message, pii_columns
@@ -305,9 +306,9 @@ def _shown(error: CorruptTableError, observation: Observation, declared: TableSp
 
 
 def _debt(observation: Observation, budget_bytes: int) -> MeasuredDebt | None:
-    """The debt of the table under its applied policy."""
+    """The debt of the table under its applied policy; None where strategies of that are not declared too."""
     spec = observation.spec
-    if spec is None:
+    if spec is None or not are_allowed(spec.clustering, observation.handle.store.allowed):
         return None
     return due_figures(observation.handle, spec, budget_bytes=budget_bytes)
 

@@ -168,6 +168,22 @@ def refuse_breaking(
     return _refusal(table, code, reason=_because(refused[0]), remedy=remedy, changes=changes, recipe=recipe)
 
 
+def refuse_lost_key(
+    table: DeclaredTable, observation: Observation, changes: tuple[Change, ...]
+) -> Blocked | None:
+    """Return SC406 where files are encrypted by a key that the declared spec does not name, else None."""
+    key = None if observation.spec is None else observation.spec.files.encryption_key
+    if key is None or key in table.spec.files.keys:
+        return None
+    return _refusal(
+        table,
+        "SC406",
+        reason=f"files.encryption_key: {CODES['SC406']}; files that {key} encrypted could not be read",
+        remedy=f"if {key} is a key of the table, add it to files.former_encryption_keys",
+        changes=changes,
+    )
+
+
 def refuse_unallowed(table: DeclaredTable, changes: tuple[Change, ...]) -> Blocked | None:
     """SC702 where a change can have other code executed and nobody allowed it; else None."""
     found = [c for c in changes if c.change_class is ChangeClass.EXECUTES and c.allowed is None]
@@ -292,7 +308,8 @@ def copy_recipe(
     copied, applied = f"{folder}{slash}{copy}.yml", f"{file}.applied"
     operation = "upsert" if spec.record_key else "insert"
     elsewhere = ", another location" if names_location else ""
-    source = f"{{name: old, format: hudi, path: {flow(location)}, operation: {operation}}}"
+    keys = f", encryption_keys: {flow(spec.files.keys)}" if spec.files.keys else ""
+    source = f"{{name: old, format: hudi, path: {flow(location)}, operation: {operation}{keys}}}"
     return (
         RecipeStep(
             text=f"Keep the wanted spec as {copied}, and put the applied one back at {file}.",

@@ -161,6 +161,12 @@ TEXTS: Mapping[str, CodeText] = {
         "If it was renamed, declare its former name under moved; parquetry rename writes it. If not, correct "
         "the location.",
     ),
+    "SC406": _text(
+        "Files stay encrypted by the key that they were written with, and only keys that the spec names are "
+        "used to read them.",
+        "Put the old reference under files.former_encryption_keys until no file, in no retained version, is "
+        "encrypted by it.",
+    ),
     "SC501": _text(
         "The folder contains a Hudi table of another project, or one without a record of parquetry.",
         "Give the table another location; a table without a project becomes yours with "

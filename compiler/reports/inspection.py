@@ -22,6 +22,7 @@ from parquetry.runtime.clustering.plan.history import (
     completed_clusterings,
     forecast_error,
 )
+from parquetry.runtime.clustering.rewrite.strategies import are_allowed
 from parquetry.runtime.commit.damaged_files import damage_warnings, damaged_files, refuse_damage
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import is_small
@@ -198,7 +199,9 @@ def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
         queries=_queries(conditions, with_pages(store, statistics, conditions.values(), types), types),
         overlap=tuple(_overlap(column, slices, statistics) for column in ordered_by),
         # How many runs it takes is a matter of the target's budget.
-        debt=due_figures(handle, spec, budget_bytes=0).figures if handle.applied else None,
+        debt=due_figures(handle, spec, budget_bytes=0).figures
+        if handle.applied and are_allowed(spec.clustering, handle.store.allowed)
+        else None,
         clustering=next((one for one in reversed(past) if one.queries), None),
         forecast_error=forecast_error(past),
         warnings=(

@@ -22,7 +22,7 @@ _ORDER: Final = (
 )
 _SOURCE_KEYS: Final = (
     *("options", "select", "read", "drop_duplicates", "delete_when", "drop", "match", "if_missing"),
-    *("bad_files", "ingest_again", "removed_rows", "file_order", "ties"),
+    *("bad_files", "ingest_again", "removed_rows", "file_order", "ties", "encryption_keys"),
 )
 _NULLABLE: Final = "retention.clean.keep_commits"
 LAYERED: Final = ("sizing", "files", "retention", "clustering", "key_scope", "partitioning")

@@ -77,7 +77,11 @@ def unread(
         if others is None:
             raise UnmeasurableError("the other table is not known here")
         location, handle = others(test.arguments["to"])
-        other = OtherTable(location=location, columns=tuple(test.arguments.get("to_columns") or columns))
+        other = OtherTable(
+            location=location,
+            columns=tuple(test.arguments.get("to_columns") or columns),
+            encryption_keys=tuple(sorted(handle.store.allowed.keys)),
+        )
         timeline = handle.timeline()
         slices = handle.view(timeline).all_slices()
         theirs = _in_texts(handle.effective_spec(timeline).columns)

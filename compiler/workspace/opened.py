@@ -24,6 +24,7 @@ from parquetry.project.guardrails.model import Guardrail
 from parquetry.project.model.prices import Prices
 from parquetry.project.model.resolved import Budget, TargetSetting
 from parquetry.project.model.resolved import SparkSettings as SparkTarget
+from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, SparkSettings, TableOwner, rules_digest
 from parquetry.runtime.spec.source_paths import join_base
@@ -53,7 +54,7 @@ class Workspace:
     variables: Mapping[str, str]
     contents: Mapping[str, bytes] = field(repr=False)
     base: Base | None = None
-    open: Callable[[str, Mapping[str, Any]], ObjectStore] = open_store
+    open: Callable[[str, Mapping[str, Any], Allowed], ObjectStore] = open_store
 
     @property
     def is_whole(self) -> bool:
@@ -82,8 +83,8 @@ class Workspace:
         return tuple(setting for setting in found if setting.path.startswith("storage."))
 
     def store(self, table: ResolvedTable) -> ObjectStore:
-        """The store at the table's location."""
-        return self.store_at(table.location)
+        """The store at the table's location, for what its declared spec names."""
+        return self.store_at(table.location, table.spec.allowed)
 
     @property
     def owner(self) -> TableOwner:
@@ -112,15 +113,15 @@ class Workspace:
             + run("apply", "--target", self.project.target.name)
         )
 
-    def store_at(self, location: str) -> ObjectStore:
+    def store_at(self, location: str, allowed: Allowed = NOTHING_ALLOWED) -> ObjectStore:
         """The store at a location as it was declared: a relative one starts at the project's root.
 
         UnnamedPlaceError for one that an untrusted branch brought.
         """
         if self.base is None:
-            return self.open(join_base(str(self.project.root), location), self.storage)
+            return self.open(join_base(str(self.project.root), location), self.storage, allowed)
         self.base.check_storage(self.project)
-        return self.open(self.base.place(location), self.storage)
+        return self.open(self.base.place(location), self.storage, allowed)
 
     def may_open(self, location: str) -> bool:
         """Whether :meth:`store_at` gives a store."""

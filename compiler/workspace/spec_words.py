@@ -82,6 +82,7 @@ def document(spec: TableSpec) -> dict[str, Any]:
             "page_size": _optional_size(files.page_size_bytes, None),
             "bloom_filter": str(files.bloom_filter),
             "encryption_key": files.encryption_key,
+            "former_encryption_keys": list(files.former_encryption_keys),
         },
         "retention": {
             "clean": {
@@ -146,6 +147,7 @@ def _source(source: Source) -> dict[str, Any]:
         "removed_rows": source.removed_rows,
         "file_order": source.file_order,
         "ties": str(source.ties),
+        "encryption_keys": list(source.encryption_keys),
     }
 
 

@@ -25,10 +25,8 @@ from parquetry.project.diagnostics.model import errors
 from parquetry.project.model.locations import LocationProblem, absolute, contains, normalised
 from parquetry.project.schema.interpolate import DeclaredVariables
 from parquetry.project.yaml.folder import PROJECT_FILE
-from parquetry.runtime.clustering.rewrite.strategies import BUILT_IN as EXECUTION_STRATEGIES
-from parquetry.runtime.layout.clustering.strategies import BUILT_IN as PLAN_STRATEGIES
+from parquetry.runtime.clustering.rewrite.strategies import plug_ins_of
 from parquetry.runtime.sources.listing import split_pattern
-from parquetry.runtime.spec.clustering import STITCH
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.secret_names import MASK
 
@@ -83,9 +81,11 @@ class Base:
 
     def check_plug_ins(self, spec: TableSpec) -> None:
         """UnnamedPlaceError for a strategy of somebody else, or a key, that the base does not name."""
-        known = {name for table in self.specs.values() for name in _plug_ins(table)}
-        for path, name in _plug_ins(spec):
-            if (path, name) not in known:
+        known = {
+            (group, name) for table in self.specs.values() for group, _, name in keys_and_plug_ins(table)
+        }
+        for group, path, name in keys_and_plug_ins(spec):
+            if (group, name) not in known:
                 raise UnnamedPlaceError(f"{path} is {name}, which {self.revision} does not name")
 
     def check_source(self, source: Source) -> None:
@@ -201,15 +201,19 @@ def _valid(loaded: project.LoadResult, named: str) -> ResolvedProject:
     return loaded.project
 
 
-def _plug_ins(spec: TableSpec) -> Iterator[tuple[str, str]]:
-    """The strategies of somebody else, and the key, that a table names, by their paths."""
-    clustering = spec.clustering
-    if clustering.plan.strategy not in PLAN_STRATEGIES:
-        yield "clustering.plan.strategy", clustering.plan.strategy
-    if clustering.execution.strategy not in (STITCH, *EXECUTION_STRATEGIES):
-        yield "clustering.execution.strategy", clustering.execution.strategy
-    if spec.files.encryption_key is not None:
-        yield "files.encryption_key", spec.files.encryption_key
+def keys_and_plug_ins(spec: TableSpec) -> Iterator[tuple[str, str, str]]:
+    """The strategies of somebody else, and the keys, that a table names: of what, where and which.
+
+    A key may move from one setting to another: it is the same key.
+    """
+    for path, name in plug_ins_of(spec.clustering):
+        yield path, path, name
+    for name in spec.files.keys:
+        path = "encryption_key" if name == spec.files.encryption_key else "former_encryption_keys"
+        yield "key", f"files.{path}", name
+    for source in spec.sources:
+        for name in source.encryption_keys:
+            yield "key", f"sources.{source.name}.encryption_keys", name
 
 
 def _link_in(folder: str) -> str | None:

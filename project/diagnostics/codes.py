@@ -411,9 +411,9 @@ _ALL = (
     _code(
         "PQ505",
         "No usable key",
-        "Files are to be encrypted, but files.encryption_key is missing or does not refer to a key. A "
-        "reference consists of the name of a key client (env, file, or a plug-in of the entry-point group "
-        "parquetry.kms_clients), a colon, and the client's name of the key.",
+        "Files are to be encrypted, but files.encryption_key is missing, or a setting does not refer to a "
+        "key. A reference consists of the name of a key client (env, file, or a plug-in of the entry-point "
+        "group parquetry.kms_clients), a colon, and the client's name of the key.",
         "Refer to a key, such as env:FLIGHTS_KEY. Never write the key itself.",
     ),
     _code(

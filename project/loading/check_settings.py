@@ -167,8 +167,13 @@ def _check_retention(resolution: Resolution) -> None:
 
 def _check_files(resolution: Resolution) -> None:
     files = resolution.table.spec.files
-    if files.encryption_key is not None and resolution.intact("files.encryption_key"):
-        _check_key(resolution, files.encryption_key)
+    path, former = "files.encryption_key", "files.former_encryption_keys"
+    key = files.encryption_key if resolution.intact(path) else None
+    if key is not None and check_key(resolution, path, key):
+        summary = "only parquetry reads encrypted files: hudi-rs, Hudi and Spark's own reader cannot"
+        resolution.report("PQ708", summary, path, "accept it with an allow entry", at_key=True)
+    for reference in files.former_encryption_keys if resolution.intact(former) else ():
+        check_key(resolution, former, reference)
     page, group = files.page_size_bytes, files.row_group_size_bytes
     if page is not None and group is not None and page > group and resolution.intact("files"):
         _out_of_order(resolution, "files.page_size", "files.row_group_size")
@@ -187,8 +192,8 @@ def _check_files(resolution: Resolution) -> None:
         resolution.report("PQ501", summary, path, remedy)
 
 
-def _check_key(resolution: Resolution, reference: str) -> None:
-    path = "files.encryption_key"
+def check_key(resolution: Resolution, path: str, reference: str) -> bool:
+    """Return True if the text refers to a key; else report that it does not."""
     kind, colon, name = reference.partition(":")
     known = [*KMS_CLIENTS, *sorted(point.name for point in entry_points(group="parquetry.kms_clients"))]
     if not colon or not name or kind not in known:
@@ -197,9 +202,8 @@ def _check_key(resolution: Resolution, reference: str) -> None:
         summary = f"{named} names no key: before the colon stands one of {', '.join(known)}"
         hint = "write env:NAME or file:/PATH, or install the plug-in of your key management service"
         resolution.report("PQ505", summary, path, hint, shows_lines=False)
-        return
-    summary = "only parquetry reads encrypted files: hudi-rs, Hudi and Spark's own reader cannot"
-    resolution.report("PQ708", summary, path, "accept it with an allow entry", at_key=True)
+        return False
+    return True
 
 
 def _in_table(resolution: Resolution, path: str) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from parquetry.project.diagnostics.model import did_you_mean, some
+from parquetry.project.loading.check_settings import check_key
 from parquetry.project.loading.resolve import Resolution, test_entries
 from parquetry.project.sql.grammar import Effort, columns_read, selected_names, unknown_columns
 from parquetry.project.sql.guard import SqlProblem, check_expression, check_select
@@ -77,6 +78,10 @@ def _check_operation(resolution: Resolution, source: Source) -> None:
         no_effect("drop_duplicates", "with operation: upsert, which always does")
     if source.removed_rows != "error" and (source.format != "hudi" or source.read == "full"):
         no_effect("removed_rows", "unless new rows of a Hudi table are read")
+    if source.encryption_keys and source.format != "hudi":
+        no_effect("encryption_keys", f"with format: {source.format}")
+    for reference in source.encryption_keys if resolution.intact(path) else ():
+        check_key(resolution, f"{path}.encryption_keys", reference)
     if source.drop_duplicates and not has_key:
         resolution.report(
             "PQ502",

@@ -70,6 +70,7 @@ def files(value: Mapping[str, Any]) -> FilesPolicy:
         page_size_bytes=_size(value, "page_size"),
         bloom_filter=BloomFilter(value["bloom_filter"]),
         encryption_key=value.get("encryption_key"),
+        former_encryption_keys=tuple(value.get("former_encryption_keys", ())),
     )
 
 
@@ -156,6 +157,7 @@ def source(value: Mapping[str, Any], *, path: str, has_key: bool) -> Source:
         removed_rows=value.get("removed_rows", "error"),
         file_order=value.get("file_order", MODIFIED),
         ties=Ties(value.get("ties", Ties.REFUSE)),
+        encryption_keys=tuple(value.get("encryption_keys", ())),
     )
 
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 MOST_VIOLATIONS = 200
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _MOST_CHARACTERS = re.compile(r"\{0,([0-9]+)\}")
-_KEY_REFERENCES = frozenset({"encryption_key", "signing_key", "former_signing_keys"})
+_KEY_REFERENCES = frozenset(
+    {"encryption_key", "former_encryption_keys", "encryption_keys", "signing_key", "former_signing_keys"}
+)
 """Where a reference belongs, and a key may have been pasted by mistake."""
 _FLAG_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 

@@ -155,7 +155,7 @@ def _check_identity(handle: TableHandle, spec: TableSpec) -> None:
 def _check_partition_paths(handle: TableHandle) -> None:
     """Refuse a table whose folders are not named as we would name them: its rows would be written twice."""
     config = handle.config
-    if not config.partition_by:
+    if not config.partition_by or handle.spec is not None:
         return
     rules = KeyRules.of(config, named_key=False)
     view = handle.view(handle.timeline())

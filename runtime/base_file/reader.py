@@ -222,7 +222,7 @@ def open_base_file(
         raise _gone(place) from error
     with content:
         with reading(place):
-            metadata, decryption = open_footer(content)
+            metadata, decryption = open_footer(content, store.allowed, place=place)
             dictionaries = frozenset({COMMIT_TIME, *(small_dictionaries(metadata, schema).keys() - decoded)})
             file = pq.ParquetFile(
                 content,

@@ -85,7 +85,7 @@ class BaseFileWriter:
         self._origins = np.zeros(len(RowOrigin), np.int64)
         self._resources = ExitStack()
         key = context.files.encryption_key
-        properties = None if key is None else encryption_properties(key)
+        properties = None if key is None else encryption_properties(key, context.store.allowed)
         self._put_marker()
         sink = self._resources.enter_context(context.store.create_file(self.name.path))
         self._assembly: ParquetAssembly | EncryptedFile

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.schema import fields_named
 from parquetry.runtime.arrow.sizes import batch_bytes_before
@@ -33,7 +34,7 @@ _TEXTS: Final = ("STRING", "NONE")
 
 
 class ColumnReader:
-    """The columns of ``wanted`` of an open file; ``place`` names it in errors.
+    """The columns of ``wanted`` of an open file; ``place`` names it in errors, ``allowed`` may decrypt it.
 
     Texts named in ``encoded`` stay dictionaries. Further options are those of ``ParquetFile``.
     """
@@ -43,11 +44,12 @@ class ColumnReader:
         content: pa.NativeFile,
         wanted: pa.Schema,
         *,
+        allowed: Allowed,
         place: str,
         encoded: Collection[str] = (),
         **options: Any,
     ) -> None:
-        self.metadata, decryption = open_footer(content)
+        self.metadata, decryption = open_footer(content, allowed, place=place)
         self._file = pq.ParquetFile(
             content,
             # What decrypts a file is set up while its own footer is read.

@@ -45,7 +45,7 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
     place = Value.uri(f"{store.uri}/{path}")
     with store.open_input(path) as source:
         try:
-            return open_footer(source)[0]
+            return open_footer(source, store.allowed, place=Message(place))[0]
         except (pa.ArrowInvalid, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise storage_error("read", place, error) from error

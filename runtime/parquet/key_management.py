@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from parquetry.runtime.errors import KeyUnavailableError
+from parquetry.runtime.storage.regular_file import read_regular
 
 ENTRY_POINTS: Final = "parquetry.kms_clients"
 
@@ -25,6 +26,7 @@ REMEDY: Final = "correct the package that it comes from, or refer to a key of an
 _NONCE_BYTES: Final = 12
 _SECRET_BYTES: Final = 32
 _KEY_BYTES: Final = (16, 24, 32)
+_FILE_BYTES: Final = 4096
 
 
 class KmsClient(Protocol):
@@ -117,7 +119,7 @@ def _from_environment(name: str) -> str:
 
 def _from_file(name: str) -> str:
     try:
-        return Path(name).read_text(encoding="ascii")
+        return read_regular(Path(name), most_bytes=_FILE_BYTES).decode("ascii")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise KeyUnavailableError(

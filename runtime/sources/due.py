@@ -145,7 +145,7 @@ def preview_first(source: Source, *, directory: str, storage: Mapping[str, Any])
     """
     consumption = Consumption(source=source.name)
     if source.format == TABLE_FORMAT:
-        other = open_table(open_store(join_base(directory, source.path), storage))
+        other = open_table(open_store(join_base(directory, source.path), storage, source.allowed))
         until = other.timeline().last_settled()
         return None if until is None else DueBatch(table=other, until=until, consumption=consumption)
     found = _list(source, directory=directory, storage=storage)
@@ -479,7 +479,7 @@ def _due_of_table(
     storage: Mapping[str, Any],
 ) -> DueBatch | None:
     try:
-        other = open_table(open_store(join_base(directory, source.path), storage))
+        other = open_table(open_store(join_base(directory, source.path), storage, source.allowed))
     except TableNotFoundError as missing:
         if source.if_missing != "warn":
             raise

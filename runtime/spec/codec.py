@@ -25,7 +25,7 @@ MAX_DEPTH: Final = 200
 
 _OMITTED: Final = "parquetry.unless_none"
 UNLESS_NONE: Final = MappingProxyType({_OMITTED: True})
-"""The metadata of a field that JSON does not have while it is None."""
+"""The metadata of a field that JSON does not have while it is None, or an empty tuple."""
 
 _TOO_DEEP: Final = f"it has more than {MAX_DEPTH} levels of objects and lists"
 _INT64_DIGITS: Final = 20
@@ -75,7 +75,7 @@ def to_json_value(value: Any) -> Any:
         return {
             name: to_json_value(getattr(value, name))
             for name, may_be_omitted in _written(type(value))
-            if not (may_be_omitted and getattr(value, name) is None)
+            if not (may_be_omitted and getattr(value, name) in (None, ()))
         }
     if isinstance(value, StrEnum):
         return str(value)
@@ -88,7 +88,7 @@ def to_json_value(value: Any) -> Any:
 
 @cache
 def _written(record: type) -> tuple[tuple[str, bool], ...]:
-    """The names of the fields, and whether JSON does not have them while they are None."""
+    """The names of the fields, and whether JSON does not have them while they say nothing."""
     return tuple((field.name, bool(field.metadata.get(_OMITTED))) for field in fields(record))
 
 

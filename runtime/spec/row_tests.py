@@ -37,10 +37,14 @@ class TestedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherTable:
-    """The table that rows of `relationships` have to be in, reached as the tested one is."""
+    """The table that rows of `relationships` have to be in, reached as the tested one is.
+
+    ``encryption_keys`` refer to the keys that its files may be encrypted by.
+    """
 
     location: str
     columns: tuple[str, ...]
+    encryption_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.codec import UNLESS_NONE, Brief, from_json_value, to_json_value
 from parquetry.runtime.spec.sizing import SizingPolicy
@@ -77,14 +78,21 @@ class Column:
 class FilesPolicy:
     """How base files are encoded. Sizes in bytes; None leaves the writer's default.
 
-    ``encryption_key`` refers to the master key they are encrypted by, None leaves them in the clear.
+    ``encryption_key`` refers to the master key they are encrypted by, None leaves them in the clear. Files
+    that one of the ``former_encryption_keys`` encrypted are read.
     """
 
     compression: str = "zstd"
     row_group_size_bytes: int | None = None
     page_size_bytes: int | None = None
     bloom_filter: BloomFilter = BloomFilter.ALWAYS_TRUE
-    encryption_key: str | None = None
+    encryption_key: str | None = field(default=None, metadata=UNLESS_NONE)
+    former_encryption_keys: tuple[str, ...] = field(default=(), metadata=UNLESS_NONE)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """References to all keys that files may be encrypted by."""
+        return tuple(filter(None, (self.encryption_key, *self.former_encryption_keys)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +115,7 @@ class Source:
     files that other sources of the table have ingested are ingested from this one too. ``removed_rows`` is
     ``error`` or ``keep``: what happens if a Hudi table has lost rows that were read. ``file_order`` is
     ``modified`` or ``name``: the rows of files arrive in that order. ``ties`` is for rows that have none.
+    ``encryption_keys`` refer to the keys that files of a Hudi table may be encrypted by.
     """
 
     name: str
@@ -126,6 +135,12 @@ class Source:
     removed_rows: str = "error"
     file_order: str = MODIFIED
     ties: Ties = Ties.REFUSE
+    encryption_keys: tuple[str, ...] = field(default=(), metadata=UNLESS_NONE)
+
+    @property
+    def allowed(self) -> Allowed:
+        """Return what may be used to read the table that is the source."""
+        return Allowed(keys=frozenset(self.encryption_keys))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,16 +204,20 @@ class TableSpec(Brief):
         """How files are clustered: as declared, else the defaults."""
         return self.extra.clustering or ClusteringSpec.following(self.sizing)
 
+    @property
+    def allowed(self) -> Allowed:
+        """Return the keys and strategies that may be used for a table that this spec is declared for."""
+        policy = self.clustering
+        strategies = frozenset((policy.plan.strategy, policy.execution.strategy))
+        return Allowed(keys=frozenset(self.files.keys), strategies=strategies)
+
     def with_columns(self, columns: tuple[Column, ...]) -> TableSpec:
         """The same spec with other columns."""
         return replace(self, columns=columns)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, field names as keys; every field but the key of files in the clear."""
+        """Plain JSON values, field names as keys."""
         value: dict[str, Any] = to_json_value(self)
-        if self.files.encryption_key is None:
-            # Specs of tables without keys stay what they were, and so do the digests of them.
-            del value["files"]["encryption_key"]
         return value
 
     @classmethod

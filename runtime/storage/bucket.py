@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from parquetry import shell
 from parquetry.message import Message, Value
+from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.storage.answers import Answer, failure
@@ -54,12 +55,14 @@ class BucketStore(ObjectStore):
         bucket: str,
         prefix: str,
         options: Mapping[str, Any],
+        allowed: Allowed = NOTHING_ALLOWED,
         *,
         patience_seconds: float = 600.0,
     ) -> None:
         self.bucket = bucket
         self.prefix = prefix
         self.options = dict(options)
+        self._allowed = allowed
         self.patience_seconds = patience_seconds
         self._clock: tuple[float, int] | None = None
         self._connection: tuple[int, Any] | None = None
@@ -131,6 +134,10 @@ class BucketStore(ObjectStore):
     @property
     def uri(self) -> str:
         return f"{self.scheme}://{self.bucket}/{self.prefix}".rstrip("/")
+
+    @property
+    def allowed(self) -> Allowed:
+        return self._allowed
 
     def read(self, path: str) -> bytes:
         with self._reporting("read", self._where(path)):

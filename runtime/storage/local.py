@@ -17,6 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from parquetry.message import Message, Value
+from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 from parquetry.runtime.storage.os_errors import WRITE_FAILURES, storage_error
@@ -38,7 +39,7 @@ class LocalStore(ObjectStore):
     goes before its file changes.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, allowed: Allowed = NOTHING_ALLOWED) -> None:
         if "\0" in root:
             raise StorageError(f"the location {root!r} holds a NUL byte; choose another one")
         encoding = sys.getfilesystemencoding()
@@ -48,6 +49,7 @@ class LocalStore(ObjectStore):
                 "start it with PYTHONUTF8=1 in the environment"
             )
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links
+        self._allowed = allowed
 
     def __repr__(self) -> str:
         return f"LocalStore({str(self.root)!r})"
@@ -61,6 +63,10 @@ class LocalStore(ObjectStore):
     @property
     def uri(self) -> str:
         return f"file://{self.root}".rstrip("/")
+
+    @property
+    def allowed(self) -> Allowed:
+        return self._allowed
 
     def check_writable(self, folder: str) -> None:
         """StorageError if no file can be created in a folder that is there; none is left by the look."""

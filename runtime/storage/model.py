@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from parquetry.runtime.allowed import Allowed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectInfo:
@@ -52,6 +54,11 @@ class ObjectStore(Protocol):
     @property
     def uri(self) -> str:
         """The root, such as ``file:///data/t`` or ``s3://bucket/t``; no trailing ``/``."""
+        ...
+
+    @property
+    def allowed(self) -> Allowed:
+        """Return the keys and plug-ins that may be used for the table; they come from who opened it."""
         ...
 
     def read(self, path: str) -> bytes:

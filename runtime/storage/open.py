@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.storage.local import LocalStore
 from parquetry.runtime.storage.model import ObjectInfo, ObjectStore, PutOutcome
@@ -25,27 +26,32 @@ __all__ = [
 _SCHEME = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)$", re.DOTALL)
 
 
-def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> ObjectStore:
+def open_store(
+    uri: str | os.PathLike[str],
+    options: Mapping[str, Any] | None = None,
+    allowed: Allowed = NOTHING_ALLOWED,
+) -> ObjectStore:
     """The store below ``uri``: a local path, ``file:``, ``s3:``, ``s3a:`` or ``gs:``; nothing is touched.
 
-    ``options`` are those of fsspec's file system (``key``, ``secret``, ``endpoint_url``, ...).
-    Raises StorageError for other schemes.
+    ``options`` are those of fsspec's file system (``key``, ``secret``, ``endpoint_url``, ...);
+    ``allowed`` are the keys and plug-ins that may be used for the table there. Raises
+    StorageError for other schemes.
     """
     text = os.fspath(uri)
     match = _SCHEME.match(text)
     if match is None:
-        return LocalStore(text)
+        return LocalStore(text, allowed)
     match match["scheme"].lower():
         case "file":
-            return LocalStore(_local_path(text, match["rest"]))
+            return LocalStore(_local_path(text, match["rest"]), allowed)
         case "s3" | "s3a":
             from parquetry.runtime.storage.s3 import S3Store  # noqa: PLC0415
 
-            return S3Store(*_bucket(text, match["rest"]), options or {})
+            return S3Store(*_bucket(text, match["rest"]), options or {}, allowed)
         case "gs":
             from parquetry.runtime.storage.gcs import GcsStore  # noqa: PLC0415
 
-            return GcsStore(*_bucket(text, match["rest"]), options or {})
+            return GcsStore(*_bucket(text, match["rest"]), options or {}, allowed)
         case scheme:
             msg = (
                 f"cannot open {text}: the scheme {scheme!r} is not supported; "

@@ -12,8 +12,8 @@ MOST_BYTES: Final = 1 << 30
 """Of a file that is read whole."""
 
 
-def read_regular(path: Path) -> bytes:
-    """The content of a regular file of at most :data:`MOST_BYTES`, links followed.
+def read_regular(path: Path, *, most_bytes: int = MOST_BYTES) -> bytes:
+    """The content of a regular file of at most ``most_bytes``, links followed.
 
     OSError otherwise: EISDIR for a folder, EFBIG for a larger file, ENXIO for the rest.
     """
@@ -21,7 +21,7 @@ def read_regular(path: Path) -> bytes:
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
         status = os.fstat(file.fileno())
         check_regular(status, path)
-        if status.st_size > MOST_BYTES:
+        if status.st_size > most_bytes:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
         return file.read()
 

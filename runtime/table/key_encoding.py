@@ -37,7 +37,8 @@ def detect_key_encoding(store: ObjectStore, view: FileSystemView, record_key: Se
 
 def sampled_row(store: ObjectStore, path: str, fields: Sequence[str]) -> dict[str, Any] | None:
     """The values of the fields, dotted for nested ones, in the first row of a file; None without rows."""
-    with store.open_input(path) as source, open_parquet(source) as file:
+    place = Message(Value.uri(f"{store.uri}/{path}"))
+    with store.open_input(path) as source, open_parquet(source, store.allowed, place=place) as file:
         batches = file.iter_batches(batch_size=1, columns=list(fields), use_threads=False)
         rows: list[dict[str, Any]] = next((batch.to_pylist() for batch in batches if batch.num_rows), [])
     return {field: _nested(rows[0], field) for field in fields} if rows else None
@@ -45,7 +46,8 @@ def sampled_row(store: ObjectStore, path: str, fields: Sequence[str]) -> dict[st
 
 def _sample(store: ObjectStore, path: str, field: str) -> list[tuple[str, str]]:
     """A few record keys with the text of the field they are made of."""
-    with store.open_input(path) as source, open_parquet(source) as file:
+    place = Message(Value.uri(f"{store.uri}/{path}"))
+    with store.open_input(path) as source, open_parquet(source, store.allowed, place=place) as file:
         batches = file.iter_batches(batch_size=_SAMPLE_ROWS, columns=[RECORD_KEY, field], use_threads=False)
         rows: list[dict[str, Any]] = next((batch.to_pylist() for batch in batches if batch.num_rows), [])
     return [(row[RECORD_KEY], str(_nested(row, field))) for row in rows if row[RECORD_KEY] is not None]

@@ -104,9 +104,10 @@ def _stored(column: Column) -> tuple[Column, ...]:
 
 
 def _columns_of_file(store: ObjectStore, part: FileSlice) -> tuple[Column, ...]:
+    place = Message(Value.uri(f"{store.uri}/{part.path}"))
     with store.open_input(part.path) as source:
-        schema = open_footer(source)[0].schema.to_arrow_schema()
+        schema = open_footer(source, store.allowed, place=place)[0].schema.to_arrow_schema()
     avro = (schema.metadata or {}).get(_FOOTER_KEY)
     if avro:
-        return columns_from_avro(avro.decode(), place=Message(Value.uri(f"{store.uri}/{part.path}")))
+        return columns_from_avro(avro.decode(), place=place)
     return columns_from_arrow(schema)

@@ -47,7 +47,8 @@ def _null_levels(rules: KeyRules, path: str) -> Iterator[str]:
 
 def _rows_with_a_value(store: ObjectStore, column: str, file: FileSlice) -> int:
     read_metadata(store, file.path)  # says which file is damaged
-    with store.open_input(file.path) as source, open_parquet(source) as parquet:
+    place = Message(Value.uri(f"{store.uri}/{file.path}"))
+    with store.open_input(file.path) as source, open_parquet(source, store.allowed, place=place) as parquet:
         if column not in parquet.schema_arrow.names:
             return 0
         return sum(len(rows) - rows.column(0).null_count for rows in parquet.iter_batches(columns=[column]))

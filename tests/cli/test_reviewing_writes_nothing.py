@@ -109,7 +109,8 @@ def test_commands_that_look_write_nothing_and_start_no_jvm(folder, tmp_path):
 
 def test_plans_of_a_store_that_refuses_to_write(folder):
     workspace = replace(
-        folder.workspace(), open=lambda place, options: ReadOnlyStore(open_store(place, options))
+        folder.workspace(),
+        open=lambda place, options, allowed: ReadOnlyStore(open_store(place, options, allowed)),
     )
     plan = plan_workspace(workspace, now_ms=0, due=True)
     assert {action.table for action in plan.intent.actions} == {"events", "new", "old"}

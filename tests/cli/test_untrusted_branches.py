@@ -14,8 +14,9 @@ import pytest
 
 from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.workspace.untrusted import base_at
+from parquetry.runtime.spec.table_spec import FilesPolicy
 from tests.support.command_script import parquetry
-from tests.support.project_folder import EVENTS, ProjectFolder
+from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder
 from tests.support.s3_server import BUCKET, s3_server
 
 SECRETS = {
@@ -258,6 +259,12 @@ def test_keys_and_plug_ins_are_those_of_the_base(shop):
     as_base(shop)
     shop.orders(files={"encryption_key": "env:PIN"})
     assert "files.encryption_key is env:PIN, which" in blocked(untrusted(shop))
+    shop.orders(files={"former_encryption_keys": ["env:PIN"]})
+    assert "files.former_encryption_keys is env:PIN, which" in blocked(untrusted(shop))
+    (landing,) = ORDERS["sources"]
+    there = {"name": "s", "format": "hudi", "path": "./warehouse/x", "encryption_keys": ["env:PIN"]}
+    shop.orders(sources=[landing, there])
+    assert "sources.s.encryption_keys is env:PIN, which" in blocked(untrusted(shop))
     shop.orders()
     shop.project(applied={"signing_key": "file:/dev/stdin"})
     assert "applied.signing_key of target dev differs from" in blocked(untrusted(shop))
@@ -275,6 +282,10 @@ def test_keys_and_plug_ins_are_those_of_the_base(shop):
     for path in ("/etc/*", "../x/*.csv", "s3://x/*.csv", "landings/*.csv"):
         with pytest.raises(UnnamedPlaceError):
             base.check_source(replace(landing, path=path))
+    # A key of the base may become a former one, and one of another table's source.
+    keys = FilesPolicy(encryption_key="env:A")
+    named = replace(base, specs={"orders": replace(spec, files=keys)})
+    named.check_plug_ins(replace(spec, files=FilesPolicy(former_encryption_keys=("env:A",))))
     (shop.root / "landing" / "a.csv").symlink_to("/etc/passwd")
     with pytest.raises(UnnamedPlaceError, match="is a link"):
         base.check_source(landing)

@@ -45,7 +45,7 @@ def main() -> None:
     ours.model.unchanged(*clustered.instants)
     ours.upsert(ours.rows(rnd, range(100, 160, 7), 4, c_string=SECRET))
     assert sealed_files(ours.path) == {True}
-    assert_history([our_table.OurReader(spark)], str(ours.path), ours.model)
+    assert_history([our_table.OurReader(spark, ours.keys)], str(ours.path), ours.model)
     print(len(ours.model.versions), "commits", ours.model.latest().total(), "rows")
 
     # Workers are started anew for another environment; those there are keep keys for ten minutes.

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
+from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.base_file.reader import open_base_file
 from parquetry.runtime.clustering.rewrite import runs
 from parquetry.runtime.clustering.rewrite.order import RowOrder
@@ -61,6 +62,7 @@ COLUMNS = (
     Column(name="by_name", type="map<string,int>"),
 )
 ENCRYPTED = FilesPolicy(encryption_key="env:PARQUETRY_TEST_KEY")
+IN_THE_CLEAR = FilesPolicy(former_encryption_keys=ENCRYPTED.keys)
 MANUAL = ROOT / "docs" / "how-to" / "encrypt.md"
 WORDS = [b"confidential", b"secret-city", b"secret-tag", b"key-of-", KEY.encode(), base64.b64decode(KEY)]
 
@@ -68,6 +70,10 @@ WORDS = [b"confidential", b"secret-city", b"secret-tag", b"key-of-", KEY.encode(
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
     monkeypatch.setenv("PARQUETRY_TEST_KEY", KEY)
+
+
+def allowing(*references: str) -> Allowed:
+    return Allowed(keys=frozenset(references))
 
 
 def rows(count: int) -> list[Incoming]:
@@ -92,7 +98,7 @@ def read(ctx, files) -> pa.Table:
     tables = []
     for file in files:
         with ctx.store.open_input(file.stat.path) as source:
-            tables.append(open_parquet(source).read())
+            tables.append(open_parquet(source, ctx.store.allowed, place=file.stat.path).read())
     return pa.concat_tables(tables).drop_columns(["_hoodie_file_name"])
 
 
@@ -156,7 +162,7 @@ def test_a_rewrite_encrypts_clear_files_and_opens_them_again(tmp_path, order, bu
     first = context(tmp_path, COLUMNS, instant=FIRST)
     files = write(first, bucket(first), rows(4000)).files
     before = values(read(first, files).sort_by("n"))
-    for instant, policy in ((SECOND, ENCRYPTED), ("20260105000000000", FilesPolicy())):
+    for instant, policy in ((SECOND, ENCRYPTED), ("20260105000000000", IN_THE_CLEAR)):
         ctx = context(tmp_path, COLUMNS, instant=instant, files=policy, memory_budget_bytes=budget_bytes)
         slices = tuple(slice_of(file) for file in files)
         group = GroupWork(index=0, partition="p=1", slices=slices, target_bytes=2**20, order=order)
@@ -214,7 +220,7 @@ def test_unwrapping_a_key_needs_its_package(monkeypatch):
 
 
 def test_encrypted_files_on_s3(s3_options, monkeypatch):
-    store = open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}", s3_options)
+    store = open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}", s3_options, allowing(*ENCRYPTED.keys))
     ctx = context(store, COLUMNS, files=ENCRYPTED)
     (file,) = write(ctx, bucket(ctx), rows(3000)).files
     later = replace(ctx, instant=SECOND)
@@ -259,7 +265,7 @@ def test_numbers_that_may_hide_nan_have_no_bounds(tmp_path):
     ctx = context(tmp_path, COLUMNS, files=ENCRYPTED)
     (file,) = write(ctx, bucket(ctx), rows(3000)).files
     with ctx.store.open_input(file.stat.path) as source:
-        metadata, _ = open_footer(source)
+        metadata, _ = open_footer(source, ctx.store.allowed, place=file.stat.path)
     bounded = {
         metadata.schema.column(i).path: metadata.row_group(0).column(i).is_stats_set
         for i in range(metadata.num_columns)
@@ -272,10 +278,12 @@ def test_numbers_that_may_hide_nan_have_no_bounds(tmp_path):
 
 READ = """
 import sys
+from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.parquet.encryption import open_parquet
 import pyarrow as pa
+allowed = Allowed(keys=frozenset(["env:PARQUETRY_TEST_KEY"]))
 try:
-    print(open_parquet(pa.OSFile(sys.argv[1])).read().num_rows)
+    print(open_parquet(pa.OSFile(sys.argv[1]), allowed, place="here").read().num_rows)
 except Exception as error:
     print(type(error).__name__, error)
 """
@@ -285,14 +293,14 @@ except Exception as error:
     ("environment", "said"),
     [
         ({"PARQUETRY_TEST_KEY": KEY}, "9"),
-        ({}, "KeyUnavailableError the key env:PARQUETRY_TEST_KEY is not there"),
+        ({}, "KeyUnavailableError here: the key env:PARQUETRY_TEST_KEY is not there"),
         (
             {"PARQUETRY_TEST_KEY": base64.b64encode(bytes(32)).decode()},
-            "KeyUnavailableError the key env:PARQUETRY_TEST_KEY is not the one",
+            "KeyUnavailableError here: the key env:PARQUETRY_TEST_KEY is not the one",
         ),
         (
             {"PARQUETRY_TEST_KEY": "no key"},
-            "KeyUnavailableError the key env:PARQUETRY_TEST_KEY is not base64",
+            "KeyUnavailableError here: the key env:PARQUETRY_TEST_KEY is not base64",
         ),
     ],
     ids=["key", "none", "another", "garbage"],
@@ -323,8 +331,9 @@ def test_a_key_in_a_file(tmp_path):
     written = write(ctx, bucket(ctx), rows(9))
     assert read(ctx, written.files).num_rows == 9
     assert_sealed(ctx, written.files)
+    reference = f"file:{tmp_path}/other"
     with pytest.raises(KeyUnavailableError, match="cannot be read: No such file"):
-        encryption_properties(f"file:{tmp_path}/other")
+        encryption_properties(reference, allowing(reference))
 
 
 class Service:
@@ -465,7 +474,7 @@ def test_what_is_no_client_is_named(monkeypatch, made):
         "'vault' of entry-point group parquetry.kms_clients gives (object|NoneType|str), which has no method"
     )
     with pytest.raises(KeyUnavailableError, match=said):
-        encryption_properties("vault:flights")
+        encryption_properties("vault:flights", allowing("vault:flights"))
 
 
 class _Gone(io.BytesIO):
@@ -530,4 +539,4 @@ def test_a_write_that_fails_leaves_no_writer_behind_that_goes_on(tmp_path, monke
 
 def test_a_client_that_is_not_there():
     with pytest.raises(KeyUnavailableError, match="no client for keys 'hsm' here; known are env, file"):
-        encryption_properties("hsm:flights")
+        encryption_properties("hsm:flights", allowing("hsm:flights"))

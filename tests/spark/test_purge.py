@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.services.archive import archive
@@ -47,9 +48,11 @@ KEEP_ONE = RetentionPolicy(keep_commits=1, archive_keep_commits=1)
 class People:
     """A table of people, with a row for Anna in its first file."""
 
-    def __init__(self, spark, path: Path, spec: TableSpec = SPEC) -> None:
+    def __init__(
+        self, spark, path: Path, spec: TableSpec = SPEC, *, allowed: Allowed = NOTHING_ALLOWED
+    ) -> None:
         self.spark, self.path = spark, path
-        self.store: ObjectStore = open_store(str(path))
+        self.store: ObjectStore = open_store(str(path), None, allowed)
         self.apply(spec)
         self.upsert(
             (ANNA, "Anna Lindqvist", 1, "se"), (OTHER, "Annabel", 1, "se"), ("z@x.org", "Zoe", 1, "de")
@@ -205,8 +208,9 @@ def test_a_partition_and_a_file_that_hold_a_value_are_found(spark, tmp_path: Pat
 
 def test_an_encrypted_table(spark, tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(base64.b64encode(os.urandom(32)))
-    people = People(spark, tmp_path / "people")
-    encrypted = replace(SPEC, files=replace(SPEC.files, encryption_key=f"file:{tmp_path}/key"))
+    key = f"file:{tmp_path}/key"
+    people = People(spark, tmp_path / "people", allowed=Allowed(keys=frozenset([key])))
+    encrypted = replace(SPEC, files=replace(SPEC.files, encryption_key=key))
     people.apply(encrypted, number=1)
     people.upsert((ANNA, "Anna Berg", 2, "se"))
     assert people.holding(ANNA)

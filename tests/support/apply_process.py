@@ -21,6 +21,7 @@ from typing import Any
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.workspace.opened import open_workspace
+from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.storage.open import open_store
 from tests.support.no_fsync import skip_fsync
 from tests.support.processes import die_with_parent
@@ -92,13 +93,18 @@ def main() -> None:
 def _apply(*, root: str, counter: str, stop_at: int, stop: str) -> int:
     workspace = open_workspace(Path(root), target=None, variables={}, environment={})
     plan = plan_workspace(workspace, now_ms=0)
-    killing = replace(workspace, open=lambda place, options: _killing(place, options, counter, stop_at, stop))
+    killing = replace(
+        workspace,
+        open=lambda place, options, allowed: _killing(place, options, allowed, counter, stop_at, stop),
+    )
     failure = apply_plan(plan, killing).failure
     return 0 if failure is None else failure.exit_code
 
 
-def _killing(place: str, options: Any, counter: str, stop_at: int, stop: str) -> KillingStore:
-    store = open_store(place, options)
+def _killing(
+    place: str, options: Any, allowed: Allowed, counter: str, stop_at: int, stop: str
+) -> KillingStore:
+    store = open_store(place, options, allowed)
     return KillingStore(
         store, Path(counter), stop_at=stop_at, stop=Stop(stop), counted=frozenset(Kind), uncounted=()
     )

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenBucket, WrittenFile, new_file_id
 from parquetry.runtime.base_file.task import write_bucket
@@ -44,8 +45,9 @@ def context(
     folder: Path | ObjectStore, columns: Iterable[Column], *, instant: str = FIRST, **changes: Any
 ) -> WriteContext:
     columns = tuple(columns)
+    allowed = Allowed(keys=frozenset(changes.get("files", FilesPolicy()).keys))
     settings: dict[str, Any] = {
-        "store": LocalStore(str(folder)) if isinstance(folder, Path) else folder,
+        "store": LocalStore(str(folder), allowed) if isinstance(folder, Path) else folder,
         "instant": instant,
         "schema": arrow_schema(columns),
         "avro_schema": with_meta_columns(table_avro_schema("t", columns)),

@@ -50,6 +50,7 @@ class OurTable:
     name: str = "ours"
     spills: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
 
     def rows(
         self, rnd: random.Random, ids: Iterable[int], version: int, **fixed: Any
@@ -73,7 +74,7 @@ class OurTable:
     @property
     def table(self) -> parquetry.Table:
         """The public object."""
-        return parquetry.open(self.path)
+        return parquetry.open(self.path, keys=self.keys)
 
     def upsert(self, rows: Sequence[Row], **settings: Any) -> str:
         """Upsert; the model takes the rows as they are, with `delete_when` it has to be told."""
@@ -199,7 +200,9 @@ def create(
         key_scope="table" if wanted.key_scope is KeyScope.TABLE else "partition",
     )
     model.unchanged(newest_write(str(path)))
-    return OurTable(spark=spark, path=path, schema=schema, model=model, name=wanted.name)
+    return OurTable(
+        spark=spark, path=path, schema=schema, model=model, name=wanted.name, keys=wanted.files.keys
+    )
 
 
 def column(field: pa.Field) -> Column:
@@ -232,12 +235,14 @@ class OurReader:
     empty_is_null = False
     needs_jvm = True
 
-    def __init__(self, spark: Any) -> None:
+    def __init__(self, spark: Any, keys: Iterable[str] = ()) -> None:
         self._spark = spark
+        self._keys = tuple(keys)
 
     def read(
         self, path: str, *, as_of: str | None = None, since: str | None = None, until: str | None = None
     ) -> pa.Table:
         """Rows with meta columns: latest, as of an instant, or of the commits in (since, until]."""
-        frame = parquetry.open(path).read(self._spark, as_of=as_of, since=since, until=until, meta=True)
+        table = parquetry.open(path, keys=self._keys)
+        frame = table.read(self._spark, as_of=as_of, since=since, until=until, meta=True)
         return to_table(frame)

@@ -12,6 +12,7 @@ from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, within
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.table_spec import Extra, Query
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.applied import read_applied, write_applied
 from parquetry.runtime.table.open import open_table
 from tests.support.small_table import FAST, SmallTable, make_table
@@ -41,7 +42,9 @@ def apply_key(table: SmallTable, key: str) -> None:
     apply_again(table, files=replace(read_applied(table.store).spec.files, encryption_key=key))
 
 
-def table_in_debt(path: Path | str, section: ClusteringSpec = SORTED, *, inserts: int = 3) -> SmallTable:
+def table_in_debt(
+    path: Path | str | ObjectStore, section: ClusteringSpec = SORTED, *, inserts: int = 3
+) -> SmallTable:
     """Two partitions with ``inserts`` small files each: rows ``k<n>`` with value n."""
     table = make_table(path)
     apply_clustering(table, section)

@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore, PutOutcome
 from parquetry.runtime.storage.paths import temporary_path
@@ -62,6 +63,10 @@ class WrappedStore(ObjectStore):
     @property
     def uri(self) -> str:
         return self.inner.uri
+
+    @property
+    def allowed(self) -> Allowed:
+        return self.inner.allowed
 
     def read(self, path: str) -> bytes:
         return self._perform(Kind.READ, path)

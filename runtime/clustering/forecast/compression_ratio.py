@@ -125,7 +125,7 @@ def _read(
     """The rows of a row group; none when it is too large."""
     place = Message(Value.uri(f"{store.uri}/{path}"))
     with reading(place), store.open_input(path) as content:
-        file = open_parquet(content)
+        file = open_parquet(content, store.allowed, place=place)
         if file.metadata.row_group(number).total_byte_size > most_bytes:
             return []
         source = fields_named(file.schema_arrow, schema)

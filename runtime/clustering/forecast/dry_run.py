@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from parquetry.errors import message_of
 from parquetry.message import Message
+from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast
@@ -109,6 +110,10 @@ class _MemoryStore:
     @property
     def uri(self) -> str:
         return self._inner.uri
+
+    @property
+    def allowed(self) -> Allowed:
+        return self._inner.allowed
 
     def read(self, path: str) -> bytes:
         return bytes(self._content(path))

@@ -214,8 +214,9 @@ def _part_read(store: ObjectStore, groups: Sequence[Sequence[FileStatistics]], w
     first = next((file for files in groups for file in files), None)
     if first is None:
         return 1.0
-    with reading(Message(Value.uri(f"{store.uri}/{first.path}"))), store.open_input(first.path) as content:
-        metadata, _ = open_footer(content)
+    place = Message(Value.uri(f"{store.uri}/{first.path}"))
+    with reading(place), store.open_input(first.path) as content:
+        metadata, _ = open_footer(content, store.allowed, place=place)
     chunks = [
         (chunk.path_in_schema.partition(".")[0], chunk.total_compressed_size)
         for number in range(metadata.num_row_groups)
@@ -286,7 +287,7 @@ def _draw_file(
     """Offer the rows that are drawn from a file to the sample, numbered from ``first``."""
     place = Message(Value.uri(f"{store.uri}/{path}"))
     with reading(place), store.open_input(path) as content:
-        reader = ColumnReader(content, wanted, place=place)
+        reader = ColumnReader(content, wanted, allowed=store.allowed, place=place)
         for chunk in chunks:
             places = chunk.places
             seen = 0

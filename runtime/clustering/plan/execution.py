@@ -19,6 +19,7 @@ from parquetry.runtime.clustering.plan.avro import (
 )
 from parquetry.runtime.clustering.rewrite.kept_sample import kept_sample
 from parquetry.runtime.clustering.rewrite.order import row_order
+from parquetry.runtime.clustering.rewrite.strategies import check_strategies
 from parquetry.runtime.clustering.rewrite.task import GroupWork
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.commit.transaction import Transaction
@@ -28,6 +29,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spec.clustering import (
     ClusteringScope,
+    ClusteringSpec,
     ExecutionPolicy,
 )
 from parquetry.runtime.spec.codec import Brief
@@ -126,7 +128,7 @@ class PlannedWork:
 def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
     """The work of a plan of this project, or of Hudi's, on the table as it is.
 
-    InvalidDataError when the plan wants its rows arranged in a way that is not known here.
+    InvalidDataError when the plan wants its rows arranged in a way that is not known here, or not allowed.
     """
     table = transaction.table
     view = table.view(transaction.timeline)
@@ -134,6 +136,7 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
     current = {part.path: part for slices in map_each(partitions, view.slices) for part in slices}
     planned = execution_of(plan)
     execution = planned.execution if planned is not None else _of_hudi(plan)
+    check_strategies(ClusteringSpec(execution=execution), table.store.allowed)
     order = row_order(execution)
     works: list[GroupWork] = []
     left_out: list[UnpublishedGroup] = []

@@ -9,6 +9,7 @@ from datetime import UTC
 from typing import Final
 
 from parquetry.runtime.clustering.plan.history import unpublished_rounds
+from parquetry.runtime.clustering.rewrite.strategies import check_strategies
 from parquetry.runtime.commit.claims import is_alive, read_claim
 from parquetry.runtime.commit.conflicts import Work, conflicting_groups, work_of_commit
 from parquetry.runtime.commit.damaged_files import check_partitions, named_partitions
@@ -73,6 +74,7 @@ def survey_under(
     ``known`` are their statistics by path, as far as there are any.
     """
     policy = spec.clustering
+    check_strategies(policy, table.store.allowed)
     steps = further_steps(table, policy)
     files = tuple(clustering_file(part, known.get(part.path), steps) for part in slices)
     return files, situation_of(table, timeline, spec, policy, timing=timing)

@@ -58,7 +58,8 @@ def sample_of(
     rows = 0
     for part in slices:
         with _opened(context.store, part) as (content, place):
-            rows = _look_at_all(ColumnReader(content, wanted, place=place), sample, rows)
+            reader = ColumnReader(content, wanted, allowed=context.store.allowed, place=place)
+            rows = _look_at_all(reader, sample, rows)
     return sample.found()[1]
 
 
@@ -77,11 +78,11 @@ def sample_share(
     measured_bytes = 0.0
     for number, part in enumerate(slices):
         with _opened(context.store, part) as (content, place):
-            rows = _look_at_all(ColumnReader(content, wanted, place=place), sample, rows)
+            reader = ColumnReader(content, wanted, allowed=context.store.allowed, place=place)
+            rows = _look_at_all(reader, sample, rows)
             if number in measured:
-                for count, width in _widths(
-                    content, context.schema, place, places=-(-_PLACES // len(measured))
-                ):
+                places = -(-_PLACES // len(measured))
+                for count, width in _widths(content, context, place, places=places):
                     measured_rows += count
                     measured_bytes += count * width
     return ShareSample(
@@ -119,12 +120,13 @@ def _opened(store: ObjectStore, part: FileSlice) -> Iterator[tuple[pa.NativeFile
 
 
 def _widths(
-    content: pa.NativeFile, schema: pa.Schema, place: str, *, places: int
+    content: pa.NativeFile, context: WriteContext, place: str, *, places: int
 ) -> Iterator[tuple[int, float]]:
     """The rows of some row groups, and the bytes of a row by those in front."""
     reader = ColumnReader(
         content,
-        stored_schema(schema),
+        stored_schema(context.schema),
+        allowed=context.store.allowed,
         place=place,
         encoded=[COMMIT_TIME],
         pre_buffer=False,

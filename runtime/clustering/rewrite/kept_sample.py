@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.message import Message, Value
+from parquetry.runtime.allowed import NOTHING_ALLOWED
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.parquet.column_reader import ColumnReader
@@ -73,7 +74,7 @@ def decode_sample(
     """
     names = pq.read_schema(content).names
     wanted = pa.schema([column for column in schema if column.name in names])
-    reader = ColumnReader(content, wanted, place=place)
+    reader = ColumnReader(content, wanted, allowed=NOTHING_ALLOWED, place=place)
     for row_group in range(reader.metadata.num_row_groups):
         statistics = reader.metadata.row_group(row_group).column(reader.metadata.num_columns - 1).statistics
         if statistics is not None and statistics.min == number:

@@ -18,11 +18,13 @@ import pyarrow.compute as pc
 
 from parquetry.errors import ParquetryError
 from parquetry.message import Message
+from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.clustering.rewrite.stable_order import stable_order
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.clustering.strategies import BUILT_IN as PLAN_STRATEGIES
 from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_index, z_index
 from parquetry.runtime.quoting import of_library
-from parquetry.runtime.spec.clustering import STITCH
+from parquetry.runtime.spec.clustering import STITCH, ClusteringSpec
 
 ENTRY_POINTS: Final = "parquetry.execution_strategies"
 
@@ -81,6 +83,26 @@ def execution_strategy(name: str) -> ExecutionStrategy:
     with plug_in_errors(name):
         strategy: ExecutionStrategy = installed[name].load()
     return strategy
+
+
+def plug_ins_of(policy: ClusteringSpec) -> list[tuple[str, str]]:
+    """The strategies of the policy that are not built in, each with its path in the spec."""
+    named = (
+        ("clustering.plan.strategy", policy.plan.strategy, PLAN_STRATEGIES),
+        ("clustering.execution.strategy", policy.execution.strategy, (STITCH, *BUILT_IN)),
+    )
+    return [(path, name) for path, name, built_in in named if name not in built_in]
+
+
+def are_allowed(policy: ClusteringSpec, allowed: Allowed) -> bool:
+    """Whether all strategies of the policy may be loaded."""
+    return allowed.strategies.issuperset(name for _, name in plug_ins_of(policy))
+
+
+def check_strategies(policy: ClusteringSpec, allowed: Allowed) -> None:
+    """Raise InvalidDataError if a strategy of the policy may not be loaded."""
+    for path, name in plug_ins_of(policy):
+        allowed.check_strategy(path, name)
 
 
 @contextmanager

@@ -133,7 +133,7 @@ def key_columns(
         return
     place = Message(Value.uri(f"{store.uri}/{file.path}"))
     with store.open_input(file.path) as source, reading(place):
-        parquet = open_parquet(source, pre_buffer=False)
+        parquet = open_parquet(source, store.allowed, place=place, pre_buffer=False)
         first = 0
         for number in range(parquet.num_row_groups):
             group = parquet.metadata.row_group(number)

@@ -65,6 +65,7 @@ def apply_key(ours, reference):
     )
     known = Requirements(exists=True, applied_number=applied.ref.number)
     apply_change(store, TableChange(spec=spec, requirements=known, alters_schema=False, project="interop"))
+    ours.keys = spec.files.keys
 
 
 def cluster(ours):
@@ -90,7 +91,7 @@ def words_on_disk(ours, but=frozenset()):
 
 def test_files_become_encrypted_and_stay_so(spark, tmp_path, reference, monkeypatch):
     rnd = random.Random(3)
-    judges = [OurReader(spark)]
+    judges = [OurReader(spark, [reference])]
     ours = table_in_the_clear(spark, tmp_path / "table", rnd)
     assert words_on_disk(ours) == {b"confidential", b"key-of-"}
     # Writes from before the key have announced between which keys they insert; archival removes that.

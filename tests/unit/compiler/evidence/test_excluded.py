@@ -56,7 +56,9 @@ def apply(folder):
 
 def planned(folder, **options):
     workspace = folder.workspace()
-    opened = replace(workspace, open=lambda location, given: ReadOnlyStore(open_store(location, given)))
+    opened = replace(
+        workspace, open=lambda location, given, allowed: ReadOnlyStore(open_store(location, given, allowed))
+    )
     return plan_workspace(opened, now_ms=NOW, due=True, **options)
 
 

@@ -95,9 +95,11 @@ def counted(folder, tmp_path):
     """A workspace whose stores refuse to write, and what they are asked."""
     logs = []
 
-    def opened(location, options):
+    def opened(location, options, allowed):
         logs.append(
-            CountingStore(ReadOnlyStore(open_store(location, options)), tmp_path / f"{len(logs)}.log")
+            CountingStore(
+                ReadOnlyStore(open_store(location, options, allowed)), tmp_path / f"{len(logs)}.log"
+            )
         )
         return logs[-1]
 

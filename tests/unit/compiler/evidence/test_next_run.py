@@ -63,7 +63,9 @@ def store_of(folder, table="events"):
 
 def read_only(folder):
     workspace = folder.workspace()
-    return replace(workspace, open=lambda place, options: ReadOnlyStore(open_store(place, options)))
+    return replace(
+        workspace, open=lambda place, options, allowed: ReadOnlyStore(open_store(place, options, allowed))
+    )
 
 
 def due(folder):

@@ -174,3 +174,25 @@ def test_a_record_that_comes_while_a_job_runs_is_not_acted_by(folder):
             execute(replace(job, requirements=Requirements(exists=True)))
     # By its place the table is written by whatever is applied.
     assert clean(open_table(store)).files_deleted == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        ("files.encryption_key", lambda spec: spec["files"].update(encryption_key="file:/etc/shadow")),
+        ("files.former_encryption_keys", lambda spec: spec["files"].update(former_encryption_keys=["env:X"])),
+        (
+            "sources.landing.encryption_keys",
+            lambda spec: spec["sources"][0].update(encryption_keys=["env:X"]),
+        ),
+        (
+            "clustering.plan.strategy",
+            lambda spec: spec["extra"]["clustering"]["plan"].update(strategy="theirs"),
+        ),
+    ],
+)
+def test_a_record_that_is_believed_names_no_key_and_no_plug_in(folder, path, change):
+    put(folder, change)
+    refused = run(folder, applied=True, only=Only.SERVICES).failure
+    assert f"{path} of the applied spec is" in str(refused)
+    assert run(folder, only=Only.SERVICES).failure is not None

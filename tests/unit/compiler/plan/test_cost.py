@@ -33,9 +33,9 @@ def counted(folder):
     """A workspace whose stores write every request down, by table."""
     stores = {}
 
-    def opened(location, options):
+    def opened(location, options, allowed):
         name = location.rsplit("/", 1)[-1]
-        stores[name] = CountingStore(open_store(location, options), folder.root / f"{name}.log")
+        stores[name] = CountingStore(open_store(location, options, allowed), folder.root / f"{name}.log")
         return stores[name]
 
     return dataclasses.replace(folder.workspace(), open=opened), stores
@@ -131,7 +131,8 @@ def test_tables_that_change_are_looked_at_side_by_side(changed):
     expected = plan_workspace(changed.workspace(), now_ms=NOW)
     meeting = threading.Barrier(8)
     workspace = dataclasses.replace(
-        changed.workspace(), open=lambda place, options: MeetingStore(open_store(place, options), meeting)
+        changed.workspace(),
+        open=lambda place, options, allowed: MeetingStore(open_store(place, options, allowed), meeting),
     )
     plan = plan_workspace(workspace, now_ms=NOW)
     assert plan == expected
@@ -159,7 +160,8 @@ def test_a_failure_of_one_of_many_tables_ends_the_plan(changed):
                 raise StorageError("t5 cannot be reached")
 
     workspace = dataclasses.replace(
-        changed.workspace(), open=lambda place, options: Unreachable(open_store(place, options))
+        changed.workspace(),
+        open=lambda place, options, allowed: Unreachable(open_store(place, options, allowed)),
     )
     with pytest.raises(StorageError, match="t5 cannot be reached"):
         plan_workspace(workspace, now_ms=NOW)

@@ -106,8 +106,8 @@ def test_the_folders_that_are_looked_at_are_counted(folder, levels):
         (below / f"folder_{number:03}").mkdir(parents=True)
     stores = []
 
-    def opened(location, options):
-        store = CountingStore(open_store(location, options), folder.root / f"{len(stores)}.log")
+    def opened(location, options, allowed):
+        store = CountingStore(open_store(location, options, allowed), folder.root / f"{len(stores)}.log")
         stores.append(store)
         return store
 

@@ -280,6 +280,25 @@ def test_moving_a_table_is_blocked(folder):
     assert "warehouse/orders" in blocked.reason
 
 
+def test_a_key_that_is_replaced_has_to_be_among_the_former_ones(folder):
+    folder.orders(files={"encryption_key": "env:OLD"})
+    apply(folder)
+    for files in ({"encryption_key": "env:NEW"}, {}):
+        folder.orders(files=files)
+        (blocked,) = plan(folder).intent.blocked
+        assert blocked.code == "SC406"
+        assert "files that env:OLD encrypted could not be read" in blocked.reason
+        assert "files.former_encryption_keys" in blocked.remedy
+    for files in ({"encryption_key": "env:NEW"}, {}):
+        folder.orders(files={**files, "former_encryption_keys": ["env:OLD"]})
+        (action,) = plan(folder).intent.actions
+        assert [change.path for change in action.changes][-1] == "files.former_encryption_keys"
+    folder.orders(files={"encryption_key": "env:NEW", "former_encryption_keys": ["env:OLD"]})
+    apply(folder)
+    folder.orders(files={"encryption_key": "env:NEW"})
+    assert plan(folder).intent.blocked == ()
+
+
 def test_a_table_of_another_name_is_planned_only_where_its_spec_says_that_it_was_renamed(folder):
     folder.orders(location="./warehouse/there")
     apply(folder)
@@ -615,8 +634,8 @@ def test_looking_for_forgotten_tables_is_bounded_and_enters_no_table(folder, tmp
         (folder.root / f"warehouse/raw/{number:03}/a/b/c").mkdir(parents=True)
     logs = []
 
-    def opened(location, options):
-        logs.append(CountingStore(open_store(location, options), tmp_path / f"{len(logs)}.log"))
+    def opened(location, options, allowed):
+        logs.append(CountingStore(open_store(location, options, allowed), tmp_path / f"{len(logs)}.log"))
         return logs[-1]
 
     result = plan_workspace(dataclasses.replace(folder.workspace(), open=opened), now_ms=NOW)

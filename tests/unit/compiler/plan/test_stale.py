@@ -238,7 +238,8 @@ def test_what_holds_is_looked_at_again_under_the_lock(shop):
         )
 
     workspace = dataclasses.replace(
-        shop.workspace(), open=lambda place, options: Overtaken(open_store(place, options), upgrade)
+        shop.workspace(),
+        open=lambda place, options, allowed: Overtaken(open_store(place, options, allowed), upgrade),
     )
     assert "hoodie.table.version is 8" in refusal(apply_plan(plan, workspace))
     assert read_applied(shop.store).ref.number == 1

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from parquetry.runtime.allowed import NOTHING_ALLOWED
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.parquet.column_reader import PIECE_BYTES, ColumnReader
@@ -51,7 +52,7 @@ def test_values_are_those_of_the_file_whatever_it_encodes(tmp_path, options, nam
     if "int" in names:
         wanted = wanted.set(1, pa.field("int", pa.int64()))
     with pa.OSFile(str(tmp_path / "a.parquet")) as content:
-        reader = ColumnReader(content, wanted, place="a")
+        reader = ColumnReader(content, wanted, allowed=NOTHING_ALLOWED, place="a")
         found = [
             piece
             for row_group in range(reader.metadata.num_row_groups)
@@ -69,7 +70,7 @@ def test_a_text_that_all_rows_share_is_decoded_by_pieces(tmp_path):
     long = pa.table({"s": pa.array(["x" * 10_000]).take(pa.array([0] * ROWS))})
     pq.write_table(long, tmp_path / "a.parquet")
     with pa.OSFile(str(tmp_path / "a.parquet")) as content:
-        reader = ColumnReader(content, long.schema, place="a")
+        reader = ColumnReader(content, long.schema, allowed=NOTHING_ALLOWED, place="a")
         (batch,) = reader.batches(0)
         pieces = list(reader.decoded(batch))
     assert sum(piece.num_rows for piece in pieces) == ROWS

@@ -9,7 +9,7 @@ import pytest
 from parquetry.compiler.plan.changes import plugin_changes, spec_changes
 from parquetry.compiler.plan.model import ChangeClass
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.spec.table_spec import FilesPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import FilesPolicy, Source, TableSpec
 from parquetry.runtime.spec.target_settings import check_settings, executes, setting_differences
 
 HARMLESS = {
@@ -78,14 +78,23 @@ def test_what_executes_has_to_be_applied_both_ways():
             check_settings(one, other, place="here")
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        lambda key: {"files": FilesPolicy(encryption_key=key)},
+        lambda key: {"files": FilesPolicy(former_encryption_keys=("env:OTHER", key))},
+        lambda key: {"sources": (Source(name="s", format="hudi", path="x", encryption_keys=(key,)),)},
+    ],
+    ids=["key", "former", "source"],
+)
 @pytest.mark.parametrize("key", ["kms:alias", "env:KEY"])
-def test_a_plug_in_executes_and_what_is_built_in_does_not(key):
+def test_a_plug_in_executes_and_what_is_built_in_does_not(key, where):
     plain = TableSpec(name="t", columns=())
-    declared = replace(plain, files=FilesPolicy(encryption_key=key))
-    (change,) = spec_changes(plain, declared, origin=lambda _: None)
+    declared = replace(plain, **where(key))
+    change = spec_changes(plain, declared, origin=lambda _: None)[0]
     is_plugin = key.startswith("kms")
     assert (change.change_class is ChangeClass.EXECUTES) is is_plugin
     assert (change.code == "SC702") is is_plugin
-    (back,) = spec_changes(declared, plain, origin=lambda _: None)
+    back = spec_changes(declared, plain, origin=lambda _: None)[0]
     assert (back.change_class is ChangeClass.EXECUTES) is is_plugin
     assert bool(plugin_changes(declared, origin=lambda _: None)) is is_plugin

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.clustering.rewrite import strategies
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder
@@ -15,6 +16,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spark.cluster_inline import cluster_inline
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Trigger
+from parquetry.runtime.storage.open import open_store
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_queries, table_in_debt
 from tests.support.small_table import FAST
@@ -53,7 +55,8 @@ def installed(monkeypatch):
 
 @pytest.fixture
 def table(tmp_path):
-    return table_in_debt(tmp_path / "table", THEIRS)
+    allowed = Allowed(strategies=frozenset(["theirs"]))
+    return table_in_debt(open_store(tmp_path / "table", None, allowed), THEIRS)
 
 
 def broken():
