@@ -11,13 +11,14 @@ import pyarrow as pa
 from parquetry.runtime.arrow.columns import parquet_places
 from parquetry.runtime.base_file.buffer import CELL_ROWS, RowBuffer
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
+from parquetry.runtime.base_file.footer import MoreKeys
 from parquetry.runtime.base_file.merge import RowChanges, unchanged_columns
 from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenFile
 from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows
 from parquetry.runtime.base_file.rows import marked_schema
 from parquetry.runtime.base_file.sizing import MIB, SLACK, FileSizer, default_row_group_bytes, kept_row_groups
 from parquetry.runtime.base_file.undecoded import StoredColumns
-from parquetry.runtime.base_file.writer import BaseFileWriter, file_schema
+from parquetry.runtime.base_file.writer import BaseFileWriter, file_schema, keys_of, stored_keys
 from parquetry.runtime.parquet.assembly import ParquetParts
 
 _SAMPLE_ROWS: Final = 1024
@@ -135,11 +136,10 @@ class BucketWriter:
         self._write_due(ended=True)
         file = self._file or self._open_file()
         size = parts.stored_bytes(group.number) + parts.index_bytes(group.number)
-        rows = group.end - group.first
-        if not self._fits(file, size, rows):
+        if not self._fits(file, size, stored_keys(reader, parts, group)):
             return False
         file.copy(reader, parts, group)
-        self._account(rows, size)
+        self._account(group.end - group.first, size)
         return True
 
     def patch(
@@ -167,10 +167,10 @@ class BucketWriter:
         self._write_due(ended=True)
         file = self._file or self._open_file()
         columns = file.encode_changed(stored, changes, kept)
-        size = kept_bytes + columns.encoded.size_bytes
+        size = kept_bytes + columns.encoded.size_bytes + parts.index_bytes(group.number)
         if size > SLACK * max(self._row_group_bytes, parts.stored_bytes(group.number)):
             return False
-        if not self._fits(file, size, stored.num_rows):
+        if not self._fits(file, size, stored_keys(reader, parts, group)):
             return False
         file.patch(reader, parts, group, columns)
         self._account(stored.num_rows, size)
@@ -187,7 +187,7 @@ class BucketWriter:
         file = self._file or self._open_file()
         encoded = file.encode_kept(rows, parts.dictionaries(group.number))
         if encoded.parts.columns != stored.elements or not self._fits(
-            file, encoded.size_bytes, rows.num_rows
+            file, encoded.size_bytes, keys_of(encoded)
         ):
             return False
         file.append_kept(encoded)
@@ -213,7 +213,7 @@ class BucketWriter:
             file = self._file or self._open_file()
             if self._due_bytes is None:
                 remaining = self._remaining_bytes()
-                size = file.size_bytes(more_rows=self._buffer.rows)
+                size = file.size_bytes(MoreKeys(count=self._buffer.rows))
                 if file.rows and self._sizer.is_full(size, remaining):
                     self._finish_file()
                     continue
@@ -245,8 +245,9 @@ class BucketWriter:
                 guessed = False
                 arrow_bytes = int(self._row_group_bytes / self._ratio)
                 continue
-            size = file.size_bytes(more_rows=rows.num_rows)
-            if self._sizer.is_allowed(size + encoded.size_bytes):
+            size = file.size_bytes(keys_of(encoded))
+            added_bytes = file.added_bytes(encoded)
+            if self._sizer.is_allowed(size + added_bytes):
                 break
             if file.rows and self._sizer.is_full(size, self._remaining_bytes()):
                 return
@@ -258,14 +259,14 @@ class BucketWriter:
                     break
                 self._buffer.divide_first()
             arrow_bytes = self._sizer.smaller_arrow_bytes(
-                taken_bytes, file_bytes=size, encoded_bytes=encoded.size_bytes
+                taken_bytes, file_bytes=size, encoded_bytes=added_bytes
             )
         file.append(rows, encoded)
         self._buffer.drop(cut)
-        self._account(rows.num_rows, encoded.size_bytes)
+        self._account(rows.num_rows, added_bytes)
 
-    def _fits(self, file: BaseFileWriter, size: int, rows: int) -> bool:
-        so_far = file.size_bytes(more_rows=rows)
+    def _fits(self, file: BaseFileWriter, size: int, keys: MoreKeys) -> bool:
+        so_far = file.size_bytes(keys)
         return so_far + size <= self._sizer.goal_bytes(so_far, self._remaining_bytes())
 
     def _account(self, rows: int, file_bytes: int) -> None:

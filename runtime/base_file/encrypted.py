@@ -14,10 +14,15 @@ import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow.columns import parquet_columns
 from parquetry.runtime.base_file.encoding import EncodedRows, RowGroupEncoder
+from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.encryption import ENCRYPTION
 
 _FOOTER_BYTES = 2048
-_SEALED_BYTES = 256
+_SEAL_BYTES = 32
+"""Length, nonce and tag of a part that is sealed by AES-GCM: a page, its header, an index of pages."""
+
+_LEAST_LOCATION_BYTES = 7
+"""Of a page in an offset index: three fields of a byte or more, each behind its number, and the end."""
 
 
 class EncryptedFile:
@@ -37,7 +42,6 @@ class EncryptedFile:
         self._properties = properties
         self._written: list[pq.FileMetaData] = []
         self._writer: pq.ParquetWriter | None = None
-        self._groups = 0
         self._index_bytes = 0
 
     @property
@@ -47,12 +51,14 @@ class EncryptedFile:
 
     @property
     def size_bytes(self) -> int:
-        """How large the file is at most when it is finished now, without key-value pairs.
+        """How large the file is at most when it is finished now, without key-value pairs."""
+        return self.data_bytes + self._index_bytes + _FOOTER_BYTES
 
-        That of sealing a row group to come is counted.
-        """
-        sealed_bytes = (self._groups + 1) * len(self._schema) * _SEALED_BYTES
-        return self.data_bytes + self._index_bytes + sealed_bytes + _FOOTER_BYTES
+    def sealing_bytes(self, parts: ParquetParts) -> int:
+        """How many bytes at most it takes to seal the only row group of ``parts``, and its page index."""
+        chunks = parts.chunks(0)
+        pages = sum(chunk.offset_index_bytes // _LEAST_LOCATION_BYTES + 1 for chunk in chunks)
+        return _SEAL_BYTES * 2 * (pages + len(chunks))
 
     def append(self, encoded: EncodedRows, *, sorted_by: Collection[int] = ()) -> None:
         """Write the rows as a row group; ``sorted_by`` as for :class:`ParquetAssembly`, once for a file."""
@@ -65,8 +71,7 @@ class EncryptedFile:
         ]
         plain = pa.table(columns, schema=self._writer.schema)
         self._writer.write_table(plain, row_group_size=max(rows.num_rows, 1))
-        self._groups += 1
-        self._index_bytes += encoded.parts.index_bytes(0)
+        self._index_bytes += encoded.parts.index_bytes(0) + 2 * _SEAL_BYTES * len(encoded.parts.chunks(0))
 
     def finish(self, key_values: Mapping[str, str]) -> pq.FileMetaData:
         """Write the footer, which is returned."""

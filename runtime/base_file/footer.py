@@ -5,7 +5,9 @@ Source: HoodieAvroWriteSupport and HoodieBloomFilterWriteSupport of Hudi 0.15.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +36,25 @@ CALENDAR: Final = ("org.apache.spark.version", "3.0.0")
 
 _BYTES_OF_A_PAIR: Final = 12
 _BYTES_OF_OTHER_PAIRS: Final = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoreKeys:
+    """Keys that a file would get: how many, and the length at most of the smallest and of the largest."""
+
+    count: int = 0
+    smallest_bytes: int = 0
+    largest_bytes: int = 0
+
+    @classmethod
+    def of(
+        cls, count: int, bounds: tuple[bytes, bytes] | None, columns: Callable[[], Iterable[pa.Array]]
+    ) -> Self:
+        """Return them by their ``bounds``, or else, where these are not known, by the ``columns`` of keys."""
+        if bounds is not None:
+            return cls(count=count, smallest_bytes=len(bounds[0]), largest_bytes=len(bounds[1]))
+        longest = max((pc.max(pc.binary_length(keys)).as_py() or 0 for keys in columns()), default=0)
+        return cls(count=count, smallest_bytes=longest, largest_bytes=longest)
 
 
 class FooterKeys:
@@ -66,10 +87,14 @@ class FooterKeys:
         """The largest key in UTF-16 order; None without rows."""
         return self._range.largest
 
-    def size_bytes(self, *, more_keys: int = 0) -> int:
-        """Return how long the pairs are at most, these and the file's others, with so many more keys."""
-        filter_bytes = 0 if self._bloom is None else exact_text_bytes(self._keys + more_keys)
-        own = sum(len(key) + len(value.encode()) + _BYTES_OF_A_PAIR for key, value in self._pairs().items())
+    def size_bytes(self, more: MoreKeys) -> int:
+        """Return how long the pairs are at most, these and the file's others, with these keys too."""
+        filter_bytes = 0 if self._bloom is None else exact_text_bytes(self._keys + more.count)
+        pairs = {name: len(value.encode()) for name, value in self._pairs().items()}
+        if more.count:
+            pairs[MIN_KEY] = max(pairs.get(MIN_KEY, 0), more.smallest_bytes)
+            pairs[MAX_KEY] = max(pairs.get(MAX_KEY, 0), more.largest_bytes)
+        own = sum(len(name) + size + _BYTES_OF_A_PAIR for name, size in pairs.items())
         return own + filter_bytes + _BYTES_OF_OTHER_PAIRS
 
     def entries(self) -> dict[str, str]:

@@ -17,7 +17,7 @@ from parquetry.message import Message, Value
 from parquetry.runtime.arrow.columns import parquet_columns, parquet_places
 from parquetry.runtime.base_file.encoding import EncodedRows, RowGroupEncoder
 from parquetry.runtime.base_file.encrypted import EncryptedFile
-from parquetry.runtime.base_file.footer import FooterKeys
+from parquetry.runtime.base_file.footer import FooterKeys, MoreKeys
 from parquetry.runtime.base_file.merge import RowChanges, merged
 from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenFile, new_file_id
 from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows
@@ -104,12 +104,16 @@ class BaseFileWriter:
     ) -> None:
         self._resources.__exit__(kind, error, trace)
 
-    def size_bytes(self, *, more_rows: int = 0) -> int:
+    def size_bytes(self, more: MoreKeys = MoreKeys()) -> int:  # noqa: B008 - frozen
         """Return how large the file is at most when it is finished now.
 
-        The keys of ``more_rows`` are counted, where the file has a filter of its keys, and not their cells.
+        What the footer says of ``more`` keys is counted, and not their cells.
         """
-        return self._assembly.size_bytes + self._keys.size_bytes(more_keys=more_rows)
+        return self._assembly.size_bytes + self._keys.size_bytes(more)
+
+    def added_bytes(self, encoded: EncodedRows) -> int:
+        """Return how much a row group adds to the file at most, without what the footer says of its keys."""
+        return encoded.size_bytes + self._assembly.sealing_bytes(encoded.parts)
 
     def encode(self, rows: pa.Table) -> EncodedRows:
         """The rows as a row group of this file, which is not appended yet.
@@ -331,6 +335,19 @@ class BaseFileWriter:
                 f"{context.store.uri}: the write of instant {context.instant} has been rolled back by "
                 "another writer; run it again"
             )
+
+
+def keys_of(encoded: EncodedRows) -> MoreKeys:
+    """Return the keys of rows that are encoded."""
+    keys = encoded.rows.column(RECORD_KEY)
+    bounds = encoded.parts.bounds(0, META_COLUMNS.index(RECORD_KEY))
+    return MoreKeys.of(encoded.rows.num_rows, bounds, lambda: keys.chunks)
+
+
+def stored_keys(reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> MoreKeys:
+    """Return the keys of a row group that is stored."""
+    bounds = parts.bounds(group.number, META_COLUMNS.index(RECORD_KEY))
+    return MoreKeys.of(group.end - group.first, bounds, lambda: reader.keys(group))
 
 
 def _hiding_nan(reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> frozenset[int]:

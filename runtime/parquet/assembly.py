@@ -47,6 +47,7 @@ MAGIC: Final = b"PAR1"
 _TAIL_BYTES: Final = 8
 _READ_BYTES: Final = 4 * 1024 * 1024
 _FIXED_FOOTER_BYTES: Final = 64
+_PLACES_BYTES: Final = 64
 
 
 _FLOATING: Final = frozenset({PhysicalType.FLOAT, PhysicalType.DOUBLE})
@@ -90,6 +91,7 @@ class ParquetParts:
             self._indexes_from = min(chunk.indexes_from or start, self._indexes_from)
         self._indexes_to = start
         self._indexes: bytes | None = None
+        self._told_bytes: list[int] | None = None
 
     @property
     def columns(self) -> list[ThriftStruct]:
@@ -151,9 +153,29 @@ class ParquetParts:
         return self._indexes[start : start + size]
 
     def index_bytes(self, group: int) -> int:
-        """About how much the row group adds to the end of a file: its page index and footer entry."""
+        """How much the row group adds at most to the end of a file: its page index and footer entry.
+
+        What the entry tells of values is counted, the rest is the mean of the row groups' entries.
+        """
         indexes = sum(chunk.index_bytes for chunk in self.chunks(group))
-        return indexes + self.footer_bytes // len(self.groups)
+        if self._told_bytes is None:
+            self._told_bytes = [
+                sum(told_bytes(chunk.metadata) for chunk in self.chunks(number))
+                for number in range(len(self.groups))
+            ]
+        rest = self.footer_bytes - sum(self._told_bytes)
+        return indexes + self._told_bytes[group] + -(-rest // len(self.groups))
+
+
+def told_bytes(metadata: ThriftStruct) -> int:
+    """How many bytes of values the statistics in a chunk's ColumnMetaData hold."""
+    statistics: ThriftStruct = field_value(metadata, ColumnMetaData.STATISTICS, {})
+    return sum(len(value) for kind, value in statistics.values() if kind == BINARY)
+
+
+def end_bytes(chunk: Chunk) -> int:
+    """How much a chunk adds at most to the end of a file: its page index and footer entry."""
+    return chunk.index_bytes + len(encode_struct(chunk.shifted(0, bounds=True))) + _PLACES_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +307,11 @@ class ParquetAssembly:
         """How large the file is at most when it is finished now, without key-value pairs."""
         return self.data_bytes + self._index_bytes + self._template.footer_bytes + _FIXED_FOOTER_BYTES
 
+    def sealing_bytes(self, parts: ParquetParts) -> int:
+        """None: the file is in the clear."""
+        del parts
+        return 0
+
     def append(
         self,
         parts: ParquetParts,
@@ -308,11 +335,13 @@ class ParquetAssembly:
             own[RowGroup.SORTING] = (LIST, List(STRUCT, sorting))
         self._append(own, chunks, unbounded)
         self._index_bytes += parts.index_bytes(group)
+        for column, chunk in (replaced or {}).items():
+            self._index_bytes += max(end_bytes(chunk) - end_bytes(parts.chunks(group)[column]), 0)
 
     def append_chunks(self, chunks: Sequence[Chunk], rows: int, *, unbounded: Collection[int] = ()) -> None:
         """Copy one chunk of ``rows`` rows for every column, as one row group, to the end of the file."""
         self._append({RowGroup.ROWS: (I64, rows)}, chunks, unbounded)
-        self._index_bytes += sum(chunk.index_bytes for chunk in chunks) + self._template.footer_bytes
+        self._index_bytes += sum(map(end_bytes, chunks)) + _FIXED_FOOTER_BYTES
 
     def _append(self, own: ThriftStruct, chunks: Sequence[Chunk], unbounded: Collection[int]) -> None:
         first = self.data_bytes

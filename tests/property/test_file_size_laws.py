@@ -252,3 +252,90 @@ def test_rows_go_alone_where_eight_are_too_many(tmp_path):
     found = sizes_of([file for file in written.files if file.stat.num_writes > 1], limit)
     assert max(found, default=0) <= 1, found
     assert sum(file.stat.num_writes for file in written.files) == 64
+
+
+LEAVES = ", ".join(f"f{number}: string" for number in range(40))
+ODD_COLUMNS = {
+    "keys": (Column(name="t", type="string"),),
+    "texts": tuple(Column(name=f"t{number}", type="string") for number in range(12)),
+    "structs": (Column(name="s", type=f"struct<{LEAVES}>"), Column(name="n", type="double")),
+    "lists": (Column(name="l", type="array<string>"), Column(name="m", type="map<string,double>")),
+}
+
+
+def odd_value(rng: np.random.Generator, column: Column, length: int) -> object:
+    match column.type.partition("<")[0]:
+        case "struct":
+            return {f"f{number}": hexadecimal(rng, length // 20 + 2) for number in range(40)}
+        case "array":
+            return [hexadecimal(rng, length // 4 + 2) for _ in range(rng.integers(0, 9))]
+        case "map":
+            return [(hexadecimal(rng, 12), float(rng.random())) for _ in range(rng.integers(0, 9))]
+        case "double":
+            return float(rng.random())
+        case _:
+            return hexadecimal(rng, length)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(
+    kind=st.sampled_from(list(ODD_COLUMNS)),
+    key_length=st.sampled_from([12, 500, 4000, 20_000]),
+    length=st.sampled_from([20, 300, 3000]),
+    limit=st.sampled_from([250_000, 600_000, 1_500_000]),
+    encrypted=st.booleans(),
+    bloom=st.sampled_from([BloomFilter.EXACT, BloomFilter.ALWAYS_TRUE]),
+    codec=st.sampled_from(["zstd", "none"]),
+    row_group=st.sampled_from([None, 40_000]),
+    seed=st.integers(0, 2**32),
+)
+def test_no_odd_table_has_a_file_above_the_maximum(
+    kind, key_length, length, limit, encrypted, bloom, codec, row_group, seed
+):
+    """Long keys and texts, many columns in one, indexes and seals: in new files, grown ones and clustered ones."""
+    rng = np.random.default_rng(seed)
+    columns = ODD_COLUMNS[kind]
+    if bloom is BloomFilter.EXACT:
+        limit *= 4
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "key").write_bytes(base64.b64encode(bytes(32)))
+        policy = FilesPolicy(
+            bloom_filter=bloom,
+            encryption_key=f"file:{folder}/key" if encrypted else None,
+            compression=codec,
+            row_group_size_bytes=row_group,
+        )
+        row_bytes = key_length / 2 + sum(length * (4 if "<" in c.type else 1) for c in columns) / 2
+        rows = int(min(max(1.7 * limit / row_bytes, 20), 3000))
+
+        def arriving(numbers, factor, positions=None):
+            return [
+                Incoming(
+                    key=f"{number:09}" + hexadecimal(np.random.default_rng(number), key_length),
+                    values={c.name: odd_value(rng, c, length * factor) for c in columns},
+                    position=None if positions is None else positions[place],
+                )
+                for place, number in enumerate(numbers)
+            ]
+
+        def made(instant):
+            return context(Path(folder), columns, instant=instant, max_file_size_bytes=limit, files=policy)
+
+        ctx = made("20260101000000000")
+        first = write(ctx, bucket(ctx, expected_inserts=rows), arriving(range(rows), 1))
+        base = first.files[0]
+        count = max(base.stat.num_writes // 3, 1)
+        ctx = made(SECOND)
+        to = merging(base, expected_updates=count, expected_inserts=5)
+        changed = arriving(range(count), 2, positions=range(count)) + arriving(range(10**6, 10**6 + 5), 1)
+        second = write(ctx, to, changed)
+        assert sum(file.stat.num_writes for file in second.files) == base.stat.num_writes + 5
+        files = [*first.files, *second.files]
+        slices = tuple(slice_of(file) for file in [*first.files[1:], *second.files])
+        for number, order in enumerate((None, RowOrder(strategy="sort", columns=(columns[-1].name,)))):
+            if order is not None and "<" in columns[-1].type:
+                continue
+            work = GroupWork(index=0, partition="p=1", slices=slices, target_bytes=limit, order=order)
+            files += rewrite_group(made(f"2026020{number + 1}000000000"), work).files
+        larger = [file for file in files if file.stat.num_writes > 1]
+        assert max(sizes_of(larger, limit), default=0) <= 1

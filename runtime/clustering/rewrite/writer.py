@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from parquetry.runtime.base_file.bucket import BucketWriter
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
+from parquetry.runtime.base_file.footer import MoreKeys
 from parquetry.runtime.base_file.model import Bucket, WriteContext
 from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows
 from parquetry.runtime.base_file.sizing import STRETCHED, FileSizer
+from parquetry.runtime.base_file.writer import stored_keys
 from parquetry.runtime.layout.packing import ALONE, NEARLY, NEARLY_BEHIND, outputs_of
-from parquetry.runtime.parquet.assembly import ParquetParts
+from parquetry.runtime.parquet.assembly import ParquetParts, end_bytes
 from parquetry.runtime.parquet.joined_pages import JoinedChunk
 from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS
 
@@ -120,9 +122,18 @@ class SpreadingWriter(BucketWriter):
         file = self._file or self._open_file()
         rows = sum(group.end - group.first for _, _, group in sources)
         columns = file.encode_columns(table, rows)
-        copied_bytes = sum(chunk.size_bytes + chunk.index_bytes for chunk in joined.values())
-        size = columns.encoded.size_bytes + copied_bytes
-        if not self._sizer.is_allowed(file.size_bytes(more_rows=rows) + size):
+        size = columns.encoded.size_bytes + sum(
+            chunk.size_bytes + end_bytes(chunk) for chunk in joined.values()
+        )
+        keys = [stored_keys(*source) for source in sources]
+        so_far = file.size_bytes(
+            MoreKeys(
+                count=rows,
+                smallest_bytes=max(key.smallest_bytes for key in keys),
+                largest_bytes=max(key.largest_bytes for key in keys),
+            )
+        )
+        if not self._sizer.is_allowed(so_far + size):
             return False
         file.join(sources, joined, columns)
         self._account(rows, size)
