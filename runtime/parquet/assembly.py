@@ -91,7 +91,7 @@ class ParquetParts:
             self._indexes_from = min(chunk.indexes_from or start, self._indexes_from)
         self._indexes_to = start
         self._indexes: bytes | None = None
-        self._told_bytes: list[int] | None = None
+        self._statistics_bytes: list[int] | None = None
 
     @property
     def columns(self) -> list[ThriftStruct]:
@@ -158,16 +158,16 @@ class ParquetParts:
         What the entry tells of values is counted, the rest is the mean of the row groups' entries.
         """
         indexes = sum(chunk.index_bytes for chunk in self.chunks(group))
-        if self._told_bytes is None:
-            self._told_bytes = [
-                sum(told_bytes(chunk.metadata) for chunk in self.chunks(number))
+        if self._statistics_bytes is None:
+            self._statistics_bytes = [
+                sum(statistics_bytes(chunk.metadata) for chunk in self.chunks(number))
                 for number in range(len(self.groups))
             ]
-        rest = self.footer_bytes - sum(self._told_bytes)
-        return indexes + self._told_bytes[group] + -(-rest // len(self.groups))
+        rest = self.footer_bytes - sum(self._statistics_bytes)
+        return indexes + self._statistics_bytes[group] + -(-rest // len(self.groups))
 
 
-def told_bytes(metadata: ThriftStruct) -> int:
+def statistics_bytes(metadata: ThriftStruct) -> int:
     """How many bytes of values the statistics in a chunk's ColumnMetaData hold."""
     statistics: ThriftStruct = field_value(metadata, ColumnMetaData.STATISTICS, {})
     return sum(len(value) for kind, value in statistics.values() if kind == BINARY)
