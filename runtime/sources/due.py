@@ -183,11 +183,11 @@ def check_unchanged(
 
     A file that is gone was read whole, or the read has failed.
     """
-    now = {found.file.path: found.file for found in list_files(source.path, base=directory, options=storage)}
+    now = {found.file.path: found for found in list_files(source.path, base=directory, options=storage)}
     for found in files:
-        file = now.get(found.file.path)
-        if file is not None and not file.is_same_as(found.file):
-            raise SourceChangedError(Message(Value.uri(file.path), " changed while it was read"))
+        there = now.get(found.file.path, found)
+        if there.identity != found.identity or not there.file.is_same_as(found.file):
+            raise SourceChangedError(Message(Value.uri(found.file.path), " changed while it was read"))
 
 
 def size_of(batch: DueBatch) -> DueSize:

@@ -6,15 +6,18 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+from parquetry.confined_folder import ConfinedFolder, FileIdentity, LinkInTheWayError
 from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, MissingSourceError, NotFoundError
+from parquetry.runtime.sources.landing import is_hidden, open_landing
 from parquetry.runtime.sources.ledger import SourceFile
 from parquetry.runtime.spec.source_paths import join_base
-from parquetry.runtime.storage.local import Identity
-from parquetry.runtime.storage.open import LocalStore, ObjectInfo, ObjectStore, open_store
+from parquetry.runtime.storage.open import LocalStore, ObjectInfo, ObjectStore
+from parquetry.runtime.storage.os_errors import storage_error
 
 _GLOB = re.compile(r"[*?\[{]")
 # Of a local path; keys of objects are shorter.
@@ -39,12 +42,15 @@ class FoundFile:
     """A file of a source: what the ledger calls it, and how Spark addresses it.
 
     The ledger's path starts as the source's path was declared, so that another checkout of the
-    project knows the same files by the same names.
+    project knows the same files by the same names. ``landing`` is the folder that it was found below, out of
+    which no link leads, and ``identity`` tells it from another file that is later at its place.
     """
 
     file: SourceFile
     uri: str
     spark_uri: str
+    landing: str | None = None
+    identity: FileIdentity | None = None
 
 
 def list_files(
@@ -54,19 +60,21 @@ def list_files(
 
     A relative path starts at ``base``. A path without wildcards is one file, or a folder read
     with everything below it. Names that begin with ``_`` or ``.`` are left out, as Spark does, and so
-    is a link to a file that is matched by its own name, or by another link before it.
+    is a link to a file that is matched by its own name, or by another link before it. StorageError for a link
+    that leads out of the folder before the first wildcard, or of the base on the way there.
     Raises MissingSourceError when a path without wildcards does not exist, and if it ``must_exist`` when
     the folder before the first wildcard does not; InvalidDataError for a path that can only match hidden
     names, for one that matches folders, and for a name that is no UTF-8.
     """
     root, pattern = split_pattern(path)
     _check_visible(pattern, path)
+    _check_way(base, root)
     store, infos = _files_below(join_base(base, root), options, deep=_is_deep(pattern))
     if not infos and not pattern:
         folder, _, name = root.rpartition("/")
-        store = open_store(join_base(base, folder or ("/" if root.startswith("/") else ".")), options)
+        store = open_landing(join_base(base, folder or ("/" if root.startswith("/") else ".")), options)
         one = store.stat(name)
-        if one is None and name not in store.list_folders(""):
+        if one is None and not _is_there(store, name):
             raise MissingSourceError(f"there is no file or folder {path}; correct the path of the source")
         if one is not None:
             _check_visible(name, path)
@@ -75,11 +83,11 @@ def list_files(
         raise MissingSourceError(
             f"{path} matches nothing: there is no folder {root}; correct the path of the source"
         )
-    visible = [info for info in sorted(infos, key=lambda i: i.path) if not _is_hidden(info.path)]
+    visible = [info for info in sorted(infos, key=lambda i: i.path) if not is_hidden(info.path)]
     paths = [info.path for info in visible]
     matching = glob_expression(pattern).matching(paths) if pattern else frozenset(paths)
     found = [info for info in visible if info.path in matching]
-    found = _each_once(store, found)
+    found = _each_once(found)
     for info in found:
         _check_spelling(info.path, path, is_local=isinstance(store, LocalStore))
     if pattern and not (found and pattern.endswith("*")):
@@ -94,6 +102,8 @@ def list_files(
             ),
             uri=f"{store.uri}/{info.path}",
             spark_uri=store.spark_uri(info.path),
+            landing=store.uri,
+            identity=info.identity,
         )
         for info in found
     )
@@ -101,8 +111,8 @@ def list_files(
 
 def open_file(found: FoundFile, options: Mapping[str, Any] | None = None) -> Any:
     """A seekable pyarrow file over the source file, to be closed by the caller."""
-    folder, _, name = found.uri.rpartition("/")
-    return open_store(folder or "/", options).open_input(name)
+    landing = found.uri.rpartition("/")[0] if found.landing is None else found.landing
+    return open_landing(landing or "/", options).open_input(found.uri[len(landing) + 1 :])
 
 
 def has_gone(file: Value | str) -> NotFoundError:
@@ -118,36 +128,48 @@ def _is_deep(pattern: str) -> bool:
 def _files_below(
     root: str, options: Mapping[str, Any] | None, *, deep: bool
 ) -> tuple[ObjectStore, list[ObjectInfo]]:
-    store = open_store(root, options)
+    store = open_landing(root, options)
     try:
         return store, store.list("", recursive=deep)
     except NotADirectoryError:
         return store, []
 
 
-def _is_there(store: ObjectStore) -> bool:
+def _check_way(base: str, root: str) -> None:
+    """Raise if a link on the way from the base leads out of it: in a project, it may have been committed."""
+    if join_base(base, root) == root or join_base("/", base) != base:
+        return
+    remedy = "a link in a checkout may lead anywhere; declare the path that it leads to"
+    try:
+        ConfinedFolder(Path(base), remedy=remedy).without_links(root)
+    except LinkInTheWayError as error:
+        raise InvalidDataError(error.message) from error
+    except OSError as error:
+        raise storage_error("look at", Value.uri(join_base(base, root)), error) from error
+
+
+def _is_there(store: ObjectStore, name: str = "") -> bool:
     """Whether there is a folder in which no file was found; of objects, whether any is below the prefix."""
     if isinstance(store, LocalStore):
-        return store.identity("") is not None
-    return bool(store.list_folders(""))
+        return store.is_folder(name)
+    return name in store.list_folders("") if name else bool(store.list_folders(""))
 
 
-def _each_once(store: ObjectStore, found: list[ObjectInfo]) -> list[ObjectInfo]:
+def _each_once(found: list[ObjectInfo]) -> list[ObjectInfo]:
     """The files without names that are links to one of the others."""
-    if not (isinstance(store, LocalStore) and any(info.is_link for info in found)):
+    if not any(info.is_link for info in found):
         return found
-    seen, once = set[Identity | None](), list[ObjectInfo]()
+    seen, once = set[FileIdentity | None](), list[ObjectInfo]()
     for info in sorted(found, key=lambda info: (info.is_link, info.path)):
-        identity = store.identity(info.path)
-        if not (info.is_link and identity in seen):
+        if not (info.is_link and info.identity in seen):
             once.append(info)
-        seen.add(identity)
+        seen.add(info.identity)
     return sorted(once, key=lambda info: info.path)
 
 
 def _check_visible(pattern: str, path: str) -> None:
     """Raise for a path that can only match names that are left out."""
-    hidden = next((part for part in pattern.split("/") if _is_hidden(part)), None)
+    hidden = next((part for part in pattern.split("/") if is_hidden(part)), None)
     if hidden is not None:
         raise InvalidDataError(
             f"{path} never matches a file: names that begin with '_' or '.' are left out, as Spark does, and "
@@ -172,7 +194,7 @@ def _check_no_folder(
         folders = expression.matching({name for info in infos for name in _above(info.path)})
     for info in infos:
         folder = next((name for name in _above(info.path) if name in folders), None)
-        if folder is None or _is_hidden(info.path):
+        if folder is None or is_hidden(info.path):
             continue
         if not any(name.startswith(f"{folder}/") for name in found):
             declared = path.rstrip("/")
@@ -260,8 +282,3 @@ def _check_spelling(name: str, path: str, *, is_local: bool) -> None:
         raise InvalidDataError(
             f"{path} matches a file called {spelled!r}, which is no UTF-8, so Spark cannot open it; rename it"
         ) from error
-
-
-def _is_hidden(path: str) -> bool:
-    # The last is a file that Hadoop's shell is still writing.
-    return any(part.startswith(("_", ".")) or part.endswith("._COPYING_") for part in path.split("/"))

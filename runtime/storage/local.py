@@ -8,36 +8,50 @@ import shutil
 import stat as stat_module
 import sys
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
+from parquetry.confined_folder import (
+    NEW_FILE,
+    ConfinedFolder,
+    LinkInTheWayError,
+    entries_of,
+    identity_of,
+    sync_folder,
+)
 from parquetry.message import Message, Value
 from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 from parquetry.runtime.storage.os_errors import WRITE_FAILURES, storage_error
 from parquetry.runtime.storage.paths import checked_path, escape_glob, temporary_path
-from parquetry.runtime.storage.regular_file import check_regular, read_regular
+from parquetry.runtime.storage.regular_file import read_between, read_whole
 
-Entries = list[os.DirEntry[str]]
-Identity = tuple[int, int]
-
+_ABSENT: Final = (FileNotFoundError, NotADirectoryError)
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP})
+_DESCRIPTORS: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 
 
 class LocalStore(ObjectStore):
     """Objects below the absolute folder ``root``, which the first write creates.
+
+    Links on the way to the root are its owner's. Below it, none is followed: a link can be deleted or
+    replaced, and is an error where it is read, or where its folder is listed.
 
     Content is written under a hidden name, synced, and then renamed or hard-linked to its own
     name, and the folder is synced: what was acknowledged survives a power cut. Hadoop leaves a
     checksum file ``.<name>.crc`` beside a file; a stale one makes Hadoop readers fail, so it
     goes before its file changes.
     """
+
+    remedy = (
+        "whoever can write here may lead it anywhere; put what it leads to in its place, or mount that there"
+    )
 
     def __init__(self, root: str, allowed: Allowed = NOTHING_ALLOWED) -> None:
         if "\0" in root:
@@ -50,9 +64,14 @@ class LocalStore(ObjectStore):
             )
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links
         self._allowed = allowed
+        self.tree = ConfinedFolder(self.root, remedy=self.remedy, durable=True)
 
     def __repr__(self) -> str:
-        return f"LocalStore({str(self.root)!r})"
+        return f"{type(self).__name__}({str(self.root)!r})"
+
+    def __reduce__(self) -> tuple[type[LocalStore], tuple[str, Allowed]]:
+        # A worker may be on a machine of which the same folder is mounted in another way.
+        return type(self), (str(self.root), self._allowed)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LocalStore) and other.root == self.root
@@ -70,161 +89,151 @@ class LocalStore(ObjectStore):
 
     def check_writable(self, folder: str) -> None:
         """StorageError if no file can be created in a folder that is there; none is left by the look."""
-        path = self._file(folder)
-        with _reporting("write in", path):
+        with self._reporting(folder, "write in"):
+            opened = self.tree.open_folder(self._place(folder))
             try:
-                os.close(os.open(path, os.O_TMPFILE | os.O_WRONLY, 0o600))
+                os.close(os.open(".", os.O_TMPFILE | os.O_WRONLY, 0o600, dir_fd=opened))
             except OSError as error:
                 # Not every file system has files without a name.
                 if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
                     raise
+            finally:
+                os.close(opened)
+
+    def is_folder(self, path: str) -> bool:
+        """Return True if there is a folder at the path."""
+        with self._reporting(path, "look at"), suppress(*_ABSENT):
+            os.close(self.tree.open_folder(self._place(path, folder=True)))
+            return True
+        return False
 
     def read(self, path: str) -> bytes:
-        file_path = self._file(path)
-        with _reporting("read", file_path):
-            return read_regular(file_path)
+        with self._opened_file(path) as file:
+            return read_whole(file)
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
-        with self.open_input(path) as file, _reporting("read", self._file(path)):
-            return bytes(file.read_at(stop - start, start))
+        with self._opened_file(path) as file:
+            return read_between(file, start, stop)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        file_path = self._file(path)
-        with _reporting("read", file_path):
-            check_regular(file_path.stat(), file_path)
-            return pa.OSFile(str(file_path), "rb")
+        with self._opened_file(path) as file:
+            return _arrow_file(file, "rb")
 
     def stat(self, path: str) -> ObjectInfo | None:
-        file_path = self._file(path)
-        with _reporting("look at", file_path):
-            try:
-                status = file_path.stat()
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-        return _info(path, status) if stat_module.S_ISREG(status.st_mode) else None
+        with self._reporting(path, "look at"):
+            status = self._status(self._place(path))
+        return None if status is None or not stat_module.S_ISREG(status.st_mode) else info_of(path, status)
 
     def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
-        found: list[ObjectInfo] = []
-        top = checked_path(prefix, root=self.uri, folder=True)
-        folders = [top]
-        links, hidden = deque[tuple[str, Identity]](), deque[tuple[str, Identity]]()
-        seen: set[Identity | None] = {self.identity(top)} if recursive else set()
-        while folders or links or hidden:
-            if folders:
-                folder = folders.pop()
-            else:
-                # Last, so that a file that a folder holds has the same name with and without links to it;
-                # but a link that readers follow comes before the folder that they pass over.
-                folder, identity = (links or hidden).popleft()
-                if identity in seen:
-                    continue
-                seen.add(identity)
-            for entry in self._entries(folder):
-                path = f"{folder}/{entry.name}" if folder else entry.name
-                status = _status(entry)
-                if status is not None and stat_module.S_ISREG(status.st_mode):
-                    found.append(_info(path, status, is_link=entry.is_symlink()))
-                elif status is not None and recursive:
-                    identity = (status.st_dev, status.st_ino)
-                    if entry.name.startswith(("_", ".")):
-                        hidden.append((path, identity))
-                    elif entry.is_symlink():
-                        links.append((path, identity))
-                    elif identity not in seen:
-                        seen.add(identity)
-                        folders.append(path)
+        found = []
+        folders = [checked_path(prefix, root=self.uri, folder=True)]
+        while folders:
+            folder = folders.pop()
+            with self._entries(folder) as entries:
+                for entry in entries:
+                    path = below(folder, entry.name)
+                    with suppress(FileNotFoundError):
+                        status = entry.stat(follow_symlinks=False)
+                        if stat_module.S_ISREG(status.st_mode):
+                            found.append(info_of(path, status))
+                        elif stat_module.S_ISLNK(status.st_mode):
+                            raise self.tree.refusal(path)
+                        elif stat_module.S_ISDIR(status.st_mode) and recursive:
+                            folders.append(path)
         return sorted(found, key=lambda info: info.path)
 
     def list_folders(self, prefix: str = "") -> Paths:
         folder = checked_path(prefix, root=self.uri, folder=True)
-        names = [entry.name for entry in self._entries(folder) if _is_folder(entry)]
-        return sorted(f"{folder}/{name}" if folder else name for name in names)
+        found = []
+        with self._entries(folder) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    raise self.tree.refusal(below(folder, entry.name))
+                if entry.is_dir(follow_symlinks=False):
+                    found.append(below(folder, entry.name))
+        return sorted(found)
 
     def put(self, path: str, data: bytes) -> None:
-        file_path = self._writable(path)
-        temporary = self._write_temporary(path, file_path, data)
-        try:
-            with _reporting("write", file_path):
-                self._replace(temporary, file_path)
-        except StorageError:
-            _discard(temporary)
-            raise
+        with (
+            self._opened(path, "write", makes=True) as (folder, name),
+            _new_file(name, folder) as (temporary, file),
+        ):
+            _write(file, data)
+            _replace(temporary, name, folder)
 
     def put_if_absent(self, path: str, data: bytes, *, nonce: str | None = None) -> PutOutcome:
-        file_path = self._writable(path)
-        if os.path.lexists(file_path):
-            return self._whose(path, nonce)
-        temporary = self._write_temporary(path, file_path, data)
-        try:
-            with _reporting("write", file_path):
-                is_mine = _link(temporary, file_path)
-            if not is_mine:
-                return self._whose(path, nonce)
-        finally:
-            _discard(temporary)
-        try:
-            _sync_folder(file_path.parent)
-        except OSError as error:
-            where = Value.uri(str(file_path))
-            raise UnknownOutcomeError(
-                Message("whether ", where, f" will last is unknown: {error.strerror}; check the disk")
-            ) from error
-        return PutOutcome.WON
+        is_mine = False
+        with self._opened(path, "write", makes=True) as (folder, name):
+            if not _is_there(name, folder):
+                with _new_file(name, folder) as (temporary, file):
+                    _write(file, data)
+                    is_mine = self._link(path, temporary, name, folder)
+            if is_mine:
+                try:
+                    sync_folder(folder)
+                except OSError as error:
+                    where = Value.uri(str(self.root / path))
+                    raise UnknownOutcomeError(
+                        Message("whether ", where, f" will last is unknown: {error.strerror}; check the disk")
+                    ) from error
+        return PutOutcome.WON if is_mine else self._whose(path, nonce)
 
     @contextmanager
     def create_file(self, path: str) -> Iterator[Any]:
-        file_path = self._writable(path)
-        temporary = self.root / temporary_path(path)
-        with _reporting("write", file_path):
-            sink = pa.OSFile(str(temporary), "wb")
         written = False
-        try:
-            with sink:
-                yield sink
-                written = True
-            _sync_file(temporary)
-            self._replace(temporary, file_path)
-        except OSError as error:
-            # What else the caller's block raises is not about this file.
-            if not written and error.errno not in WRITE_FAILURES:
-                raise
-            raise storage_error("write", Value.uri(str(file_path)), error) from error
-        finally:
-            _discard(temporary)
+        with ExitStack() as stack:
+            with self._reporting(path, "write"):
+                folder, name = stack.enter_context(self.tree.opened(self._place(path), makes=True))
+                temporary, file = stack.enter_context(_new_file(name, folder))
+                sink = _arrow_file(file, "wb")
+            try:
+                with sink:
+                    yield sink
+                    written = True
+                os.fsync(file)
+                _replace(temporary, name, folder)
+            except OSError as error:
+                # What else the caller's block raises is not about this file.
+                if not written and error.errno not in WRITE_FAILURES:
+                    raise
+                raise storage_error("write", Value.uri(str(self.root / path)), error) from error
 
     def delete(self, path: str) -> bool:
-        file_path = self._writable(path, parents=False)
-        with _reporting("delete", file_path):
-            if not self._unlink(file_path):
-                return False
-            self._sync_folders([file_path.parent])
-        return True
+        return self._delete(path)
 
     def delete_all(self, paths: Iterable[str]) -> None:
-        folders = set()
-        for path in paths:
-            file_path = self._writable(path, parents=False)
-            with _reporting("delete", file_path):
-                if self._unlink(file_path):
-                    folders.add(file_path.parent)
-        for folder in sorted(folders):
-            with _reporting("delete files of", folder):
-                self._sync_folders([folder])
+        for _, together in groupby(paths, lambda path: path.rpartition("/")[0]):
+            self._delete(*together)
+
+    def _delete(self, *paths: str) -> bool:
+        """Remove the files of one folder; True if there was any."""
+        is_any = False
+        with (
+            self._reporting(paths[0], "delete"),
+            suppress(*_ABSENT),
+            self.tree.opened(self._place(paths[0])) as (folder, _),
+        ):
+            for path in paths:
+                with self._reporting(path, "delete"):
+                    is_any |= _unlink(self._place(path).rpartition("/")[2], folder)
+            if is_any:
+                sync_folder(folder)
+        return is_any
 
     def delete_folder(self, prefix: str) -> None:
-        folder = self._writable(checked_path(prefix, root=self.uri), parents=False)
-        with _reporting("delete", folder):
+        with self._reporting(prefix, "delete"):
+            place = self._place(prefix)
             try:
-                if folder.is_symlink():
-                    folder.unlink()
-                else:
-                    shutil.rmtree(folder)
-            except (FileNotFoundError, NotADirectoryError):
+                with self.tree.opened(place) as (folder, name):
+                    if stat_module.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                        os.unlink(name, dir_fd=folder)
+                    else:
+                        shutil.rmtree(name, dir_fd=folder)
+                    sync_folder(folder)
+            except _ABSENT:
                 # Absent, or somebody else deletes in the same folder: what is left decides.
-                if folder.is_dir():
+                if self.is_folder(prefix):
                     self.delete_folder(prefix)
-                return
-            self._sync_folders([folder.parent])
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -233,64 +242,88 @@ class LocalStore(ObjectStore):
         folder = checked_path(path, root=self.uri, folder=True)
         return "file://" + escape_glob(str(self.root / folder))
 
-    def _file(self, path: str) -> Path:
-        return self.root / checked_path(path, root=self.uri)
+    def _place(self, path: str, *, folder: bool = False) -> str:
+        """The relative path by which the tree is asked for an object."""
+        return checked_path(path, root=self.uri, folder=folder)
 
-    def _writable(self, path: str, *, parents: bool = True) -> Path:
-        """The absolute path, whose folder exists and, links followed, lies below the root."""
-        file_path = self._file(path)
-        folder = file_path.parent
-        with _reporting("look at", folder):
-            real = folder.resolve()
-            is_inside = real.is_relative_to(self.root.resolve())
-        if not is_inside:
+    @contextmanager
+    def _opened(self, path: str, doing: str, *, makes: bool = False) -> Iterator[tuple[int, str]]:
+        with self._reporting(path, doing), self.tree.opened(self._place(path), makes=makes) as opened:
+            yield opened
+
+    @contextmanager
+    def _opened_file(self, path: str) -> Iterator[int]:
+        with self._reporting(path, "read"):
+            place = self._place(path)
+            above, _, name = place.rpartition("/")
+            folder = self.tree.open_folder(above)
+            try:
+                file = self.tree.open_file(place, name, folder)
+            finally:
+                os.close(folder)
+            try:
+                yield file
+            finally:
+                os.close(file)
+
+    @contextmanager
+    def _entries(self, folder: str) -> Iterator[Iterable[os.DirEntry[str]]]:
+        """What is in a folder, nothing where there is none; entries are looked at within the block."""
+        with self._reporting(folder, "list"), ExitStack() as stack:
+            entries: Iterable[os.DirEntry[str]] = ()
+            with suppress(*_ABSENT):
+                opened = self.tree.open_folder(folder)
+                stack.callback(os.close, opened)
+                entries = stack.enter_context(entries_of(opened))
+            yield sorted(entries, key=lambda entry: entry.name)
+
+    def _status(self, place: str) -> os.stat_result | None:
+        """What is there, which may be no link; None where nothing is."""
+        with suppress(*_ABSENT), self.tree.opened(place) as (folder, name):
+            status = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
+            if stat_module.S_ISLNK(status.st_mode):
+                raise self.tree.refusal(place)
+            return status
+        return None
+
+    @contextmanager
+    def _reporting(self, path: str, doing: str) -> Iterator[None]:
+        """Turns every error of the operating system into a StorageError that says what was tried where."""
+        try:
+            yield
+        except LinkInTheWayError as error:
+            raise StorageError(error.message) from error
+        except OSError as error:
+            # A file in the place of a folder is in the way of what is written.
+            is_above = doing == "write" and isinstance(error, NotADirectoryError)
+            where = error.filename if is_above else self.root / path
+            raise storage_error(doing, Value.uri(str(where)), error) from error
+
+    def _link(self, path: str, temporary: str, name: str, folder: int) -> bool:
+        """Give the file its name as well, unless that is taken; True when it has it now."""
+        _remove_checksum(name, folder)
+        try:
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            # A network file system may repeat a link that had succeeded.
+            with suppress(FileNotFoundError):
+                one, other = (
+                    os.stat(each, dir_fd=folder, follow_symlinks=False) for each in (temporary, name)
+                )
+                return os.path.samestat(one, other)
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS or not os.access(".", os.W_OK, dir_fd=folder):
+                raise
             raise StorageError(
                 Message(
-                    "the path ",
-                    Value.file(path, quoted=True),
-                    f" leads out of {self.uri} to ",
-                    Value.uri(str(real)),
-                    " through a symbolic link; replace the link by a folder",
+                    "cannot write ",
+                    Value.uri(str(self.root / path)),
+                    ": its file system refuses hard links, which keep two writers apart; choose a location "
+                    "on a file system that has them",
                 )
-            )
-        if parents:
-            with _reporting("create the folder", folder):
-                _make_folders(folder)
-        return file_path
-
-    def _entries(self, folder: str) -> Entries:
-        absolute = self.root / folder
-        with _reporting("list", absolute):
-            try:
-                with os.scandir(absolute) as entries:
-                    return sorted(entries, key=lambda entry: entry.name)
-            except (FileNotFoundError, NotADirectoryError):
-                return []
-
-    def identity(self, path: str) -> Identity | None:
-        """What file or folder a path leads to, the same for all its names; None when it is not there."""
-        try:
-            status = (self.root / path).stat()
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
-
-    def _write_temporary(self, path: str, file_path: Path, data: bytes) -> Path:
-        temporary = self.root / temporary_path(path)
-        try:
-            with _reporting("write", file_path), temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        except StorageError:
-            _discard(temporary)
-            raise
-        return temporary
-
-    def _replace(self, temporary: Path, file_path: Path) -> None:
-        _remove(_checksum_path(file_path))
-        temporary.replace(file_path)
-        _sync_folder(file_path.parent)
+            ) from error
+        return True
 
     def _whose(self, path: str, nonce: str | None) -> PutOutcome:
         if nonce is None:
@@ -301,113 +334,70 @@ class LocalStore(ObjectStore):
             return PutOutcome.LOST
         return PutOutcome.MINE if nonce.encode() in there else PutOutcome.LOST
 
-    def _unlink(self, file_path: Path) -> bool:
-        try:
-            _remove(_checksum_path(file_path))
-            file_path.unlink()
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
 
-    def _sync_folders(self, folders: Iterable[Path]) -> None:
-        for folder in folders:
-            # The folder may have been deleted meanwhile, and the entries with it.
-            with suppress(FileNotFoundError, NotADirectoryError):
-                _sync_folder(folder)
+def below(folder: str, name: str) -> str:
+    """The path of what has this name in a folder, empty for the root."""
+    return f"{folder}/{name}" if folder else name
+
+
+def info_of(path: str, status: os.stat_result, *, is_link: bool = False) -> ObjectInfo:
+    """The facts of a file."""
+    return ObjectInfo(
+        path=path,
+        size_bytes=status.st_size,
+        modified_ms=status.st_mtime_ns // 1_000_000,
+        is_link=is_link,
+        identity=identity_of(status),
+    )
+
+
+def _arrow_file(file: int, mode: str) -> pa.NativeFile:
+    """A file of pyarrow's over what a descriptor has open, whatever has its name by now."""
+    return pa.OSFile(f"{_DESCRIPTORS}/{file}", mode)
 
 
 @contextmanager
-def _reporting(doing: str, where: object) -> Iterator[None]:
-    """Turns every error of the operating system into a StorageError that says what was tried where."""
+def _new_file(name: str, folder: int) -> Iterator[tuple[str, int]]:
+    """A hidden name beside a file, and a descriptor to write there; unless it is renamed, it is removed."""
+    temporary = temporary_path(name)
+    file = os.open(temporary, NEW_FILE, 0o666, dir_fd=folder)
     try:
-        yield
-    except OSError as error:
-        raise storage_error(doing, Value.uri(str(where)), error) from error
-
-
-def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """What the entry is, links followed; None when it, or what it leads to, is not there (any more)."""
-    with _reporting("look at", entry.path):
-        try:
-            return entry.stat()
-        except FileNotFoundError:
-            return None
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    with _reporting("look at", entry.path):
-        return entry.is_dir()
-
-
-def _info(path: str, status: os.stat_result, *, is_link: bool = False) -> ObjectInfo:
-    modified_ms = status.st_mtime_ns // 1_000_000
-    return ObjectInfo(path=path, size_bytes=status.st_size, modified_ms=modified_ms, is_link=is_link)
-
-
-def _checksum_path(file_path: Path) -> Path:
-    return file_path.with_name(f".{file_path.name}.crc")
-
-
-def _remove(file_path: Path) -> None:
-    with suppress(FileNotFoundError, NotADirectoryError):
-        file_path.unlink()
-
-
-def _link(temporary: Path, file_path: Path) -> bool:
-    """Give the file its name as well, unless that is taken; True when it has it now."""
-    _remove(_checksum_path(file_path))
-    try:
-        os.link(temporary, file_path)
-    except FileExistsError:
-        # A network file system may repeat a link that had succeeded.
-        with suppress(FileNotFoundError):
-            return temporary.samefile(file_path)
-        return False
-    except OSError as error:
-        if error.errno not in _NO_LINKS or not os.access(file_path.parent, os.W_OK):
-            raise
-        raise StorageError(
-            Message(
-                "cannot write ",
-                Value.uri(str(file_path)),
-                ": its file system refuses hard links, which keep two writers apart; choose a location on a "
-                "file system that has them",
-            )
-        ) from error
-    return True
-
-
-def _discard(file_path: Path) -> None:
-    """Remove what is left of a temporary file; failing at that hides no other failure."""
-    with suppress(OSError):
-        file_path.unlink()
-
-
-def _make_folders(folder: Path) -> None:
-    """Create the folder and its parents, each entry synced, whoever else creates them too."""
-    if folder.is_dir():
-        return
-    parent = folder.parent
-    if parent != folder:
-        _make_folders(parent)
-    with suppress(FileExistsError):
-        folder.mkdir()
-        _sync_folder(parent)
-    if not folder.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-
-
-def _sync_file(file_path: Path) -> None:
-    descriptor = os.open(file_path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
+        yield temporary, file
     finally:
-        os.close(descriptor)
+        os.close(file)
+        # Failing at that hides no other failure.
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _write(file: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+    os.fsync(file)
+
+
+def _replace(temporary: str, name: str, folder: int) -> None:
+    _remove_checksum(name, folder)
+    os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    sync_folder(folder)
+
+
+def _is_there(name: str, folder: int) -> bool:
+    with suppress(FileNotFoundError):
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return True
+    return False
+
+
+def _unlink(name: str, folder: int) -> bool:
+    _remove_checksum(name, folder)
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+        return True
+    return False
+
+
+def _remove_checksum(name: str, folder: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(f".{name}.crc", dir_fd=folder)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from parquetry.confined_folder import FileIdentity
 from parquetry.runtime.allowed import Allowed
 
 
@@ -15,7 +16,8 @@ from parquetry.runtime.allowed import Allowed
 class ObjectInfo:
     """One object. ``modified_ms`` is in the store's clock; ``etag`` None where there is none.
 
-    ``is_link`` says, in listings, that the path is another name of a file: a symbolic link.
+    ``is_link`` says, in listings, that the path is another name of a file: a symbolic link. ``identity``
+    is the same for all names of a file, and None where a file has only one.
     """
 
     path: str
@@ -23,6 +25,7 @@ class ObjectInfo:
     modified_ms: int
     etag: str | None = None
     is_link: bool = False
+    identity: FileIdentity | None = None
 
 
 # Inside the stores the name ``list`` is a method.

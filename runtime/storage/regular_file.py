@@ -1,12 +1,13 @@
-"""Reading files that somebody else may have put there: no pipe, device or socket, which may never end."""
+"""Reading files whole or in part: those that are read whole are not of any size."""
 
 from __future__ import annotations
 
 import errno
 import os
-import stat
 from pathlib import Path
 from typing import Final
+
+from parquetry.confined_folder import open_regular
 
 MOST_BYTES: Final = 1 << 30
 """Of a file that is read whole."""
@@ -17,17 +18,25 @@ def read_regular(path: Path, *, most_bytes: int = MOST_BYTES) -> bytes:
 
     OSError otherwise: EISDIR for a folder, EFBIG for a larger file, ENXIO for the rest.
     """
-    # Without O_NONBLOCK, opening a pipe waits until somebody writes.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
-        status = os.fstat(file.fileno())
-        check_regular(status, path)
-        if status.st_size > most_bytes:
-            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
-        return file.read()
+    file = open_regular(path, follows=True)
+    try:
+        return read_whole(file, most_bytes=most_bytes)
+    finally:
+        os.close(file)
 
 
-def check_regular(status: os.stat_result, path: Path) -> None:
-    """OSError where the status is not that of a regular file: EISDIR for a folder, else ENXIO."""
-    if not stat.S_ISREG(status.st_mode):
-        code = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.ENXIO
-        raise OSError(code, os.strerror(code), str(path))
+def read_whole(file: int, *, most_bytes: int = MOST_BYTES) -> bytes:
+    """The content of an open file of at most ``most_bytes``; OSError (EFBIG) for a larger one."""
+    size_bytes = os.fstat(file).st_size
+    if size_bytes > most_bytes:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return read_between(file, 0, size_bytes)
+
+
+def read_between(file: int, start: int, stop: int) -> bytes:
+    """The bytes of an open file from ``start`` to ``stop`` (exclusive), as far as it has them."""
+    parts = []
+    while start < stop and (part := os.pread(file, stop - start, start)):
+        parts.append(part)
+        start += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -131,7 +131,7 @@ def test_the_watch_sees_what_a_command_does(tmp_path, code):
     )
 
 
-@pytest.mark.parametrize("kind", ["fifo", "socket", "device", "folder", "large"])
+@pytest.mark.parametrize("kind", ["fifo", "socket", "link to a device", "folder", "large"])
 @pytest.mark.parametrize(
     "file", [".hoodie/.parquetry/applied/00000000000000000001.json", ".hoodie/hoodie.properties"]
 )
@@ -145,30 +145,33 @@ def test_what_is_no_file_of_a_table_is_refused_at_once(tmp_path, kind, file):
             os.mkfifo(path)
         case "socket":
             os.mknod(path, 0o600 | stat.S_IFSOCK)
-        case "device":
+        case "link to a device":
             path.symlink_to("/dev/zero")
         case "folder":
             path.mkdir()
         case "large":
             with path.open("wb") as sparse:
                 sparse.truncate(MOST_BYTES + 1)
-    said = {"large": "File too large", "folder": "Is a directory"}.get(kind, "No such device or address")
+    said = {"large": "File too large", "folder": "Is a directory", "link to a device": "is a link"}
     store = open_store(tmp_path / "t")
-    with pytest.raises(StorageError, match=said):
+    with pytest.raises(StorageError, match=said.get(kind, "No such device or address")):
         store.read(file)
     done = CliRunner().invoke(command_line, ["inspect", str(tmp_path / "t")])
     assert (done.exit_code in (0, 1), "Traceback" in done.output) == (True, False), done.output
 
 
-@pytest.mark.parametrize("kind", ["fifo", "device"])
-def test_a_base_file_that_is_none_is_refused_at_once(tmp_path, kind):
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("fifo", "replace the pipe, socket or device there by a file"), ("link to a device", "is a link")],
+)
+def test_a_base_file_that_is_none_is_refused_at_once(tmp_path, kind, said):
     path = tmp_path / "t" / "x.parquet"
     path.parent.mkdir()
     if kind == "fifo":
         os.mkfifo(path)
     else:
         path.symlink_to("/dev/zero")
-    with pytest.raises(StorageError, match="replace the pipe, socket or device there by a file"):
+    with pytest.raises(StorageError, match=said):
         open_store(tmp_path / "t").open_input("x.parquet")
 
 

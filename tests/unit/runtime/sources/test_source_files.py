@@ -45,12 +45,12 @@ def test_patterns_match_as_declared(landing, pattern, found):
     assert [f.file.path for f in list_files(pattern, base=str(landing))] == found
 
 
-def test_a_file_is_found_once_whatever_links_lead_to_it(landing, tmp_path):
+def test_a_file_is_found_once_whatever_links_lead_to_it(landing):
     (landing / "landing/a.csv").symlink_to("b.csv")
     (landing / "landing/x/b.csv").symlink_to("../b.csv")
-    (tmp_path / "outside.csv").write_text("elsewhere")
+    (landing / "landing/_kept.csv").write_text("elsewhere")
     for name in ("n", "m"):
-        (landing / f"landing/{name}.csv").symlink_to(tmp_path / "outside.csv")
+        (landing / f"landing/{name}.csv").symlink_to(landing / "landing/_kept.csv")
 
     def found(pattern):
         return [f.file.path.removeprefix("landing/") for f in list_files(pattern, base=str(landing))]
@@ -153,7 +153,7 @@ def test_only_what_may_match_is_listed(landing, monkeypatch):
     listed = []
     entries = LocalStore._entries
     monkeypatch.setattr(
-        LocalStore, "_entries", lambda *at: listed.append(str(at[0].root / at[1])) or entries(*at)
+        LocalStore, "_entries", lambda *at: listed.append(f"{at[0].root}/{at[1]}".rstrip("/")) or entries(*at)
     )
     list_files("landing/*.csv", base=str(landing))
     assert set(listed) == {f"{landing}/landing"}

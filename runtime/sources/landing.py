@@ -1,0 +1,94 @@
+"""A local folder in which others leave files: its links are followed, though only to what is in it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from parquetry.confined_folder import FileIdentity, identity_of
+from parquetry.runtime.storage.local import LocalStore, below, info_of
+from parquetry.runtime.storage.model import Objects, ObjectStore, Paths
+from parquetry.runtime.storage.open import open_store
+
+
+def open_landing(uri: str, options: Mapping[str, Any] | None = None) -> ObjectStore:
+    """The store in which the files of a source lie."""
+    store = open_store(uri, options)
+    return LandingFolder(str(store.root)) if isinstance(store, LocalStore) else store
+
+
+def is_hidden(path: str) -> bool:
+    """Return True for what is left out, as Spark does."""
+    # The last is a file that Hadoop's shell is still writing.
+    return any(part.startswith(("_", ".")) or part.endswith("._COPYING_") for part in path.split("/"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What is at a ``path``, and at the ``place`` that the links in it lead to."""
+
+    path: str
+    place: str
+    status: os.stat_result
+    is_link: bool = False
+
+
+class LandingFolder(LocalStore):
+    """Files to ingest. A link that leads out of the folder is refused where it is met."""
+
+    remedy = (
+        "whoever leaves files there could name any file with it; put a copy in its place, or declare what it "
+        "leads to as a source"
+    )
+
+    def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
+        """The files; hidden names are passed over, and a link to a folder that is listed by its own name."""
+        found, seen = [], set[FileIdentity]()
+        folders, links = [*self._top(prefix)], deque[_Entry]()
+        while folders or links:
+            folder = folders.pop() if folders else links.popleft()
+            if identity_of(folder.status) in seen:
+                continue
+            seen.add(identity_of(folder.status))
+            for entry in self._visible(folder):
+                if stat.S_ISREG(entry.status.st_mode):
+                    found.append(info_of(entry.path, entry.status, is_link=entry.is_link))
+                elif recursive and stat.S_ISDIR(entry.status.st_mode):
+                    (links if entry.is_link else folders).append(entry)
+        return sorted(found, key=lambda info: info.path)
+
+    def list_folders(self, prefix: str = "") -> Paths:
+        """The folders and the links to folders."""
+        return sorted(
+            entry.path
+            for top in self._top(prefix)
+            for entry in self._visible(top)
+            if stat.S_ISDIR(entry.status.st_mode)
+        )
+
+    def _top(self, prefix: str) -> Iterator[_Entry]:
+        with self._reporting(prefix, "list"):
+            place = self._place(prefix, folder=True)
+            status = self._status(place)
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            yield _Entry(prefix, place, status)
+
+    def _visible(self, folder: _Entry) -> Iterator[_Entry]:
+        with self._entries(folder.place) as entries:
+            for entry in entries:
+                if is_hidden(entry.name):
+                    continue
+                path, place = below(folder.path, entry.name), below(folder.place, entry.name)
+                with self._reporting(path, "look at"):
+                    is_link = entry.is_symlink()
+                    place = self.tree.without_links(place) if is_link else place
+                    status = self._status(place)
+                if status is not None:
+                    yield _Entry(path, place, status, is_link)
+
+    def _place(self, path: str, *, folder: bool = False) -> str:
+        return self.tree.without_links(super()._place(path, folder=folder))
