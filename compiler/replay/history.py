@@ -33,6 +33,9 @@ _OUR_KEYS: Final = "parquetry."
 _MORE_LOGS: Final = 8
 """So many log files are read for files at the beginning, behind those of the period."""
 
+_BESIDE_ROWS_BYTES: Final = 4096
+"""About what a file of a few columns holds beside its rows: the footer with the schemas, the page index."""
+
 _BATCH: Final = 64
 """So many commits are in memory as they were read; what a replay needs of them is a tenth."""
 
@@ -431,7 +434,8 @@ def _take_back(write: RecordedWrite, live: dict[FileGroupId, _Version]) -> None:
             live.pop(key, None)
             if file.previous is not None:
                 rows = max(file.rows - file.inserts + file.deletes, 0)
-                size = file.size_bytes * rows // file.rows if file.rows else file.size_bytes
+                beside = min(_BESIDE_ROWS_BYTES, file.size_bytes)
+                size = beside + (file.size_bytes - beside) * rows // max(file.rows, 1)
                 live[key] = _Version(file.previous, size, rows, is_derived=True)
     for partition, file_ids in write.replaced.items():
         for file_id in file_ids:
