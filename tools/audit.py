@@ -1,12 +1,13 @@
 """Look the locked packages up in advisory databases: PyPI's, else OSV's, through pip-audit.
 
 Exits with 1 when a package has a known vulnerability that `locks/accepted.toml` does not accept with a reason.
-Where no database can be reached, says so and exits with 0: that nothing is known is no finding.
+Where no database can be reached, warns and exits with 0: that nothing is known is no finding.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -52,11 +53,19 @@ def main() -> int:
         answer = next((found for service in SERVICES if (found := ask(lock, service)) is not None), None)
         if answer is None:
             left = ", ".join(missed.name for missed in locks[place:])
-            print(f"no advisory database reachable ({', '.join(SERVICES)}); not audited: {left}", flush=True)
+            warn(f"no advisory database reachable ({', '.join(SERVICES)}); not audited: {left}")
             break
         print(f"locks/{lock.name}: {answer.known} packages looked up", flush=True)
         answers.append(answer)
     return judge(answers, accepted) if answers else 0
+
+
+def warn(text: str) -> None:
+    """Print a warning; on GitHub as an annotation of the run, which its page shows above all logs."""
+    on_github = os.environ.get("GITHUB_ACTIONS") == "true"
+    print(
+        f"::warning title=Packages were not audited::{text}" if on_github else f"WARNING: {text}", flush=True
+    )
 
 
 def ask(lock: Path, service: str) -> Answer | None:

@@ -126,13 +126,19 @@ def test_what_knows_no_package_is_no_database(text):
     assert audit.answer_in(text) is None
 
 
-def test_without_a_database_nothing_was_audited_and_that_is_said(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("on_github", "begins"),
+    [("", "WARNING: "), ("true", "::warning title=Packages were not audited::")],
+)
+def test_without_a_database_a_warning_says_what_was_not_audited(monkeypatch, capsys, on_github, begins):
     asked = []
+    monkeypatch.setenv("GITHUB_ACTIONS", on_github)
     monkeypatch.setattr(audit, "ask", lambda place, service: asked.append(service))
     assert audit.main() == 0
     assert asked == ["pypi", "osv"]
     told = capsys.readouterr().out
-    assert told.startswith("no advisory database reachable (pypi, osv); not audited: bench.txt, build.txt, ")
+    text = "no advisory database reachable (pypi, osv); not audited: bench.txt, build.txt, "
+    assert told.startswith(f"{begins}{text}")
     assert told.count("\n") == 1
 
 
