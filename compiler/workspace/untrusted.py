@@ -25,8 +25,10 @@ from parquetry.project.diagnostics.model import errors
 from parquetry.project.model.locations import LocationProblem, absolute, contains, normalised
 from parquetry.project.schema.interpolate import DeclaredVariables
 from parquetry.project.yaml.folder import PROJECT_FILE
+from parquetry.runtime.clustering.forecast.queries import DeclaredQueries
 from parquetry.runtime.clustering.rewrite.strategies import plug_ins_of
 from parquetry.runtime.sources.listing import split_pattern
+from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.secret_names import MASK
 
@@ -87,6 +89,25 @@ class Base:
         for group, path, name in keys_and_plug_ins(spec):
             if (group, name) not in known:
                 raise UnnamedPlaceError(f"{path} is {name}, which {self.revision} does not name")
+
+    def check_queries(self, spec: TableSpec) -> None:
+        """UnnamedPlaceError for a query on a personal column that the base does not declare.
+
+        How many files it reads tells whether a value may be in them, and a branch could ask for a thousand.
+        A column is personal if its name is that of one in any table of the base, or in the spec.
+        """
+        if not spec.extra.queries:
+            return
+        tables = self.specs.values()
+        pii = pii_columns(spec.columns, *(table.columns for table in tables))
+        known = {query.where for table in tables for query in table.extra.queries}
+        for query in DeclaredQueries.of(spec):
+            personal = sorted(name for name in query.columns if name.partition(".")[0].lower() in pii)
+            if personal and query.where not in known:
+                raise UnnamedPlaceError(
+                    f"query {query.name} asks for {personal[0]}, which is personal, and is not one that "
+                    f"{self.revision} declares"
+                )
 
     def check_source(self, source: Source) -> None:
         """UnnamedPlaceError for a source that the base does not have, and that is below no place it names."""

@@ -291,6 +291,23 @@ def test_keys_and_plug_ins_are_those_of_the_base(shop):
         base.check_source(landing)
 
 
+def test_queries_on_personal_columns_are_those_of_the_base(shop):
+    """What a query reads would answer a guess at a value, for a table of any name at the same place."""
+    columns = [column | {"pii": True} if column["name"] == "city" else column for column in ORDERS["columns"]]
+    declared = [{"name": "here", "where": "city = 'Oslo'"}]
+    shop.orders(columns=columns, queries=declared)
+    as_base(shop)
+    for guess in ("city = 'Bern'", "CITY in ('Bern', 'Oslo')", "order_id = 1 and city is null"):
+        shop.orders(columns=columns, queries=[*declared, {"name": "guess", "where": guess}])
+        assert "query guess asks for city, which is personal" in blocked(untrusted(shop)), guess
+        # Nor if the branch says that it is not personal.
+        shop.orders(queries=[{"name": "guess", "where": guess}])
+        assert "query guess asks for city, which is personal" in blocked(untrusted(shop)), guess
+    shop.orders(columns=columns, queries=[*declared, {"name": "other", "where": "order_id = 1"}])
+    done = untrusted(shop)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_no_branch_or_tag_of_a_stranger_is_the_base(shop):
     as_base(shop)
     shop.orders(location="/etc")
