@@ -249,12 +249,10 @@ class BucketWriter:
             added_bytes = file.added_bytes(encoded)
             if self._sizer.is_allowed(size + added_bytes):
                 break
-            if file.rows and self._sizer.is_full(size, self._remaining_bytes()):
+            if file.rows and (is_smallest or self._sizer.is_full(size, self._remaining_bytes())):
+                self._finish_file()
                 return
             if is_smallest:
-                if file.rows:
-                    self._finish_file()
-                    return
                 if rows.num_rows == 1:
                     break
                 self._buffer.divide_first()

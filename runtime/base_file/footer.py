@@ -50,8 +50,8 @@ class MoreKeys:
     def of(
         cls, count: int, bounds: tuple[bytes, bytes] | None, columns: Callable[[], Iterable[pa.Array]]
     ) -> Self:
-        """Return them by their ``bounds``, or else, where these are not known, by the ``columns`` of keys."""
-        if bounds is not None:
+        """Return them by their ``bounds``, or else, where these do not tell, by the ``columns`` of keys."""
+        if bounds is not None and _tell_java_order(*bounds):
             return cls(count=count, smallest_bytes=len(bounds[0]), largest_bytes=len(bounds[1]))
         longest = max((pc.max(pc.binary_length(keys)).as_py() or 0 for keys in columns()), default=0)
         return cls(count=count, smallest_bytes=longest, largest_bytes=longest)
@@ -134,12 +134,8 @@ class KeyRangeCollector:
         self._largest = largest if self._largest is None else max(self._largest, largest)
 
     def add_bounds(self, smallest: bytes, largest: bytes) -> bool:
-        """Take in keys of which only the range in UTF-8 order is known; False if that does not tell.
-
-        At the first place where another key differs from a bound the two orders disagree only if
-        the bound has a byte from EE on there.
-        """
-        if max(smallest + largest, default=0) >= _BEFORE_PRIVATE_USE:
+        """Take in keys of which only the range in UTF-8 order is known; False if that does not tell."""
+        if not _tell_java_order(smallest, largest):
             return False
         self._include(smallest, largest)
         return True
@@ -153,6 +149,15 @@ class KeyRangeCollector:
     def largest(self) -> str | None:
         """The last key in UTF-16 code unit order."""
         return _decode(self._largest)
+
+
+def _tell_java_order(smallest: bytes, largest: bytes) -> bool:
+    """Whether bounds in UTF-8 order are those in UTF-16 order too.
+
+    At the first place where another key differs from a bound the two orders disagree only if
+    the bound has a byte from EE on there.
+    """
+    return max(smallest + largest, default=0) < _BEFORE_PRIVATE_USE
 
 
 def _in_java_order(keys: pa.Array) -> pa.Array:

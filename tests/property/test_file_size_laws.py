@@ -254,6 +254,31 @@ def test_rows_go_alone_where_eight_are_too_many(tmp_path):
     assert sum(file.stat.num_writes for file in written.files) == 64
 
 
+def test_a_file_that_the_next_keys_fill_is_ended(tmp_path):
+    """Few keys are long; in UTF-16 order the largest, in UTF-8 order between the others: no bound tells of them."""
+    limit, rows = 600_000, 600
+    ctx = context(tmp_path, (Column(name="t", type="string"),), max_file_size_bytes=limit)
+    rng = np.random.default_rng(0)
+
+    def key(number):
+        return ("\uf000" + hexadecimal(rng, 40_000) if number % 97 == 5 else "\U00010400") + f"{number:09}"
+
+    arriving = [Incoming(key=key(number), values={"t": hexadecimal(rng, 2000)}) for number in range(rows)]
+    encoded = []
+    with pytest.MonkeyPatch.context() as patch:
+        encode = BaseFileWriter.encode
+
+        def counted(writer, table):
+            encoded.append(table.num_rows)
+            assert len(encoded) < 200, encoded
+            return encode(writer, table)
+
+        patch.setattr(BaseFileWriter, "encode", counted)
+        written = write(ctx, bucket(ctx, expected_inserts=rows), arriving)
+    assert sum(file.stat.num_writes for file in written.files) == rows
+    assert max(sizes_of([file for file in written.files if file.stat.num_writes > 1], limit)) <= 1
+
+
 LEAVES = ", ".join(f"f{number}: string" for number in range(40))
 ODD_COLUMNS = {
     "keys": (Column(name="t", type="string"),),
