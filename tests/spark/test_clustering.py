@@ -251,6 +251,10 @@ def test_an_execution_that_is_not_known_is_refused(spark, tmp_path):
         plan=clustering_of().plan, execution=ExecutionPolicy(strategy="spiral", columns=("c_int",))
     )
     ours = table_of_small_files(spark, tmp_path / "table", section)
-    with pytest.raises(InvalidDataError, match="there is no strategy 'spiral' here; known are stitch, sort"):
+    with pytest.raises(
+        InvalidDataError, match="'spiral' is a plug-in that the applied spec or the plan names"
+    ):
         parquetry.open(ours.path).cluster(spark)
+    with pytest.raises(InvalidDataError, match="there is no strategy 'spiral' here; known are stitch, sort"):
+        parquetry.open(ours.path, strategies=["spiral"]).cluster(spark)
     assert timeline(ours).pending_writes == ()
