@@ -78,7 +78,7 @@ class Table:
     @property
     def name(self) -> str:
         """The table's own name."""
-        return self._handle().config.name
+        return self._handle().name
 
     @property
     def spec(self) -> TableSpec:

@@ -454,7 +454,7 @@ def _session_by_hand(
 
     rules = LogRules(secrets=secrets_of(settings.conf), personal=has_personal_columns(table.spec))
     with failures_masked(table.spec, location=table.store.uri):
-        yield start_session(settings, name=f"parquetry {table.config.name} {purpose}", log=log, rules=rules)
+        yield start_session(settings, name=f"parquetry {table.name} {purpose}", log=log, rules=rules)
 
 
 def cluster_by_hand(

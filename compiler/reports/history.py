@@ -70,7 +70,7 @@ def report_history(store: ObjectStore, *, most: int) -> HistoryReport:
     entries: list[HistoryEntry] = [*applies, *commits]
     entries.sort(key=lambda entry: entry.time, reverse=True)
     return HistoryReport(
-        table=handle.config.name,
+        table=handle.name,
         entries=tuple(entries[:most]),
         has_older=len(entries) > most,
         warnings=tuple(warnings),

@@ -159,7 +159,7 @@ def live_files(store: ObjectStore) -> LiveFiles:
     root = store.uri.removeprefix("file://")
     files = (LiveFile(path=f"{root}/{part.path}", size_bytes=part.size_bytes) for part in changes.slices)
     return LiveFiles(
-        table=handle.config.name, instant=instant, files=tuple(sorted(files, key=lambda file: file.path))
+        table=handle.name, instant=instant, files=tuple(sorted(files, key=lambda file: file.path))
     )
 
 
@@ -193,7 +193,7 @@ def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
     statistics = look_up(store, slices, columns=None if queries else ordered_by)
     past = completed_clusterings(handle, timeline)
     return LayoutReport(
-        table=handle.config.name,
+        table=handle.name,
         instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
         partitions=_partitions(slices, statistics, spec, shown_by=shown_by),
         queries=_queries(conditions, with_pages(store, statistics, conditions.values(), types), types),

@@ -47,7 +47,7 @@ def replay_table(
     if found is not None:
         gaps = (*found.gaps, *_about_limits(handle, spec, begun_ms))
         found = replace(found, gaps=gaps)
-    return ReplayReport(table=handle.config.name, seconds=seconds, replay=found)
+    return ReplayReport(table=handle.name, seconds=seconds, replay=found)
 
 
 def _other(limits: Limits, spec: TableSpec) -> LayoutLimits:

@@ -101,7 +101,7 @@ class SimulatedTable:
     @property
     def name(self) -> str:
         """The table's name."""
-        return self._handle.config.name
+        return self._handle.name
 
     @property
     def size_bytes(self) -> int:

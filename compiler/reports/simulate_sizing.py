@@ -84,7 +84,7 @@ def simulate_table(
     timeline = handle.timeline()
     view = handle.view(timeline)
     shown_by = masked_by(handle.spec, declared)
-    chosen = _partition(view.partitions(), partition, table=handle.config.name, shown_by=shown_by)
+    chosen = _partition(view.partitions(), partition, table=handle.name, shown_by=shown_by)
     slices = view.slices(chosen)
     policy = limits.over(handle.effective_spec(timeline).sizing)
     learned = learn(_samples(timeline, slices))
@@ -93,7 +93,7 @@ def simulate_table(
     return Simulation(
         plan=plan_inserts(slices=slices, inserts=inserts, record_size_bytes=record, policy=policy),
         policy=policy,
-        table=handle.config.name,
+        table=handle.name,
         partition=chosen,
         record_size_origin=origin,
     )

@@ -105,13 +105,13 @@ def report_timeline(
     wanted = [i for i in timeline.instants if instant in (None, i.time)]
     if instant is not None and not wanted:
         raise TableNotFoundError(
-            f"the active timeline of {handle.config.name} has no instant {instant}; "
-            + command("timeline", "TABLE")
+            f"the active timeline of {handle.name} has no instant {instant}; "
+            + command("timeline", handle.name)
             + " lists them"
         )
     spec, zone = masked_by(handle.spec, declared), handle.config.timezone
     return TimelineReport(
-        table=handle.config.name,
+        table=handle.name,
         instants=tuple(_masked(instant_report(timeline, i, zone, prices), spec) for i in wanted),
         is_single=instant is not None,
         warnings=() if handle.fault is None else (str(handle.fault),),

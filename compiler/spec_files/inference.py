@@ -37,6 +37,7 @@ from parquetry.runtime.spec.types import ColumnType, parse_type
 
 MOST_FILES: Final = 100
 MOST_BYTES: Final = 64 * 1024 * 1024
+_SHOWN_NAMES: Final = 5
 _BLOCK: Final = 4 * 1024 * 1024
 _HEADER: Final = 64 * 1024
 
@@ -195,13 +196,25 @@ def _source_path(place: Path, suffix: str, *, root: Path, files: Sequence[FoundF
     return f"{inner}{suffix}" if shown == "." else f"{shown}/{inner}{suffix}"
 
 
+def _renaming(name: str) -> str:
+    """Return what a SELECT says to give a column a name that tables can have."""
+    if _NAME.fullmatch(name):
+        return name
+    plain = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "column"
+    escaped = name.replace("`", "``")
+    return f"{quoted(f'`{escaped}`')[1:-1]} AS {plain if _NAME.fullmatch(plain) else f'column_{plain}'}"
+
+
 def _check_names(names: Sequence[str], path: Path) -> None:
     if not names:
         raise InferenceError(f"{path} has no columns")
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:
+        columns = ", ".join(map(_renaming, names[:_SHOWN_NAMES]))
+        more = ", ..." if len(names) > _SHOWN_NAMES else ""
         raise InferenceError(
             f"{path}: {', '.join(map(quoted, wrong[:5]))} are no names of columns (letters, digits and '_'); "
-            "rename them in the files, or write the spec by hand with a select that renames them"
+            "rename them in the files, or write the spec by hand, with a select in its source: "
+            f"SELECT {columns}{more} FROM source"
         )
     seen: dict[str, str] = {}
     for name in names:

@@ -166,6 +166,8 @@ def _unknown_keys(failure: _Failure, path: Path) -> Iterator[_Message]:
     for key in failure.instance:
         if key not in known and key not in cut:
             hint = did_you_mean(key, known) or f"known keys are {', '.join(sorted(known))}"
+            if "conf" in known:
+                hint += "; Spark's own settings go under conf, such as spark.driver.memory"
             yield _Message(
                 code="PQ102",
                 summary=f"unknown key '{_cut(key)}'{inside}",

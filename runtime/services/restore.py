@@ -89,7 +89,7 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
     if later:
         raise InvalidDataError(
             f"{uri}: the later savepoint {later[-1]} would be rolled back; delete it first with "
-            + command("service", "savepoint", "TABLE", "--delete", later[-1])
+            + command("service", "savepoint", table.name, "--delete", later[-1])
         )
     view = table.view(timeline)
     gone = [f"{partition}/{file_id}" for partition, file_id in view.cleaned_as_of(savepoint)]

@@ -123,7 +123,7 @@ def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str
     if not timeline.is_completed(time):
         raise InvalidDataError(
             f"{uri}: there is no completed write {time} on the active timeline; "
-            "see " + command("timeline", "TABLE") + " for those there are"
+            "see " + command("timeline", table.name) + " for those there are"
         )
     if time in timeline.savepoints:
         return time

@@ -67,6 +67,34 @@ class KnownFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBySource:
+    """Known files that one source has ingested, in ``commits``, such as ``3 commits up to T``."""
+
+    source: str
+    commits: str
+    files: int
+    size_bytes: int
+
+
+def sums_by_source(known: Sequence[KnownFiles]) -> tuple[KnownBySource, ...]:
+    """Return the sums of known files by the source that ingested them, so that a text has a line for each."""
+    by_source: dict[str, list[KnownFiles]] = {}
+    for each in known:
+        by_source.setdefault(each.source, []).append(each)
+    return tuple(
+        KnownBySource(
+            source=source,
+            commits=f"commit {of[0].instant}"
+            if len(of) == 1
+            else f"{len(of)} commits up to {max(each.instant for each in of)}",
+            files=sum(each.files for each in of),
+            size_bytes=sum(each.size_bytes for each in of),
+        )
+        for source, of in by_source.items()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DueBatch:
     """What one write is to take from a source.
 
@@ -99,8 +127,8 @@ class DueBatch:
             return (self.missing,)
         known = (
             f"{each.files} {'file was' if each.files == 1 else 'files were'} ingested before by source "
-            f"{each.source} in commit {each.instant}: left out"
-            for each in self.known
+            f"{each.source} in {each.commits}: left out"
+            for each in sums_by_source(self.known)
         )
         copies = (
             Message(

@@ -18,7 +18,7 @@ def removal_between(table: TableHandle, since: str, until: str) -> str | None:
     What has left its timeline is looked up in the archive log. Where that does not reach back, the answer
     says so.
     """
-    timeline, name = table.timeline(), table.config.name
+    timeline, name = table.timeline(), table.name
     effective = EffectiveWrites(timeline, table.config.archive_folder)
     if not effective.counts(since):
         return f"commit {since} of {name}, up to which it was read, was taken back"

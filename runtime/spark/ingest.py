@@ -42,7 +42,7 @@ def write_batch(
     Raises InvalidDataError for SQL that is refused, and for rows that do not fit the table;
     SourceChangedError if a file was replaced or grew while it was read.
     """
-    place = f"source {source.name} of {handle.config.name}"
+    place = f"source {source.name} of {handle.name}"
     refuse_connect(spark, place, reason="its files are explained and its SQL is judged in Spark's own JVM")
     settings = f"sources.{source.name}."
     if source.delete_when:

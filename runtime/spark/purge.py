@@ -357,7 +357,7 @@ def _check_savepoints(table: TableHandle, timeline: Timeline, held: Iterable[Fil
                 Message(
                     f"{table.store.uri}: the savepoint {time} protects {files:,} files with such rows, "
                     "nothing was purged; delete it first with ",
-                    command("service", "savepoint", "TABLE", time, "--delete"),
+                    command("service", "savepoint", table.name, time, "--delete"),
                 )
             )
 

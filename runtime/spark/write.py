@@ -59,7 +59,7 @@ def write(
     """
     obey(LogRules(personal=has_personal_columns(handle.spec)))
     check_session(spark)
-    job = _Job(spark, rows, request, arrival=arrival, what=f"rows for {handle.config.name}")
+    job = _Job(spark, rows, request, arrival=arrival, what=f"rows for {handle.name}")
     try:
         if stages_locally(spark):
             job.stage(TableState(handle=handle, timeline=handle.timeline()), run=None)

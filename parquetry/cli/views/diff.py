@@ -14,6 +14,7 @@ from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Output, Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.views.diagnostics import path_in_repository
+from parquetry.cli.views.plan.source_changes import grouped_changes
 from parquetry.cli.views.plan.specs import render_diff_github, render_diff_markdown
 from parquetry.cli.views.plan.words import classes_text, small_words, value_text
 from parquetry.compiler.plan.codec import changes_json
@@ -118,7 +119,7 @@ def _table(table: TableDiff, target: str, paint: Paint, typed_options: TypedOpti
         case DiffStatus.CHANGED:
             kind = classes_text(table.change_class, table.changes)
             yield f"{paint.warn('~')} {paint.bold(table.table)}  {kind}"
-            yield from (line for change in table.changes for line in _change(change, paint))
+            yield from (line for change in grouped_changes(table.changes) for line in _change(change, paint))
             yield from _advice(table, target, paint, typed_options)
     if table.estimate is not None:
         yield from _estimate(table.estimate)

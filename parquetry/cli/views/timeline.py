@@ -107,8 +107,10 @@ def _few_characters(number: int) -> str:
 
 
 def _details(instant: InstantReport, paint: Paint) -> list[str]:
-    lines = [f"\n{paint.bold('action')}\n  {instant.action}", paint.bold("partitions")]
-    lines += [f"  {partition or '(unpartitioned)'}" for partition in instant.partitions]
+    lines = [f"\n{paint.bold('action')}\n  {instant.action}"]
+    if instant.partitions:
+        names = (f"  {partition or '(unpartitioned)'}" for partition in instant.partitions)
+        lines += [paint.bold("partitions"), *names]
     # What the table below says need not be said in JSON too.
     shown = {key: value for key, value in instant.extra.items() if key != MEASURED_KEY or not instant.queries}
     lines += [f"{paint.bold(key)}\n  {_readable(value)}" for key, value in sorted(shown.items())]

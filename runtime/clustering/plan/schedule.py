@@ -232,5 +232,5 @@ def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
         who = "another program" if claim is None else str(claim.owner)
         raise ConflictError(
             f"{store.uri}: {who} is executing the clustering {instant}; wait for its end, or roll it "
-            "back with " + command("service", "rollback", "TABLE", instant)
+            "back with " + command("service", "rollback", table.name, instant)
         )

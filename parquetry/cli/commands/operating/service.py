@@ -69,7 +69,7 @@ def roll_back(
     from parquetry.runtime.services.rollback import rollback
 
     handle = _opened(request, table, applied=True)
-    confirm(f"Undo the write {instant} of {handle.config.name}?", auto_approve=auto_approve)
+    confirm(f"Undo the write {instant} of {handle.name}?", auto_approve=auto_approve)
     with working(output, f"{table} rollback"):
         result = rollback(handle, instant)
     return _report_taken_back(request, output, table, result)
@@ -106,11 +106,16 @@ def savepoint(
 def restore_table(
     *, request: ProjectRequest, output: Output, table: str, savepoint: str, auto_approve: bool
 ) -> int:
-    """Undo every write after SAVEPOINT; their rows are lost for good."""
+    """Undo every write after SAVEPOINT; their rows are lost for good.
+
+    SAVEPOINT is the instant of a write that `service savepoint` protects. It stays, and so does the applied
+    spec. The next run ingests again what the undone writes had ingested; the answer names the sources and
+    the commands that prevent it.
+    """
     from parquetry.runtime.services.restore import restore
 
     handle = _opened(request, table, applied=True)
-    question = f"Roll back every write of {handle.config.name} after {savepoint}?"
+    question = f"Roll back every write of {handle.name} after {savepoint}?"
     confirm(question, auto_approve=auto_approve)
     with working(output, f"{table} restore"):
         result = restore(handle, savepoint)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from parquetry.cli.views.diagnostics import annotation
 from parquetry.cli.views.plan.commands import typed_options_of, with_options
+from parquetry.cli.views.plan.source_changes import grouped_changes
 from parquetry.cli.views.plan.words import kind_of, shown_actions, summary, uncommitted_text, value_text
 from parquetry.compiler.plan.model import Change, PlanDocument
 from parquetry.compiler.workspace.target_settings import target_name
@@ -34,7 +35,7 @@ def _lines(plan: PlanDocument, prefix: str) -> Iterator[str]:
         if not action.changes:
             title = f"{action.table} {kind_of(action)}"
             yield annotation("notice", None, title, f"{action.table} at {action.location}")
-        for change in action.changes:
+        for change in grouped_changes(action.changes):
             title = f"{action.table} {change.change_class}"
             yield annotation("notice", change.origin, title, _change(change), prefix=prefix)
     if text := uncommitted_text(plan):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.markdown import code, code_html, inline
 from parquetry.cli.views.diagnostics import annotation
+from parquetry.cli.views.plan.source_changes import grouped_changes
 from parquetry.cli.views.plan.words import change_notes, classes_text, value_text
 from parquetry.compiler.plan.model import Change
 from parquetry.compiler.reports.diff import DiffStatus, GuardrailDiff, SpecDiff, TableDiff, TargetDiff
@@ -50,7 +51,7 @@ def _annotations(diff: SpecDiff, prefix: str) -> Iterator[str]:
         place = next((change.origin for change in entry.changes if change.origin), None)
         for reason in _blocks(entry):
             yield annotation("error", place, f"{name} blocked", reason, prefix=prefix)
-        for change in entry.changes:
+        for change in grouped_changes(entry.changes):
             title = f"{name} {change.change_class}"
             yield annotation("notice", change.origin, title, _change(change), prefix=prefix)
         if not entry.changes:
@@ -66,7 +67,7 @@ def _annotations(diff: SpecDiff, prefix: str) -> Iterator[str]:
 
 def _section(entry: TableDiff | TargetDiff, target: str) -> str:
     blocks = "".join(f"- **blocked**: {inline(reason)}\n" for reason in _blocks(entry))
-    changes = "".join(map(_line, entry.changes))
+    changes = "".join(map(_line, grouped_changes(entry.changes)))
     title = f"{code_html(_name(entry))}: {_status(entry)}"
     body = f"{blocks}{changes}" or f"- {_added(entry, target)}\n"
     return f"\n<details{' open' if blocks else ''}><summary>{title}</summary>\n\n{body}\n</details>\n"

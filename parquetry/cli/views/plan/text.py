@@ -15,6 +15,7 @@ from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.terminal.wrap import bound, terminal_width, unbound
 from parquetry.cli.views.plan.commands import with_options
 from parquetry.cli.views.plan.forecast import changes_layout, forecast_lines
+from parquetry.cli.views.plan.source_changes import grouped_changes
 from parquetry.cli.views.plan.words import (
     blocked_text,
     commit_text,
@@ -225,9 +226,12 @@ def _wrapped(text: str, *, indent: int = 4, hang: int = 2, first: str = "") -> l
 
 def _change_lines(changes: tuple[Change, ...], paint: Paint) -> Iterator[str]:
     """A line for each change; where it does not fit beside the values, the place goes below them."""
-    shown = [(f"{c.path}: {value_text(c.old)} -> {value_text(c.new)}{_live(c)}", c) for c in changes]
+    shown = [
+        (f"{c.path}: {value_text(c.old)} -> {value_text(c.new)}{_live(c)}", c)
+        for c in grouped_changes(changes)
+    ]
     beside = max((len(text) for text, _ in shown), default=0)
-    places = max((len(_place(change)) for change in changes), default=0)
+    places = max((len(_place(change)) for _, change in shown), default=0)
     fits = 4 + beside + 2 + places <= terminal_width()
     for text, change in shown:
         place = _place(change)

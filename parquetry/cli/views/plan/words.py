@@ -16,6 +16,7 @@ from parquetry.compiler.workspace.spec_words import flow, format_size
 from parquetry.message import command, joined
 from parquetry.printable import quoted
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
+from parquetry.runtime.sources.due import sums_by_source
 
 _ABSENT = "(none)"
 _SHORT_COMMIT = 12
@@ -135,8 +136,8 @@ def ingest_text(source: DueSource) -> str:
         return f"{head}: nothing new; warning: {source.warning}"
     known = "".join(
         f"; {count(each.files, 'file')}, {human_size(each.size_bytes)}, ingested before by {each.source} "
-        f"(commit {each.instant})"
-        for each in source.known
+        f"({each.commits})"
+        for each in sums_by_source(source.known)
     )
     if not source.is_due:
         return f"{head}: nothing new{known}"
