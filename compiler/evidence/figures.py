@@ -30,6 +30,7 @@ from parquetry.runtime.clustering.forecast.queries import (
 )
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
+from parquetry.runtime.clustering.plan.due import commits_until_due
 from parquetry.runtime.clustering.plan.history import completed_clusterings, throughput
 from parquetry.runtime.clustering.plan.survey import last_clustering, survey_under
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StaleTimelineError
@@ -238,6 +239,7 @@ def _debt(
         budget_bytes=budget_bytes,
         runs=runs,
         seconds=round(rewritten / rate) if rate and rewritten else None,
+        commits_until_due=_commits_until_due(view.timeline, spec) if rewritten else 0,
     )
     return MeasuredDebt(
         figures=figures,
@@ -245,6 +247,12 @@ def _debt(
         clustered=last_clustering(view.timeline) if due.groups else "",
         is_paid_by_runs=policy.trigger is Trigger.ASYNC,
     )
+
+
+def _commits_until_due(timeline: Timeline, spec: TableSpec) -> int:
+    left = commits_until_due(timeline, spec)
+    # Only a write starts an inline clustering.
+    return max(1, left) if spec.clustering.trigger is Trigger.INLINE else left
 
 
 def with_shared_runs(debts: Mapping[str, MeasuredDebt], *, budget_bytes: int) -> dict[str, DueFigures]:

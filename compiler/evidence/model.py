@@ -26,7 +26,7 @@ class PendingPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunForecast:
-    """What the next run rewrites of a table, and what that is good for.
+    """What the next clustering rewrites of a table, and what that is good for.
 
     ``queries`` are of the ``files`` it rewrites, from a bounded sample of their rows; ``scopes`` are what
     ``scope: auto`` chose, with personal partitions masked. ``forecast_error`` is that of earlier
@@ -62,7 +62,8 @@ class DueFigures:
     ``rewrite_bytes`` of ``rewrite_files`` are clustering's, in about ``runs`` runs of at most the policy's
     ``max_groups`` and of ``budget_bytes``, which the tables of the plan share, after which the table has
     ``files_after`` files; ``seconds`` is what they take at the pace of its clusterings, before the first of
-    its writes. Small files are filled by the next writes, expired versions are deleted by the next clean.
+    its writes. The clustering starts after ``commits_until_due`` more commits, by the policy's trigger. Small
+    files are filled by the next writes, expired versions are deleted by the next clean.
     """
 
     rewrite_bytes: int
@@ -75,6 +76,7 @@ class DueFigures:
     budget_bytes: int
     runs: int
     seconds: int | None = None
+    commits_until_due: int = 0
 
     @property
     def is_paid(self) -> bool:

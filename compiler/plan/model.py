@@ -233,10 +233,22 @@ class Evidence:
     uncommitted: tuple[str, ...] | None = field(default=None, metadata=UNLESS_NONE)
 
     @property
-    def has_due(self) -> bool:
-        """Whether a run would find something to do, as far as that was asked for."""
-        sources = (source for found in (self.ingest or {}).values() for source in found)
-        return any(s.is_due for s in sources) or any(not d.is_paid for d in (self.due or {}).values())
+    def tables_with_work(self) -> frozenset[str]:
+        """The tables for which the next run does something, as far as that was asked for."""
+        owing = {name for name, debt in (self.due or {}).items() if not debt.is_paid}
+        new = {name for name, sources in (self.ingest or {}).items() if any(s.is_due for s in sources)}
+        return frozenset(owing - self.tables_not_yet_due | new)
+
+    @property
+    def tables_not_yet_due(self) -> frozenset[str]:
+        """The tables whose clustering starts only after more commits than the next run makes."""
+        due, ingest = self.due or {}, self.ingest or {}
+        return frozenset(
+            name
+            for name, debt in due.items()
+            if debt.commits_until_due > sum(source.is_due for source in ingest.get(name, ()))
+            and not debt.expired_files
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -27,6 +27,7 @@ from parquetry.runtime.layout.clustering.model import Debt
 from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget, within
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.codec import parsed_json
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.rereading import read_again
@@ -146,12 +147,21 @@ def is_time(table: TableHandle, trigger: Trigger) -> bool:
     if table.spec is None or policy.trigger is not trigger:
         return False
     timeline = table.timeline()
-    commits = commits_since_clustering(timeline)
-    enough = min(policy.every_commits, table.spec.retention.archive_keep_commits)
-    if 0 < commits < enough:
+    if commits_until_due(timeline, table.spec):
         return False
-    checked = commits_since_check(table, timeline) if trigger is Trigger.INLINE and commits else None
-    return checked is None or checked >= enough
+    is_next = commits_since_clustering(timeline) == 0
+    checked = commits_since_check(table, timeline) if trigger is Trigger.INLINE and not is_next else None
+    return checked is None or checked >= _enough(table.spec)
+
+
+def commits_until_due(timeline: Timeline, spec: TableSpec) -> int:
+    """Return how many more writes have to complete before a clustering starts by the policy, or 0."""
+    commits = commits_since_clustering(timeline)
+    return max(0, _enough(spec) - commits) if commits else 0
+
+
+def _enough(spec: TableSpec) -> int:
+    return min(spec.clustering.every_commits, spec.retention.archive_keep_commits)
 
 
 def trigger_of(table: TableHandle) -> Trigger:

@@ -37,6 +37,19 @@ _DEFAULTS = {
     "spark.executorEnv.LC_ALL": UTF8_LOCALE,
 }
 
+_LOCAL_MASTER: Final = re.compile(r"local(\[[^\]]*\])?")
+
+_ON_THIS_MACHINE_ALONE: Final = {
+    "spark.driver.host": "localhost",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",
+}
+"""For sessions without a cluster: Spark listens on loopback and answers whoever has its secret.
+
+Else Java deserializes whatever somebody sends to the driver's port. For these masters Spark makes the secret
+(SecurityManager.initializeAuth); in a cluster, the operator gives one to all of it.
+"""
+
 _SILENT: Final = {"spark.log.level": "OFF", "spark.executor.syncLogLevel.enabled": "true"}
 """For logs that are not ours: the driver's and, after it, the executors'."""
 
@@ -92,6 +105,8 @@ def start_session(
         find_java()
         options["spark.master"] = settings.master or "local[*]"
         check_worker_python(options["spark.master"])
+        if _LOCAL_MASTER.fullmatch(options["spark.master"]):
+            options |= _ON_THIS_MACHINE_ALONE
     options |= _DEFAULTS | {key: str(value) for key, value in resolve_environment(settings.conf).items()}
     if settings.packages:
         options["spark.jars.packages"] = ",".join(settings.packages)

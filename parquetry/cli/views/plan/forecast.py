@@ -29,7 +29,7 @@ def forecast_lines(forecast: RunForecast, *, changes: bool = False) -> list[str]
     lines: list[str] = []
     if forecast.queries:
         until = ", by the spec that is applied until now" if changes else ""
-        lines.append(f"of the {count(forecast.files, 'file')} that the next run rewrites{until}:")
+        lines.append(f"of the {count(forecast.files, 'file')} that the next clustering rewrites{until}:")
         lines += _query_lines(forecast.queries)
     for plan in forecast.pending:
         lines.append(f"of the files of the pending plan {plan.instant}:")

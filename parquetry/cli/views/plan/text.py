@@ -101,7 +101,7 @@ class PlanView:
             return ["Next: read what changes; it is applied once it is merged."]
         if plan.intent.actions and not self.applying:
             return [f"Next: {self._apply()}"]
-        if plan.is_empty and plan.evidence.has_due:
+        if plan.is_empty and plan.evidence.tables_with_work:
             return [f"Next: {self.typed_options.into('parquetry', 'run')}"]
         return []
 

@@ -120,7 +120,9 @@ def debt_text(debt: DueFigures) -> str:
         if debt.budget_bytes:
             runs = f"about {count(debt.runs, 'run')} at {format_size(debt.budget_bytes)}"
         seconds = "" if debt.seconds is None else f", {duration_text(debt.seconds)} at its past throughput"
-        parts.append(f"{human_size(debt.rewrite_bytes)} to rewrite, {runs}{seconds}")
+        more = debt.commits_until_due
+        waits = f", from {count(more, 'more commit')} on" if more else ""
+        parts.append(f"{human_size(debt.rewrite_bytes)} to rewrite, {runs}{seconds}{waits}")
     if debt.expired_files:
         expired = count(debt.expired_files, "expired version")
         parts.append(f"{expired} to delete ({human_size(debt.expired_bytes)})")
@@ -165,18 +167,15 @@ def due_tables(plan: PlanDocument) -> frozenset[str]:
         if any(source.problem or source.warning or source.known for source in sources)
     }
     found |= {name for name, files in excluded.items() if files.total}
-    return frozenset(found | _with_work(plan) | (plan.evidence.forecasts or {}).keys())
-
-
-def _with_work(plan: PlanDocument) -> set[str]:
-    due, ingest = plan.evidence.due or {}, plan.evidence.ingest or {}
-    found = {name for name, debt in due.items() if not debt.is_paid}
-    return found | {name for name, sources in ingest.items() if any(s.is_due for s in sources)}
+    with_work = plan.evidence.tables_with_work | plan.evidence.tables_not_yet_due
+    return frozenset(found | with_work | (plan.evidence.forecasts or {}).keys())
 
 
 def _due_summary(plan: PlanDocument) -> str:
-    number = len(_with_work(plan))
-    return f"; work is due for {count(number, 'table')}" if number else "; no work is due"
+    number = len(plan.evidence.tables_with_work)
+    waiting = len(plan.evidence.tables_not_yet_due - plan.evidence.tables_with_work)
+    waits = f"; clustering waits for more commits in {count(waiting, 'table')}" if waiting else ""
+    return f"; work is due for {count(number, 'table')}{waits}" if number else f"; no work is due{waits}"
 
 
 def excluded_lines(table: str, excluded: ExcludedFiles) -> list[str]:

@@ -34,10 +34,11 @@ from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.reports.diff import diff_specs
 from parquetry.compiler.reports.inspection import inspect_table, read_layouts
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
-from parquetry.runtime.clustering.plan.due import schedule_clustering
+from parquetry.runtime.clustering.plan.due import is_time, schedule_clustering
 from parquetry.runtime.clustering.plan.history import completed_clusterings
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.cluster import cluster, execute
+from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.instant import parse_instant_ms
@@ -123,6 +124,29 @@ def test_debt_counts_small_files_and_expired_versions(folder):
     assert (debt.small_files, debt.expired_files) == (6, 2)
     assert debt.small_bytes + debt.expired_bytes < sum(sizes)
     assert (debt.rewrite_bytes, debt.runs, debt.files_after, debt.seconds) == (0, 0, 6, None)
+
+
+@pytest.mark.parametrize("trigger", ["async", "inline"])
+def test_work_is_due_when_a_run_would_start_it(folder, trigger):
+    """After a clustering, until ``every_commits`` more writes are there; expired versions are a run's own work."""
+    policy = CLUSTERING | {"trigger": trigger, "every_commits": 3}
+    retention = {"clean": {"keep_commits": 50}}
+    folder.write("tables/events.yml", EVENTS | {"clustering": policy, "retention": retention})
+    applied(folder)
+    cluster(OneProcessSpark(), events(folder).handle, timing=FAST)
+    for n, left in enumerate((3, 2, 1, 0)):
+        if n:
+            events(folder).insert({f"n{n}-{i}": (i, "a") for i in range(4)})
+        found = due(folder)
+        handle = open_table(open_store(folder.root / "warehouse/events"))
+        starts = is_time(handle, Trigger.ASYNC) and bool(found.evidence.due["events"].rewrite_bytes)
+        assert found.evidence.tables_with_work == ({"events"} if starts else set())
+        if found.evidence.due["events"].rewrite_bytes:
+            least = 1 if trigger == "inline" else 0
+            assert found.evidence.due["events"].commits_until_due == max(left, least)
+            assert ("clustering waits for more commits in 1 table" in plain_text(found)) == (not starts)
+            assert f"from {left} more commit" in plain_text(found) or left <= 1
+    assert starts == (trigger == "async")
 
 
 def test_what_a_clean_deletes_is_what_was_due(folder):
