@@ -1,7 +1,8 @@
-"""Guardrails over a plan: what they deny is blocked, and what they warn of is shown."""
+"""What guards a plan: guardrails, which block or warn, and the authority that its commit changes."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
@@ -16,10 +17,15 @@ from parquetry.compiler.plan.model import (
     PlanWarning,
     TableAction,
 )
+from parquetry.compiler.workspace.authority import Authority, authority_at, before_merge, compared_with
+from parquetry.compiler.workspace.git import GitError
 from parquetry.compiler.workspace.opened import Workspace
+from parquetry.compiler.workspace.revisions import RevisionError
 from parquetry.project import AllowEntry
 from parquetry.project.guardrails.model import Override, RuleOutcome
 from parquetry.runtime.spec.codec import to_json_value
+
+_LOG = logging.getLogger(__name__)
 
 DENIED = "SC801"
 WARNED = "SC802"
@@ -64,6 +70,45 @@ def guarded(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> PlanDoc
         unchecked_sql={k: v for k, v in plan.evidence.unchecked_sql.items() if k not in blocked},
     )
     return plan_of(intent, evidence)
+
+
+def with_authority(plan: PlanDocument, workspace: Workspace) -> PlanDocument:
+    """The plan with what the checked-out commit changes of the authority in force, that of its base.
+
+    Without a repository nobody knows. RevisionError where a base is needed that git cannot read.
+    """
+    commit, base = workspace.tree.commit, workspace.base
+    if commit is None:
+        return plan
+    try:
+        asked = None if base is None else base.commit
+        compared = compared_with(workspace.project.root, commit, asked)
+        plan = _since(plan, workspace, commit, compared)
+    except (RevisionError, GitError) as error:
+        if base is not None:
+            raise
+        _LOG.warning("%s", error)
+        return plan
+    return replace(plan, evidence=replace(plan.evidence, base_commit=asked or compared))
+
+
+def as_merged(plan: PlanDocument, workspace: Workspace, commit: str | None = None) -> PlanDocument:
+    """The plan with what a commit, the checked-out one, changes of the commit that it was merged onto.
+
+    It has the id that a review of the same change gave it. RevisionError where git does not have that commit.
+    """
+    commit = commit or workspace.tree.commit
+    if commit is None:
+        return plan
+    return _since(plan, workspace, commit, before_merge(workspace.project.root, commit))
+
+
+def _since(plan: PlanDocument, workspace: Workspace, commit: str, base: str | None) -> PlanDocument:
+    root, target = workspace.project.root, workspace.project.target.name
+    read = workspace.contents if commit == workspace.tree.commit else None
+    before = Authority() if base is None else authority_at(root, base, target=target)
+    now = authority_at(root, commit, target=target, contents=read)
+    return plan_of(replace(plan.intent, authority=now.since(before)), plan.evidence)
 
 
 def check_guardrails(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
 from parquetry.compiler.evidence.money import PlanCosts
+from parquetry.compiler.workspace.authority import AuthorityChange
 from parquetry.project.guardrails.model import RuleOutcome
 from parquetry.runtime.spec.codec import UNLESS_NONE, Brief
 from parquetry.runtime.spec.job import Requirements
@@ -166,7 +167,7 @@ class Intent(Brief):
     """What is to be done, and nothing that ingestion could alter.
 
     ``settings`` are those of the target by path, which every table of the plan records; ``target_changes``
-    say what of them is not applied yet.
+    say what of them is not applied yet. ``authority`` is what the plan's commit adds to that in force.
     """
 
     project: str
@@ -177,6 +178,7 @@ class Intent(Brief):
     blocked: tuple[Blocked, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     target_changes: tuple[TargetChange, ...] = ()
+    authority: tuple[AuthorityChange, ...] = field(default=(), metadata=UNLESS_NONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +217,7 @@ class Evidence:
     of all tables with figures, where the target has prices. ``sources`` are those of changing tables that are
     new or changed, with what they bring. ``options`` are what the plan was asked for with. ``uncommitted``
     are the files of the project that the intent's commit has otherwise, None where that is not known.
+    ``base_commit`` is what the intent's commit is to be merged into, as far as that is known.
     """
 
     created_ms: int
@@ -231,6 +234,7 @@ class Evidence:
     drift: tuple[Change, ...] = ()
     options: PlanOptions = field(default_factory=PlanOptions)
     uncommitted: tuple[str, ...] | None = field(default=None, metadata=UNLESS_NONE)
+    base_commit: str | None = field(default=None, metadata=UNLESS_NONE)
 
     @property
     def tables_with_work(self) -> frozenset[str]:
@@ -261,8 +265,8 @@ class PlanDocument(Brief):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do and nothing in the way."""
-        return not self.intent.actions and not self.intent.blocked
+        """Whether there is nothing to do, nothing in the way, and no authority changed."""
+        return not self.intent.actions and not self.intent.blocked and not self.intent.authority
 
 
 EXPIRES_AFTER_MS = 7 * 86_400_000

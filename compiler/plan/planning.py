@@ -15,7 +15,7 @@ from parquetry.compiler.evidence.run_forecast import NextClustering, next_cluste
 from parquetry.compiler.plan.allowing import Allowance
 from parquetry.compiler.plan.drift import Drift, observed_drift, unusable
 from parquetry.compiler.plan.forgetting import find_undeclared
-from parquetry.compiler.plan.guarding import guarded
+from parquetry.compiler.plan.guarding import guarded, with_authority
 from parquetry.compiler.plan.inputs import (
     CommonPlanInputs,
     DeclaredTable,
@@ -124,7 +124,7 @@ def plan_workspace(
         drift=_drift_lines(drifts),
     )
     plan = _with_shared_runs(plan, {**due_debts, **debts}, budget_bytes=budget_bytes)
-    plan = guarded(plan, workspace, now_ms=now_ms)
+    plan = with_authority(guarded(plan, workspace, now_ms=now_ms), workspace)
     evidence = replace(
         plan.evidence,
         options=_options(workspace, plan),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -9,9 +10,11 @@ from parquetry.compiler.evidence.costs import requests_of
 from parquetry.compiler.evidence.figures import figures_of
 from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.evidence.money import MeasuredCosts, followed_costs
+from parquetry.compiler.plan.guarding import as_merged
 from parquetry.compiler.plan.model import PlanDocument, TableAction
 from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.opened import Workspace
+from parquetry.compiler.workspace.revisions import RevisionError
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
 from parquetry.runtime.clustering.plan.history import completed_clusterings
 from parquetry.runtime.errors import StalePlanError
@@ -81,12 +84,15 @@ def follow_up(plan: PlanDocument, workspace: Workspace) -> FollowUp:
             f"the plan is for project {intent.project}, target {intent.target}; this is project "
             f"{project.name}, target {project.target.name}; give the plan of this one"
         )
+    ids = {plan.plan_id}
+    with suppress(RevisionError):  # of a commit that is not here
+        ids.add(as_merged(plan, workspace, intent.git_commit).plan_id)
     predicted = [(a, plan.evidence.figures[a.table]) for a in intent.actions if _is_predicted(a, plan)]
     return FollowUp(
         plan_id=plan.plan_id,
         project=intent.project,
         target=intent.target,
-        tables=tuple(_followed(action, figures, plan, workspace) for action, figures in predicted),
+        tables=tuple(_followed(action, figures, plan, ids, workspace) for action, figures in predicted),
     )
 
 
@@ -96,11 +102,11 @@ def _is_predicted(action: TableAction, plan: PlanDocument) -> bool:
 
 
 def _followed(
-    action: TableAction, predicted: TableFigures, plan: PlanDocument, workspace: Workspace
+    action: TableAction, predicted: TableFigures, plan: PlanDocument, ids: set[str], workspace: Workspace
 ) -> FollowedTable:
     observation = observe(workspace.store_at(action.location))
     applied = None if observation is None else observation.handle.applied
-    if observation is None or observation.spec is None or applied is None or applied.plan_id != plan.plan_id:
+    if observation is None or observation.spec is None or applied is None or applied.plan_id not in ids:
         return FollowedTable(table=action.table, status=DebtStatus.NOT_APPLIED)
     planned_bytes = _planned_bytes(observation.handle)
     found = figures_of(

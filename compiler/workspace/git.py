@@ -207,6 +207,16 @@ def repository_root(directory: Path) -> Path | None:
     return Path(said) if said else None
 
 
+def prefix_of(directory: Path) -> str:
+    """The path of a folder in its repository, with a slash at its end; empty for the root."""
+    return git(directory, "rev-parse", "--show-prefix").line or ""
+
+
+def fork_point(directory: Path, one: str, other: str) -> str | None:
+    """The newest commit that two commits have in common; None where there is none, or it is not here."""
+    return git(directory, "merge-base", revisions=(one, other)).line
+
+
 def main_branch(directory: Path) -> str | None:
     """The branch that others merge into: origin's default one, else ``main``, else the checked-out one.
 

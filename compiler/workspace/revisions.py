@@ -6,7 +6,7 @@ read, and nothing is written anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import Any, ClassVar, Final, NamedTuple
@@ -19,10 +19,10 @@ from parquetry.project.yaml.document import MAX_BYTES
 from parquetry.project.yaml.folder import GUARDRAILS, POLICIES, PROJECT_FILE, TABLES
 from parquetry.runtime.spec.git_commit import commit_named
 
-_FILES: Final = frozenset({"100644", "100664", "100755"})
+FILES: Final = frozenset({"100644", "100664", "100755"})
 _FOLDER: Final = "040000"
-_LINK: Final = "120000"
-_SUBMODULE: Final = "160000"
+LINK: Final = "120000"
+SUBMODULE: Final = "160000"
 _SPECS: Final = frozenset({TABLES, POLICIES, GUARDRAILS})
 _MOST_FILES: Final = 100_000
 _MOST_BYTES: Final = 512 << 20
@@ -36,7 +36,7 @@ class RevisionError(ParquetryError):
     exit_code: ClassVar[int] = 2
 
 
-class _Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """One entry of a tree, with its path in the project."""
 
     mode: str
@@ -44,11 +44,13 @@ class _Entry(NamedTuple):
     path: str
 
 
-def files_at(directory: Path, revision: str) -> dict[str, bytes]:
+def files_at(
+    directory: Path, revision: str, *, among: Callable[[str], bool] = lambda _: True
+) -> dict[str, bytes]:
     """The project's specs, policies and Avro schemas at ``revision``, by their paths in the project.
 
-    Committed files only; a link is followed where it leads to a file of the project. Empty where the
-    project did not exist.
+    Committed files only, of the paths that are ``among`` those wanted; a link is followed where it leads to a
+    file of the project. Empty where the project did not exist.
 
     Raises:
         RevisionError: there is no git, no repository, no such revision; or it has what no project may have.
@@ -57,7 +59,7 @@ def files_at(directory: Path, revision: str) -> dict[str, bytes]:
     tree = _tree_at(directory, _resolved(directory, revision), revision)
     if tree is None:
         return {}
-    entries = list(_specs(_entries(directory, tree, revision), revision))
+    entries = [e for e in _specs(tree_entries(directory, tree, revision), revision) if among(e.path)]
     if len(entries) > _MOST_FILES:
         raise _refused(revision, None, f"it has {len(entries):,} specs; at most {_MOST_FILES:,} are read")
     entries = _followed(directory, tree, entries, revision)
@@ -123,7 +125,7 @@ def _tree_at(directory: Path, commit: str, revision: str) -> str | None:
     return found.line
 
 
-def _entries(directory: Path, tree: str, revision: str, *paths: str) -> Iterator[_Entry]:
+def tree_entries(directory: Path, tree: str, revision: str, *paths: str) -> Iterator[TreeEntry]:
     """The entries of a tree and of the trees in it, which are listed too; or those of ``paths``."""
     # Folders are listed so that trees without a file, in each other without end, come to an end too.
     listing = ("ls-tree", "--full-tree", "-z") if paths else ("ls-tree", "--full-tree", "-r", "-t", "-z")
@@ -141,10 +143,10 @@ def _entries(directory: Path, tree: str, revision: str, *paths: str) -> Iterator
         if name in seen:
             raise _refused(revision, name, "twice")
         seen.add(name)
-        yield _Entry(mode, named, name)
+        yield TreeEntry(mode, named, name)
 
 
-def _specs(entries: Iterable[_Entry], revision: str) -> Iterator[_Entry]:
+def _specs(entries: Iterable[TreeEntry], revision: str) -> Iterator[TreeEntry]:
     """Those that a project is read from; RevisionError for one of them that is no file and no link."""
     for entry in entries:
         top, _, below = entry.path.partition("/")
@@ -153,40 +155,38 @@ def _specs(entries: Iterable[_Entry], revision: str) -> Iterator[_Entry]:
         hidden = any(part.startswith(".") for part in entry.path.split("/"))
         in_place = top in _SPECS and not hidden
         is_spec = entry.path == PROJECT_FILE or (in_place and below.endswith((".yml", ".yaml")))
-        if in_place and entry.mode == _SUBMODULE:
+        if in_place and entry.mode == SUBMODULE:
             raise _refused(revision, entry.path, "which is a submodule: its files are in another repository")
         if in_place and not below:
             raise _refused(revision, entry.path, "which is no folder")
-        is_schema = entry.path.endswith(".avsc") and entry.mode in _FILES
-        if is_schema or (is_spec and (entry.mode in _FILES or entry.mode == _LINK)):
+        is_schema = entry.path.endswith(".avsc") and entry.mode in FILES
+        if is_schema or (is_spec and (entry.mode in FILES or entry.mode == LINK)):
             yield entry
         elif is_spec:
             raise _refused(revision, entry.path, f"which is no file (mode {entry.mode})")
 
 
-def _followed(directory: Path, tree: str, entries: list[_Entry], revision: str) -> list[_Entry]:
+def _followed(directory: Path, tree: str, entries: list[TreeEntry], revision: str) -> list[TreeEntry]:
     """The entries with files in place of links; RevisionError for one that leads to no file of a project."""
-    links = [entry for entry in entries if entry.mode == _LINK]
+    links = [entry for entry in entries if entry.mode == LINK]
     if not links:
         return entries
-    _sizes(directory, links, revision)
     led = {}
-    for path, content in _contents(directory, links, revision):
+    for path, content in contents_of(directory, links, revision):
         there = normpath(join(dirname(path), content.decode("utf-8", "surrogateescape")))
         if there.startswith(("/", "..")) or "\0" in there:
             raise _refused(revision, path, "which is a link that leads out of the project", "copy the file")
         led[path] = there
-    found = {e.path: e for e in _entries(directory, tree, revision, *led.values()) if e.mode in _FILES}
+    found = {e.path: e for e in tree_entries(directory, tree, revision, *led.values()) if e.mode in FILES}
     for path, there in led.items():
         if there not in found:
             raise _refused(revision, path, "which is a link that leads to no file", "copy the file")
     return [
-        entry if entry.mode != _LINK else found[led[entry.path]]._replace(path=entry.path)
-        for entry in entries
+        entry if entry.mode != LINK else found[led[entry.path]]._replace(path=entry.path) for entry in entries
     ]
 
 
-def _sizes(directory: Path, entries: list[_Entry], revision: str) -> list[int]:
+def _sizes(directory: Path, entries: list[TreeEntry], revision: str) -> list[int]:
     """The bytes of the entries; RevisionError for one that is too large, no file, or not here."""
     if not entries:
         return []
@@ -213,7 +213,13 @@ def _sizes(directory: Path, entries: list[_Entry], revision: str) -> list[int]:
     return sizes
 
 
-def _contents(directory: Path, entries: list[_Entry], revision: str) -> Iterator[tuple[str, bytes]]:
+def contents_of(directory: Path, entries: list[TreeEntry], revision: str) -> Iterator[tuple[str, bytes]]:
+    """Path and content of entries; RevisionError for one that is too large, no file, or not here."""
+    _sizes(directory, entries, revision)
+    yield from _contents(directory, entries, revision)
+
+
+def _contents(directory: Path, entries: list[TreeEntry], revision: str) -> Iterator[tuple[str, bytes]]:
     """Path and content of entries whose sizes were looked at."""
     if not entries:
         return
@@ -227,7 +233,7 @@ def _contents(directory: Path, entries: list[_Entry], revision: str) -> Iterator
         position = end + size + 2
 
 
-def _asked(entries: list[_Entry]) -> bytes:
+def _asked(entries: list[TreeEntry]) -> bytes:
     return "".join(f"{entry.object}\n" for entry in entries).encode()
 
 

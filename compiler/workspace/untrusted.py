@@ -42,11 +42,13 @@ class Base:
     """The project at the ``revision`` that an untrusted branch is to be merged into.
 
     ``project`` is None where the base has no project, or not the target: then it names nothing.
-    ``given`` is what it was asked for by, and ``repository`` the folder whose files the branch brought.
+    ``given`` is what it was asked for by, ``commit`` what that meant, and ``repository`` the folder whose
+    files the branch brought.
     """
 
     revision: str
     given: str
+    commit: str
     root: Path
     repository: Path
     declared: DeclaredVariables
@@ -170,6 +172,7 @@ def base_at(
     return Base(
         revision=named,
         given=revision or "",
+        commit=commit,
         root=root,
         repository=repository_root(root) or root,
         declared=declared,

@@ -22,6 +22,7 @@ end pass, whatever the way of merging. The twenty attacks, and what stands for e
 18. base branch moved: `test_base_branch_moved`, `test_base_changed_after_the_approval`
 19. table changed between plan and apply: `test_table_changed_between_plan_and_apply`
 20. guardrails loosened in the same pull request: `test_guardrails_loosened_in_the_same_pull_request`
+21. what later plans obey, and no table: `test_authority_that_changes_alone`, `test_authority_that_nobody_was_shown`
 """
 
 from __future__ import annotations
@@ -500,6 +501,99 @@ def test_guardrails_loosened_in_the_same_pull_request(shop, loosened):
     shop.merge(pull)
     assert shop.approved() is None
     assert '"blocked"' in shop.refused()
+
+
+def add_name(root):
+    text = (root / "parquetry.yml").read_text()
+    (root / "parquetry.yml").write_text(f"{text}environment: [PIN]\n")
+
+
+def delete_rule(root):
+    (root / "guardrails" / "rule.yml").unlink()
+
+
+def add_link(root):
+    (root / "landing").mkdir(exist_ok=True)
+    (root / "landing" / "all.csv").symlink_to("/etc/passwd")
+
+
+def change_workflow(root):
+    (root / ".github" / "workflows" / "apply.yml").write_text("on: push\n")
+
+
+def change_requirements(root):
+    (root / "requirements.txt").write_text("parquetry==0.1.0\nevil\n")
+
+
+AUTHORITY = {
+    add_name: "+ PIN is new",
+    delete_rule: "- guardrails/rule.yml is gone",
+    add_link: "+ landing/all.csv is new",
+    change_workflow: "~ .github/workflows/apply.yml changes",
+    change_requirements: "~ requirements.txt changes",
+}
+
+
+@pytest.fixture
+def guarded(shop):
+    """The project with a guardrail, a workflow and requirements, merged and pushed."""
+    shop.git("checkout", "-q", "main")
+    rule = {"apiVersion": "parquetry/v1", "kind": "guardrail", "name": "rule", "message": "no"}
+    (shop.folder.root / "guardrails").mkdir()
+    shop.folder.write("guardrails/rule.yml", rule | {"expression": "true"})
+    (shop.folder.root / ".github" / "workflows").mkdir(parents=True)
+    (shop.folder.root / ".github" / "workflows" / "apply.yml").write_text("on: pull_request\n")
+    (shop.folder.root / "requirements.txt").write_text("parquetry==0.1.0\n")
+    shop.commit("what is obeyed")
+    return shop
+
+
+def proposing(shop, change, branch="change"):
+    """A pull request of adam's that changes no table."""
+    shop.git("checkout", "-q", "-B", branch, "main")
+    change(shop.folder.root)
+    return shop.forge.open(shop.commit())
+
+
+@pytest.mark.parametrize("change", AUTHORITY)
+def test_authority_that_changes_alone(guarded, change):
+    """It is shown, it has to be approved, and then it is."""
+    pull = proposing(guarded, change)
+    file = guarded.post(pull)
+    assert AUTHORITY[change][2:] in guarded.forge.of_workflow(pull)[0].replace("\\", "")
+    guarded.merge(pull)
+    assert "nobody else has approved" in guarded.refused()
+    guarded.forge.review(pull)
+    assert guarded.approved() == id_in(file)
+    done = guarded.apply()
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("change", AUTHORITY)
+def test_authority_that_nobody_was_shown(guarded, change):
+    """The plan that was approved is of the table alone, and what was merged changes more."""
+    pull = guarded.propose()
+    guarded.post(pull)
+    guarded.forge.review(pull)
+    guarded.git("checkout", "-q", "main")
+    guarded.git("merge", "-q", "--no-ff", "--no-commit", pull.head)
+    change(guarded.folder.root)
+    guarded.forge.merge(pull, guarded.commit("merged"))
+    assert "was approved" in guarded.refused(code=4)
+
+
+def test_what_others_change_of_authority_is_theirs(guarded):
+    """Both are planned before either is merged; the one of the table stays approved."""
+    theirs = proposing(guarded, change_workflow, "theirs")
+    guarded.post(theirs)
+    ours = guarded.propose()
+    file = guarded.post(ours)
+    for pull in (theirs, ours):
+        guarded.forge.review(pull)
+        guarded.merge(pull)
+    assert guarded.approved() == id_in(file)
+    assert guarded.apply().exit_code == 0
+    assert guarded.applied() == "2MiB"
 
 
 @pytest.mark.parametrize("how", ["squash", "rebase", "queue"])

@@ -17,7 +17,7 @@ from parquetry.cli.terminal.values import shown_values
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.apply import by_intent_alone, check_fits
 from parquetry.compiler.plan.codec import check_age, decode, digest_in
-from parquetry.compiler.plan.guarding import check_guardrails
+from parquetry.compiler.plan.guarding import as_merged, check_guardrails
 from parquetry.compiler.plan.model import PlanDocument
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.plan.unmasking import unmasked
@@ -39,6 +39,10 @@ class ApprovedId:
             return self.given
         return plan.plan_id if plan.is_empty else self.reviewed()
 
+    def seen_by(self, plan: PlanDocument, workspace: Workspace) -> PlanDocument:
+        """The plan as whoever approves it sees it: a review, with what the merge changes of authority."""
+        return plan if self.reviewed is None else as_merged(plan, workspace)
+
 
 def saved_plan(file: Path, workspace: Workspace, *, approved: ApprovedId) -> PlanDocument:
     """The plan in ``file``, whole.
@@ -48,7 +52,7 @@ def saved_plan(file: Path, workspace: Workspace, *, approved: ApprovedId) -> Pla
     another one than was approved.
     """
     content = read_named(file)
-    plan = decode(content, name=str(file))
+    plan = approved.seen_by(decode(content, name=str(file)), workspace)
     digest = digest_in(content)
     wanted = approved.of(plan)
     by_id = wanted is not None and _is_same(wanted, plan.plan_id)
@@ -80,7 +84,7 @@ def approved_plan(
 
     Raises StalePlanError when another plan was approved, click.Abort when the answer is no.
     """
-    plan = plan_workspace(workspace, now_ms=now_ms())
+    plan = approved.seen_by(plan_workspace(workspace, now_ms=now_ms()), workspace)
     wanted = approved.of(plan)
     if wanted is not None:
         if not _is_same(wanted, plan.plan_id):

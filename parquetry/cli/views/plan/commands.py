@@ -44,6 +44,6 @@ def commands_again(plan: PlanDocument) -> tuple[str, ...]:
     """
     typed_options = typed_options_of(plan)
     again = (typed_options.into("parquetry", "plan"),)
-    if plan.is_empty or plan.intent.blocked or plan.evidence.options.base is not None:
+    if not plan.intent.actions or plan.intent.blocked or plan.evidence.options.base is not None:
         return again
     return (*again, f"{typed_options.into('parquetry', 'apply')} {shell.line('--approved', plan.plan_id)}")

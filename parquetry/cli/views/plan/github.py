@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from parquetry.cli.views.diagnostics import annotation
 from parquetry.cli.views.plan.commands import typed_options_of, with_options
 from parquetry.cli.views.plan.source_changes import grouped_changes
-from parquetry.cli.views.plan.words import kind_of, shown_actions, summary, uncommitted_text, value_text
+from parquetry.cli.views.plan.words import (
+    authority_lines,
+    kind_of,
+    shown_actions,
+    summary,
+    uncommitted_text,
+    value_text,
+)
 from parquetry.compiler.plan.model import Change, PlanDocument
 from parquetry.compiler.workspace.target_settings import target_name
 
@@ -28,6 +35,8 @@ def _lines(plan: PlanDocument, prefix: str) -> Iterator[str]:
     for warning in plan.evidence.warnings:
         title = f"{warning.table} {warning.code}"
         yield annotation("warning", warning.origin, title, warning.message, prefix=prefix)
+    for sign, text in authority_lines(plan):
+        yield annotation("notice", None, "authority", f"{sign} {text}")
     for entry in plan.intent.target_changes:
         title = f"{target_name(plan.intent.target)} {entry.change.change_class}"
         yield annotation("notice", entry.change.origin, title, _change(entry.change), prefix=prefix)

@@ -8,6 +8,8 @@ from typing import Final
 
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.views.plan.words import (
+    authority_lines,
+    authority_text,
     blocked_text,
     duration_text,
     kind_of,
@@ -33,7 +35,9 @@ def verdict(plan: PlanDocument) -> str:
     if changed:
         tables = f"{count(changed, 'table')} change{'s' if changed == 1 else ''}"
         parts.append(f"{tables}, {_reach(plan)}")
-    elif not intent.blocked:
+    if text := authority_text(plan):
+        parts.append(text)
+    if not parts:
         parts.append(f"no changes, {count(plan.evidence.tables, 'table')} as declared")
     return "; ".join(parts)
 
@@ -45,6 +49,7 @@ def glance(plan: PlanDocument) -> list[tuple[str, str]]:
     """
     lines = [
         ("uncommitted", uncommitted_text(plan)),
+        ("authority", _authority(plan)),
         ("tables", _tables(plan)),
         ("rewritten", _rewritten(plan)),
         ("costs", _costs(plan)),
@@ -85,6 +90,15 @@ def _tables(plan: PlanDocument) -> str:
     unchanged = unchanged_tables(plan)
     parts += [f"unchanged: {unchanged}"] if unchanged else []
     return "; ".join(parts)
+
+
+def _authority(plan: PlanDocument) -> str:
+    return _names(
+        [
+            f"{sign} {change.name}"
+            for (sign, _), change in zip(authority_lines(plan), plan.intent.authority, strict=True)
+        ]
+    )
 
 
 def _names(names: list[str]) -> str:

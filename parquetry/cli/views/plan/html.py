@@ -11,6 +11,7 @@ from parquetry.cli.views.plan.forecast import due_entries
 from parquetry.cli.views.plan.glance import glance, is_breaking, verdict
 from parquetry.cli.views.plan.words import (
     QUERY_HEADER,
+    authority_lines,
     change_notes,
     cost_text,
     files_line,
@@ -64,6 +65,7 @@ def render_html(plan: PlanDocument) -> str:
     plan = with_options(plan, typed_options_of(plan))
     intent = plan.intent
     sections = [_blocked(entry, plan) for entry in intent.blocked]
+    sections += [_authority(plan)] if intent.authority else []
     sections += [_target(plan)] if intent.target_changes else []
     sections += [_action(action, plan) for action in shown_actions(plan)]
     return render_page(
@@ -79,7 +81,7 @@ def render_html(plan: PlanDocument) -> str:
 def _tone(plan: PlanDocument) -> Tone:
     if plan.intent.blocked or any(map(is_breaking, plan.intent.actions)):
         return Tone.BAD
-    return Tone.WARN if plan.evidence.warnings else Tone.GOOD
+    return Tone.WARN if plan.evidence.warnings or plan.intent.authority else Tone.GOOD
 
 
 def _facts(plan: PlanDocument) -> Iterator[tuple[str, str | Verbatim]]:
@@ -127,6 +129,15 @@ def _ends(plan: PlanDocument) -> Iterator[Section]:
         title="Commands",
         note="that make and apply this plan",
         blocks=(Commands(text="\n".join(commands_again(plan))),),
+    )
+
+
+def _authority(plan: PlanDocument) -> Section:
+    return Section(
+        title="Authority",
+        note="what later plans, runs and workflows obey, and no spec of a table contains",
+        tone=Tone.WARN,
+        blocks=(Lines(texts=tuple(f"{sign} {text}" for sign, text in authority_lines(plan))),),
     )
 
 

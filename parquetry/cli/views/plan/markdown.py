@@ -14,6 +14,8 @@ from parquetry.cli.views.plan.forecast import due_entries
 from parquetry.cli.views.plan.glance import glance, is_breaking, verdict
 from parquetry.cli.views.plan.words import (
     QUERY_HEADER,
+    authority_lines,
+    authority_text,
     change_notes,
     commit_text,
     cost_text,
@@ -69,6 +71,8 @@ def render_markdown(plan: PlanDocument, *, max_bytes: int) -> str:
     seen, seen_left = _fitting(lines, room - _size(_GLANCE_HEADER))
     head = f"{_GLANCE_HEADER}{''.join(seen)}" if seen else ""
     room -= _size(head)
+    changed, authority_left = _fitting([f"{line}\n" for line in _authority(plan)], room)
+    room -= sum(map(_size, changed))
     blocked, blocked_left = _fitting([_blocked(entry, plan) for entry in intent.blocked], room)
     room -= sum(map(_size, blocked))
     rows, rows_left = _folded("Tables", [*_rows(plan)], room, header=_HEADER)
@@ -77,11 +81,11 @@ def render_markdown(plan: PlanDocument, *, max_bytes: int) -> str:
     room -= _size(warnings)
     details, details_left = _most_important([*_sections(plan)], room)
     note = _note(
-        rows_left=seen_left + rows_left + warnings_left,
+        rows_left=seen_left + authority_left + rows_left + warnings_left,
         blocked_left=blocked_left,
         details_left=details_left,
     )
-    return "".join([top, head, *blocked, rows, warnings, *details, note, footer])
+    return "".join([top, head, *changed, *blocked, rows, warnings, *details, note, footer])
 
 
 _GLANCE_HEADER = "| | |\n|---|---|\n"
@@ -96,6 +100,13 @@ def _alert(plan: PlanDocument) -> str:
     if breaking := [a.table for a in plan.intent.actions if is_breaking(a)]:
         return f"\n> [!CAUTION]\n> May lose data, break readers, or execute other code: {_names(breaking)}.\n"
     return ""
+
+
+def _authority(plan: PlanDocument) -> Iterator[str]:
+    """What a reviewer also gives by an approval: never folded."""
+    if plan.intent.authority:
+        yield f"\n**{authority_text(plan)}**: what later plans, runs and workflows obey.\n"
+    yield from (f"- {code(sign)} {inline(text)}" for sign, text in authority_lines(plan))
 
 
 def _names(names: Iterable[str]) -> str:
@@ -268,7 +279,7 @@ def _note(*, rows_left: int, blocked_left: int, details_left: int) -> str:
     parts = [
         what.format(number)
         for number, what in (
-            (rows_left, "{} rows of tables and warnings"),
+            (rows_left, "{} rows of tables, authority and warnings"),
             (blocked_left, "{} of the blocked tables"),
             (details_left, "the details of {} tables"),
         )

@@ -17,6 +17,8 @@ from parquetry.cli.views.plan.commands import with_options
 from parquetry.cli.views.plan.forecast import changes_layout, forecast_lines
 from parquetry.cli.views.plan.source_changes import grouped_changes
 from parquetry.cli.views.plan.words import (
+    authority_lines,
+    authority_text,
     blocked_text,
     commit_text,
     cost_text,
@@ -72,6 +74,8 @@ class PlanView:
         """Actions, then what is blocked, warnings, the summary, and the next command."""
         outcome = with_options(outcome, self.typed_options)
         lines = [_headline(outcome, paint), *_uncommitted(outcome, paint), ""]
+        if outcome.intent.authority:
+            lines += [*_authority(outcome, paint), ""]
         if outcome.intent.target_changes:
             lines += [*_target(outcome, paint), ""]
         for action in shown_actions(outcome):
@@ -136,6 +140,12 @@ def _action(action: TableAction, plan: PlanDocument, paint: Paint) -> Iterator[s
     for line in run_lines(action, plan):
         yield from _wrapped(line)
     yield f"    {steps_line(action)}"
+
+
+def _authority(plan: PlanDocument, paint: Paint) -> Iterator[str]:
+    yield f"{paint.warn('~')} {paint.bold('authority')}  {authority_text(plan)}"
+    for sign, text in authority_lines(plan):
+        yield from _wrapped(f"{sign} {text}")
 
 
 def _target(plan: PlanDocument, paint: Paint) -> Iterator[str]:

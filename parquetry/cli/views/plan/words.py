@@ -12,6 +12,7 @@ from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFil
 from parquetry.compiler.plan.changes import CODES, highest
 from parquetry.compiler.plan.model import Change, ChangeClass, PlanDocument, Step, TableAction
 from parquetry.compiler.replay.model import Replay
+from parquetry.compiler.workspace.authority import AuthorityKind
 from parquetry.compiler.workspace.spec_words import flow, format_size
 from parquetry.message import command, joined
 from parquetry.printable import quoted
@@ -403,6 +404,38 @@ def unchanged_tables(plan: PlanDocument) -> int:
     return plan.evidence.tables - len(plan.intent.actions) - blocked
 
 
+_AUTHORITY: Final = {
+    AuthorityKind.ENVIRONMENT: "its value may be printed",
+    AuthorityKind.SETTING: "a setting of the project or target",
+    AuthorityKind.GUARDRAIL: "a rule over plans",
+    AuthorityKind.LINK: "a link",
+    AuthorityKind.SUBMODULE: "files of another repository",
+    AuthorityKind.REQUIREMENTS: "says what is installed",
+    AuthorityKind.WORKFLOW: "says what the forge executes or who reviews",
+    AuthorityKind.CODE: "code",
+}
+_OF_LINKS: Final = (AuthorityKind.LINK, AuthorityKind.SUBMODULE)
+
+
+def authority_lines(plan: PlanDocument) -> list[tuple[str, str]]:
+    """A sign and a line for each entry of the project's authority that is added, removed or changed."""
+    lines = []
+    for change in plan.intent.authority:
+        verb, sign = ("changes", "~") if change.old and change.new else ("is new", "+")
+        verb, sign = (verb, sign) if change.new else ("is gone", "-")
+        leads = ""
+        if change.kind in _OF_LINKS:
+            leads = f": {value_text(change.old)} -> {value_text(change.new)}"
+        lines.append((sign, f"{value_text(change.name)} {verb} ({_AUTHORITY[change.kind]}){leads}"))
+    return lines
+
+
+def authority_text(plan: PlanDocument) -> str:
+    """How many entries of the project's authority change; empty where none does."""
+    number = len(plan.intent.authority)
+    return f"{count(number, 'change')} of authority" if number else ""
+
+
 def summary(plan: PlanDocument) -> str:
     """How many tables of each kind: ``1 blocked, 2 evolve + policy, 4 unchanged.`` is an example.
 
@@ -420,4 +453,6 @@ def summary(plan: PlanDocument) -> str:
         parts.insert(0, f"{blocked} blocked")
     if blocked < len(intent.blocked):
         parts.insert(0, f"target {intent.target} blocked")
+    if text := authority_text(plan):
+        parts.append(text)
     return f"{', '.join(parts)}, {unchanged_tables(plan)} unchanged{due}."

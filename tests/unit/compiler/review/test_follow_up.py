@@ -35,6 +35,9 @@ def merged(tmp_path):
             table.insert({f"k{n}": (n, "ab"[n % 2]) for n in range(number * 10, number * 10 + 10)})
         shop.git("checkout", "-q", "-b", "change")
         shop.folder.write("tables/events.yml", EVENTS | {"queries": QUERIES, "clustering": SORTED})
+        (shop.folder.root / "requirements.txt").write_text(
+            "of the plan that is recorded, not of the saved one"
+        )
         pull = shop.forge.open(shop.commit())
         shop.post(pull)
         shop.forge.review(pull)

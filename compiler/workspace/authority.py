@@ -1,0 +1,205 @@
+"""What `plan`, `run` and `test` obey in a project and that is no spec of a table: the project's authority.
+
+Whoever changes that decides what later changes may do, so a plan shows it, and its id covers it. Values of
+settings are digests: a plan has no secrets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from posixpath import basename, dirname
+from typing import Any, Final
+
+from parquetry.compiler.workspace.git import fork_point, git, object_named, prefix_of
+from parquetry.compiler.workspace.revisions import (
+    FILES,
+    LINK,
+    SUBMODULE,
+    RevisionError,
+    TreeEntry,
+    contents_of,
+    files_at,
+    tree_entries,
+)
+from parquetry.project.yaml.document import parse
+from parquetry.project.yaml.folder import GUARDRAILS, PROJECT_FILE
+
+_MAIN: Final = (
+    "refs/remotes/origin/HEAD",
+    "refs/remotes/origin/main",
+    "refs/remotes/origin/master",
+    "refs/heads/main",
+    "refs/heads/master",
+)
+_WORKFLOWS: Final = re.compile(
+    r"(.*/)?(\.github/(workflows/|actions/).*|\.gitlab/.*|[^/]*\.?gitlab-ci[^/]*\.ya?ml|action\.ya?ml|CODEOWNERS)"
+)
+_REQUIREMENTS: Final = re.compile(
+    r"(requirements|constraints)[^/]*\.(txt|in)|[^/]*\.lock|pylock[^/]*\.toml|pyproject\.toml|setup\.(py|cfg)"
+    r"|Pipfile|environment\.ya?ml|\.python-version|pip\.conf|uv\.toml"
+)
+_CODE: Final = (".py", ".pth", ".so", ".whl", ".egg", ".zip", ".jar", ".sh")
+_SETTINGS: Final = ("allow", "applied", "tests", "prices")
+"""Keys of the project and of a target that neither specs nor the settings that tables record contain."""
+
+
+class AuthorityKind(StrEnum):
+    """What an entry of a project's authority is."""
+
+    ENVIRONMENT = "environment"
+    """A variable whose value may be printed."""
+
+    SETTING = "setting"
+    GUARDRAIL = "guardrail"
+    LINK = "link"
+    SUBMODULE = "submodule"
+    REQUIREMENTS = "requirements"
+    WORKFLOW = "workflow"
+    CODE = "code"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorityChange:
+    """An entry that is another one than at the base.
+
+    ``old`` and ``new`` are digests, of a link where it leads; None where there is none.
+    """
+
+    kind: AuthorityKind
+    name: str
+    old: str | None
+    new: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """The entries by kind and name, each with its digest, or where it leads."""
+
+    entries: Mapping[tuple[AuthorityKind, str], str] = field(default_factory=dict)
+
+    def since(self, base: Authority) -> tuple[AuthorityChange, ...]:
+        """What differs from the base, by kind and name."""
+        names = sorted(self.entries.keys() | base.entries.keys())
+        pairs = ((name, base.entries.get(name), self.entries.get(name)) for name in names)
+        return tuple(
+            AuthorityChange(kind=kind, name=name, old=old, new=new)
+            for (kind, name), old, new in pairs
+            if old != new
+        )
+
+
+def authority_at(
+    directory: Path, commit: str, *, target: str, contents: Mapping[str, bytes] | None = None
+) -> Authority:
+    """The authority of the project in ``directory`` as the commit has it; RevisionError where git lacks it.
+
+    ``contents`` are the files that a project was read from: they count in place of those of the commit.
+    """
+    if contents is None:
+        contents = files_at(directory, commit, among=_is_declaring)
+    prefix = prefix_of(directory)
+    entries = list(tree_entries(directory, f"{commit}^{{tree}}", commit))
+    found = dict(_of_settings(contents.get(PROJECT_FILE), target))
+    for path, content in contents.items():
+        if path.startswith(f"{GUARDRAILS}/"):
+            found[AuthorityKind.GUARDRAIL, path] = _digest(content.replace(b"\r\n", b"\n"))
+    inside = [(entry, entry.path.removeprefix(prefix)) for entry in entries if entry.path.startswith(prefix)]
+    links = [entry._replace(path=path) for entry, path in inside if entry.mode == LINK]
+    for path, content in contents_of(directory, links, commit):
+        found[AuthorityKind.LINK, path] = content.decode(errors="backslashreplace")
+    for entry, path in inside:
+        if entry.mode == SUBMODULE:
+            found[AuthorityKind.SUBMODULE, path] = entry.object
+        elif entry.mode in FILES and path.endswith(_CODE):
+            found[AuthorityKind.CODE, path] = entry.object
+    for entry in entries:
+        if entry.mode in FILES and (kind := _kind(entry, prefix)) is not None:
+            found[kind, entry.path.removeprefix(prefix)] = entry.object
+    return Authority(found)
+
+
+def compared_with(directory: Path, commit: str, base: str | None) -> str:
+    """The commit whose authority is in force for what ``commit`` adds to ``base``: where it forked from that.
+
+    Without a base it is the default branch of origin, or the main branch here; the commit itself where there
+    is none.
+    """
+    if base is None:
+        found = (object_named(directory, f"{name}^{{commit}}").line for name in _MAIN)
+        base = next(filter(None, found), commit)
+    return fork_point(directory, base, commit) or base
+
+
+def before_merge(directory: Path, commit: str) -> str | None:
+    """The commit of the branch that ``commit`` was merged onto; None for the first of a history.
+
+    RevisionError where the clone does not have it.
+    """
+    parents = (
+        git(directory, "rev-list", "--parents", "--max-count=1", revisions=(commit,)).line or ""
+    ).split()
+    if len(parents) > 1:
+        return parents[1]
+    if git(directory, "rev-parse", "--is-shallow-repository").line != "false":
+        raise RevisionError(
+            f"the clone does not have the commit before {commit[:12]}, whose authority was in force; fetch "
+            "the whole history, as with fetch-depth: 0 or GIT_DEPTH: 0"
+        )
+    return None
+
+
+def _is_declaring(path: str) -> bool:
+    return path == PROJECT_FILE or path.startswith(f"{GUARDRAILS}/")
+
+
+def _of_settings(data: bytes | None, target: str) -> Iterator[tuple[tuple[AuthorityKind, str], str]]:
+    """What the project's own file declares, whether or not it is valid."""
+    root = None if data is None else parse(PROJECT_FILE, data).root
+    project = _mapping(None if root is None else root.value)
+    for name in _listed(project.get("environment")):
+        yield (AuthorityKind.ENVIRONMENT, str(name)), "declared"
+    found: dict[str, list[Any]] = {}
+    for place, layer in (
+        ("", project),
+        (f"targets.{target}.", _mapping(_mapping(project.get("targets")).get(target))),
+    ):
+        for key in _SETTINGS:
+            for entry in _listed(layer.get(key)):
+                found.setdefault(f"{place}{key}{_called(entry)}", []).append(entry)
+    for name, entries in found.items():
+        yield (AuthorityKind.SETTING, name), _digest(repr(entries).encode(errors="backslashreplace"))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _called(entry: Any) -> str:
+    """What an entry of `allow` is about."""
+    said = (str(_mapping(entry).get(key, "")) for key in ("setting", "code", "guardrail", "table"))
+    return "".join(f" {word}" for word in said if word)
+
+
+def _kind(entry: TreeEntry, prefix: str) -> AuthorityKind | None:
+    """What a file of the repository is, as far as its name says so."""
+    if _WORKFLOWS.fullmatch(entry.path):
+        return AuthorityKind.WORKFLOW
+    folder = dirname(entry.path)
+    is_near = entry.path.startswith(prefix) or prefix.startswith(f"{folder}/" if folder else "")
+    is_named = _REQUIREMENTS.fullmatch(basename(entry.path)) or (
+        basename(folder) == "requirements" and entry.path.endswith(".txt")
+    )
+    return AuthorityKind.REQUIREMENTS if is_near and is_named else None
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
