@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import stat
+import tempfile
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -57,6 +60,17 @@ def test_rows_of_many_batches_come_in_order_each_range_in_one_piece(held_bytes, 
     moved = moved.set_column(word, "word", moved["word"].cast(pa.string()))
     assert moved.equals(came.sort_by([("n", "ascending"), ("at", "ascending")]))
     assert len(pieces) == ranges > 5
+
+
+def test_rows_on_a_local_disk_are_for_the_owner_of_the_process_alone(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found, _ = divided(8, MIB)
+    next(found)
+    (folder,) = tmp_path.iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert list(folder.glob("*.arrow"))
+    found.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_writes_each_range_once_however_many_batches_it_has(monkeypatch):
