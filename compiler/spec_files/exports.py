@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parquetry.compiler.spec_files.ddl import create_statement
 from parquetry.compiler.spec_files.hudi_options import HudiOptions, hudi_options
@@ -20,12 +20,15 @@ class Export:
 
 
 def export_tables(workspace: Workspace) -> tuple[Export, ...]:
-    """The selected tables, in their order. No table is looked at."""
+    """Return the selected tables, in their order; no table is opened.
+
+    A renamed table has its former name in hoodie.properties, where Hudi compares it with the option.
+    """
     return tuple(
         Export(
             table=table.name,
             location=table.location,
-            options=hudi_options(table.spec),
+            options=hudi_options(replace(table.spec, name=table.moved_from or table.name)),
             ddl=create_statement(table.spec, location=table.location),
         )
         for table in workspace.tables

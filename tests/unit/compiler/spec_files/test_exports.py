@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.files import OptionsView
+from parquetry.compiler.plan.apply import apply_plan
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.spec_files.ddl import create_statement
 from parquetry.compiler.spec_files.exports import export_tables
 from parquetry.compiler.spec_files.hudi_options import hudi_options, settings_of
@@ -137,6 +139,17 @@ def test_the_printed_options_are_a_java_property_file(tmp_path):
     text = OptionsView().text((export,), Paint(enabled=False))
     assert parse_properties(text.encode()) == export.options.options
     assert export.options.options["hoodie.clustering.plan.strategy.partition.regex.pattern"] == regex
+
+
+def test_options_of_a_renamed_table_have_the_name_that_is_in_its_properties(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=1_800_000_000_000), workspace).failure is None
+    properties = parse_properties((folder.root / "warehouse/orders/.hoodie/hoodie.properties").read_bytes())
+    folder.orders(name="sales", location="orders", moved={"from": "orders"})
+    (export,) = export_tables(folder.workspace())
+    assert export.table == "sales"
+    assert export.options.options["hoodie.table.name"] == properties["hoodie.table.name"] == "orders"
 
 
 def test_the_statement_quotes_what_people_write():
