@@ -20,6 +20,7 @@ from parquetry.runtime.services.clean import CleanResult, clean
 from parquetry.runtime.services.restore import RestoreResult, restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import SavepointResult, create_savepoint, delete_savepoint
+from parquetry.runtime.spark_environment import STORAGE_VARIABLES, key_variables
 from parquetry.runtime.spark_log import LogRules
 from parquetry.runtime.spec.job import SparkSettings, TableOwner
 from parquetry.runtime.spec.masking import failures_masked, has_personal_columns
@@ -322,8 +323,11 @@ class Table:
     def _session(self, handle: TableHandle) -> SparkSession:
         from parquetry.runtime.spark.session.start import start_session  # noqa: PLC0415 - heavy
 
+        # The process may open tables elsewhere later, and the JVM keeps the variables that it starts with.
         rules = LogRules(personal=has_personal_columns(handle.spec))
-        return start_session(SparkSettings(), name=f"parquetry {self.name}", rules=rules)
+        names = (*STORAGE_VARIABLES, *key_variables(handle.store.allowed.keys))
+        settings = SparkSettings(environment=names)
+        return start_session(settings, name=f"parquetry {self.name}", rules=rules)
 
     @worded()
     def _write(self, rows: Rows, request: WriteRequest) -> CommitResult:

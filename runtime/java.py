@@ -1,11 +1,7 @@
-"""The Java that Spark would use: found and asked for its version, without starting Spark.
-
-Java spells the names of files in the encoding of the locale that it starts in; no option of Java changes it.
-"""
+"""The Java that Spark would use: found and asked for its version, without starting Spark."""
 
 from __future__ import annotations
 
-import locale
 import os
 import re
 import shutil
@@ -15,12 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parquetry.runtime.errors import MissingJavaError
+from parquetry.runtime.spark_environment import spark_environment
 
 OLDEST_JAVA = 17
 REMEDY = "apt-get install openjdk-17-jre-headless"
-
-UTF8_LOCALE = "C.UTF-8"
-"""A locale that needs no package: in the one of cron and of many images no name has more than ASCII."""
 
 _ENCODING = re.compile(r"^ *sun\.jnu\.encoding = (?P<encoding>\S+)", re.MULTILINE)
 _VERSION = re.compile(r'version "(?P<first>\d+)(?:\.(?P<second>\d+))?[^"]*"')
@@ -33,12 +27,6 @@ class Java:
     executable: str
     major: int
     names: str | None
-
-
-def java_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment for a JVM, in which Java and its workers spell names of files in UTF-8."""
-    is_utf8 = locale.getencoding().upper() in ("UTF-8", "UTF8")
-    return dict(environment) if is_utf8 else {**environment, "LC_ALL": UTF8_LOCALE}
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
@@ -76,7 +64,7 @@ def _said(executable: str) -> str:
             errors="replace",
             check=False,
             timeout=60,
-            env=java_environment(),
+            env=spark_environment(()),
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

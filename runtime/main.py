@@ -35,6 +35,7 @@ from parquetry.runtime.redaction import secrets_of, without_secrets
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.sources.due import SET_ASIDE, DueBatch, find_due
+from parquetry.runtime.spark_environment import key_variables, storage_variables
 from parquetry.runtime.spark_log import ANYTHING, LogRules
 from parquetry.runtime.spec.codec import UNLESS_NONE, Brief, parsed_json, to_json_value
 from parquetry.runtime.spec.job import JobKind, JobPlan, SparkSettings, resolve_environment
@@ -197,8 +198,9 @@ def start_spark(job: JobPlan, *, log: Path | None = None, rules: LogRules = ANYT
     """
     from parquetry.runtime.spark.session.start import start_session  # noqa: PLC0415  # only jobs that read rows need it
 
+    settings = replace(job.spark, environment=job.variables)
     return start_session(
-        job.spark, name=f"parquetry {job.table} {job.name}", log=log, rules=rules | log_rules(job)
+        settings, name=f"parquetry {job.table} {job.name}", log=log, rules=rules | log_rules(job)
     )
 
 
@@ -453,6 +455,12 @@ def _session_by_hand(
     from parquetry.runtime.spark.session.start import start_session  # noqa: PLC0415 - heavy
 
     rules = LogRules(secrets=secrets_of(settings.conf), personal=has_personal_columns(table.spec))
+    names = (
+        *settings.environment,
+        *storage_variables(table.store.uri),
+        *key_variables(table.store.allowed.keys),
+    )
+    settings = replace(settings, environment=names)
     with failures_masked(table.spec, location=table.store.uri):
         yield start_session(settings, name=f"parquetry {table.name} {purpose}", log=log, rules=rules)
 

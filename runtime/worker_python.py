@@ -14,6 +14,7 @@ from typing import Final
 
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import SparkStartError
+from parquetry.runtime.spark_environment import spark_environment
 
 PYSPARK_PYTHON: Final = "PYSPARK_PYTHON"
 
@@ -51,7 +52,7 @@ def _fault(program: str, environment: Mapping[str, str]) -> str | None:
         # As Spark starts workers: no module comes from the folder that the command starts in.
         asked = subprocess.run(
             [found, "-c", _ASK],
-            env={**environment, "PYTHONSAFEPATH": "1"},
+            env={**spark_environment((), environment), "PYTHONSAFEPATH": "1"},
             capture_output=True,
             text=True,
             timeout=_SECONDS,

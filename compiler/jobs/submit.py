@@ -19,8 +19,8 @@ from parquetry.compiler.workspace.secrets import references
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.message import command, with_commands
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
-from parquetry.runtime.java import java_environment
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, execute, log_rules, report_path
+from parquetry.runtime.spark_environment import spark_environment
 from parquetry.runtime.spark_log import NAME, keep_log, piped, see_log
 from parquetry.runtime.spec.codec import from_json_value, json_object
 from parquetry.runtime.spec.job import JobKind, JobPlan
@@ -86,7 +86,8 @@ class SparkSubmit:
 
     def _follow(self, job: JobPlan, command: list[str]) -> tuple[int, Mapping[str, Any]]:
         """The exit code and the result line; everything else that the job says goes into the run's log."""
-        environment = {"PYSPARK_PYTHON": sys.executable} | java_environment()
+        names = (*job.variables, *job.references)
+        environment = {"PYSPARK_PYTHON": sys.executable} | spark_environment(names)
         result: Mapping[str, Any] = {}
         file = keep_log(self.folder / NAME, root=self.workspace.project.root)
         with piped(file, log_rules(job)) as log:

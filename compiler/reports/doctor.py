@@ -33,7 +33,8 @@ from parquetry.runtime.errors import (
     MissingJavaError,
     UnsupportedTableError,
 )
-from parquetry.runtime.java import UTF8_LOCALE, find_java
+from parquetry.runtime.java import find_java
+from parquetry.runtime.spark_environment import UTF8_LOCALE
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.open import LocalStore, open_store, probe_put_if_absent
 from parquetry.runtime.table.open import TableHandle

@@ -257,6 +257,7 @@ def job(
             master=None if target.spark.master is None else str(target.spark.master),
             conf=references(target.spark.conf),
             packages=_packages(target.spark, source),
+            environment=tuple(sorted(workspace.project.environment)),
         ),
         git_commit=workspace.tree.commit,
         budget_bytes=_budget(target.budget, kind),

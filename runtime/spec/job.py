@@ -7,6 +7,7 @@ must hold when it runs, so that a job compiled from an older spec stops instead 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from typing import Any
 from parquetry.message import run
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.redaction import VARIABLE, hide, secrets_of
+from parquetry.runtime.spark_environment import key_variables, storage_variables
 from parquetry.runtime.spec.codec import UNLESS_NONE, digest_of, from_json_value, to_json_value
 from parquetry.runtime.spec.row_tests import RowTests
 from parquetry.runtime.spec.source_paths import join_base
@@ -75,11 +77,15 @@ class Requirements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """How a session for the job is made. ``packages`` are Maven coordinates."""
+    """How a session for the job is made. ``packages`` are Maven coordinates.
+
+    ``environment`` are the names of the variables that Spark gets beside those that it always needs.
+    """
 
     master: str | None = None
     conf: Mapping[str, Any] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
+    environment: tuple[str, ...] = field(default=(), metadata=UNLESS_NONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +141,23 @@ class JobPlan:
     def secrets(self) -> frozenset[str]:
         """The secret texts of its options, as far as they are known where this is asked."""
         return secrets_of(self.storage) | secrets_of(self.spark.conf)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables for Spark: those declared, and those of its storage and its keys."""
+        source = next((source for source in self.spec.sources if source.name == self.source), None)
+        others = [test.other for test in self.tests.tests if test.other] if self.tests else []
+        places = [self.location, *(table.location for table in others), *([source.path] if source else [])]
+        keys = {*self.spec.allowed.keys, *(key for table in others for key in table.encryption_keys)}
+        keys |= source.allowed.keys if source else frozenset()
+        names = (*self.spark.environment, *storage_variables(*places), *key_variables(keys))
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The environment variables that the job itself reads: those of options and of keys that sign."""
+        options = json.dumps([self.storage, self.spark.conf], default=str)
+        return (*VARIABLE.findall(options), *key_variables(self.signing_keys))
 
     @property
     def name(self) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -88,10 +91,53 @@ def test_workflows_have_the_permissions_that_they_need(written):
         "drift": None,
         "follow-up": {"actions": "read", "contents": "read", "pull-requests": "write"},
     }
-    # The token is in the environment of the step that posts, not of the one that reads a stranger's files.
-    assert [step["name"] for step in steps(written["plan"]) if "GH_TOKEN" in step.get("env", {})] == [
-        "Show the plan"
+    # The token is in the environment of steps that fetch or post, of none that reads a stranger's files.
+    for kind in ("plan", "diff"):
+        fetches, posts = (step["run"] for step in steps(written[kind]) if "GH_TOKEN" in step.get("env", {}))
+        assert "worktree" not in fetches
+        assert posts.startswith("parquetry review ")
+
+
+def test_no_checkout_leaves_its_credentials_to_later_steps(tmp_path):
+    scaffold(tmp_path / "lake", ci=CI.GITHUB)
+    files = [*tmp_path.glob("lake/.github/workflows/*.yml"), *ROOT.glob(".github/workflows/*.yml")]
+    checkouts = [
+        step
+        for file in files
+        for step in steps(file.read_text(encoding="utf-8"))
+        if step.get("uses", "").startswith("actions/checkout@")
     ]
+    assert len(checkouts) >= len(files) - 1
+    assert {step["with"]["persist-credentials"] for step in checkouts} == {"false"}
+
+
+@pytest.mark.parametrize("kind", ["plan", "diff"])
+def test_the_commits_of_a_private_repository_are_fetched_with_the_token(tmp_path, written, kind):
+    """Git asks the server as the workflow does, with the token in no word of a command line."""
+    seen = []
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self):
+            seen.append(self.headers["Authorization"])
+            self.send_error(404)
+
+        def log_message(self, *_):
+            pass
+
+    (fetch,) = (step["run"] for step in steps(written[kind]) if "git fetch" in step.get("run", ""))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    address = f"http://127.0.0.1:{server.server_port}"
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "remote", "add", "origin", f"{address}/shop/lake")
+    given = {"PATH": os.environ["PATH"], "GH_TOKEN": TOKEN, "GITHUB_SERVER_URL": address, "PULL": "7"}
+    with server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = subprocess.run(["bash", "-e", "-c", fetch], cwd=tmp_path, env=given, check=False)
+        server.shutdown()
+    assert done.returncode == 128
+    basic = base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
+    assert set(seen) == {f"basic {basic}"}
+    assert basic not in (tmp_path / ".git" / "config").read_text()
 
 
 @pytest.mark.parametrize("ci", list(CI))

@@ -1,5 +1,7 @@
 """A JVM for Spark that is started by this process, without a setting on a command line.
 
+It gets the environment variables that are listed for it.
+
 PySpark hands settings over as arguments, which every user of the machine can read in ``/proc``. Here they
 are a file of properties that only this user can read: on Linux one in memory that is gone with this process,
 however it ends, elsewhere a temporary file. Java reads it while it starts, and no one later.
@@ -10,7 +12,7 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -18,34 +20,46 @@ from typing import Any, BinaryIO, Final
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 
-from parquetry.runtime.java import java_environment
+from parquetry.runtime.spark_environment import spark_environment
 from parquetry.runtime.spark_log import LogRules, piped
 
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
-_LOCALE: Final = "LC_ALL"
 _SHELL: Final = "pyspark-shell"
 _FILE: Final = "--properties-file"
 
 
-def start_jvm(options: Mapping[str, str], *, log: Path | None, rules: LogRules) -> Any:
+class _StartArguments(dict[str, Any]):
+    """The arguments of Popen: PySpark puts the whole environment in them, and a part of it stays."""
+
+    def __init__(self, names: Iterable[str], **arguments: Any) -> None:
+        super().__init__(arguments)
+        self._names = frozenset(names)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, spark_environment(self._names, value) if key == "env" else value)
+
+
+def start_jvm(
+    options: Mapping[str, str], *, environment: Iterable[str], log: Path | None, rules: LogRules
+) -> Any:
     """The gateway of a new JVM with these settings over those of ``spark-defaults.conf``.
 
-    What it says goes into ``log`` by the rules; without one its stderr does so.
+    ``environment`` are names of variables, beside those that are always needed. What it says goes into
+    ``log`` by the rules; without one its stderr does so.
     """
-    given = dict(os.environ)
-    arguments, defaults = _without_file(shlex.split(given.get(_ARGUMENTS) or _SHELL))
+    given = os.environ.get(_ARGUMENTS)
+    arguments, defaults = _without_file(shlex.split(given or _SHELL))
     content = _read(defaults or _defaults()) + b"\n\n" + _properties(options)
     with _readable(content) as file, piped(log, rules) as pipe:
-        os.environ.update(java_environment() | {_ARGUMENTS: shlex.join([_FILE, file, *arguments])})
+        os.environ[_ARGUMENTS] = shlex.join([_FILE, file, *arguments])
         try:
             streams = {"stderr": pipe.end} | ({} if log is None else {"stdout": pipe.end})
-            return launch_gateway(popen_kwargs=streams)
+            return launch_gateway(popen_kwargs=_StartArguments(environment, **streams))
         finally:
-            for name in (_ARGUMENTS, _LOCALE):
-                if name in given:
-                    os.environ[name] = given[name]
-                else:
-                    os.environ.pop(name, None)
+            if given is None:
+                del os.environ[_ARGUMENTS]
+            else:
+                os.environ[_ARGUMENTS] = given
 
 
 @contextmanager

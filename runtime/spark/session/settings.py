@@ -23,10 +23,10 @@ from parquetry.runtime.errors import (
     NotFoundError,
     UnsupportedSessionError,
 )
-from parquetry.runtime.java import UTF8_LOCALE
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.lost_tasks import lost_task
+from parquetry.runtime.spark_environment import UTF8_LOCALE
 from parquetry.runtime.task_failures import raised_in_task
 
 ARROW_BATCH_BYTES = 4 * 1024 * 1024

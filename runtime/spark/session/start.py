@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -19,11 +19,12 @@ from pyspark.sql import SparkSession
 
 from parquetry.message import Message
 from parquetry.runtime.errors import SparkEndedError, SparkStartError
-from parquetry.runtime.java import UTF8_LOCALE, find_java
+from parquetry.runtime.java import find_java
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.redaction import secret_options
 from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.jvm import start_jvm
+from parquetry.runtime.spark_environment import UTF8_LOCALE, chosen
 from parquetry.runtime.spark_log import ANYTHING, LogRules, in_force, obey, see_log
 from parquetry.runtime.spec.job import SparkSettings, resolve_environment
 from parquetry.runtime.worker_python import PYSPARK_PYTHON, check_worker_python
@@ -59,6 +60,9 @@ _QUERY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _REDACTED: Final = "spark.redaction.regex"
 _ALWAYS_REDACTED: Final = "(?i)secret|password|token|access[.]?key"
 """Spark's own default."""
+
+_STARTED_WITH: Final[dict[int, Mapping[str, str]]] = {}
+"""The variables that were asked for when a JVM was started here, by the identity of its gateway."""
 
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
@@ -96,6 +100,7 @@ def start_session(
     running = SparkSession.getActiveSession()
     if running is not None:
         _obey(running, rules, submitted=submitted)
+        _hand_over(running, settings.environment)
         return running
     if "SPARK_REMOTE" in os.environ:
         return _connected(settings)
@@ -116,12 +121,13 @@ def start_session(
     with _quiet_start({} if submitted else options) as quiet:
         try:
             if not submitted and SparkContext._gateway is None:  # noqa: SLF001 - nothing public tells
-                _start_jvm({**options, **quiet}, log, LogRules(secrets=rules.secrets))
+                _start_jvm({**options, **quiet}, settings.environment, log, LogRules(secrets=rules.secrets))
             session = SparkSession.builder.config(map={**options, **quiet}).getOrCreate()
         except PySparkRuntimeError as error:
             raise SparkStartError(_why_not(options)) from error
     session.sparkContext.setLogLevel(options.get("spark.log.level", "ERROR"))
     _obey(session, rules, submitted=submitted)
+    _hand_over(session, settings.environment)
     return session
 
 
@@ -169,12 +175,27 @@ def _redaction(settings: SparkSettings) -> Mapping[str, str]:
     return {_REDACTED: "|".join((_ALWAYS_REDACTED, *(re.escape(name) for name in sorted(names))))}
 
 
-def _start_jvm(options: Mapping[str, str], log: Path | None, rules: LogRules) -> None:
+def _start_jvm(
+    options: Mapping[str, str], environment: Iterable[str], log: Path | None, rules: LogRules
+) -> None:
     """Start the JVM of this process, with the file as its stdout and stderr."""
     if log is not None:
         _log_into(log)
-    gateway = start_jvm(options, log=log, rules=rules)
+    gateway = start_jvm(options, environment=environment, log=log, rules=rules)
+    _STARTED_WITH[id(gateway)] = chosen(environment)
     SparkContext(conf=SparkConf().setAll([*options.items()]), gateway=gateway)
+
+
+def _hand_over(session: SparkSession, names: Iterable[str]) -> None:
+    """Give workers of this machine the variables that the JVM started without, as the key of another table.
+
+    Those of a JVM that somebody else started have what it was started with, those of a cluster what it gives.
+    """
+    started = _STARTED_WITH.get(id(SparkContext._gateway))  # noqa: SLF001 - nothing public tells
+    if started is None or is_connect(session) or not session.sparkContext.master.startswith("local"):
+        return
+    wanted = chosen(names).items()
+    session.sparkContext.environment.update({n: value for n, value in wanted if started.get(n) != value})
 
 
 def _log_into(log: Path) -> None:

@@ -118,7 +118,7 @@ def test_the_workflow_of_a_project_in_a_folder_lies_at_the_root_of_the_repositor
     document, steps = workflow_of(tmp_path)
     assert document["defaults"]["run"]["working-directory"] == "data/my shop"
     assert document["permissions"] == {"contents": "read"}
-    assert steps[0]["with"] == {"fetch-depth": 0}
+    assert steps[0]["with"] == {"fetch-depth": 0, "persist-credentials": False}
     # A second project has a workflow of its own, and nothing is replaced.
     before = (tmp_path / ".github/workflows/parquetry.yml").read_text()
     scaffold(tmp_path / "other")

@@ -1,0 +1,88 @@
+"""The environment of what is started for Spark: the JVM, `spark-submit`, and the workers that they start.
+
+They execute SQL, packages and plug-ins that a project names, so they get variables by name: those that Java,
+Spark, Python and the system need, and those that the project, its storage and its keys ask for. A credential
+of another program that is in the same shell is in none of these processes.
+
+A name that ends with ``*`` stands for all variables that begin so.
+"""
+
+from __future__ import annotations
+
+import locale
+import os
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from parquetry.secret_names import is_secret_name
+
+UTF8_LOCALE: Final = "C.UTF-8"
+"""A locale that needs no package: in the one of cron and of many images no name has more than ASCII."""
+
+_NEEDED: Final = frozenset(
+    (
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "TMPDIR", "TZ", "LANG", "LANGUAGE"),
+        *("LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH"),
+        *("JAVA_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"),
+        *("HADOOP_HOME", "HADOOP_CONF_DIR", "HADOOP_USER_NAME", "HADOOP_TOKEN_FILE_LOCATION"),
+        *("YARN_CONF_DIR", "HIVE_CONF_DIR", "KUBECONFIG"),
+        *("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"),
+        *("VIRTUAL_ENV", "CONDA_PREFIX"),
+    )
+)
+_FAMILIES: Final = (
+    *("LC_*", "KRB5*", "SPARK_*", "PYSPARK_*", "_PYSPARK_*", "PYTHON*", "PARQUETRY_*"),
+    *("MALLOC_*", "ARROW_*", "PYARROW_*", "OMP_*", "OPENBLAS_*", "MKL_*"),
+)
+"""Of these, variables with the names of secrets are left out."""
+
+_CLIENTS: Final = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+)
+_S3: Final = ("AWS_*", "BOTO_CONFIG", "FSSPEC_S3_*")
+_GCS: Final = (
+    *("GOOGLE_*", "GCLOUD_PROJECT", "CLOUDSDK_CONFIG", "GCE_METADATA_*"),
+    *("STORAGE_EMULATOR_HOST", "FSSPEC_GS_*", "FSSPEC_GCS_*"),
+)
+_OF_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "s3": (*_S3, *_CLIENTS),
+    "s3a": (*_S3, *_CLIENTS),
+    "gs": (*_GCS, *_CLIENTS),
+}
+
+STORAGE_VARIABLES: Final = tuple(dict.fromkeys((*_S3, *_GCS, *_CLIENTS)))
+"""The names that all kinds of storage ask for, for a process that may open tables anywhere."""
+
+
+def storage_variables(*places: str) -> tuple[str, ...]:
+    """Return the names that the storage of these locations asks for: credentials, proxies, certificates."""
+    schemes = {place.partition(":")[0].lower() for place in places}
+    return tuple(dict.fromkeys(name for scheme in sorted(schemes) for name in _OF_SCHEMES.get(scheme, ())))
+
+
+def key_variables(references: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the variables that these references to keys (``env:NAME``) mean."""
+    parts = (reference.partition(":") for reference in references)
+    return tuple(sorted({name for kind, _, name in parts if kind == "env"}))
+
+
+def spark_environment(names: Iterable[str], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return what a JVM for Spark gets of the environment: what is always needed, and these names.
+
+    In it Java and its workers spell names of files in UTF-8: that is decided by the locale that Java starts
+    in, and no option of Java changes it.
+    """
+    families = chosen(_FAMILIES, environment)
+    kept = {name: value for name, value in families.items() if not is_secret_name(name)}
+    kept |= chosen((*_NEEDED, *names), environment)
+    is_utf8 = locale.getencoding().upper() in ("UTF-8", "UTF8")
+    return kept if is_utf8 else {**kept, "LC_ALL": UTF8_LOCALE}
+
+
+def chosen(names: Iterable[str], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables of these names."""
+    listed = frozenset(names)
+    families = tuple(name[:-1] for name in listed if name.endswith("*"))
+    return {name: value for name, value in environment.items() if name in listed or name.startswith(families)}
