@@ -43,13 +43,12 @@ def launcher_for(workspace: Workspace, run_id: str) -> Callable[[tuple[JobPlan, 
 
 def in_process(jobs: tuple[JobPlan, ...], *, log: Path, root: Path) -> Launch:
     """One session for all jobs, started when the first one has rows to read. ``log`` is below ``root``."""
-    packages = tuple(dict.fromkeys(package for job in jobs for package in job.spark.packages))
     environment = tuple(dict.fromkeys(name for job in jobs for name in job.variables))
     rules = reduce(LogRules.__or__, map(log_rules, jobs), ANYTHING)
 
     def session(job: JobPlan) -> Any:
         hide_pandas_warnings()
-        job = replace(job, spark=replace(job.spark, packages=packages, environment=environment))
+        job = replace(job, spark=replace(job.spark, environment=environment))
         return start_spark(job, log=keep_log(log, root=root), rules=rules)
 
     return lambda job: execute(job, session=session)

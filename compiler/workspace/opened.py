@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ from parquetry.project.diagnostics.model import one_of
 from parquetry.project.guardrails.model import Guardrail
 from parquetry.project.model.prices import Prices
 from parquetry.project.model.resolved import Budget, TargetSetting
-from parquetry.project.model.resolved import SparkSettings as SparkTarget
 from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, SparkSettings, TableOwner, rules_digest
@@ -31,10 +28,6 @@ from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.version import VERSION
-
-_SCALA_2_12_UNTIL = 3
-_NEWEST_AVRO_READER = "4.1.1"
-"""On Maven Central; what Spark 4.3 reads with it is a test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +249,7 @@ def job(
         spark=SparkSettings(
             master=None if target.spark.master is None else str(target.spark.master),
             conf=references(target.spark.conf),
-            packages=_packages(target.spark, source),
+            packages=target.spark.packages,
             environment=tuple(sorted(workspace.project.environment)),
         ),
         git_commit=workspace.tree.commit,
@@ -274,27 +267,3 @@ def _budget(budget: Budget, kind: JobKind) -> int | None:
         case JobKind.INGEST:
             return budget.per_commit_bytes
     return None
-
-
-def _packages(spark: SparkTarget, source: Source | None) -> tuple[str, ...]:
-    """Maven coordinates that the target lists, and the one that reading the source needs beside them."""
-    if source is None or source.format != "avro":
-        return spark.packages
-    brought = (*spark.packages, str(spark.conf.get("spark.jars", "")))
-    is_brought = any("spark-avro" in jars for jars in brought)
-    return spark.packages if is_brought else (*spark.packages, avro_package())
-
-
-def avro_package() -> str:
-    """The Maven coordinates of Spark's Avro reader for the PySpark that is installed here.
-
-    PyPI has versions of Spark that Maven Central lacks: for those the newest reader that it has.
-    """
-    spark = version("pyspark")
-    scala = "2.12" if int(spark.split(".")[0]) <= _SCALA_2_12_UNTIL else "2.13"
-    reader = _NEWEST_AVRO_READER if _numbers(spark) > _numbers(_NEWEST_AVRO_READER) else spark
-    return f"org.apache.spark:spark-avro_{scala}:{reader}"
-
-
-def _numbers(version_text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version_text)[:3])

@@ -542,6 +542,15 @@ _ALL = (
         "warning with an allow entry.",
         warning=True,
     ),
+    _code(
+        "PQ711",
+        "Spark has no reader of the format",
+        "Spark reads Avro files with a package that it does not include, and the target names none. Packages "
+        "are code, so none is added by itself.",
+        "List the package in the message under spark.packages of the target; the plan then shows the allow "
+        "entry that it needs. If your Spark has the package already, accept the warning with an allow entry.",
+        warning=True,
+    ),
 )
 
 CODES: Mapping[str, Code] = {entry.code: entry for entry in _ALL}

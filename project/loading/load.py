@@ -43,6 +43,7 @@ from parquetry.project.yaml.folder import (
     read_project_file,
     scan,
 )
+from parquetry.runtime.spec.reader_packages import AVRO_READER, avro_package
 
 _LITERAL = frozenset({"apiVersion", "kind", "name"})
 
@@ -141,6 +142,10 @@ def load(
     others = elsewhere if environment is None else None
     resolutions = _resolved_at_targets(tables, around, head, elsewhere=others, found=found)
     _check_locations(resolutions, found)
+    if head.file:
+        _check_readers(
+            head.file, [head.target] if environment is not None else head.targets, resolutions, found
+        )
     guardrails = load_guardrails(folder.guardrails, known_files, found)
     allow = allow_entries(head.file) if head.file else ()
     if head.file:
@@ -314,6 +319,27 @@ def _check_locations(resolutions: Sequence[Resolution], found: list[Diagnostic])
             found += second.found
         else:
             outer = resolution
+
+
+def _check_readers(
+    project: SpecFile,
+    targets: Sequence[str | None],
+    resolutions: Sequence[Resolution],
+    found: list[Diagnostic],
+) -> None:
+    """Reports sources of Avro files where targets name no package that reads them."""
+    declared = project.value.get("targets", {})
+    lacking = [name for name in targets if name and AVRO_READER not in str(declared.get(name))]
+    for resolution in resolutions if lacking else ():
+        before = len(resolution.found)
+        for source in resolution.table.spec.sources:
+            if source.format == "avro":
+                summary = (
+                    f"no package of {_counted('target', lacking)} reads the Avro of source '{source.name}'"
+                )
+                hint = f"list {avro_package()} under spark.packages of the target"
+                resolution.report("PQ711", summary, f"sources.{source.name}.format", hint)
+        found += resolution.found[before:]
 
 
 def _accepted(

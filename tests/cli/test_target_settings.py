@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 import parquetry
 from parquetry.cli.main import command_line
 from parquetry.compiler.errors import UnappliedError
+from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.main import run_document
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
@@ -216,6 +218,33 @@ def test_an_allowed_setting_is_allowed_with_its_value_alone(folder):
     planned = parq(folder, "plan")
     assert planned.exit_code == BLOCKED
     assert "evil:evil:1 -> other:other:2" in planned.output
+
+
+def test_an_avro_source_adds_no_package_that_nobody_allowed(folder):
+    """Its reader is one of the target's packages: named by `validate`, planned, and covered by the plan's id."""
+    folder.orders(sources=[{"name": "landing", "format": "avro", "path": "landing/*.avro"}])
+    warned = parq(folder, "validate")
+    assert "PQ711" in warned.output and "no package of target 'dev' reads the Avro of source" in warned.output
+    package = re.search(r"list (org\.apache\.spark:spark-avro_\S+) under spark\.packages", warned.output)[1]
+    workspace = folder.workspace()
+    assert {job.spark.packages for job in jobs_of(workspace, workspace.table("orders"))} == {()}
+
+    def planned():
+        plan = parq(folder, "plan", "--format", "json")
+        return plan.exit_code, json.loads(plan.stdout)["plan_id"]
+
+    without = planned()
+    attack = {"spark": {"packages": [package]}}
+    target(folder, **attack)
+    assert "PQ711" not in parq(folder, "validate").output
+    assert planned()[0] == BLOCKED
+    shown = " ".join(parq(folder, "plan").output.split())
+    assert "blocked SC702" in shown and f'value: ["{package}"]' in shown
+    target(folder, **allowing(attack, "spark.packages"))
+    assert planned()[0] == 0
+    assert planned() != without
+    workspace = folder.workspace()
+    assert {job.spark.packages for job in jobs_of(workspace, workspace.table("orders"))} == {(package,)}
 
 
 def test_what_executes_does_not_go_unseen_either(folder):

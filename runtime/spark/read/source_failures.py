@@ -26,6 +26,7 @@ from parquetry.runtime.sources.lines import (
 from parquetry.runtime.sources.listing import FoundFile, has_gone, open_file
 from parquetry.runtime.spark.prepare.rows import DELETE_WHEN
 from parquetry.runtime.spec.masking import pii_columns
+from parquetry.runtime.spec.reader_packages import avro_package
 from parquetry.runtime.spec.table_spec import Column, Source
 from parquetry.secret_names import MASK
 
@@ -178,8 +179,8 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
             raise InvalidDataError(Message(place, ": ", *told.args)) from error
         if is_of_missing_format(error):
             raise InvalidDataError(
-                f"{place}: this Spark cannot read the format; run the job with the package it names "
-                "(spark.packages), in a session of its own"
+                f"{place}: this Spark has no reader of Avro; list {avro_package()} under "
+                "spark.packages of the target, or start your own session with it"
             ) from error
         raise
 

@@ -17,7 +17,6 @@ import pytest
 from fastavro import parse_schema, writer
 from pyarrow import orc
 
-from parquetry.compiler.workspace.opened import avro_package
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, StalePlanError
 from parquetry.runtime.main import execute
 from parquetry.runtime.sources.listing import list_files
@@ -29,6 +28,7 @@ from parquetry.runtime.spark.read.table import read_table
 from parquetry.runtime.spark.session.settings import session_settings
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements
+from parquetry.runtime.spec.reader_packages import avro_package
 from parquetry.runtime.spec.table_spec import Column, Operation, Source, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
@@ -859,7 +859,7 @@ def test_a_job_of_another_spec_stops_before_it_acts(world):
     ],
 )
 def test_the_avro_reader_is_of_sparks_version_or_the_newest_there_is(monkeypatch, spark, package):
-    monkeypatch.setattr("parquetry.compiler.workspace.opened.version", lambda _: spark)
+    monkeypatch.setattr("parquetry.runtime.spec.reader_packages.version", lambda _: spark)
     assert avro_package() == f"org.apache.spark:{package}"
 
 
@@ -870,7 +870,8 @@ def test_without_the_avro_reader_its_package_is_the_remedy(world):
         with (world.root / f"in/{number}.avro").open("wb") as out:
             writer(out, schema, [{"id": number}])
         with pytest.raises(
-            InvalidDataError, match=r"^source s of t: this Spark cannot read the format; .*spark\.packages"
+            InvalidDataError,
+            match=rf"^source s of t: this Spark has no reader of Avro; list {avro_package()} under spark\.packages",
         ):
             world.ingest()
 
@@ -902,31 +903,14 @@ def test_only_listed_options_reach_a_reader(world, file_format, options, message
         world.ingest()
 
 
-def test_the_job_of_an_avro_source_names_its_package(tmp_path):
-    folder = ProjectFolder.create(tmp_path / "shop")
-    avro = {"name": "landing", "format": "avro", "path": "landing/*.avro", "operation": "upsert"}
-    folder.orders(sources=[avro])
-
-    def packages():
-        assert parquetry("compile", "-p", folder.root).returncode == 0
-        job = json.loads((folder.root / "target/jobs/orders/ingest_landing.json").read_text())
-        return job["spark"]["packages"]
-
-    (package,) = packages()
-    assert package == avro_package()
-    own = ["org.apache.hadoop:hadoop-aws:3.5.0"]
-    folder.project(targets={"dev": with_leave({"warehouse": "w", "spark": {"packages": own}})})
-    assert packages() == [*own, avro_package()]
-    own += ["org.apache.spark:spark-avro_2.13:4.0.1"]
-    folder.project(targets={"dev": with_leave({"warehouse": "w", "spark": {"packages": own}})})
-    assert packages() == own
+AVRO = {"name": "landing", "format": "avro", "path": "landing/*.avro", "operation": "upsert"}
+WITH_READER = {"warehouse": "./warehouse", "spark": {"master": "local[2]", "packages": [avro_package()]}}
 
 
 def test_avro_files_of_different_schemas_in_one_batch(tmp_path):
     folder = ProjectFolder.create(tmp_path / "shop")
-    folder.orders(
-        sources=[{"name": "landing", "format": "avro", "path": "landing/*.avro", "operation": "upsert"}]
-    )
+    folder.orders(sources=[AVRO])
+    folder.project(targets={"dev": with_leave(WITH_READER)})
     fields = [{"name": "order_id", "type": "long"}, {"name": "city", "type": "string"}]
     first = parse_schema({"type": "record", "name": "order", "fields": fields})
     wider = [*fields, {"name": "amount", "type": ["null", "double"]}]
@@ -994,7 +978,7 @@ def test_times_of_orc_files_that_spark_wrote_are_not_read_twice(world, monkeypat
 
 def test_avro_types_that_tables_lack_are_refused_if_they_are_read(tmp_path):
     folder = ProjectFolder.create(tmp_path / "shop")
-    landing = {"name": "landing", "format": "avro", "path": "landing/*.avro", "operation": "upsert"}
+    folder.project(targets={"dev": with_leave(WITH_READER)})
     at = {"type": "long", "logicalType": "timestamp-nanos"}
     fields = [{"name": "order_id", "type": "long"}, {"name": "city", "type": "string"}]
     schema = {"type": "record", "name": "order", "fields": [*fields, {"name": "amount", "type": at}]}
@@ -1004,7 +988,7 @@ def test_avro_types_that_tables_lack_are_refused_if_they_are_read(tmp_path):
         )
     for select, is_read in ((None, True), ("order_id, city, amount", True), ("order_id, city", False)):
         changes = {} if select is None else {"select": f"SELECT {select} FROM source"}
-        folder.orders(sources=[landing | changes])
+        folder.orders(sources=[AVRO | changes])
         assert parquetry("apply", "-p", folder.root, "--auto-approve").returncode == 0
         done = parquetry("run", "-p", folder.root, "--format", "json")
         assert (done.returncode != 0) == is_read, done.stdout[-4000:]
