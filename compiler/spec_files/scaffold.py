@@ -8,9 +8,11 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, distribution
+from importlib.resources import files
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from parquetry import templates
 from parquetry.compiler.spec_files.inference import infer_table
 from parquetry.compiler.spec_files.yaml import table_text
 from parquetry.compiler.workspace.git import main_branch, published_at, repository_root
@@ -25,14 +27,19 @@ from parquetry.templates.environment import environment
 from parquetry.version import VERSION
 
 SCHEMAS = "schemas"
-REQUIREMENTS = "requirements.txt"
+REQUIREMENTS = "requirements.in"
+_REQUIREMENTS = {
+    REQUIREMENTS: "requirements.in.j2",
+    "requirements.txt": "requirements.txt.j2",
+    "requirements-build.txt": "requirements-build.txt.j2",
+}
 _FILES = {
     "parquetry.yml": "parquetry.yml.j2",
     "policies/small-data.yml": "policies/small-data.yml.j2",
     "tables/orders.yml": "tables/orders.yml.j2",
     "landing/2026-01.csv": "landing/2026-01.csv.j2",
     ".gitignore": "gitignore.j2",
-    REQUIREMENTS: "requirements.txt.j2",
+    **_REQUIREMENTS,
 }
 _SAMPLE = frozenset({"policies/small-data.yml", "tables/orders.yml", "landing/2026-01.csv"})
 _MODELINE = "# yaml-language-server: $schema=../schemas/table.json\n"
@@ -49,6 +56,7 @@ _NOTHING_SHARED = (
     "every target is a folder within the project, which no other machine sees: the nightly workflow checks "
     "nothing until it names a target on shared storage"
 )
+_BUILDER = "setuptools"
 _IMAGE = "python:3.11.13-bookworm"
 _CHECKOUT = "11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2"
 _SETUP_PYTHON = "a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0"
@@ -83,7 +91,8 @@ class ScaffoldContext:
 
     ``folder`` is the project's in the repository, empty at its root, ``branch`` the one that changes are
     merged into. ``shared_targets`` are those that another machine reaches. ``requirement`` is what pip
-    installs, None where nobody knows. Actions are pinned to commits.
+    installs, None where nobody knows; ``packages`` are what it needs, and ``builders`` what builds these,
+    with hashes. Actions are pinned to commits.
     """
 
     name: str
@@ -93,6 +102,9 @@ class ScaffoldContext:
     targets: tuple[str, ...]
     shared_targets: tuple[str, ...]
     requirement: str | None
+    packages: str
+    builders: str
+    version: str = VERSION
     checkout: str = _CHECKOUT
     setup_python: str = _SETUP_PYTHON
     upload_artifact: str = _UPLOAD_ARTIFACT
@@ -143,6 +155,7 @@ def scaffold(
     inferred = None if rows is None else infer_table(rows, root=directory, name=table)
     name = (there and there.project) or project_name(directory)
     workflow, folder = _workflow(directory, name)
+    builders, packages = _locked()
     context = ScaffoldContext(
         name=name,
         folder=folder,
@@ -151,14 +164,16 @@ def scaffold(
         targets=(there and there.targets) or _TARGETS,
         shared_targets=there.shared_targets if there else (),
         requirement=installs or _requirement(),
+        builders=builders,
+        packages=packages,
     )
-    templates = environment(quoted=json.dumps)
+    made_by = environment(quoted=json.dumps)
     sample = frozenset() if inferred is None else _SAMPLE
     wanted = {} if there else {path: name for path, name in _FILES.items() if path not in sample}
     if not there and ci is not CI.GITLAB:
         wanted[workflow] = "workflow.yml.j2"
-    if there and ci and not (directory / REQUIREMENTS).exists():
-        wanted[REQUIREMENTS] = _FILES[REQUIREMENTS]
+    if there and ci:
+        wanted |= {path: name for path, name in _REQUIREMENTS.items() if not (directory / path).exists()}
     root = workflow.partition(_WORKFLOWS)[0]
     advice = [] if ci is None else [_SCHEDULE_RUN]
     if ci is not None and not context.shared_targets:
@@ -174,7 +189,7 @@ def scaffold(
         else:
             wanted[f"{root}{_PIPELINE}"] = "gitlab/gitlab-ci.yml.j2"
     texts = {
-        path: templates.get_template(f"scaffold/{template}").render(scaffold=context)
+        path: made_by.get_template(f"scaffold/{template}").render(scaffold=context)
         for path, template in wanted.items()
     }
     if inferred is not None:
@@ -265,6 +280,15 @@ def _branch(directory: Path) -> str:
     return branch
 
 
+def _locked() -> tuple[str, str]:
+    """The locked packages that build others, and all others."""
+    text = files(templates).joinpath("scaffold", "locked.txt").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    entries = re.split(r"\n(?=\S)", "\n".join(lines))
+    builders = [entry for entry in entries if entry.startswith(f"{_BUILDER}==")]
+    return "\n".join(builders), "\n".join(entry for entry in entries if entry not in builders)
+
+
 def _requirement() -> str | None:
     """What pip can install this parquetry from elsewhere, by the record of its installation (PEP 610)."""
     try:
@@ -281,7 +305,9 @@ def _requirement() -> str | None:
     if parts.scheme == "file":
         published = published_at(Path(unquote(parts.path)))
         return _from_git(*published) if published else None
-    return f"parquetry @ {parts._replace(netloc=parts.netloc.rpartition('@')[2]).geturl()}"
+    found = origin.get("archive_info", {}).get("hashes", {}).get("sha256")
+    hashed = f" --hash=sha256:{found}" if found else ""
+    return f"parquetry @ {parts._replace(netloc=parts.netloc.rpartition('@')[2]).geturl()}{hashed}"
 
 
 def _from_git(address: str, commit: str) -> str | None:

@@ -37,4 +37,4 @@ def test_a_saved_plan_is_shown_in_so_many_bytes(tmp_path):
 
 def test_a_new_project_installs_what_is_asked_for(tmp_path):
     assert parquetry("init", "shop", "--install", "parquetry==1.2.3", cwd=tmp_path).returncode == 0
-    assert "parquetry==1.2.3" in (tmp_path / "shop/requirements.txt").read_text().split()
+    assert "parquetry==1.2.3" in (tmp_path / "shop/requirements.in").read_text().split()

@@ -99,7 +99,8 @@ def test_a_pipeline_that_is_there_is_left_alone(tmp_path):
     folder = ProjectFolder.create(tmp_path)
     (tmp_path / ".gitlab-ci.yml").write_text("stages: [mine]\n")
     made = scaffold(folder.root, ci=CI.GITLAB)
-    assert set(made.files) == {"requirements.txt", ".gitlab/parquetry-shop.yml"}
+    requirements = {"requirements.txt", "requirements.in", "requirements-build.txt"}
+    assert set(made.files) == {*requirements, ".gitlab/parquetry-shop.yml"}
     assert ".gitlab-ci.yml is there already: let it include .gitlab/parquetry-*.yml" in made.advice
     assert (tmp_path / ".gitlab-ci.yml").read_text() == "stages: [mine]\n"
     with pytest.raises(ScaffoldError, match=r"parquetry-shop\.yml is there already; remove it"):

@@ -163,6 +163,8 @@ def test_a_project_that_is_there_gets_workflows_alone(tmp_path):
     before = {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
     made = scaffold(folder.root, ci=CI.GITHUB)
     assert set(made.files) == {
+        "requirements-build.txt",
+        "requirements.in",
         "requirements.txt",
         *(f".github/workflows/parquetry-{kind}-shop.yml" for kind in KINDS),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import re
@@ -13,6 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from parquetry.compiler.spec_files.scaffold import scaffold
 from tests.interop import environment
 from tests.support.repository import ROOT
 
@@ -47,8 +49,9 @@ def pins(group):
 
 
 def test_every_group_is_locked():
-    assert set(lock.GROUPS) == set(PROJECT["dependency-groups"])
-    assert {path.stem for path in lock.LOCKS.glob("*.txt")} == set(lock.GROUPS)
+    groups = set(lock.GROUPS) - {lock.OF_PROJECTS}
+    assert groups == set(PROJECT["dependency-groups"])
+    assert {path.stem for path in lock.LOCKS.glob("*.txt")} == groups
     assert lock.stale(PROJECT, lock.GROUPS) == [], "run `make lock`"
 
 
@@ -61,10 +64,16 @@ def test_a_lock_holds_versions_and_hashes_and_no_address(group):
 
 @pytest.mark.parametrize("group", lock.GROUPS)
 def test_what_is_locked_fits_what_is_required(group):
-    required = list(PROJECT["dependency-groups"][group])
-    if group == lock.WITH_PROJECT:
+    required = list(PROJECT["dependency-groups"]["build" if group == lock.OF_PROJECTS else group])
+    extras = PROJECT["project"]["optional-dependencies"]
+    if group in (lock.WITH_PROJECT, lock.OF_PROJECTS):
         required += PROJECT["project"]["dependencies"]
-        required += [line for extra in PROJECT["project"]["optional-dependencies"].values() for line in extra]
+        required += [
+            line
+            for extra, lines in extras.items()
+            if group == lock.WITH_PROJECT or extra in lock.EXTRAS
+            for line in lines
+        ]
     locked = pins(group)
     for requirement in map(Requirement, required):
         version, _ = locked[canonicalize_name(requirement.name)]
@@ -74,10 +83,43 @@ def test_what_is_locked_fits_what_is_required(group):
 def test_a_lock_of_other_requirements_is_stale():
     changed = json.loads(json.dumps(PROJECT))
     changed["project"]["dependencies"].append("requests")
-    assert lock.stale(changed, lock.GROUPS) == ["dev"]
+    assert lock.stale(changed, lock.GROUPS) == ["dev", "projects"]
     changed["dependency-groups"]["tools"] = ["uv"]
-    assert lock.stale(changed, lock.GROUPS) == ["dev", "tools"]
-    assert lock.stale(PROJECT, ["dev"], locks=Path("nowhere")) == ["dev"]
+    assert lock.stale(changed, lock.GROUPS) == ["dev", "projects", "tools"]
+    assert lock.stale(PROJECT, ["dev"], place=lambda _: Path("nowhere")) == ["dev"]
+
+
+def test_new_projects_install_what_is_tested_and_all_that_it_needs():
+    """Each package in the version of the development environment, with everything that it requires."""
+    of_projects, tested = pins(lock.OF_PROJECTS), pins(lock.WITH_PROJECT) | pins("build")
+    assert {name: version for name, (version, _) in of_projects.items()} == {
+        name: tested[name][0] for name in of_projects
+    }
+    needed = {
+        canonicalize_name(requirement.name)
+        for name in of_projects
+        for requirement in map(Requirement, _requires(name))
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    }
+    assert needed <= of_projects.keys()
+
+
+def _requires(name):
+    """What an installed package requires; nothing of one that other platforms need."""
+    try:
+        return importlib.metadata.requires(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+
+
+def test_a_new_project_has_all_of_it_by_hashes(tmp_path):
+    """pip goes by hashes for a whole file: each line that names a package is followed by some."""
+    scaffold(tmp_path)
+    texts = [(tmp_path / name).read_text() for name in ("requirements-build.txt", "requirements.txt")]
+    entries = re.split(r"\n(?=[^\s#])", "".join(f"\n{text.rstrip()}" for text in texts))[1:]
+    assert {entry.partition("==")[0] for entry in entries} == pins(lock.OF_PROJECTS).keys()
+    assert all(re.search(r"^ {4}--hash=sha256:[0-9a-f]{64}$", entry, re.MULTILINE) for entry in entries)
+    assert texts[0].count("==") == len(PROJECT["dependency-groups"]["build"])
 
 
 def test_stale_locks_are_told_with_the_remedy(capsys):

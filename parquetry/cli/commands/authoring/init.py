@@ -48,8 +48,8 @@ def command(
 
     The project has sample data, or with --from a table for your own files. It has JSON Schemas that
     editors find by themselves, and a GitHub workflow, or a pipeline of GitLab with --ci gitlab. These
-    go to the root of the git repository and install the contents of requirements.txt. Existing files
-    are never replaced.
+    go to the root of the git repository, and install the packages of requirements.txt by their hashes and
+    then what requirements.in names. Existing files are never replaced.
     """
     from parquetry.cli.views.files import InitView
     from parquetry.compiler.spec_files.scaffold import CI, scaffold

@@ -63,7 +63,7 @@ def test_the_workflow_runs_commands_that_exist(tmp_path):
     scaffold(tmp_path)
     workflow = yaml.safe_load((tmp_path / ".github/workflows/parquetry.yml").read_text())
     runs = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
-    ours = [run.split() for run in runs if run.startswith("parquetry ")]
+    ours = [run.split() for run in runs if run.startswith("parquetry ") and "--version" not in run]
     known = {name: {o for p in command.params for o in p.opts} for name, command in commands()}
     assert [words[1] for words in ours] == ["validate", "fmt", "ls", "diff"]
     for words in ours[:3]:
@@ -148,7 +148,7 @@ def test_the_steps_of_the_workflow_pass_where_they_are_run(tmp_path):
     subprocess.run([*git, "update-ref", "refs/remotes/origin/main", "HEAD"], check=True)
     (tmp_path / "bin").mkdir()
     pip = tmp_path / "bin" / "pip"
-    pip.write_text('#!/bin/sh\ntest "$1 $2" = "install -r" && grep -q "^parquetry @ git+https" "$3"\n')
+    pip.write_text(f'#!/bin/sh\ntest "$1" = install && echo "$@" >> {tmp_path}/installed\n')
     pip.chmod(0o755)
     document, steps = workflow_of(tmp_path)
     path = os.pathsep.join([str(pip.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -163,6 +163,11 @@ def test_the_steps_of_the_workflow_pass_where_they_are_run(tmp_path):
                 check=False,
             )
             assert done.returncode == 0, (step, done.stdout, done.stderr)
+    *locked, own = (line.split() for line in (tmp_path / "installed").read_text().splitlines())
+    assert [words[-1] for words in locked] == ["requirements-build.txt", "requirements.txt"]
+    assert all("--require-hashes" in words for words in locked)
+    assert ("--no-deps" in own, own[-1]) == (True, "requirements.in")
+    assert "\nparquetry @ git+https://" in (tmp_path / "lake" / "requirements.in").read_text()
 
 
 @pytest.mark.parametrize(
@@ -181,6 +186,10 @@ def test_the_steps_of_the_workflow_pass_where_they_are_run(tmp_path):
             {"url": "https://t:s@example.org/p.whl?x=1", "archive_info": {}},
             "parquetry @ https://example.org/p.whl?x=1",
         ),
+        (
+            {"url": "https://example.org/p.whl", "archive_info": {"hashes": {"sha256": "a" * 64}}},
+            f"parquetry @ https://example.org/p.whl --hash=sha256:{'a' * 64}",
+        ),
         ({"url": "file:///nowhere", "dir_info": {"editable": True}}, None),
     ],
 )
@@ -192,7 +201,7 @@ def test_what_the_workflow_installs_is_what_was_installed_here(tmp_path, monkeyp
     monkeypatch.setattr("parquetry.compiler.spec_files.scaffold.distribution", lambda _: Installed())
     made = scaffold(tmp_path)
     assert made.installs == requirement
-    lines = [line for line in (tmp_path / "requirements.txt").read_text().splitlines() if line[:1] != "#"]
+    lines = [line for line in (tmp_path / "requirements.in").read_text().splitlines() if line[:1] != "#"]
     assert lines == ([] if requirement is None else [requirement])
 
 
@@ -219,6 +228,6 @@ def test_a_clone_that_was_pushed_is_installed_from_where_it_was_pushed_to(tmp_pa
 def test_nobody_knowing_what_to_install_is_said_at_once_and_by_the_workflow(tmp_path, monkeypatch):
     monkeypatch.setattr("parquetry.compiler.spec_files.scaffold._requirement", lambda: None)
     said = parquetry("init", tmp_path).stdout
-    assert "For the workflow: name in requirements.txt where pip gets parquetry from." in said
-    (install,) = [step["run"] for step in workflow_of(tmp_path)[1] if "pip" in step.get("run", "")]
-    assert "::error::requirements.txt does not name parquetry" in install
+    assert "For the workflow: name in requirements.in where pip gets parquetry from." in said
+    (install,) = [step["run"] for step in workflow_of(tmp_path)[1] if "--version" in step.get("run", "")]
+    assert "::error::requirements.in does not name parquetry" in install
