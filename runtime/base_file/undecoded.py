@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.base_file.rows import one_batch
-from parquetry.runtime.parquet.assembly import MAGIC, ParquetParts
+from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.fields import ConvertedType, FileMetaData, PhysicalType, SchemaElement
+from parquetry.runtime.parquet.tail import MAGIC
 from parquetry.runtime.parquet.thrift import List, ThriftStruct, encode_struct
 from parquetry.runtime.spec.meta_columns import FILE_NAME
 

@@ -23,10 +23,11 @@ from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenFile,
 from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows
 from parquetry.runtime.base_file.rows import DICTIONARY, ORIGIN, RowOrigin, stored_schema
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.parquet.assembly import MAGIC, ParquetAssembly, ParquetParts
+from parquetry.runtime.parquet.assembly import ParquetAssembly, ParquetParts
 from parquetry.runtime.parquet.chunk import Chunk
 from parquetry.runtime.parquet.encryption import encryption_properties
 from parquetry.runtime.parquet.footer import CLUSTERING, NAN_UNBOUNDED
+from parquetry.runtime.parquet.tail import MAGIC
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spec.meta_columns import (
     COMMIT_TIME,

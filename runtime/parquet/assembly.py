@@ -27,6 +27,7 @@ from parquetry.runtime.parquet.fields import (
     SortingColumn,
     Statistics,
 )
+from parquetry.runtime.parquet.tail import MAGIC, TAIL_BYTES, footer_bytes
 from parquetry.runtime.parquet.thrift import (
     BINARY,
     I16,
@@ -42,9 +43,6 @@ from parquetry.runtime.parquet.thrift import (
     field_value,
 )
 
-MAGIC: Final = b"PAR1"
-
-_TAIL_BYTES: Final = 8
 _READ_BYTES: Final = 4 * 1024 * 1024
 _FIXED_FOOTER_BYTES: Final = 64
 _PLACES_BYTES: Final = 64
@@ -72,13 +70,8 @@ class ParquetParts:
     def __init__(self, content: pa.NativeFile) -> None:
         self.content = content
         self.size_bytes: int = content.size()
-        tail = content.read_at(_TAIL_BYTES, max(self.size_bytes - _TAIL_BYTES, 0))
-        if len(tail) < _TAIL_BYTES or not tail.endswith(MAGIC):
-            raise ValueError("it does not end like a parquet file")
-        self.footer_bytes: int = struct.unpack("<I", tail[:4])[0]
-        start = self.size_bytes - _TAIL_BYTES - self.footer_bytes
-        if start < len(MAGIC):
-            raise ValueError("its footer is longer than the file")
+        self.footer_bytes: int = footer_bytes(content)
+        start = self.size_bytes - TAIL_BYTES - self.footer_bytes
         try:
             self.footer, _ = decode_struct(content.read_at(self.footer_bytes, start))
         except (IndexError, RecursionError, struct.error) as error:

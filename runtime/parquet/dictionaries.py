@@ -156,6 +156,8 @@ def _values(page: bytes, chunk: PartChunk) -> bytes:
     if codec == "none":
         return page[begin:]
     size = field_value(header, PageHeader.UNCOMPRESSED_BYTES)
+    if not 0 <= size <= _MOST_BYTES:
+        raise ValueError("its dictionary is too large to be unpacked")
     stored = page[begin : begin + field_value(header, PageHeader.COMPRESSED_BYTES)]
     values: bytes = pa.decompress(stored, decompressed_size=size, codec=codec, asbytes=True)
     return values

@@ -23,13 +23,13 @@ from parquetry.message import Message
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.errors import KeyUnavailableError, UnsupportedTableError
 from parquetry.runtime.parquet.key_management import REMEDY, kms_client, plug_in, split_reference
+from parquetry.runtime.parquet.tail import ENCRYPTED_MAGIC, MAGIC, footer_bytes
 
 ENCRYPTION: Final = "parquetry.encryption"
 """The footer key, and the key in a commit's extra metadata, that holds the reference."""
 
 _Answer = TypeVar("_Answer")
 
-_MAGIC: Final = b"PARE"
 _DATA_KEY_BITS: Final = 256
 _MOST_SHOWN: Final = 200
 
@@ -58,6 +58,7 @@ def open_footer(source: Any, allowed: Allowed, *, place: str) -> tuple[pq.FileMe
     KeyUnavailableError, which names the ``place``, when the file is encrypted and its key is not allowed, or
     cannot be had here; else as pyarrow.
     """
+    footer_bytes(source, magic=(MAGIC, ENCRYPTED_MAGIC))
     try:
         return pq.read_metadata(source), None
     except (pa.ArrowInvalid, OSError):
@@ -85,8 +86,8 @@ def is_encrypted(metadata: pq.FileMetaData) -> bool:
 
 def _is_encrypted(source: Any) -> bool:
     size = source.size()
-    source.seek(max(size - len(_MAGIC), 0))
-    return bool(source.read(len(_MAGIC)) == _MAGIC)
+    source.seek(max(size - len(ENCRYPTED_MAGIC), 0))
+    return bool(source.read(len(ENCRYPTED_MAGIC)) == ENCRYPTED_MAGIC)
 
 
 def _decryption_properties(allowed: Allowed) -> Any:

@@ -26,10 +26,19 @@ from parquetry.runtime.layout.skipping.statistics import (
     RowGroupPages,
     RowGroupStatistics,
 )
-from parquetry.runtime.parquet.assembly import MAGIC, ParquetParts, PartChunk
+from parquetry.runtime.parquet.assembly import ParquetParts, PartChunk
 from parquetry.runtime.parquet.bounds import page_bounds
 from parquetry.runtime.parquet.fields import OffsetIndex, PageLocation
-from parquetry.runtime.parquet.thrift import I32, I64, LIST, STRUCT, decode_struct
+from parquetry.runtime.parquet.tail import MAGIC, MOST_FOOTER_BYTES, TAIL_BYTES
+from parquetry.runtime.parquet.thrift import (
+    I32,
+    I64,
+    LIST,
+    MOST_INTEGER_BYTES,
+    STRUCT,
+    decode_length,
+    decode_struct,
+)
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 
@@ -50,7 +59,6 @@ USUAL_PAGE_ROWS: Final = 20_000
 """Behind how many rows Arrow, and parquet-mr, end a page at the latest unless they are told otherwise."""
 
 _READ_AT_ONCE: Final = 256 * 1024
-_MOST_INDEX_BYTES: Final = 64 * 1024 * 1024
 _TOKENS: Final = 7
 _FIELDS: Final = {
     0: PageLocation.OFFSET << 4 | I64,
@@ -241,7 +249,7 @@ class _Index:
         places = [place for place in wanted if place is not None]
         self._from = min((place.start for place in places), default=0)
         size = max((place.stop for place in places), default=0) - self._from
-        if size > _MOST_INDEX_BYTES:
+        if size > MOST_FOOTER_BYTES:
             raise ValueError("its page index lies too far apart to be read at once")
         self._bytes = source.read_at(size, self._from) if size else b""
 
@@ -262,7 +270,7 @@ class _Index:
 
 def read_footer(source: FileEnd, footer_bytes: int) -> pq.FileMetaData:
     """Return the footer, of so many bytes, of a file whose end was read."""
-    size = footer_bytes + 8
+    size = footer_bytes + TAIL_BYTES
     footer = source.read_at(size, source.size() - size)
     return pq.read_metadata(pa.BufferReader(MAGIC + footer))
 
@@ -275,20 +283,17 @@ def _locations_at_once(data: bytes) -> tuple[PageNumbers, PageNumbers]:
     ends = np.flatnonzero(raw < _CONTINUED)
     # The field's header, then the list's, with its length behind it unless it fits.
     is_long = data[1] >> 4 == 15  # noqa: PLR2004 - no length in the header
-    begin = int(ends[ends >= 2][0]) + 1 if is_long else 2  # noqa: PLR2004 - behind the headers
-    count = _varint(data[2:begin]) if is_long else data[1] >> 4
+    count, begin = decode_length(data, 2) if is_long else (data[1] >> 4, 2)
     ends = ends[ends >= begin][: count * _TOKENS]
     if len(ends) < count * _TOKENS or not count:
         raise ValueError("it is shorter than it says")
     starts = np.concatenate([[begin], ends[:-1] + 1])
     lengths = ends - starts + 1
+    if (lengths > MOST_INTEGER_BYTES).any():
+        raise ValueError("an integer has no end")
     within = np.arange(begin, ends[-1] + 1) - np.repeat(starts, lengths)
     parts = (raw[begin : ends[-1] + 1].astype(np.int64) & 0x7F) << (7 * within)
     values = np.add.reduceat(parts, starts - begin).reshape(count, _TOKENS)
     if any((values[:, at] != header).any() for at, header in _FIELDS.items()):
         raise ValueError("its structs have other fields")
     return values[:, 5] >> 1, values[:, 3] >> 1
-
-
-def _varint(data: bytes) -> int:
-    return sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(data))

@@ -35,6 +35,9 @@ class List:
     items: list[Any]
 
 
+MOST_INTEGER_BYTES: Final = 10
+"""Of an integer of 64 bits, seven of them a byte."""
+
 _CONTINUED: Final = 0x80
 _LONG_LIST: Final = 15
 _LARGEST_DELTA: Final = 15
@@ -90,27 +93,28 @@ def _integer(data: bytes, at: int) -> tuple[int, int]:
     value = data[at]
     if value < _CONTINUED:
         return (value >> 1) ^ -(value & 1), at + 1
-    value, at = _length(data, at)
+    value, at = decode_length(data, at)
     return (value >> 1) ^ -(value & 1), at
 
 
-def _length(data: bytes, at: int) -> tuple[int, int]:
+def decode_length(data: bytes, at: int) -> tuple[int, int]:
+    """The unsigned integer that begins there, and the position behind it; ValueError for one without end."""
     byte = data[at]
     at += 1
     if byte < _CONTINUED:
         return byte, at
     result, shift = byte & 0x7F, 7
-    while True:
-        byte = data[at]
+    for byte in data[at : at + MOST_INTEGER_BYTES - 1]:
         at += 1
         result |= (byte & 0x7F) << shift
         if byte < _CONTINUED:
             return result, at
         shift += 7
+    raise ValueError("an integer has no end")
 
 
 def _binary(data: bytes, at: int) -> tuple[bytes, int]:
-    size, at = _length(data, at)
+    size, at = decode_length(data, at)
     if at + size > len(data):
         raise IndexError("the bytes end within a text")
     return data[at : at + size], at + size
@@ -120,7 +124,10 @@ def _list(data: bytes, at: int) -> tuple[List, int]:
     kind, size = data[at] & 15, data[at] >> 4
     at += 1
     if size == _LONG_LIST:
-        size, at = _length(data, at)
+        size, at = decode_length(data, at)
+    # No element takes less than a byte.
+    if at + size > len(data):
+        raise IndexError("the bytes end within a list")
     decode = _boolean if kind <= FALSE else _decoder(kind)
     items = []
     for _ in range(size):

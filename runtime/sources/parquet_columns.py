@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow.schema import columns_from_arrow
 from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
+from parquetry.runtime.parquet.tail import footer_bytes
 from parquetry.runtime.spec.types import Array, ColumnType, Map, Primitive, Struct, StructField, parse_type
 
 _PANDAS: Final = b"pandas"
@@ -63,6 +64,7 @@ class ParquetColumns:
     @classmethod
     def of(cls, file: Any) -> ParquetColumns:
         """Return the columns of an open file; OSError or ValueError if its footer cannot be read."""
+        footer_bytes(file)
         opened = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
         notes, leaves = opened.metadata.metadata or {}, opened.schema
         columns = [leaves.column(index) for index in range(len(leaves.names))]

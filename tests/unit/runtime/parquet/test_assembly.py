@@ -4,7 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.parquet.assembly import MAGIC, ParquetAssembly, ParquetParts
+from parquetry.runtime.parquet.assembly import ParquetAssembly, ParquetParts
+from parquetry.runtime.parquet.tail import MAGIC
 from parquetry.runtime.parquet.thrift import decode_struct
 
 OFFSET_INDEX, PAGE_SIZE_IN_HEADER = 4, 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -11,7 +12,9 @@ import pytest
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.layout.skipping.statistics import KEY_LIMIT, TEXT_LIMIT, ColumnStatistics
+from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata, row_groups_of
+from parquetry.runtime.parquet.tail import MOST_FOOTER_BYTES, footer_bytes
 from parquetry.runtime.storage.open import LocalStore
 
 NAN = float("nan")
@@ -174,3 +177,27 @@ def test_a_file_that_is_cut_short_is_named(store, content):
 def test_a_file_that_is_gone_is_not_found(store):
     with pytest.raises(NotFoundError, match="p/gone"):
         read_metadata(store, "p/gone.parquet")
+
+
+@pytest.mark.parametrize("magic", [b"PAR1", b"PARE"])
+def test_a_footer_that_is_too_long_is_refused_before_it_is_read(store, magic):
+    claimed = MOST_FOOTER_BYTES + 1
+    place = store.root / "p" / "f.parquet"
+    place.parent.mkdir(parents=True)
+    with place.open("wb") as file:
+        file.truncate(4 + claimed)
+        file.seek(0, 2)
+        file.write(struct.pack("<I", claimed) + magic)
+    with pytest.raises(
+        CorruptTableError, match=r"f\.parquet.*67,108,865 bytes, and at most 67,108,864"
+    ) as refused:
+        read_metadata(store, "p/f.parquet")
+    assert "restore the file" in str(refused.value)
+    with store.open_input("p/f.parquet") as content, pytest.raises(ValueError, match=r"footer|end like"):
+        ParquetParts(content)
+
+
+def test_the_footer_of_a_file_is_as_long_as_arrow_finds_it(store):
+    path = write(store, pa.table({"a": [1, 2]}))
+    with store.open_input(path) as content:
+        assert footer_bytes(content) == pq.read_metadata(content).serialized_size

@@ -223,3 +223,9 @@ def test_of_files_that_clustering_sorted_one_page_holds_a_value(tmp_path):
     asked = [predicate(where) for where in ("n = 4096", "s = '3'", "x = 2.0")]
     files = with_pages(ctx.store, {file.stat.path: file.statistics}, asked, TYPES).values()
     assert [touched(files, one, TYPES).rows for one in asked] == [2048, 10_000, 10_000]
+
+
+@pytest.mark.parametrize("before", [b"\x19\xfc", b"\x19\x1c\x16"], ids=["count", "first place"])
+def test_page_locations_with_an_integer_without_end_are_refused(before):
+    with pytest.raises(ValueError, match="an integer has no end"):
+        page_locations(before + b"\xff" * 400_000 + b"\x00" * 7)

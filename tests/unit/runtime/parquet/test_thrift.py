@@ -75,3 +75,36 @@ def test_a_footer_of_pyarrow_is_encoded_like_pyarrow_does():
 def test_a_type_that_parquet_does_not_use_is_refused():
     with pytest.raises(ValueError, match="11"):
         decode_struct(bytes([0x1B, 0, 0]))
+
+
+ENDLESS = [
+    pytest.param(bytes([1 << 4 | thrift.I64]), id="integer"),
+    pytest.param(bytes([thrift.I64]), id="number of a field"),
+    pytest.param(bytes([1 << 4 | thrift.BINARY]), id="length of a text"),
+    pytest.param(bytes([1 << 4 | thrift.LIST, 15 << 4 | thrift.I64]), id="length of a list"),
+    pytest.param(bytes([1 << 4 | thrift.LIST, 1 << 4 | thrift.I64]), id="integer in a list"),
+]
+
+
+@pytest.mark.parametrize("begin", ENDLESS)
+def test_an_integer_without_end_is_refused_after_ten_bytes(begin):
+    read = CountedBytes(begin + b"\xff" * 400_000)
+    with pytest.raises(ValueError, match="an integer has no end"):
+        decode_struct(read)
+    assert read.looked_at <= len(begin) + thrift.MOST_INTEGER_BYTES + 3
+
+
+class CountedBytes(bytes):
+    looked_at = 0
+
+    def __getitem__(self, place):
+        self.looked_at += 1 if isinstance(place, int) else len(range(*place.indices(len(self))))
+        return super().__getitem__(place)
+
+
+def test_a_list_of_more_elements_than_bytes_is_refused_before_it_is_decoded():
+    begin = bytes([1 << 4 | thrift.LIST, 15 << 4 | thrift.STRUCT])
+    read = CountedBytes(begin + b"\xff\xff\xff\xff\x0f" + b"\0" * 1000)
+    with pytest.raises(IndexError, match="end within a list"):
+        decode_struct(read)
+    assert read.looked_at <= len(begin) + thrift.MOST_INTEGER_BYTES + 3
