@@ -86,7 +86,8 @@ _ALL = (
         "PQ010",
         "File too large",
         "A project file has at most 1 MiB, 50,000 values (aliases count as often as they are used), 32 "
-        "levels and 100 aliases, so that no file can make a command hang.",
+        "levels and 100 aliases. It has at most 1,000 templates, which make at most 1,048,576 characters of "
+        "it. So no file can make a command hang.",
         "Split the file, or write out what the aliases repeat.",
     ),
     _code(

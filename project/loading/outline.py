@@ -10,22 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import yaml
-
 from parquetry.project.model.locations import is_relative
+from parquetry.project.yaml.document import parse
 from parquetry.project.yaml.folder import PROJECT_FILE, TABLES, FilesOnDisk
-from parquetry.project.yaml.scalar import scalar
-
-_READER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-
-
-class _Loader(_READER):  # type: ignore[misc]  # of a library that has no types
-    """Reads words as specs do: `on` is a name, not a flag."""
-
-    def construct_scalar(self, node: Any) -> Any:
-        """What an unquoted text means, and a quoted one as it is."""
-        text = super().construct_scalar(node)
-        return text if node.style else scalar(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +65,8 @@ def _mapping(files: FilesOnDisk, path: str) -> Mapping[str, Any]:
     data = files.read(path)
     if not isinstance(data, bytes):
         return {}
-    try:
-        document = yaml.load(data, Loader=_Loader)  # noqa: S506  # it makes plain values alone
-    except (ValueError, RecursionError, yaml.YAMLError):
-        return {}
-    return document if isinstance(document, dict) else {}
+    root = parse(path, data).root
+    return root.value if root is not None and isinstance(root.value, dict) else {}
 
 
 def _at(value: Any, *path: str) -> Any:

@@ -20,7 +20,9 @@ from jinja2.exceptions import SecurityError
 from parquetry import shell
 from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.schema.template_syntax import (
+    ALLOWANCE,
     MAX_TEXT,
+    Allowance,
     TemplateProblem,
     calls,
     environment,
@@ -188,12 +190,20 @@ def _check_variables(tree: nodes.Template, variables: Mapping[str, Any]) -> None
 
 def _evaluate(text: str, scope: TemplateScope, *, mask: bool) -> Any:
     """The template's value: of any scalar type for a lone expression, else a text."""
-    variables, known = scope.variables or {}, scope.environment
+    variables, known, allowance = scope.variables or {}, scope.environment, Allowance()
 
     def var(name: str, default: Any = None) -> Any:
-        return variables.get(name, default)
+        return counted(variables.get(name, default))
+
+    def counted(value: Any) -> Any:
+        if isinstance(value, str):
+            allowance.take(len(value))
+        return value
 
     def env_var(name: str, *default: Any) -> Any:
+        return counted(of_environment(name, *default))
+
+    def of_environment(name: str, *default: Any) -> Any:
         if known is not None and name in known:
             return MASK if mask and name not in scope.declared else known[name]
         if default:
@@ -203,7 +213,7 @@ def _evaluate(text: str, scope: TemplateScope, *, mask: bool) -> Any:
         hint = f"set it: {shell.line('export', f'{name}=...')}"
         raise TemplateProblem("PQ204", f"environment variable '{name}' is not set", hint)
 
-    names = {"var": var, "env_var": env_var, "target": scope.target}
+    names = {"var": var, "env_var": env_var, "target": scope.target, ALLOWANCE: allowance}
     expression = lone_expression(parsed(text))
     try:
         if expression is None:

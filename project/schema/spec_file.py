@@ -13,7 +13,7 @@ from parquetry.project.schema.errors import violations
 from parquetry.project.schema.interpolate import Rendered, Secret, Site, TemplateScope, render
 from parquetry.project.schema.invisible import invisible_characters
 from parquetry.project.schema.template_syntax import TemplateProblem, is_template
-from parquetry.project.yaml.document import Document, Node, Path
+from parquetry.project.yaml.document import MAX_BYTES, Document, Node, Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +92,12 @@ def rendered(
     """
     unknown: dict[Path, bool] = {}
     counted: list[Path] = []
+    grown = 0
     if not is_template(source.text):
         return node.value, unknown
 
     def walk(part: Node, path: Path) -> Any:
+        nonlocal grown
         if isinstance(part.value, dict):
             return {key: walk(child, (*path, key)) for key, child in part.children.items()}
         if isinstance(part.value, list):
@@ -103,7 +105,7 @@ def rendered(
         if not is_template(part.value):
             return part.value
         counted.append(path)
-        if len(counted) > MOST_TEMPLATES:
+        if len(counted) > MOST_TEMPLATES or grown > MAX_BYTES:
             unknown[path] = False
             return part.value
         try:
@@ -114,6 +116,10 @@ def rendered(
             )
             unknown[path] = False
             return part.value
+        grown += len(str(result.value))
+        if grown > MAX_BYTES:
+            summary = f"templates make more than {MAX_BYTES:,} characters of the file"
+            report(diagnostic("PQ010", summary, source=source, span=part.span, hint="split the file"))
         if not result.known:
             unknown[path] = not is_template(result.value)
         return result.value

@@ -2,7 +2,7 @@
 
 The syntax tree may hold expressions, conditions and a few filters; no loops, assignments,
 method calls, or attributes except those of ``target``. So evaluation takes time and memory
-linear in the text.
+linear in the text and in what an :class:`Allowance` lets it read.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateSyntaxError, nodes
+from jinja2 import StrictUndefined, TemplateSyntaxError, nodes, pass_context
 from jinja2.exceptions import SecurityError
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from parquetry.project.diagnostics.model import Problem, did_you_mean
 
 MAX_TEXT = 100_000
+MOST_READ = 10 * MAX_TEXT
+"""Characters that one evaluation reads of variables and makes by replacing."""
+
+ALLOWANCE = "allowance"
+"""The name of the evaluation's allowance, which no template can read."""
 TARGET_ATTRIBUTES = frozenset({"name", "warehouse"})
 _MARKERS = ("{{", "{%", "{#")
 _MAX_DEPTH = 24
@@ -57,6 +63,21 @@ class TemplateProblem(Problem):
 def is_template(value: object) -> bool:
     """Whether a text would be evaluated."""
     return isinstance(value, str) and any(marker in value for marker in _MARKERS)
+
+
+class Allowance:
+    """What is left of the characters that one evaluation may read and make."""
+
+    def __init__(self) -> None:
+        self._left = MOST_READ
+
+    def take(self, characters: int) -> None:
+        """SecurityError if fewer are left."""
+        self._left -= characters
+        if self._left < 0:
+            raise SecurityError(
+                f"its variables and replacements have more than {MOST_READ:,} characters together"
+            )
 
 
 class _Environment(ImmutableSandboxedEnvironment):
@@ -193,8 +214,11 @@ def _as_yaml(value: Any) -> Any:
     return "null" if value is None else value
 
 
-def _replace(text: Any, old: Any, new: Any) -> str:
+@pass_context
+def _replace(context: Context, text: Any, old: Any, new: Any) -> str:
     before, after = str(text), str(new)
-    if before.count(str(old)) * len(after) + len(before) > MAX_TEXT:
+    most = before.count(str(old)) * len(after) + len(before)
+    if most > MAX_TEXT:
         raise SecurityError("the text grows too long")
+    context[ALLOWANCE].take(most)
     return before.replace(str(old), after)

@@ -8,8 +8,8 @@ may stand below its entries.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -187,8 +187,7 @@ class _Reader:
 def _attach(root: Entry, comments: list[_Comment], source: SourceText) -> None:
     """Gives every comment and every blank line its place in the tree."""
     lines = _Lines(source)
-    for comment in comments:
-        _mark_commented(root, comment.index)
+    _mark_commented(root, [comment.index for comment in comments])
     entries = list(_attachable(root, None))
     starts = [entry.start for entry in entries]
     for entry in entries[1:]:
@@ -208,17 +207,17 @@ def _attach(root: Entry, comments: list[_Comment], source: SourceText) -> None:
         _place_of(comment, lines.column(comment.index), between=between).append(remark)
 
 
-def _mark_commented(entry: Entry, index: int) -> None:
-    """Marks the brackets around a place, so that what they hold is written below each other."""
+def _mark_commented(entry: Entry, places: Sequence[int]) -> None:
+    """Marks the brackets around ascending places, so that what they hold is written below each other."""
     value = entry.value
     if not isinstance(value, Collection):
         return
     if value.span is not None:
-        if not value.span[0] < index < value.span[1]:
+        if bisect_right(places, value.span[0]) == bisect_left(places, value.span[1]):
             return
         value.has_comment = bool(value.entries)
     for inner in value.entries:
-        _mark_commented(inner, index)
+        _mark_commented(inner, places)
 
 
 def _attachable(entry: Entry, inside: tuple[Collection, Entry] | None) -> Iterator[Entry]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from parquetry.compiler.spec_files.scaffold import CI, scaffold
@@ -27,3 +30,18 @@ def test_a_target_named_on_has_its_jobs(tmp_path):
     scaffold(tmp_path, ci=CI.GITHUB)
     text = (tmp_path / ".github" / "workflows" / "parquetry-apply-shop.yml").read_text()
     assert 'matrix: {target: ["on", "prod"]}' in text
+
+
+@pytest.mark.parametrize("text", ["[" * 400_000, "{a: " * 200_000, "- " * 400_000])
+def test_a_file_of_any_depth_has_no_names(tmp_path, text):
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "parquetry.yml").write_text("name: lake\n")
+    (tmp_path / "tables" / "deep.yml").write_text(text)
+    (tmp_path / "tables" / "orders.yml").write_text("name: orders\n")
+    # In a process of its own: the overflow of a C stack ends the process.
+    code = (
+        "import sys, pathlib; from parquetry.project.loading.outline import outline; "
+        "print(*outline(pathlib.Path(sys.argv[1])).tables)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "orders\n", "")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,9 @@ from parquetry.project.schema.interpolate import (
     TemplateScope,
     render,
 )
-from parquetry.project.schema.template_syntax import TemplateProblem
+from parquetry.project.schema.spec_file import rendered
+from parquetry.project.schema.template_syntax import MOST_READ, TemplateProblem
+from parquetry.project.yaml.document import MAX_BYTES, parse
 from parquetry.secret_names import MASK
 
 DECLARED = DeclaredVariables(names=frozenset({"HOME", "NONE", "BUCKET", "N"}))
@@ -142,6 +145,48 @@ def test_what_is_not_accepted(text):
 )
 def test_what_has_no_value(text):
     assert refusal(text).code == "PQ206"
+
+
+LONG = replace(SCOPE, variables={"x": "a" * 50_000, "y": "b" * 300, "z": "a" * 300})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ " + " ~ ".join(["var('x')"] * 1000) + " }}",
+        "{{ var('x') }}" * 1000,
+        "{{ " + " ~ ".join(["var('x') | upper"] * 1000) + " }}",
+        "{{ " + " ~ ".join(["var('z') | replace('a', var('y'))"] * 1000) + " }}",
+        "{{ " + " ~ ".join(["'aaaaa' | replace('a', '" + "b" * 100 + "')"] * 3000) + " }}",
+        "{{ 1 if 'q' in var('x') }}" * 1000,
+    ],
+)
+def test_what_reads_long_variables_again_and_again_ends_in_bounded_memory(text):
+    tracemalloc.start()
+    try:
+        problem = refusal(text, scope=LONG)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (problem.code, "more than 1,000,000 characters together" in problem.summary) == ("PQ206", True)
+    assert peak < 32 * MOST_READ
+
+
+def test_templates_of_a_file_make_no_more_of_it_than_a_file_may_have():
+    document = parse("tables/t.yml", ("tags:\n" + "- \"b{{ var('x') }}\"\n" * 900).encode())
+    found = []
+    value, unknown = rendered(
+        document.root, source=document.source, reading=lambda _: (Site.SPEC, LONG), report=found.append
+    )
+    assert [(one.code, one.line) for one in found] == [("PQ010", 22)]
+    assert sum(map(len, value["tags"])) < 1.1 * MAX_BYTES
+    assert len(unknown) == 900 - 21
+
+
+def test_an_environment_variable_counts_as_a_variable_does():
+    scope = with_environment(HOME="a" * 50_000)
+    problem = refusal("{{ env_var('HOME') }}" * 100, scope=scope, site=Site.TARGET)
+    assert "more than 1,000,000 characters together" in problem.summary
 
 
 def test_unknown_variable_names_the_nearest():

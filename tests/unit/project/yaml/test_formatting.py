@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import stat
+import sys
 
 import pytest
 
@@ -168,3 +169,31 @@ def test_a_file_without_a_form_is_left_alone_and_named(tmp_path):
     (found,) = format_project(tmp_path, write=True).diagnostics
     assert (found.code, found.file) == ("PQ016", "parquetry.yml")
     assert (tmp_path / "parquetry.yml").read_text() == text
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["# c\nk{}: v\n", "k{}: [a, b] # c\n", "k{}:\n  - a # c\n  # d\n\n", "k{}: {{a: 1, # c\n  b: [2]}}\n"],
+)
+def test_formatting_takes_as_many_steps_for_each_entry_however_many_there_are(entry):
+    def calls(entries):
+        return calls_of(lambda: formatted("".join(map(entry.format, range(entries)))))
+
+    calls(10)
+    assert calls(400) < 5 * calls(100)
+
+
+def calls_of(action):
+    counted = 0
+
+    def count(_frame, event, _argument):
+        nonlocal counted
+        counted += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return counted
