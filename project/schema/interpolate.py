@@ -22,7 +22,7 @@ from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.schema.template_syntax import (
     ALLOWANCE,
     MAX_TEXT,
-    Allowance,
+    TemplateAllowance,
     TemplateProblem,
     calls,
     environment,
@@ -190,7 +190,7 @@ def _check_variables(tree: nodes.Template, variables: Mapping[str, Any]) -> None
 
 def _evaluate(text: str, scope: TemplateScope, *, mask: bool) -> Any:
     """The template's value: of any scalar type for a lone expression, else a text."""
-    variables, known, allowance = scope.variables or {}, scope.environment, Allowance()
+    variables, known, allowance = scope.variables or {}, scope.environment, TemplateAllowance()
 
     def var(name: str, default: Any = None) -> Any:
         return counted(variables.get(name, default))

@@ -2,7 +2,7 @@
 
 The syntax tree may hold expressions, conditions and a few filters; no loops, assignments,
 method calls, or attributes except those of ``target``. So evaluation takes time and memory
-linear in the text and in what an :class:`Allowance` lets it read.
+linear in the text and in what an :class:`TemplateAllowance` lets it read.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def is_template(value: object) -> bool:
     return isinstance(value, str) and any(marker in value for marker in _MARKERS)
 
 
-class Allowance:
+class TemplateAllowance:
     """What is left of the characters that one evaluation may read and make."""
 
     def __init__(self) -> None:
