@@ -15,9 +15,13 @@ class NotFoundError(StorageError):
     """There is no object at that path."""
 
 
+class TooLargeError(StorageError):
+    """The object has more bytes than are read of one of its kind."""
+
+
 def is_outage(failure: BaseException) -> bool:
     """Whether the store itself refused or broke: no fault of what was asked of it, and it may pass."""
-    return isinstance(failure, StorageError) and not isinstance(failure, NotFoundError)
+    return isinstance(failure, StorageError) and not isinstance(failure, (NotFoundError, TooLargeError))
 
 
 class StaleTimelineError(NotFoundError):

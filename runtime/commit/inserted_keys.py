@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.table.statistics import decode_statistics
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.sidecars import statistics_path
@@ -19,7 +20,9 @@ def inserted_keys_of(store: ObjectStore, instant: str, metadata: CommitMetadata)
     """
     path = statistics_path(instant)
     try:
-        files = decode_statistics(store.read(path), place=f"{store.uri}/{path}", columns=())
+        files = decode_statistics(
+            store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}", columns=()
+        )
     except (NotFoundError, CorruptTableError):
         # Statistics are derived: without them nothing is known, and nothing is lost.
         return {}

@@ -24,6 +24,7 @@ from parquetry.runtime.commit.transaction import Transaction, begin
 from parquetry.runtime.commit.validation import NONCE_KEY, SOURCES_KEY, read_ahead, revalidate, validate
 from parquetry.runtime.errors import (
     ConflictError,
+    InvalidDataError,
     NotFoundError,
     RetryWrite,
     StaleTimelineError,
@@ -33,6 +34,7 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.open import PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES
+from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES
 from parquetry.runtime.table.creation import TABLE_ID_KEY, VERSION_KEY
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
@@ -312,12 +314,20 @@ class _Publication:
 
 
 def _content(transaction: Transaction, outcome: WriteOutcome) -> bytes:
-    return CommitMetadata(
+    content = CommitMetadata(
         operation=outcome.operation,
         stats=outcome.stats,
         replaced=outcome.replaced,
         extra=_extra(transaction, outcome),
     ).to_json()
+    if len(content) > MOST_RECORD_BYTES:
+        files = sum(map(len, outcome.stats.values()))
+        raise InvalidDataError(
+            f"{transaction.table.store.uri}: the commit of {files:,} files would have {len(content):,} "
+            f"bytes, and at most {MOST_RECORD_BYTES:,} are read; write the rows in several parts, or into "
+            "fewer partitions and files"
+        )
+    return content
 
 
 def _put_commit(transaction: Transaction, outcome: WriteOutcome, content: bytes, now: Timeline) -> bool:

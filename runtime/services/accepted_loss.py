@@ -15,6 +15,7 @@ from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StalePlanError
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.table.handle import masks_failures
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.statistics import decode_statistics
@@ -105,7 +106,9 @@ def _record(found: Sequence[DamagedFile]) -> str:
 def _key_ranges(store: ObjectStore, instant: str) -> list[tuple[str, tuple[str | None, str | None]]]:
     path = statistics_path(instant)
     try:
-        files = decode_statistics(store.read(path), place=f"{store.uri}/{path}", columns=())
+        files = decode_statistics(
+            store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}", columns=()
+        )
     except (NotFoundError, CorruptTableError):
         return []
     return [(file.path, (file.min_key, file.max_key)) for file in files]

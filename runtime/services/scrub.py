@@ -17,6 +17,7 @@ from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.table.handle import masks_failures
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.statistics import decode_statistics, encode_statistics
@@ -84,7 +85,9 @@ def _change_logs(table: TableHandle) -> int:
     store, changes = table.store, 0
     for path in log_paths(store, table.config.archive_folder):
         try:
-            content = changed_log(store.read(path), _without_keys, place=f"{store.uri}/{path}")
+            content = changed_log(
+                store.read(path, most_bytes=MOST_BYTES), _without_keys, place=f"{store.uri}/{path}"
+            )
         except NotFoundError:  # Hudi has merged it into another one
             continue
         if content is not None:
@@ -118,7 +121,7 @@ def _drop_stale_lines(table: TableHandle, timeline: Timeline) -> int:
         if not is_statistics(path):
             continue
         try:
-            files = decode_statistics(store.read(path), place=f"{store.uri}/{path}")
+            files = decode_statistics(store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}")
         except NotFoundError:
             continue
         except CorruptTableError:

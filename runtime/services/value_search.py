@@ -23,6 +23,7 @@ from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.parquet.footer import MAX_KEY, MIN_KEY, read_metadata, row_groups_of
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.timeline.archive_log import decode_log
 from parquetry.runtime.timeline.avro_model import AVRO_FAILURES
 from parquetry.runtime.timeline.sidecars import is_sample
@@ -60,7 +61,7 @@ def found_in(store: ObjectStore, path: str, values: frozenset[str]) -> list[str]
 
     NotFoundError when there is no such file.
     """
-    content = store.read(path)
+    content = store.read(path, most_bytes=MOST_BYTES)
     return sorted({*places_of(_texts(content, path), values), *path_holds(path, values)})
 
 

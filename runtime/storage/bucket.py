@@ -19,11 +19,12 @@ import pyarrow as pa
 from parquetry import shell
 from parquetry.message import Message, Value
 from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
-from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
+from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.storage.answers import Answer, failure
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 from parquetry.runtime.storage.paths import checked_path, escape_glob
+from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES, check_size
 
 PART_SIZE_BYTES = 16 * 1024 * 1024
 FIRST_PAUSE_SECONDS = 0.05
@@ -84,8 +85,8 @@ class BucketStore(ObjectStore):
         return not isinstance(error, OSError) or isinstance(error, (ConnectionError, TimeoutError))
 
     @abstractmethod
-    def _get(self, key: str) -> bytes:
-        """Read an object by one request."""
+    def _get(self, key: str, *, most_bytes: int) -> bytes:
+        """Read an object by one request; TooLargeError if it has more bytes."""
 
     @abstractmethod
     def _get_range(self, key: str, start: int, stop: int) -> bytes:
@@ -139,9 +140,9 @@ class BucketStore(ObjectStore):
     def allowed(self) -> Allowed:
         return self._allowed
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, *, most_bytes: int = MOST_RECORD_BYTES) -> bytes:
         with self._reporting("read", self._where(path)):
-            return self._get(self._key(path))
+            return self._get(self._key(path), most_bytes=most_bytes)
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
         with self._reporting("read", self._where(path)):
@@ -269,6 +270,9 @@ class BucketStore(ObjectStore):
     def _key(self, path: str) -> str:
         return f"{self.prefix}/{checked_path(path, root=self.uri)}".lstrip("/")
 
+    def _check_size(self, key: str, size_bytes: int, *, most_bytes: int) -> None:
+        check_size(Value.uri(f"{self.scheme}://{self.bucket}/{key}"), size_bytes, most_bytes=most_bytes)
+
     def _path(self, key: str) -> str:
         return key.removeprefix(f"{self.prefix}/") if self.prefix else key
 
@@ -292,6 +296,8 @@ class BucketStore(ObjectStore):
             return PutOutcome.LOST
         try:
             there = self.read(path)
+        except TooLargeError:
+            return PutOutcome.LOST
         except StorageError:
             return None
         mine = there == data if nonce is None else nonce.encode() in there

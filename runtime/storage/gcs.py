@@ -53,8 +53,32 @@ class GcsStore(BucketStore):
     def _is_from_store(self, error: BaseException) -> bool:
         return "://" in str(error) or super()._is_from_store(error)  # gcsfs names the address
 
-    def _get(self, key: str) -> bytes:
-        return self._call("GET", _OBJECT, self.bucket, key, alt="media")[1]
+    def _get(self, key: str, *, most_bytes: int) -> bytes:
+        """One request; gcsfs reads an answer of any length, and unpacks it if it is compressed."""
+        filesystem = self._filesystem()
+        retry = importlib.import_module("gcsfs.retry")
+
+        async def get() -> bytes:
+            await filesystem._set_session()  # noqa: SLF001
+            async with filesystem.session.get(
+                filesystem._format_path(_OBJECT, (self.bucket, key)),  # noqa: SLF001
+                params=filesystem._get_params({"alt": "media"}),  # noqa: SLF001
+                headers=filesystem._get_headers(None),  # noqa: SLF001
+                timeout=filesystem.requests_timeout,
+            ) as answer:
+                self._check_size(key, answer.content_length or 0, most_bytes=most_bytes)
+                parts, size_bytes = [], 0
+                async for part in answer.content.iter_any():
+                    size_bytes += len(part)
+                    self._check_size(key, size_bytes, most_bytes=most_bytes)
+                    parts.append(part)
+                data = b"".join(parts)
+                retry.validate_response(answer.status, data, _OBJECT, (self.bucket, key))
+                return data
+
+        with _bad_request():
+            found: bytes = self._run(retry.retry_request(get))
+        return found
 
     def _get_range(self, key: str, start: int, stop: int) -> bytes:
         wanted = {"Range": f"bytes={start}-{stop - 1}"}

@@ -26,11 +26,11 @@ from parquetry.confined_folder import (
 )
 from parquetry.message import Message, Value
 from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
-from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
+from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 from parquetry.runtime.storage.os_errors import WRITE_FAILURES, storage_error
 from parquetry.runtime.storage.paths import checked_path, escape_glob, temporary_path
-from parquetry.runtime.storage.regular_file import read_between, read_whole
+from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES, check_size, read_between
 
 _ABSENT: Final = (FileNotFoundError, NotADirectoryError)
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP})
@@ -107,9 +107,11 @@ class LocalStore(ObjectStore):
             return True
         return False
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, *, most_bytes: int = MOST_RECORD_BYTES) -> bytes:
         with self._opened_file(path) as file:
-            return read_whole(file)
+            size_bytes = os.fstat(file).st_size
+            check_size(Value.uri(str(self.root / path)), size_bytes, most_bytes=most_bytes)
+            return read_between(file, 0, size_bytes)
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
         with self._opened_file(path) as file:
@@ -330,7 +332,7 @@ class LocalStore(ObjectStore):
             return PutOutcome.LOST
         try:
             there = self.read(path)
-        except NotFoundError:
+        except (NotFoundError, TooLargeError):
             return PutOutcome.LOST
         return PutOutcome.MINE if nonce.encode() in there else PutOutcome.LOST
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from parquetry.confined_folder import FileIdentity
 from parquetry.runtime.allowed import Allowed
+from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +65,8 @@ class ObjectStore(Protocol):
         """Return the keys and plug-ins that may be used for the table; they come from who opened it."""
         ...
 
-    def read(self, path: str) -> bytes:
-        """The whole object."""
+    def read(self, path: str, *, most_bytes: int = MOST_RECORD_BYTES) -> bytes:
+        """The whole object, by one request; TooLargeError, before it is read, if it has more bytes."""
         ...
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:

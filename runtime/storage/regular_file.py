@@ -1,4 +1,4 @@
-"""Reading files whole or in part: those that are read whole are not of any size."""
+"""Reading files whole or in part, and how large what is read whole may be, in any store."""
 
 from __future__ import annotations
 
@@ -8,9 +8,24 @@ from pathlib import Path
 from typing import Final
 
 from parquetry.confined_folder import open_regular
+from parquetry.message import Message, Value
+from parquetry.runtime.errors import TooLargeError
 
 MOST_BYTES: Final = 1 << 30
-"""Of a file that is read whole."""
+"""Of an object that is read whole."""
+
+MOST_RECORD_BYTES: Final = MOST_BYTES // 4
+"""Of an object that is read whole and parsed, which takes some ten times its bytes.
+
+The largest are commits, with about 1 KiB for each file that they wrote: these are 250,000 files.
+"""
+
+
+def check_size(where: Value, size_bytes: int, *, most_bytes: int) -> None:
+    """Raise TooLargeError for an object of more bytes than are read."""
+    if size_bytes > most_bytes:
+        what = f"it has {size_bytes:,} bytes or more, and at most {most_bytes:,} are read"
+        raise TooLargeError(Message("cannot read ", where, f": {what}; restore it from a copy"))
 
 
 def read_regular(path: Path, *, most_bytes: int = MOST_BYTES) -> bytes:

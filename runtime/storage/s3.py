@@ -42,7 +42,7 @@ class S3Store(BucketStore):
     def _is_from_store(self, error: BaseException) -> bool:
         return answer_of(error).status is not None or super()._is_from_store(error)
 
-    def _get(self, key: str) -> bytes:
+    def _get(self, key: str, *, most_bytes: int) -> bytes:
         """One request; s3fs asks for the size of a whole object first, to read parts of it at once."""
         filesystem = self._filesystem()
 
@@ -50,6 +50,7 @@ class S3Store(BucketStore):
             for attempt in range(1, _READ_ATTEMPTS + 1):
                 answer = await filesystem._call_s3("get_object", Bucket=self.bucket, Key=key)  # noqa: SLF001
                 try:
+                    self._check_size(key, answer["ContentLength"], most_bytes=most_bytes)
                     data: bytes = await answer["Body"].read()
                 except client_errors():  # the answer broke off
                     if attempt == _READ_ATTEMPTS:

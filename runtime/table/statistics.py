@@ -31,6 +31,7 @@ from parquetry.runtime.parquet.footer import file_statistics, read_metadata
 from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.timeline.sidecars import statistics_path
 
 _VERSION_KEY = b"parquetry.statistics.version"
@@ -112,7 +113,7 @@ def look_up(
 
     def content(instant: str) -> bytes | None:
         try:
-            return store.read(statistics_path(instant))
+            return store.read(statistics_path(instant), most_bytes=MOST_BYTES)
         except (NotFoundError, CorruptTableError):
             return None
 

@@ -23,6 +23,7 @@ from parquetry.message import Message
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.timeline.archive_entry import ARCHIVED_ENTRY
 from parquetry.runtime.timeline.avro_model import AVRO_FAILURES, check_bounded, record_schema
 from parquetry.runtime.timeline.commit import CommitMetadata
@@ -81,7 +82,7 @@ def read_newest_log(store: ObjectStore, folder: str) -> list[ArchivedInstant]:
     if not versions:
         return []
     path = versions[max(versions)]
-    return decode_log(store.read(path), place=f"{store.uri}/{path}")
+    return decode_log(store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}")
 
 
 def newest_logs_first(store: ObjectStore, folder: str) -> Iterator[tuple[int, list[ArchivedInstant] | None]]:
@@ -92,7 +93,7 @@ def newest_logs_first(store: ObjectStore, folder: str) -> Iterator[tuple[int, li
     for number, path in sorted(_versions(store, folder).items(), reverse=True):
         log = None
         with suppress(NotFoundError, CorruptTableError):
-            log = decode_log(store.read(path), place=f"{store.uri}/{path}")
+            log = decode_log(store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}")
         yield number, log
 
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from parquetry.cli.main import command_line
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.storage.regular_file import MOST_BYTES
+from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES
 from tests.support.hostile.corpus import CASES, LOOKS, MUTATORS, SHARES, Case
 from tests.support.hostile.pool import ROOT, Result, run
 from tests.support.hostile.sandbox import Sandbox, snapshot, touched
@@ -151,8 +151,12 @@ def test_what_is_no_file_of_a_table_is_refused_at_once(tmp_path, kind, file):
             path.mkdir()
         case "large":
             with path.open("wb") as sparse:
-                sparse.truncate(MOST_BYTES + 1)
-    said = {"large": "File too large", "folder": "Is a directory", "link to a device": "is a link"}
+                sparse.truncate(MOST_RECORD_BYTES + 1)
+    said = {
+        "large": "at most 268,435,456 are read",
+        "folder": "Is a directory",
+        "link to a device": "is a link",
+    }
     store = open_store(tmp_path / "t")
     with pytest.raises(StorageError, match=said.get(kind, "No such device or address")):
         store.read(file)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from parquetry.errors import message_of
-from parquetry.message import Message
+from parquetry.message import Message, Value
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.model import WriteContext
@@ -28,6 +28,7 @@ from parquetry.runtime.spec.avro import table_avro_schema, with_meta_columns
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
+from parquetry.runtime.storage.regular_file import MOST_BYTES, check_size
 
 _INSTANT: Final = "99991231235959999"
 
@@ -115,7 +116,8 @@ class _MemoryStore:
     def allowed(self) -> Allowed:
         return self._inner.allowed
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, *, most_bytes: int = MOST_BYTES) -> bytes:
+        check_size(Value.uri(f"{self.uri}/{path}"), len(self._content(path)), most_bytes=most_bytes)
         return bytes(self._content(path))
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
@@ -167,5 +169,5 @@ class _MemoryStore:
         if path in self._written:
             return self._written[path]
         if path not in self._read:
-            self._read[path] = pa.py_buffer(self._inner.read(path))
+            self._read[path] = pa.py_buffer(self._inner.read(path, most_bytes=MOST_BYTES))
         return self._read[path]

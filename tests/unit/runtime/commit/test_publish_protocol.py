@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.errors import ParquetryError
+from parquetry.runtime.commit import publish
 from parquetry.runtime.commit.claims import heartbeat_path
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.commit.locking import unlock
@@ -97,6 +98,17 @@ def test_a_commit_that_changes_nothing_is_a_commit(table: SmallTable) -> None:
     assert result.instant is not None
     assert result.rows == 0
     assert rows_of(root(table)) == view_rows(root(table)) == BASE
+
+
+def test_a_commit_that_nobody_could_read_is_not_put_and_the_write_is_undone(table, monkeypatch) -> None:
+    monkeypatch.setattr(publish, "MOST_RECORD_BYTES", 100)
+    said = (
+        r"the commit of 1 files would have [\d,]+ bytes, and at most 100 are read; write the rows in several"
+    )
+    with pytest.raises(InvalidDataError, match=said):
+        table.upsert({"n": (1, "d")})
+    assert rows_of(root(table)) == view_rows(root(table)) == BASE
+    assert leftovers(root(table)) == []
 
 
 def test_a_write_with_nothing_to_do_withdraws_without_a_trace(table: SmallTable) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.errors import NotFoundError, StorageError
+from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome, open_store, probe_put_if_absent
 from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.timeline.sidecars import probe_path
@@ -60,6 +60,16 @@ def test_a_range_of_an_object_is_read_alone(store):
     assert store.read_range("a/b", 0, 100) == bytes(range(100))
     with pytest.raises(NotFoundError, match="a/c"):
         store.read_range("a/c", 0, 1)
+
+
+def test_an_object_of_more_bytes_than_are_read_is_refused_with_its_place_and_a_remedy(store):
+    store.put("a/b", bytes(1001))
+    assert store.read("a/b", most_bytes=1001) == bytes(1001)
+    said = (
+        r"cannot read .*a/b: it has 1,001 bytes or more, and at most 1,000 are read; restore it from a copy"
+    )
+    with pytest.raises(TooLargeError, match=said):
+        store.read("a/b", most_bytes=1000)
 
 
 def test_stat_says_size_and_time_by_the_stores_clock(store):

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import threading
+import tracemalloc
 import uuid
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 from aiohttp import ClientConnectorError, ServerDisconnectedError
@@ -10,7 +16,7 @@ from aiohttp.client_reqrep import ConnectionKey
 from gcsfs.retry import HttpError
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
 
-from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
+from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
 from parquetry.runtime.storage import bucket
 from parquetry.runtime.storage.gcs import GcsStore
 from parquetry.runtime.storage.open import PutOutcome, open_store
@@ -185,3 +191,47 @@ def test_spark_reads_the_same_place(gcs_options):
     store = open_store("gs://lake/some/t/", gcs_options)
     assert (store.uri, store.spark_uri("p={1}")) == ("gs://lake/some/t", "gs://lake/some/t/p=\\{1\\}")
     assert open_store("gs://lake", gcs_options).uri == "gs://lake"
+
+
+BODY = gzip.compress(bytes(64 << 20))
+
+
+class LargeObject(BaseHTTPRequestHandler):
+    """Answers with an object that is compressed: 64 MiB of nothing in 64 KiB."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self):
+        self.asked.append(self.path)
+        body = BODY
+        self.send_response(200)
+        self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with suppress(ConnectionError):
+            self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(("most", "peak_below"), [(1000, 1 << 20), (1 << 20, 16 << 20)])
+def test_an_object_that_is_too_large_is_refused_before_it_is_read_or_unpacked(most, peak_below):
+    LargeObject.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), LargeObject) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            options = {"endpoint_url": f"http://127.0.0.1:{server.server_port}", "token": "anon"}
+            store = open_store("gs://lake/t", options)
+            store._filesystem()
+            tracemalloc.start(1)
+            with pytest.raises(
+                TooLargeError, match=f"gs://lake/t/f: it has .* bytes or more, and at most {most:,}"
+            ):
+                store.read("f", most_bytes=most)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            server.shutdown()
+    assert len(LargeObject.asked) == 1
+    assert peak < peak_below

@@ -9,15 +9,17 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from parquetry.message import Value
-from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
+from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
 from parquetry.runtime.storage.open import LocalStore, PutOutcome, open_store
 from parquetry.runtime.storage.os_errors import storage_error
+from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES
 
 
 @pytest.fixture
@@ -463,3 +465,20 @@ def test_a_python_that_spells_names_in_another_encoding_opens_no_folder(tmp_path
     assert said.returncode == 1
     assert "StorageError: this Python spells names of files in ascii" in said.stderr
     assert "start it with PYTHONUTF8=1 in the environment" in said.stderr
+
+
+def test_a_sparse_file_that_is_too_large_is_refused_before_it_is_read(store):
+    store.put("p/f", b"")
+    with (store.root / "p" / "f").open("wb") as sparse:
+        sparse.truncate(MOST_RECORD_BYTES + 1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            TooLargeError, match="268,435,457 bytes or more, and at most 268,435,456 are read"
+        ):
+            store.read("p/f")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+    assert store.put_if_absent("p/f", b"n1", nonce="n1") is PutOutcome.LOST

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 
 from parquetry.message import Value
-from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
+from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
 from parquetry.runtime.storage import bucket, s3
 from parquetry.runtime.storage.open import PutOutcome, open_store
 from parquetry.runtime.storage.s3 import S3Store
@@ -315,3 +315,30 @@ def test_every_put_asks_for_the_encryption_of_the_options(s3_options):
 def test_an_object_that_is_absent_is_not_found(store):
     with pytest.raises(NotFoundError, match=rf"{store.uri}/none: there is no such object"):
         store.read("none")
+
+
+def test_an_object_that_is_too_large_is_refused_before_its_body_is_read(store, monkeypatch):
+    store.put("t", b"theirs")
+    filesystem = store._filesystem()
+    send, sent, closed = filesystem._call_s3, [], []
+
+    class Body:
+        async def read(self):
+            raise AssertionError("it is read")
+
+        def close(self):
+            closed.append(True)
+
+    async def answered(method, *rest, **request):
+        sent.append(method)
+        answer = await send(method, *rest, **request)
+        return {**answer, "ContentLength": 1 << 40, "Body": Body()}
+
+    monkeypatch.setattr(filesystem, "_call_s3", answered)
+    with pytest.raises(
+        TooLargeError, match=r"/t: it has 1,099,511,627,776 bytes or more, and at most 268,435,456"
+    ):
+        store.read("t")
+    assert (sent, closed) == (["get_object"], [True])
+    assert store.put_if_absent("t", b"data n1", nonce="n1") is PutOutcome.LOST
+    assert store.sent == 1
