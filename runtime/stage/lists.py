@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from parquetry.runtime.stage.place import StagePlace
+from parquetry.runtime.stage.place import StagePlace, checking
 
 
 def write_list(place: StagePlace, batches: Iterable[pa.RecordBatch]) -> str:
@@ -30,6 +30,8 @@ class StagedList:
     """
 
     def __init__(self, place: StagePlace, name: str, *, start: int = 0, rows: int | None = None) -> None:
+        self._place = place
+        self._name = name
         self._content = place.read(name)
         self._start = start
         self._stop = None if rows is None else start + rows
@@ -37,9 +39,9 @@ class StagedList:
     def batches(self, most_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows in their order, at most so many at a time."""
         passed = 0
-        with pa.ipc.open_file(self._content) as file:
+        with checking(self._place, self._name) as check, pa.ipc.open_file(self._content) as file:
             for number in range(file.num_record_batches):
-                batch = file.get_batch(number)
+                batch = check(file.get_batch(number))
                 low = max(self._start - passed, 0)
                 stop = batch.num_rows if self._stop is None else min(self._stop - passed, batch.num_rows)
                 for start in range(low, stop, most_rows):
@@ -49,5 +51,5 @@ class StagedList:
 
 def read_list(place: StagePlace, name: str) -> pa.Table:
     """All rows that were kept under the name."""
-    with pa.ipc.open_file(place.read(name)) as file:
-        return file.read_all()
+    with checking(place, name) as check, pa.ipc.open_file(place.read(name)) as file:
+        return check(file.read_all())

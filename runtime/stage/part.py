@@ -106,7 +106,7 @@ _SUMMARY = pa.schema(
         ("example", pa.string()),
     ]
 )
-_TOTALS = pa.schema(
+TOTALS = pa.schema(
     [
         ("partition", pa.string()),
         ("rows", pa.int64()),
@@ -247,9 +247,9 @@ class _PartWriter:
         ]
         with (
             self._spec.place.create(totals_name(self._name)) as sink,
-            pa.ipc.new_file(sink, _TOTALS) as file,
+            pa.ipc.new_file(sink, TOTALS) as file,
         ):
-            file.write_batch(pa.RecordBatch.from_pylist(rows, schema=_TOTALS))
+            file.write_batch(pa.RecordBatch.from_pylist(rows, schema=TOTALS))
 
     def _total(self, partition: str, rows: pa.RecordBatch, keys: pa.RecordBatch) -> None:
         total = self._totals.setdefault(partition, _Totals())

@@ -18,11 +18,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
+from parquetry.message import Message, Value
 from parquetry.runtime.errors import StorageError
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.stage.index import ByteRange
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.paths import escape_glob
@@ -41,6 +43,8 @@ _GAP_BYTES: Final = 512 * 1024
 
 _AHEAD_BYTES: Final = 16 * 1024 * 1024
 _AHEAD_REQUESTS: Final = 8
+
+_Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
 
 ReadRanges = Callable[[Iterable[ByteRange]], Iterator[pa.Buffer]]
 """Gives the bytes of each range, in their order; they may be let go when the next are asked for."""
@@ -177,6 +181,29 @@ class StorePlace:
     def remove(self) -> None:
         """As the protocol says."""
         self.store.delete_folder(self.folder)
+
+
+@contextmanager
+def checking(place: StagePlace, name: str) -> Iterator[Callable[[_Rows], _Rows]]:
+    """A function that checks the rows that are read of a file; StorageError for what is no sound Arrow.
+
+    Who writes to the storage of a table writes to a stage there, too, and Arrow's own code takes offsets as
+    they come. A stage on the local disk is the user's own.
+    """
+
+    def check(rows: _Rows) -> _Rows:
+        if not place.is_mapped:
+            rows.validate(full=True)
+        return rows
+
+    try:
+        yield check
+    except (pa.ArrowException, OSError) as error:
+        why = of_library(str(error), kind=type(error).__name__)
+        where = Value.uri(place.spark_uri(name))
+        raise StorageError(
+            Message("cannot read the staged rows in ", where, ": ", why, "; run again")
+        ) from error
 
 
 def mapped_ranges(mapped: Callable[[str], mmap.mmap], ranges: Iterable[ByteRange]) -> Iterator[pa.Buffer]:

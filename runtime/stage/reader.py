@@ -23,7 +23,15 @@ from parquetry.runtime.stage.index import (
     StageIndex,
 )
 from parquetry.runtime.stage.part import StageSpec, rows_schema
-from parquetry.runtime.stage.place import ReadRanges, as_storage_error, mapped_ranges, scratch_folder
+from parquetry.runtime.stage.place import (
+    LocalPlace,
+    ReadRanges,
+    StagePlace,
+    as_storage_error,
+    checking,
+    mapped_ranges,
+    scratch_folder,
+)
 
 _LAST: Final = np.iinfo(np.int64).max
 
@@ -45,7 +53,8 @@ class StageReader:
         self._index = index
         self._instant = instant
         self._stack = ExitStack()
-        self._batches = _Batches(index, rows_schema(spec), self._stack.enter_context(spec.place.reading()))
+        ranges = self._stack.enter_context(spec.place.reading())
+        self._batches = _Batches(index, rows_schema(spec), ranges, spec.place)
 
     def __enter__(self) -> Self:
         return self
@@ -138,7 +147,8 @@ class StageReader:
         pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         index = IndexBuilder()
         index.add(0, "", [""], pa.array([written], BATCHES))
-        return _Batches(index.index(), schema, lambda ranges: mapped_ranges(lambda _: pages, ranges))
+        place = LocalPlace(folder=scratch_folder())
+        return _Batches(index.index(), schema, lambda ranges: mapped_ranges(lambda _: pages, ranges), place)
 
     def _with_key(self, rows: pa.RecordBatch, references: IndexNumbers) -> pa.RecordBatch:
         if RECORD_KEY in rows.schema.names:
@@ -153,15 +163,22 @@ class StageReader:
 class _Batches:
     """Batches by their numbers, and rows of them by references."""
 
-    def __init__(self, index: StageIndex, schema: pa.Schema, read: ReadRanges) -> None:
+    def __init__(self, index: StageIndex, schema: pa.Schema, read: ReadRanges, place: StagePlace) -> None:
         self._index = index
+        self._place = place
         self._schema = schema
         self._read = read
 
     def read(self, numbers: IndexNumbers) -> Iterator[pa.RecordBatch]:
         """These batches, in their order; the next is read when the one before is done with."""
-        for message in self._read(self._index.ranges(numbers.tolist())):
-            yield pa.ipc.read_record_batch(message, self._schema)
+        chosen = numbers.tolist()
+        for number, message in zip(chosen, self._read(self._index.ranges(chosen)), strict=True):
+            (wanted,) = self._index.ranges([number])
+            with checking(self._place, wanted.name) as check:
+                batch = check(pa.ipc.read_record_batch(message, self._schema))
+                if batch.num_rows != self._index.rows[number]:
+                    raise pa.ArrowInvalid("a batch has not as many rows as were written")
+            yield batch
 
     def having(self, ascending: IndexNumbers) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         """The rows of references that ascend, batch by batch as they lie in files.

@@ -14,7 +14,8 @@ from parquetry.errors import failures_declared
 from parquetry.message import Message, from_parts_json, joined
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.stage.index import IndexBuilder, StageIndex
-from parquetry.runtime.stage.part import RowFault, StageSpec, rows_name, totals_name
+from parquetry.runtime.stage.part import TOTALS, RowFault, StageSpec, rows_name, totals_name
+from parquetry.runtime.stage.place import checking
 from parquetry.runtime.storage.parallel import map_each
 
 _TOTALS_AT_ONCE: Final = 256
@@ -128,6 +129,8 @@ def staged_rows(spec: StageSpec, summary: Iterable[Mapping[str, Any]]) -> Staged
 
 
 def _totals(spec: StageSpec, name: str) -> pa.RecordBatch:
-    with pa.ipc.open_file(spec.place.read(totals_name(name))) as file:
-        batch: pa.RecordBatch = file.get_batch(0)
-    return batch
+    content = spec.place.read(totals_name(name))
+    with checking(spec.place, totals_name(name)) as check, pa.ipc.open_file(content) as file:
+        if file.schema != TOTALS:
+            raise pa.ArrowInvalid("it has other columns than totals have")
+        return check(file.get_batch(0))

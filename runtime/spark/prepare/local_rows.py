@@ -15,7 +15,7 @@ from parquetry.runtime.arrow.local_rows import LocalRows
 from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, session_settings
-from parquetry.runtime.stage.place import StagePlace
+from parquetry.runtime.stage.place import StagePlace, checking
 
 _PIECE_BYTES: Final = 16 * 1024 * 1024
 
@@ -53,8 +53,9 @@ def _reader(
         spare_loaded_modules()
         chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
         for number in chosen:
-            with pa.ipc.open_file(place.read(names[number])) as file:
+            name = names[number]
+            with checking(place, name) as check, pa.ipc.open_file(place.read(name)) as file:
                 for index in range(file.num_record_batches):
-                    yield file.get_batch(index)
+                    yield check(file.get_batch(index))
 
     return read
