@@ -97,6 +97,7 @@ HOMES = {
             "StaleTimelineError",
             "StorageError",
             "TableNotFoundError",
+            "TooLargeError",
             "UnknownOutcomeError",
             "UnsupportedSessionError",
             "UnsupportedTableError",
