@@ -24,6 +24,7 @@ _REMEDIES = {
     errno.EROFS: "make it writable, or work in a copy that is",
     errno.EACCES: "make it accessible, or work in a copy that is",
     errno.EPERM: "make it accessible, or work in a copy that is",
+    errno.ENAMETOOLONG: "shorten the name, the location or the path that it is made of",
 }
 
 DIAGNOSED = 1

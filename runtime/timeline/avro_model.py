@@ -14,7 +14,7 @@ import io
 import json
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any, ClassVar, Final, Self
 
@@ -273,6 +273,18 @@ def _type(notation: str, defined: set[str]) -> Any:
     if notation in _PRIMITIVES:
         return notation
     return f"{NAMESPACE}.{notation}" if notation in defined else _record(notation, defined)
+
+
+def text(value: Any) -> str:
+    """Return a value that is a text; TypeError for any other, which only a schema of a stranger has there."""
+    if not isinstance(value, str):
+        raise TypeError(f"a {type(value).__name__} stands for a text")
+    return value
+
+
+def texts(values: Iterable[Any] | None) -> tuple[str, ...]:
+    """Return the texts of a list, none for None; TypeError as :func:`text`."""
+    return tuple(map(text, values or ()))
 
 
 class AvroRecord(ABC):

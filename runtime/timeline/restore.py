@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from parquetry.runtime.timeline.avro_model import AvroRecord
+from parquetry.runtime.timeline.avro_model import AvroRecord, text, texts
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata, instants_of
 
 
@@ -45,7 +45,7 @@ class SavepointMetadata(AvroRecord):
             at_ms=value["savepointedAt"],
             comments=value["comments"],
             files={
-                path: tuple(partition["savepointDataFile"])
+                path: texts(partition["savepointDataFile"])
                 for path, partition in value["partitionMetadata"].items()
             },
         )
@@ -71,9 +71,10 @@ class RestorePlan(AvroRecord):
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
         """The plan of a HoodieRestorePlan; version 1 does not name the savepoint."""
+        savepoint = value.get("savepointToRestoreTimestamp")
         return cls(
-            instants=tuple(InstantInfo.from_avro(instant) for instant in value["instantsToRollback"]),
-            savepoint=value.get("savepointToRestoreTimestamp"),
+            instants=tuple(InstantInfo.of_plan(instant) for instant in value["instantsToRollback"]),
+            savepoint=None if savepoint is None else text(savepoint),
         )
 
 

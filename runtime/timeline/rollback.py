@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from parquetry.runtime.timeline.avro_model import AvroRecord
+from parquetry.runtime.timeline.avro_model import AvroRecord, text, texts
+from parquetry.runtime.timeline.instant import Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +26,20 @@ class InstantInfo:
         """The instant of a HoodieInstantInfo."""
         return cls(time=value["commitTime"], action=value["action"])
 
+    @classmethod
+    def of_plan(cls, value: Mapping[str, Any]) -> Self:
+        """The instant that a plan undoes; ValueError if it can be on no timeline."""
+        info = cls.from_avro(value)
+        known = Instant.parse(f"{text(info.time)}.{text(info.action)}")
+        if known is None or not known.is_completed:
+            raise ValueError(f"{info.time}.{info.action} is no instant")
+        return info
+
 
 def instants_of(named: Iterable[Mapping[str, Any]] | None, times: Iterable[str]) -> tuple[InstantInfo, ...]:
     """The instants that a record names; the oldest versions have only their times."""
     instants = tuple(InstantInfo.from_avro(instant) for instant in named or ())
-    return instants or tuple(InstantInfo(time=time, action="commit") for time in times)
+    return instants or tuple(InstantInfo(time=time, action="commit") for time in texts(times))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +86,14 @@ class RollbackPlan(AvroRecord):
         """The plan of a HoodieRollbackPlan."""
         requests = (
             RollbackRequest(
-                partition=request["partitionPath"],
-                files=tuple(request.get("filesToBeDeleted") or ()),
+                partition=text(request["partitionPath"]),
+                files=texts(request.get("filesToBeDeleted")),
                 file_id=request.get("fileId") or "",
                 base_instant=request.get("latestBaseInstant") or "",
             )
             for request in value.get("RollbackRequests") or ()
         )
-        return cls(instant=InstantInfo.from_avro(value["instantToRollback"]), requests=tuple(requests))
+        return cls(instant=InstantInfo.of_plan(value["instantToRollback"]), requests=tuple(requests))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +145,8 @@ class RollbackMetadata(AvroRecord):
             instants=instants_of(value.get("instantsRollback"), value["commitsRollback"]),
             partitions={
                 path: RolledBackPartition(
-                    deleted=tuple(partition["successDeleteFiles"]),
-                    failed=tuple(partition["failedDeleteFiles"]),
+                    deleted=texts(partition["successDeleteFiles"]),
+                    failed=texts(partition["failedDeleteFiles"]),
                 )
                 for path, partition in value["partitionMetadata"].items()
             },

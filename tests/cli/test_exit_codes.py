@@ -253,6 +253,7 @@ def test_a_reader_that_goes_away_is_no_bug(folder):
         (OSError(errno.ENOSPC, "No space left on device"), "the result cannot be .*: No space left"),
         (OSError(errno.EROFS, "Read-only file system", "target/runs"), "target/runs cannot be .*writable"),
         (PermissionError(errno.EACCES, "Permission denied", "target"), "target cannot be .*accessible"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "x"), "x cannot be .*too long; shorten the name"),
     ],
 )
 def test_a_disk_that_is_full_or_closed_is_no_bug(capsys, error, message):
@@ -261,6 +262,27 @@ def test_a_disk_that_is_full_or_closed_is_no_bug(capsys, error, message):
 
     assert guarded(body, arguments=()) == 1
     assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("length", [120, 900, 6000])
+@pytest.mark.parametrize("place", ["name", "location", "path"])
+def test_names_that_are_too_long_are_no_bug(folder, place, length):
+    text = "x" * length
+    match place:
+        case "path":
+            folder.orders(sources=[{"name": "landing", "format": "csv", "path": f"{text}/*.csv"}])
+        case _:
+            folder.orders(**{place: text})
+    for command in (("validate",), ("plan",), ("plan", "--due"), ("source", "list", "orders"), ("compile",)):
+        done = CliRunner().invoke(command_line, [*command, "-p", str(folder.root)])
+        assert done.exit_code in ((0, 1, 2) if length < 6000 else (1,)), done.output
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "fmt", "compile"])
+def test_a_folder_whose_name_is_too_long_is_no_bug(command):
+    done = CliRunner().invoke(command_line, [command, "-p", "x" * 6000])
+    assert done.exit_code == 1, done.output
+    assert "File name too long; shorten the name" in done.output
 
 
 @pytest.mark.parametrize("arguments", [("ls", "--format", "json"), ("validate",)])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import fastavro
-from fastavro.schema import SchemaParseException
 from py4j.protocol import Py4JJavaError
 from pyarrow import orc
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
@@ -63,6 +62,7 @@ from parquetry.runtime.spec.rules import DELETE_FLAG
 from parquetry.runtime.spec.table_spec import MODIFIED, Column, Operation, Source
 from parquetry.runtime.spec.types import ColumnType, Primitive, parse_type
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.timeline.avro_model import AVRO_FAILURES
 
 _VIEW = "source"
 _HEADER_BYTES = 64 * 1024
@@ -606,7 +606,8 @@ def _read_avro(
     wanted = _wanted(source, columns)
     parts: list[_Part] = []
     for text, group in by_schema.items():
-        foreign, schema = foreign_columns(text)
+        with _readable_avro(group[0]):
+            foreign, schema = foreign_columns(text)
         frame = _load(spark, source, group, {"avroSchema": schema})
         place = _place(frame.columns, source)
         refused = {
@@ -621,13 +622,17 @@ def _read_avro(
 
 
 def _avro_schema(file: FoundFile, storage: Mapping[str, Any]) -> str:
-    with _opened(file, storage) as handle:
-        try:
-            return str(fastavro.reader(handle).metadata["avro.schema"])
-        except (ValueError, LookupError, EOFError, SchemaParseException) as error:
-            raise UnreadableFileError(
-                file.file.path, Message("it is no Avro file (", of_library(str(error)), ")")
-            ) from error
+    with _opened(file, storage) as handle, _readable_avro(file):
+        return str(fastavro.reader(handle).metadata["avro.schema"])
+
+
+@contextmanager
+def _readable_avro(file: FoundFile) -> Iterator[None]:
+    try:
+        yield
+    except AVRO_FAILURES as error:
+        why = of_library(str(error), kind=type(error).__name__)
+        raise UnreadableFileError(file.file.path, Message("it is no Avro file (", why, ")")) from error
 
 
 def _of_one_type(parts: Sequence[_Part]) -> list[DataFrame]:

@@ -526,6 +526,10 @@ def test_sql_over_columns_that_a_source_does_not_have_is_said_to_be_wrong(world,
         lambda whole: b"",
         lambda whole: whole[: whole.index(b"avro.schema") + 12],
         lambda whole: whole.replace(b'"type": "long"', b'"tyqe": "long"'),
+        lambda whole: whole.replace(b'{"type": "record", "name": "r"', b'["type", "record",  "name", 7'),
+        lambda whole: whole.replace(b'"fields": [', b'"fields": 7,'),
+        lambda whole: whole.replace(b'"name": "id"', b'"name": 1234'),
+        lambda whole: whole[:4] + b"\xff" * 9 + whole[4:],
     ],
 )
 def test_a_file_that_is_no_avro_is_named_with_the_remedy(world, spoil):

@@ -14,6 +14,8 @@ from parquetry.runtime.spec.avro import columns_from_avro
 from parquetry.runtime.timeline.archive_log import decode_log, encode_log
 from parquetry.runtime.timeline.avro_model import check_bounded, decode_container, record_schema
 from parquetry.runtime.timeline.clean import CleanerPlan
+from parquetry.runtime.timeline.restore import RestorePlan
+from parquetry.runtime.timeline.rollback import RollbackPlan
 
 NULLS = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "null"}]}
 HOSTILE = {
@@ -118,3 +120,74 @@ def test_names_do_not_multiply_fields():
         records.append({"type": "record", "name": f"R{level}", "fields": fields})
     with pytest.raises(CorruptTableError, match="more than 100,000 fields"):
         columns_from_avro(json.dumps(records[-1]))
+
+
+def schema_of(value, name="r"):
+    """A schema that a value is written with as it is."""
+    match value:
+        case dict():
+            fields = [{"name": key, "type": schema_of(one, f"{name}_{key}")} for key, one in value.items()]
+            return {"type": "record", "name": name, "fields": fields}
+        case list():
+            kinds = {json.dumps(schema_of(one, f"{name}_")): None for one in value} or {'"string"': None}
+            return {"type": "array", "items": [json.loads(kind) for kind in kinds]}
+    return {str: "string", int: "long", type(None): "null"}[type(value)]
+
+
+def written(value):
+    content = io.BytesIO()
+    fastavro.writer(content, fastavro.parse_schema(schema_of(value)), [value])
+    return content.getvalue()
+
+
+UNDONE = {"commitTime": "20260101000000000", "action": "commit"}
+REQUEST = {"partitionPath": "p=a", "fileId": None, "latestBaseInstant": None, "filesToBeDeleted": ["/t/f"]}
+PLACE = "t/1.requested"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"action": "explode"},
+        {"action": "inflight"},
+        {"action": ""},
+        {"action": None},
+        {"commitTime": "x"},
+        {"commitTime": "../../../20260101000000000"},
+        {"commitTime": 7},
+    ],
+)
+def test_an_instant_to_undo_that_no_timeline_has_is_refused_with_the_place(changes):
+    undone = UNDONE | changes
+    with pytest.raises(CorruptTableError, match=rf"^{PLACE}: not a HoodieRollbackPlan"):
+        RollbackPlan.decode(
+            written({"instantToRollback": undone, "RollbackRequests": [REQUEST]}), place=PLACE
+        )
+    with pytest.raises(CorruptTableError, match=rf"^{PLACE}: not a HoodieRestorePlan"):
+        RestorePlan.decode(
+            written({"instantsToRollback": [undone], "savepointToRestoreTimestamp": None}), place=PLACE
+        )
+
+
+CLEAN = {"policy": "KEEP_LATEST_COMMITS"}
+NO_TEXTS = [
+    (RollbackPlan, {"instantToRollback": UNDONE, "RollbackRequests": [REQUEST | {"filesToBeDeleted": [7]}]}),
+    (RollbackPlan, {"instantToRollback": UNDONE, "RollbackRequests": [REQUEST | {"partitionPath": None}]}),
+    (RestorePlan, {"instantsToRollback": [UNDONE], "savepointToRestoreTimestamp": 7}),
+    (CleanerPlan, CLEAN | {"filePathsToBeDeletedPerPartition": {"p": [{"filePath": None}]}}),
+    (CleanerPlan, CLEAN | {"filesToBeDeletedPerPartition": {"p": [7]}}),
+    (CleanerPlan, CLEAN | {"partitionsToBeDeleted": ["p", None]}),
+]
+
+
+@pytest.mark.parametrize(("record", "value"), NO_TEXTS)
+def test_lists_of_what_is_no_text_are_refused_with_the_place(record, value):
+    with pytest.raises(CorruptTableError, match=rf"^{PLACE}: not a {record.RECORD}"):
+        record.decode(written(value), place=PLACE)
+
+
+def test_plans_that_are_sound_are_read():
+    plan = {"instantToRollback": UNDONE, "RollbackRequests": [REQUEST]}
+    assert RollbackPlan.decode(written(plan), place=PLACE).requests[0].files == ("/t/f",)
+    plan = {"instantsToRollback": [UNDONE], "savepointToRestoreTimestamp": "1"}
+    assert RestorePlan.decode(written(plan), place=PLACE).savepoint == "1"

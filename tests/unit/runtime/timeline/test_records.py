@@ -17,6 +17,7 @@ from parquetry.runtime.timeline.clustering_plan import (
     ClusteringSlice,
     RequestedReplace,
 )
+from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.restore import RestoreMetadata, RestorePlan, SavepointMetadata
 from parquetry.runtime.timeline.rollback import (
     InstantInfo,
@@ -30,6 +31,10 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 names = st.text("abcdef.-", min_size=1, max_size=8)
 longs = st.integers(0, 2**62)
 instants = st.builds(InstantInfo, time=texts, action=texts)
+undone = st.builds(
+    InstantInfo, time=st.from_regex(r"[0-9]{1,20}", fullmatch=True), action=st.sampled_from(Action).map(str)
+)
+some_undone = st.lists(undone, max_size=3).map(tuple)
 some_instants = st.lists(instants, max_size=3).map(tuple)
 some_texts = st.lists(texts, max_size=3).map(tuple)
 some_names = st.lists(names, max_size=3).map(tuple)
@@ -78,12 +83,12 @@ records = st.one_of(
     ),
     st.builds(
         RollbackPlan,
-        instant=instants,
+        instant=undone,
         requests=st.lists(st.builds(RollbackRequest, partition=texts, files=some_texts, file_id=texts, base_instant=texts), max_size=2).map(tuple),
     ),
     rolled_back.filter(lambda record: record.instants),
     st.builds(SavepointMetadata, by=texts, at_ms=longs, comments=texts, files=st.dictionaries(texts, some_texts, max_size=2)),
-    st.builds(RestorePlan, instants=some_instants, savepoint=maybe),
+    st.builds(RestorePlan, instants=some_undone, savepoint=maybe),
     st.builds(
         RestoreMetadata,
         start_time=texts,
