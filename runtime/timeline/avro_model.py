@@ -140,6 +140,7 @@ AVRO_FAILURES: Final = (
     LookupError,
     MemoryError,
     RecursionError,
+    SystemError,
     TypeError,
     ValueError,
 )
