@@ -13,6 +13,7 @@ from tests.support.command_script import environment, parquetry
 from tests.support.fast_java import java_options
 from tests.support.project_folder import ProjectFolder, with_leave
 from tests.support.repository import ROOT
+from tests.support.s3_server import BUCKET
 
 pytestmark = pytest.mark.spark
 
@@ -133,6 +134,25 @@ def test_executors_of_a_cluster_get_nothing_of_the_driver(tmp_path, probe, stand
     assert set(found) == {"worker", "jvm of workers"}
     for processes in found.values():
         assert {name for each in processes for name, value in each.items() if HIDDEN in value} == set()
+
+
+def test_a_target_on_s3_gets_the_credentials_of_s3_alone(tmp_path, probe, s3_options):
+    """Tasks write with what the environment says, as no option of the target has it."""
+    folder = ProjectFolder.create(tmp_path / "shop")
+    storage = {name: value for name, value in s3_options.items() if name not in ("key", "secret")}
+    target = {"warehouse": f"s3://{BUCKET}/{tmp_path.name}", "spark": SPARK, "storage": storage}
+    folder.project(targets={"dev": with_leave(target)})
+    folder.deliver("a.csv", "order_id,city,amount,items,revision\n1,Oslo,1.5,1,1\n")
+    own = {"AWS_ACCESS_KEY_ID": s3_options["key"], "AWS_SECRET_ACCESS_KEY": s3_options["secret"]}
+    path = os.pathsep.join([str(probe), str(ROOT)])
+    without_proxy = {"HTTPS_PROXY": None, "no_proxy": None}
+    for words in (("apply", "--auto-approve"), ("run", "--only", "ingest")):
+        done = parquetry(*words, "-p", folder.root, **UNLISTED | own | without_proxy, PYTHONPATH=path)
+        assert done.returncode == 0, done.stderr[-4000:]
+    assert "1 inserted" in done.stdout
+    for each in (*seen(probe)["worker"], *seen(probe)["jvm of workers"]):
+        assert {name: each[name] for name in own} == own
+        assert {name for name, value in each.items() if HIDDEN in value} == set()
 
 
 TABLES = """\
