@@ -1,16 +1,17 @@
 """Which plan is approved at a merge: the one that a reviewer saw, of exactly the commit that was merged.
 
-A comment approves nothing, whoever wrote it. The plan's id is read from a check of the pull request's head
-commit. The account that posts plans has to have set it, and somebody else has to have approved that commit
-after it was planned.
+A comment approves nothing, whoever wrote it. The plan's id and its base are read from a check of the head
+commit. The account that posts plans has to have set it, and somebody else has to have approved that commit after
+it was planned.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 from parquetry.compiler.review.forge import (
@@ -22,10 +23,12 @@ from parquetry.compiler.review.forge import (
     Review,
     ReviewVerdict,
 )
+from parquetry.compiler.workspace.authority import Authority, authority_at, before_merge
+from parquetry.compiler.workspace.git import GitWorkTree, parents_of
 from parquetry.errors import ParquetryError
 from parquetry.printable import quoted
 
-_PLAN_ID: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_STATED: Final = re.compile(r"(sha256:[0-9a-f]{64}) base ([0-9a-f]{40}|[0-9a-f]{64})")
 
 
 class NotApprovedError(ParquetryError):
@@ -57,14 +60,23 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """A plan that is approved at ``commit``, which a pull request with the head commit ``head`` became."""
+    """A plan that is approved at ``commit``, which a pull request with the head commit ``head`` became.
+
+    ``base`` is the commit that it was made against.
+    """
 
     plan_id: str
+    base: str
     commit: str
     pull_request: int
     head: str
     approved_by: tuple[str, ...]
     planned: datetime
+
+
+def stated(plan_id: str, base: str) -> str:
+    """What a check says of a plan; GitHub has room for 140 characters."""
+    return f"{plan_id} base {base}"
 
 
 def approval_at(forge: Forge, commit: str, reviewed: Reviewed) -> Approval:
@@ -82,14 +94,48 @@ def approval_at(forge: Forge, commit: str, reviewed: Reviewed) -> Approval:
         none = (f"nobody else has approved {pull.head[:12]}, its head commit, since it was planned",)
         said = problems if approvers else (*problems, *none, *missing)
         raise NotApprovedError(f"{subject}, pull request {pull.number}", said)
+    plan_id, base = _read(plan)
     return Approval(
-        plan_id=plan.text,
+        plan_id=plan_id,
+        base=base,
         commit=commit,
         pull_request=pull.number,
         head=pull.head,
         approved_by=approvers,
         planned=plan.created,
     )
+
+
+def check_base(forge: Forge, approval: Approval, root: Path, reviewed: Reviewed) -> None:
+    """NotApprovedError unless the plan was made against the branch as it was before the merge, or earlier.
+
+    What the merged commit changes is in the plan's id. So commits of the pull request that lie below it, as
+    after a rebase, may change no authority.
+    """
+    parents = parents_of(root, approval.commit)
+    onto = top = parents[0] if parents else before_merge(root, approval.commit)
+    while len(parents) == 1 and top is not None and _became(forge, top, approval):
+        top = before_merge(root, top)
+    missing = []
+    if top is None or not GitWorkTree(directory=root, commit=top).contains(approval.base):
+        missing.append(
+            f"its plan was made against {approval.base[:12]}, which the branch did not have before the merge"
+        )
+    elif onto is not None and _authority(root, onto, reviewed) != _authority(root, top, reviewed):
+        missing.append(
+            "not only the last of its commits changes what plans and runs obey; merge or squash such changes"
+        )
+    if missing:
+        subject = _subject(reviewed, approval.commit)
+        raise NotApprovedError(f"{subject}, pull request {approval.pull_request}", missing)
+
+
+def _became(forge: Forge, commit: str, approval: Approval) -> bool:
+    return any(pull.number == approval.pull_request for pull in forge.pull_requests_of(commit))
+
+
+def _authority(root: Path, commit: str, reviewed: Reviewed) -> Authority:
+    return authority_at(root, commit, target=reviewed.target)
 
 
 def merged_as(forge: Forge, commit: str, reviewed: Reviewed) -> PullRequest:
@@ -126,14 +172,20 @@ def _plan_of(checks: Sequence[CommitCheck], reviewed: Reviewed) -> CommitCheck |
     newest = ours[-1]
     if newest.state != CheckState.SUCCESS:
         return f"its plan is {quoted(newest.text)} ({quoted(newest.state)}); plan it again, and approve that"
-    if not _PLAN_ID.fullmatch(newest.text):
+    if not _STATED.fullmatch(newest.text):
         return f"the check {reviewed.check} holds {quoted(newest.text)} and no id of a plan; plan it again"
     first = newest
     for check in reversed(ours):
-        if (check.state, check.text) != (newest.state, newest.text):
+        if check.state != newest.state or _read(check)[0] != _read(newest)[0]:
             break
         first = check
-    return first
+    return replace(newest, created=first.created)
+
+
+def _read(check: CommitCheck) -> tuple[str, str]:
+    """The id and the base that a check states."""
+    found = _STATED.fullmatch(check.text)
+    return ("", "") if found is None else (found[1], found[2])
 
 
 def _is(account: Account | None, login: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 from parquetry.compiler.plan.codec import check_age
 from parquetry.compiler.plan.model import PlanDocument
-from parquetry.compiler.review.approval import Reviewed
+from parquetry.compiler.review.approval import Reviewed, stated
 from parquetry.compiler.review.forge import CheckState, Comment, Forge, ForgeError, PullRequest
 from parquetry.runtime.errors import StalePlanError
 
@@ -73,10 +73,15 @@ def post_plan(
             f"{name} is the plan of {made[:12] if made else 'no commit'}, and the head commit of pull "
             f"request {number} is {pull.head[:12]}; plan that commit"
         )
+    base = plan.evidence.base_commit
+    if base is None:
+        raise StalePlanError(
+            f"{name} does not say which commit it was made against; fetch that, and plan again"
+        )
     comment, replaced = post_comment(forge, pull, text, creator=creator)
     reviewed = Reviewed(project=plan.intent.project, target=plan.intent.target, creator=creator)
     state = CheckState.FAILURE if plan.intent.blocked else CheckState.SUCCESS
-    said = BLOCKED if plan.intent.blocked else plan.plan_id
+    said = BLOCKED if plan.intent.blocked else stated(plan.plan_id, base)
     forge.set_check(made, name=reviewed.check, state=state, text=said)
     return Posted(
         plan_id=plan.plan_id,

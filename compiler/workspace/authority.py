@@ -15,7 +15,7 @@ from pathlib import Path
 from posixpath import basename, dirname
 from typing import Any, Final
 
-from parquetry.compiler.workspace.git import fork_point, git, object_named, prefix_of
+from parquetry.compiler.workspace.git import fork_point, git, object_named, parents_of, prefix_of
 from parquetry.compiler.workspace.revisions import (
     FILES,
     LINK,
@@ -140,11 +140,8 @@ def before_merge(directory: Path, commit: str) -> str | None:
 
     RevisionError where the clone does not have it.
     """
-    parents = (
-        git(directory, "rev-list", "--parents", "--max-count=1", revisions=(commit,)).line or ""
-    ).split()
-    if len(parents) > 1:
-        return parents[1]
+    if parents := parents_of(directory, commit):
+        return parents[0]
     if git(directory, "rev-parse", "--is-shallow-repository").line != "false":
         raise RevisionError(
             f"the clone does not have the commit before {commit[:12]}, whose authority was in force; fetch "

@@ -212,6 +212,12 @@ def prefix_of(directory: Path) -> str:
     return git(directory, "rev-parse", "--show-prefix").line or ""
 
 
+def parents_of(directory: Path, commit: str) -> tuple[str, ...]:
+    """The parents of a commit; none of the first in a history or a clone, and of one that is not here."""
+    said = git(directory, "rev-list", "--parents", "--max-count=1", revisions=(commit,)).line or ""
+    return tuple(said.split()[1:])
+
+
 def fork_point(directory: Path, one: str, other: str) -> str | None:
     """The newest commit that two commits have in common; None where there is none, or it is not here."""
     return git(directory, "merge-base", revisions=(one, other)).line

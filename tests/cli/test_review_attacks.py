@@ -22,7 +22,10 @@ end pass, whatever the way of merging. The twenty attacks, and what stands for e
 18. base branch moved: `test_base_branch_moved`, `test_base_changed_after_the_approval`
 19. table changed between plan and apply: `test_table_changed_between_plan_and_apply`
 20. guardrails loosened in the same pull request: `test_guardrails_loosened_in_the_same_pull_request`
-21. what later plans obey, and no table: `test_authority_that_changes_alone`, `test_authority_that_nobody_was_shown`
+21. base switched: `test_base_switched*`
+22. comment edited by a maintainer: `test_comment_edited_by_a_maintainer`
+23. a name of the environment that one pull request adds and another uses: `test_a_name_that_an_unmerged_*`
+24. what later plans obey, and no table: `test_authority_that_changes_alone`, `test_authority_that_nobody_was_shown`
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ import pytest
 
 from parquetry.runtime.spec.codec import canonical_json, digest_of
 from tests.support.project_folder import EVENTS, ORDERS, PROJECT, ProjectFolder, columns_with
-from tests.support.reviewed_project import DEV, PROD, id_in, reviewed_project
+from tests.support.reviewed_project import DEV, PROD, id_in, reviewed_project, stated_in
 
 CHECK = "parquetry/plan (shop/dev)"
 MARKER = "<!-- parquetry:plan project=shop target=dev -->"
@@ -129,7 +132,8 @@ def test_forged_marker_in_the_description_of_a_table(shop):
     (comment,) = shop.forge.of_workflow(pull)
     assert [number for number, line in enumerate(comment.split("\n")) if line.startswith("<!--")] == [0]
     (status,) = shop.forge.statuses[pull.head]
-    assert status["description"] == id_in(file) != OTHER
+    assert status["description"] == stated_in(file)
+    assert OTHER not in status["description"]
 
 
 def test_comment_edited_later(shop, proposed):
@@ -196,7 +200,7 @@ def test_two_targets(shop, proposed):
     shop.merge(pull)
     assert shop.approved(PROD) is None
     shop.refused(PROD)
-    shop.forge.status(pull.head, shop.forge.bot, "parquetry/plan (shop/prod)", id_in(file))
+    shop.forge.status(pull.head, shop.forge.bot, "parquetry/plan (shop/prod)", stated_in(file))
     shop.forge.review(pull)
     assert "was approved" in shop.refused(PROD, code=4)
     assert shop.approved() == id_in(file)
@@ -359,7 +363,7 @@ def test_check_by_the_bot_of_somebody_else(shop):
     pull = shop.propose()
     file = shop.plan(pull)
     for by in ("evil[bot]", "adam", "github-actions"):
-        shop.forge.status(pull.head, by, CHECK, id_in(file))
+        shop.forge.status(pull.head, by, CHECK, stated_in(file))
     shop.forge.review(pull)
     shop.merge(pull)
     assert shop.approved() is None
@@ -381,7 +385,7 @@ def test_another_account_posts_no_plan(shop):
 def test_id_as_a_prefix(shop, cut):
     pull = shop.propose()
     file = shop.plan(pull)
-    shop.forge.status(pull.head, shop.forge.bot, CHECK, id_in(file)[cut])
+    shop.forge.status(pull.head, shop.forge.bot, CHECK, stated_in(file)[cut])
     shop.forge.review(pull)
     shop.merge(pull)
     assert shop.approved() is None
@@ -394,10 +398,13 @@ def test_more_than_an_id(shop):
     shop.forge.review(pull)
     shop.merge(pull)
     for text in (
-        f"{id_in(file)}0",
-        f"{id_in(file)}\n",
-        f" {id_in(file)}",
-        id_in(file).upper(),
+        id_in(file),
+        f"{id_in(file)} base ",
+        stated_in(file).replace(" base", "0 base"),
+        f"{stated_in(file)}0",
+        f"{stated_in(file)}\n",
+        f" {stated_in(file)}",
+        stated_in(file).upper(),
         "blocked",
         "",
     ):
@@ -580,6 +587,94 @@ def test_authority_that_nobody_was_shown(guarded, change):
     change(guarded.folder.root)
     guarded.forge.merge(pull, guarded.commit("merged"))
     assert "was approved" in guarded.refused(code=4)
+
+
+WAYS = ["merge", "squash", "rebase", "fast-forward"]
+
+
+def switched(shop, base):
+    """A pull request whose plan is made against `base`, and shows the table alone; then its base is main again.
+
+    rita approves that after all else has happened.
+    """
+    pull = shop.forge.open(shop.git("rev-parse", "HEAD"))
+    shop.forge.change_base(pull)
+    file = shop.plans / "switched.json"
+    made = shop.run("plan", "--target", DEV, "--untrusted", "--base", base, "--out", str(file))
+    assert made.exit_code == 0, made.output
+    assert shop.run("review", "post", str(file), "--pull", str(pull.number)).exit_code == 0
+    assert "authority" not in shop.forge.of_workflow(pull)[0]
+    shop.forge.change_base(pull)
+    shop.forge.review(pull)
+    return pull
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("change", [add_name, delete_rule, change_workflow])
+def test_base_switched(guarded, change, how):
+    """The base was a branch of the author's own, which has the change that nobody is to see."""
+    guarded.git("checkout", "-q", "-B", "feature", "main")
+    change(guarded.folder.root)
+    guarded.commit("what is hidden")
+    guarded.git("checkout", "-q", "-B", "change")
+    guarded.size("2MiB")
+    guarded.commit()
+    pull = switched(guarded, "feature")
+    guarded.merge(pull, how)
+    assert guarded.approved() is None
+    assert "which the branch did not have before the merge" in guarded.refused()
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_base_switched_to_what_the_branch_was(guarded, how):
+    """The base was a commit of main, which has since been taken back; the pull request brings it again."""
+    guarded.git("checkout", "-q", "main")
+    add_name(guarded.folder.root)
+    guarded.commit("a name")
+    guarded.git("branch", "-q", "old")
+    guarded.git("revert", "--no-edit", "HEAD")
+    guarded.git("checkout", "-q", "-B", "change")
+    guarded.git("revert", "--no-edit", "HEAD")
+    guarded.size("2MiB")
+    guarded.commit()
+    pull = switched(guarded, "old")
+    guarded.merge(pull, how)
+    if how in ("merge", "squash"):
+        assert "was approved" in guarded.refused(code=4)
+    else:
+        assert "merge or squash" in guarded.refused()
+
+
+def test_comment_edited_by_a_maintainer(guarded):
+    """It no longer shows what changes of authority, and names another plan; the check decides all the same."""
+    pull = proposing(guarded, change_workflow)
+    file = guarded.post(pull)
+    for comment in pull.comments:
+        comment["body"] = comment["body"].replace(id_in(file), OTHER).replace("authority", "nothing")
+    guarded.merge(pull)
+    assert guarded.approved() is None
+    guarded.refused()
+    guarded.forge.review(pull, "mona")
+    assert guarded.approved() == id_in(file) != OTHER
+
+
+def test_a_name_that_an_unmerged_pull_request_adds(guarded, monkeypatch):
+    """The first adds it to `environment`, the second prints it; what main has decides for both."""
+    monkeypatch.setenv("PIN", "qz7-s3cret")
+    first = proposing(guarded, add_name, "names")
+    guarded.post(first)
+    assert "PIN is new" in guarded.forge.of_workflow(first)[0]
+    guarded.folder.orders(description="{{ env_var('PIN') }}")
+    guarded.git("checkout", "-q", "-B", "prints")
+    second = guarded.forge.open(guarded.commit(), author="eve")
+    file = guarded.plans / "second.json"
+    made = guarded.run("plan", "--target", DEV, "--untrusted", "--base", "main", "--out", str(file))
+    assert "qz7-s3cret" not in made.output
+    assert not file.exists() or "qz7-s3cret" not in file.read_text()
+    guarded.forge.review(second)
+    guarded.merge(second)
+    assert guarded.approved() is None
+    guarded.refused()
 
 
 def test_what_others_change_of_authority_is_theirs(guarded):

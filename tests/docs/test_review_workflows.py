@@ -22,6 +22,7 @@ from tests.support.github_server import BOT, TOKEN, local_github
 from tests.support.handmade_git import committed, git
 from tests.support.project_folder import ProjectFolder
 from tests.support.repository import ROOT
+from tests.support.reviewed_project import stated_in
 
 PAGE = (ROOT / "docs" / "how-to" / "review.md").read_text(encoding="utf-8")
 KINDS = ("plan", "diff", "apply", "nightly")
@@ -311,7 +312,7 @@ def test_a_change_from_the_pull_request_to_the_table(runner):
         assert done.returncode == 0, done.stderr
         status = forge.statuses[pull.head][0]
         assert (status["state"], status["context"]) == ("success", f"parquetry/plan (shop/{target})")
-        assert status["description"] == json.loads(plan.read_text())["plan_id"]
+        assert status["description"] == stated_in(plan)
     marker = "<!-- parquetry:plan project=shop target={} -->"
     firsts = [comment.split("\n")[0] for comment in forge.of_workflow(pull)]
     assert firsts == [marker.format("dev"), marker.format("prod")]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from parquetry.compiler.review.approval import NotApprovedError, Reviewed, approval_at
+from parquetry.compiler.review.approval import NotApprovedError, Reviewed, approval_at, stated
 from parquetry.compiler.review.forge import Account, CommitCheck, PullRequest, Review, ReviewVerdict
 from parquetry.compiler.review.gitlab import GitLab
 from parquetry.compiler.review.http import NotThereError
@@ -57,7 +57,7 @@ class Memory:
         ours = [
             c for c in self.kept.get(self.head, []) if c.author == account(BOT) and c.name == REVIEWED.check
         ]
-        return ours[-1].text if ours and ours[-1].state == "success" else None
+        return ours[-1].text.split()[0] if ours and ours[-1].state == "success" else None
 
     def push(self, commit, author):
         self.tick()
@@ -73,14 +73,14 @@ class Memory:
         self.reset = self.tick()
         self.seen.clear()
 
-    def check(self, by, text, state, name):
+    def check(self, by, plan_id, state, name):
         before = self.shown()
         self.made.append(
             CommitCheck(
                 number=len(self.made),
                 name=name,
                 state=state,
-                text=text,
+                text=stated(plan_id, COMMITS[len(self.made) % 2]),  # of a base that moves
                 author=account(by),
                 created=self.tick(),
             )
@@ -231,9 +231,9 @@ class OnGitLab(Memory):
         super().retarget()
         self.forge.change_base(self.pull)
 
-    def check(self, by, text, state, name):
-        super().check(by, text, state, name)
-        self.forge.status(self.head, by, name, text, state)
+    def check(self, by, plan_id, state, name):
+        super().check(by, plan_id, state, name)
+        self.forge.status(self.head, by, name, self.made[-1].text, state)
 
     def verdict(self, by, verdict):
         super().verdict(by, verdict)

@@ -44,6 +44,8 @@ class Pull:
     reviews: list[dict[str, Any]] = field(default_factory=list)
     comments: list[dict[str, Any]] = field(default_factory=list)
     resets: list[dict[str, Any]] = field(default_factory=list)
+    brought: list[str] = field(default_factory=list)
+    """Its commits on the branch, after a rebase."""
 
 
 @dataclass
@@ -172,7 +174,9 @@ class LocalGitHub:
                 ]
             case "GET", "/commits/{commit_sha}/pulls":
                 return 200, [
-                    _shown(p) for p in self.pulls.values() if given["commit_sha"] in (p.head, p.merged_as)
+                    _shown(p)
+                    for p in self.pulls.values()
+                    if given["commit_sha"] in (p.head, p.merged_as, *p.brought)
                 ]
             case "GET", "/commits/{ref}/statuses":
                 return 200, self.statuses.get(given["ref"], [])

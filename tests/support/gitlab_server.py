@@ -138,7 +138,7 @@ class LocalGitLab(LocalGitHub):
                 pulls = [p for p in self.pulls.values() if p.merged_as is None]
                 return 200, [self._merge_request(p) for p in pulls if p.base == given["target_branch"]]
             case _, "/repository/commits/{}/merge_requests":
-                related = [p for p in self.pulls.values() if given["1"] in (p.head, p.merged_as)]
+                related = [p for p in self.pulls.values() if given["1"] in (p.head, p.merged_as, *p.brought)]
                 return 200, [self._merge_request(p) for p in related]
             case _, "/repository/commits/{}/statuses":
                 assert given["all"] == "true"

@@ -94,7 +94,12 @@ class ReviewedProject:
                 self.git("commit", "-q", "-m", "squashed")
             case "rebase":
                 self.git("commit", "-q", "--allow-empty", "-m", "meanwhile")
+                before = self.git("rev-parse", "HEAD")
                 self.git("cherry-pick", f"main..{pull.head}")
+                pull.brought = self.git("rev-list", f"{before}..HEAD").split()
+            case "fast-forward":
+                pull.brought = self.git("rev-list", f"main..{pull.head}").split()
+                self.git("merge", "-q", "--ff-only", pull.head)
             case _:  # a merge queue makes the commit on a branch of its own, from which main goes on
                 self.git("checkout", "-q", "-B", f"gh-readonly-queue/main/pr-{pull.number}", "main")
                 self.git("merge", "-q", "--no-ff", "-m", "queued", pull.head)
@@ -180,6 +185,12 @@ def reviewed_project(root: Path, forge: str = "github"):
         shutil.copytree(_made_once(), root / "shop")
         (root / "plans").mkdir()
         yield ReviewedProject(forge=served, folder=ProjectFolder(root / "shop"), plans=root / "plans")
+
+
+def stated_in(plan: Path) -> str:
+    """What a check says of a saved plan."""
+    document = json.loads(plan.read_text(encoding="utf-8"))
+    return f"{document['plan_id']} base {document['evidence']['base_commit']}"
 
 
 def id_in(plan: Path) -> str:

@@ -145,7 +145,7 @@ class ForgeRequest:
 
         NotApprovedError where nothing is.
         """
-        from parquetry.compiler.review.approval import approval_at
+        from parquetry.compiler.review.approval import approval_at, check_base
         from parquetry.runtime.spec.git_commit import commit_named
 
         merged = commit_named(commit or workspace.tree.commit)
@@ -154,10 +154,11 @@ class ForgeRequest:
                 "no commit is checked out here, or --commit is not the whole name of one; name the commit "
                 "that a pull request was merged as"
             )
-        project = workspace.project
-        return approval_at(
-            self.open(), merged, self.reviewed(project=project.name, target=project.target.name)
-        )
+        project, forge = workspace.project, self.open()
+        reviewed = self.reviewed(project=project.name, target=project.target.name)
+        approval = approval_at(forge, merged, reviewed)
+        check_base(forge, approval, project.root, reviewed)
+        return approval
 
 
 def forge_options(command: Callable[..., Any]) -> Callable[..., Any]:

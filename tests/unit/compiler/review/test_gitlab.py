@@ -7,7 +7,7 @@ import json
 import pytest
 
 from parquetry.cli.requests.forge import ForgeRequest
-from parquetry.compiler.review.approval import NotApprovedError, Reviewed, approval_at
+from parquetry.compiler.review.approval import NotApprovedError, Reviewed, approval_at, stated
 from parquetry.compiler.review.forge import Account, CheckState, ForgeError, OpenPullRequest
 from parquetry.compiler.review.gitlab import gitlab
 from parquetry.compiler.review.http import NotAllowedError
@@ -18,8 +18,9 @@ from tests.support.gitlab_server import BOT, PROJECT, local_gitlab
 
 HEAD, OTHER, MERGE = "1" * 40, "2" * 40, "f" * 40
 REVIEWED = Reviewed(project="shop", target="dev", creator=BOT)
-PLAN = "sha256:" + "a" * 64
-ANOTHER = "sha256:" + "b" * 64
+PLAN_ID, BASE = "sha256:" + "a" * 64, "3" * 40
+PLAN = stated(PLAN_ID, BASE)
+ANOTHER = stated("sha256:" + "b" * 64, BASE)
 _LAST = {"hasNextPage": False, "endCursor": None}
 _NONE_LISTED = {
     "commitCount": 2,
@@ -67,7 +68,7 @@ def test_an_approval_of_the_head_is_found(forge, project):
     forge.review(pull)
     forge.merge(pull, MERGE)
     found = approval_at(project, MERGE, REVIEWED)
-    assert (found.plan_id, found.head, found.approved_by) == (PLAN, HEAD, ("rita",))
+    assert (found.plan_id, found.base, found.head, found.approved_by) == (PLAN_ID, BASE, HEAD, ("rita",))
 
 
 @pytest.mark.parametrize("is_squashed", [False, True])
