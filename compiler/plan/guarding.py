@@ -75,7 +75,8 @@ def guarded(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> PlanDoc
 def with_authority(plan: PlanDocument, workspace: Workspace) -> PlanDocument:
     """The plan with what the checked-out commit changes of the authority in force, that of its base.
 
-    Without a repository nobody knows. RevisionError where a base is needed that git cannot read.
+    Of an untrusted branch specs count as they were read. Without a repository nobody knows. RevisionError
+    where a base is needed that git cannot read.
     """
     commit, base = workspace.tree.commit, workspace.base
     if commit is None:
@@ -83,7 +84,8 @@ def with_authority(plan: PlanDocument, workspace: Workspace) -> PlanDocument:
     try:
         asked = None if base is None else base.commit
         compared = compared_with(workspace.project.root, commit, asked)
-        plan = _since(plan, workspace, commit, compared)
+        read = None if base is None else workspace.contents
+        plan = _since(plan, workspace, commit, compared, read=read)
     except (RevisionError, GitError) as error:
         if base is not None:
             raise
@@ -100,12 +102,19 @@ def as_merged(plan: PlanDocument, workspace: Workspace, commit: str | None = Non
     commit = commit or workspace.tree.commit
     if commit is None:
         return plan
-    return _since(plan, workspace, commit, before_merge(workspace.project.root, commit))
-
-
-def _since(plan: PlanDocument, workspace: Workspace, commit: str, base: str | None) -> PlanDocument:
-    root, target = workspace.project.root, workspace.project.target.name
     read = workspace.contents if commit == workspace.tree.commit else None
+    return _since(plan, workspace, commit, before_merge(workspace.project.root, commit), read=read)
+
+
+def _since(
+    plan: PlanDocument,
+    workspace: Workspace,
+    commit: str,
+    base: str | None,
+    *,
+    read: Mapping[str, bytes] | None,
+) -> PlanDocument:
+    root, target = workspace.project.root, workspace.project.target.name
     before = Authority() if base is None else authority_at(root, base, target=target)
     now = authority_at(root, commit, target=target, contents=read)
     return plan_of(replace(plan.intent, authority=now.since(before)), plan.evidence)

@@ -1,8 +1,8 @@
 """Which plan is approved at a merge: the one that a reviewer saw, of exactly the commit that was merged.
 
-A comment approves nothing, whoever wrote it. The plan's id and its base are read from a check of the head
-commit. The account that posts plans has to have set it, and somebody else has to have approved that commit after
-it was planned.
+A comment approves nothing, whoever wrote it. The plan's id and its base are read from a check of the pull
+request's head commit. The account that posts plans has to have set it, and somebody else has to have
+approved that commit after it was planned.
 """
 
 from __future__ import annotations

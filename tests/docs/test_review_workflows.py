@@ -73,8 +73,8 @@ def test_actions_are_pinned_and_no_expression_is_part_of_a_script(written):
 def test_workflows_have_the_permissions_that_they_need(written):
     documents = {kind: yaml.load(text, yaml.BaseLoader) for kind, text in written.items()}
     types = ["opened", "synchronize", "reopened", "labeled"]
-    assert documents["plan"]["on"] == {"pull_request_target": {"types": types}}
-    assert documents["diff"]["on"] == "pull_request_target"
+    assert documents["plan"]["on"] == {"pull_request_target": {"branches": ["main"], "types": types}}
+    assert documents["diff"]["on"] == {"pull_request_target": {"branches": ["main"]}}
     assert documents["diff"]["permissions"] == {"contents": "read", "pull-requests": "write"}
     assert documents["plan"]["jobs"]["plan"]["if"].startswith(
         "github.event.pull_request.head.repo.full_name == github.repository || contains("

@@ -449,10 +449,10 @@ def summary(plan: PlanDocument) -> str:
     ranks = {kind_of(action): action.change_class.rank for action in intent.actions}
     kinds = Counter(kind_of(action) for action in intent.actions)
     parts = [f"{number} {kind}" for kind, number in sorted(kinds.items(), key=lambda item: ranks[item[0]])]
+    if text := authority_text(plan):
+        parts.insert(0, text)
     if blocked:
         parts.insert(0, f"{blocked} blocked")
     if blocked < len(intent.blocked):
         parts.insert(0, f"target {intent.target} blocked")
-    if text := authority_text(plan):
-        parts.append(text)
     return f"{', '.join(parts)}, {unchanged_tables(plan)} unchanged{due}."

@@ -18,6 +18,7 @@ from parquetry.compiler.plan.guarding import as_merged
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.workspace.authority import authority_at
 from parquetry.compiler.workspace.revisions import RevisionError
+from parquetry.compiler.workspace.untrusted import base_at
 from tests.support.command_script import parquetry
 from tests.support.handmade_git import committed, git
 from tests.support.project_folder import PROJECT, ProjectFolder
@@ -104,7 +105,7 @@ def commit(shop, *changes) -> None:
     for change in changes:
         change(shop.root)
     git(shop.root, "add", "-A")
-    git(shop.root, "commit", "-q", "-m", "a change")
+    git(shop.root, "commit", "-q", "--allow-empty", "-m", "a change")
 
 
 def plan(shop):
@@ -179,9 +180,15 @@ def test_exit_code_says_that_authority_changed(shop):
     assert done.returncode == 3, done.stderr
 
 
-def test_what_is_not_committed_yet_counts_as_far_as_specs_declare_it(shop):
+def test_what_is_not_committed_is_warned_of_and_counts_when_it_is_reviewed(shop):
+    commit(shop)
     shop.project(environment=["REGION"])
-    assert [c.name for c in plan(shop).intent.authority] == ["REGION"]
+    made = plan(shop)
+    assert (made.intent.authority, made.evidence.uncommitted) == ((), ("parquetry.yml",))
+    untrusted = base_at(shop.root, "main", target=None, variables={}, environment={})
+    branch = shop.workspace(base=untrusted)
+    for found in (plan_workspace(branch, now_ms=0), as_merged(made, shop.workspace())):
+        assert [c.name for c in found.intent.authority] == ["REGION"]
 
 
 def test_other_files_are_no_authority(shop):
