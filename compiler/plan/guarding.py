@@ -17,7 +17,13 @@ from parquetry.compiler.plan.model import (
     PlanWarning,
     TableAction,
 )
-from parquetry.compiler.workspace.authority import Authority, authority_at, before_merge, compared_with
+from parquetry.compiler.workspace.authority import (
+    Authority,
+    AuthorityChange,
+    authority_at,
+    before_merge,
+    compared_with,
+)
 from parquetry.compiler.workspace.git import GitError
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.revisions import RevisionError
@@ -72,26 +78,25 @@ def guarded(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> PlanDoc
     return plan_of(intent, evidence)
 
 
-def with_authority(plan: PlanDocument, workspace: Workspace) -> PlanDocument:
-    """The plan with what the checked-out commit changes of the authority in force, that of its base.
+def changed_authority(workspace: Workspace) -> tuple[str | None, tuple[AuthorityChange, ...]]:
+    """The base of the checked-out commit, and what the commit changes of the authority in force there.
 
     Of an untrusted branch specs count as they were read. Without a repository nobody knows. RevisionError
     where a base is needed that git cannot read.
     """
     commit, base = workspace.tree.commit, workspace.base
     if commit is None:
-        return plan
+        return None, ()
     try:
         asked = None if base is None else base.commit
         compared = compared_with(workspace.project.root, commit, asked)
         read = None if base is None else workspace.contents
-        plan = _since(plan, workspace, commit, compared, read=read)
+        return asked or compared, _since(workspace, commit, compared, read=read)
     except (RevisionError, GitError) as error:
         if base is not None:
             raise
         _LOG.warning("%s", error)
-        return plan
-    return replace(plan, evidence=replace(plan.evidence, base_commit=asked or compared))
+        return None, ()
 
 
 def as_merged(plan: PlanDocument, workspace: Workspace, commit: str | None = None) -> PlanDocument:
@@ -103,21 +108,19 @@ def as_merged(plan: PlanDocument, workspace: Workspace, commit: str | None = Non
     if commit is None:
         return plan
     read = workspace.contents if commit == workspace.tree.commit else None
-    return _since(plan, workspace, commit, before_merge(workspace.project.root, commit), read=read)
+    changes = _since(workspace, commit, before_merge(workspace.project.root, commit), read=read)
+    is_same = changes == plan.intent.authority
+    return plan if is_same else plan_of(replace(plan.intent, authority=changes), plan.evidence)
 
 
 def _since(
-    plan: PlanDocument,
-    workspace: Workspace,
-    commit: str,
-    base: str | None,
-    *,
-    read: Mapping[str, bytes] | None,
-) -> PlanDocument:
+    workspace: Workspace, commit: str, base: str | None, *, read: Mapping[str, bytes] | None
+) -> tuple[AuthorityChange, ...]:
     root, target = workspace.project.root, workspace.project.target.name
+    if commit == base and read is None:
+        return ()
     before = Authority() if base is None else authority_at(root, base, target=target)
-    now = authority_at(root, commit, target=target, contents=read)
-    return plan_of(replace(plan.intent, authority=now.since(before)), plan.evidence)
+    return authority_at(root, commit, target=target, contents=read).since(before)
 
 
 def check_guardrails(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> None:

@@ -9,6 +9,7 @@ from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFil
 from parquetry.compiler.plan.allowing import Allowance
 from parquetry.compiler.plan.drift import Drift
 from parquetry.compiler.plan.model import JobReference
+from parquetry.compiler.workspace.authority import AuthorityChange
 from parquetry.compiler.workspace.git import GitWorkTree
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.project.model.resolved import NO_SETTINGS, TargetSettings
@@ -73,7 +74,7 @@ class CommonPlanInputs:
 
     ``is_declared_since`` is asked where the applied spec comes from a commit that the checked-out one does
     not contain: whether one that it contains declares the same.
-    ``settings`` are those of the target.
+    ``settings`` are those of the target, ``authority`` is what the commit changes of the project's.
     ``owner_of`` says whose a live table has to be. ``signing_keys`` refer to the keys of applied records;
     those of an untrusted branch are not asked for (``checks_signatures``).
     """
@@ -88,6 +89,7 @@ class CommonPlanInputs:
     signing_keys: tuple[str, ...] = ()
     checks_signatures: bool = True
     settings: TargetSettings = NO_SETTINGS
+    authority: tuple[AuthorityChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,7 @@ def make_plan(
         ),
         settings=recorded_settings(context.settings),
         target_changes=target.changes,
+        authority=context.authority,
     )
     evidence = Evidence(
         created_ms=context.now_ms,

@@ -15,7 +15,7 @@ from parquetry.compiler.evidence.run_forecast import NextClustering, next_cluste
 from parquetry.compiler.plan.allowing import Allowance
 from parquetry.compiler.plan.drift import Drift, observed_drift, unusable
 from parquetry.compiler.plan.forgetting import find_undeclared
-from parquetry.compiler.plan.guarding import guarded, with_authority
+from parquetry.compiler.plan.guarding import changed_authority, guarded
 from parquetry.compiler.plan.inputs import (
     CommonPlanInputs,
     DeclaredTable,
@@ -77,6 +77,7 @@ def plan_workspace(
     drifts = dict(zip(stores, map_each(ours.values(), _drifts), strict=True))
     undeclared = find_undeclared(workspace) if is_open and workspace.is_whole else ()
     target = workspace.project.target
+    base_commit, authority = changed_authority(workspace)
     context = CommonPlanInputs(
         project=workspace.project.name,
         target=target.name,
@@ -88,6 +89,7 @@ def plan_workspace(
         signing_keys=workspace.signing_keys,
         checks_signatures=workspace.base is None,
         settings=target.declared,
+        authority=authority,
     )
     budget_bytes = target.budget.services_bytes
     prices = None if workspace.prices is None else PlanPrices.of(workspace.prices)
@@ -124,13 +126,14 @@ def plan_workspace(
         drift=_drift_lines(drifts),
     )
     plan = _with_shared_runs(plan, {**due_debts, **debts}, budget_bytes=budget_bytes)
-    plan = with_authority(guarded(plan, workspace, now_ms=now_ms), workspace)
+    plan = guarded(plan, workspace, now_ms=now_ms)
     evidence = replace(
         plan.evidence,
         options=_options(workspace, plan),
         sources=_new_sources(workspace, plan, seen),
         costs=None if prices is None else _costs(plan, prices),
         uncommitted=uncommitted_files(workspace),
+        base_commit=base_commit,
     )
     return replace(plan, evidence=evidence)
 
