@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from parquetry.cli.budget import has_budget, keep_budget
 from parquetry.cli.failures import guarded
 from parquetry.version import VERSION
 
@@ -126,7 +127,8 @@ def command_line() -> None:
 def entry() -> None:
     """Run the installed script ``parquetry``.
 
-    Where the locale is another, Python starts again in UTF-8.
+    Where the locale is another, Python starts again in UTF-8. On files that nobody trusts the command works
+    in a child of this process, within a budget.
     What a command reads it keeps until it ends: looking for cycles in it after every 700 new values, as
     Python does by itself, takes a quarter of the time of `plan` and finds none.
     """
@@ -134,5 +136,10 @@ def entry() -> None:
         # Names of files would be others than those that Spark and other machines see.
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - no shell is wanted
+    arguments = sys.argv[1:]
+    if has_budget(arguments, os.environ):
+        code = guarded(partial(keep_budget, arguments, os.environ), arguments=arguments)
+        if code:
+            sys.exit(code)
     gc.set_threshold(_NEW_VALUES_BEFORE_A_COLLECTION)
     command_line(prog_name="parquetry")

@@ -24,7 +24,7 @@ from parquetry.runtime.quoting import of_library
 from parquetry.runtime.storage.answers import Answer, failure
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 from parquetry.runtime.storage.paths import checked_path, escape_glob
-from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES, check_size
+from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES, check_size, count_read
 
 PART_SIZE_BYTES = 16 * 1024 * 1024
 FIRST_PAUSE_SECONDS = 0.05
@@ -142,11 +142,15 @@ class BucketStore(ObjectStore):
 
     def read(self, path: str, *, most_bytes: int = MOST_RECORD_BYTES) -> bytes:
         with self._reporting("read", self._where(path)):
-            return self._get(self._key(path), most_bytes=most_bytes)
+            content = self._get(self._key(path), most_bytes=most_bytes)
+        count_read(len(content))
+        return content
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
         with self._reporting("read", self._where(path)):
-            return self._get_range(self._key(path), start, stop)
+            content = self._get_range(self._key(path), start, stop)
+        count_read(len(content))
+        return content
 
     def open_input(self, path: str) -> pa.NativeFile:
         where = self._where(checked_path(path, root=self.uri))

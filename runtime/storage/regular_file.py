@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from parquetry.confined_folder import open_regular
@@ -26,6 +28,34 @@ def check_size(where: Value, size_bytes: int, *, most_bytes: int) -> None:
     if size_bytes > most_bytes:
         what = f"it has {size_bytes:,} bytes or more, and at most {most_bytes:,} are read"
         raise TooLargeError(Message("cannot read ", where, f": {what}; restore it from a copy"))
+
+
+class _Reads:
+    """What this process has read of stores, and what is done when that is too much."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._left: int | None = None
+        self._refuse: Callable[[], object] = lambda: None
+
+    def limit(self, most_bytes: int | None, refuse: Callable[[], object]) -> None:
+        """Count from now on, and call ``refuse`` once more bytes were read; None counts no longer."""
+        self._left, self._refuse = most_bytes, refuse
+
+    def count(self, size_bytes: int) -> None:
+        """Count so many bytes."""
+        with self._lock:
+            if self._left is None:
+                return
+            self._left -= size_bytes
+            if self._left >= 0:
+                return
+        self._refuse()
+
+
+_READS: Final = _Reads()
+limit_reads = _READS.limit
+count_read = _READS.count
 
 
 def read_regular(path: Path, *, most_bytes: int = MOST_BYTES) -> bytes:
@@ -52,6 +82,7 @@ def read_between(file: int, start: int, stop: int) -> bytes:
     """The bytes of an open file from ``start`` to ``stop`` (exclusive), as far as it has them."""
     parts = []
     while start < stop and (part := os.pread(file, stop - start, start)):
+        count_read(len(part))
         parts.append(part)
         start += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)

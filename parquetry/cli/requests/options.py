@@ -50,8 +50,6 @@ class _Switch(click.types.BoolParamType):
 
 
 SWITCH = _Switch()
-UNTRUSTED = "PARQUETRY_UNTRUSTED"
-"""The variable that says that the project is a stranger's."""
 
 
 def project_options(command: Callable[..., Any]) -> Callable[..., Any]:

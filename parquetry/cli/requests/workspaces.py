@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from parquetry.cli.requests.options import SWITCH, UNTRUSTED, ProjectRequest
+from parquetry.cli.budget import UNTRUSTED
+from parquetry.cli.requests.options import SWITCH, ProjectRequest
 from parquetry.errors import UsageError
 from parquetry.message import command
 

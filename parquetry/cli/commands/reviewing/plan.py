@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.requests.options import SWITCH, UNTRUSTED, ProjectRequest, output_options, project_options
+from parquetry.cli.budget import UNTRUSTED
+from parquetry.cli.requests.options import SWITCH, ProjectRequest, output_options, project_options
 from parquetry.cli.terminal.output import Output
 
 
@@ -31,7 +32,8 @@ from parquetry.cli.terminal.output import Output
     is_flag=True,
     type=SWITCH,
     envvar=UNTRUSTED,
-    help="For what strangers wrote: open only what the base names, with the base's options and environment.",
+    help="For what strangers wrote: open only what the base names, with the base's options and environment, "
+    "and within the budget of PARQUETRY_BUDGET.",
 )
 @click.option(
     "--base",

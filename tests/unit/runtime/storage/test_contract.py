@@ -16,6 +16,7 @@ import pytest
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome, open_store, probe_put_if_absent
 from parquetry.runtime.storage.paths import finished_name
+from parquetry.runtime.storage.regular_file import limit_reads
 from parquetry.runtime.timeline.sidecars import probe_path
 from tests.support.s3_server import BUCKET
 from tests.support.stores import CountingStore, FaultyStore, LostAnswerStore
@@ -70,6 +71,22 @@ def test_an_object_of_more_bytes_than_are_read_is_refused_with_its_place_and_a_r
     )
     with pytest.raises(TooLargeError, match=said):
         store.read("a/b", most_bytes=1000)
+
+
+def test_what_is_read_counts_whatever_the_store(store):
+    spent = []
+    store.put("a", bytes(60))
+    limit_reads(100, lambda: spent.append("more"))
+    try:
+        store.read("a")
+        store.read_range("a", 0, 40)
+        assert spent == []
+        store.read_range("a", 0, 1)
+        assert spent == ["more"]
+    finally:
+        limit_reads(None, lambda: None)
+    store.read("a")
+    assert spent == ["more"]
 
 
 def test_stat_says_size_and_time_by_the_stores_clock(store):

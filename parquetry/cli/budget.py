@@ -1,0 +1,141 @@
+"""What a command on the files of strangers may use: seconds, memory, and bytes of tables.
+
+The command works in a child of this process, which waits for it: code that does not return to Python, or has
+no memory left, could not end itself and say why.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import click
+
+from parquetry.cli.terminal.messages import requested_format, write_message
+from parquetry.errors import UsageError
+from parquetry.runtime.storage.regular_file import limit_reads
+
+UNTRUSTED: Final = "PARQUETRY_UNTRUSTED"
+"""The variable that says that the project is a stranger's."""
+
+VARIABLE: Final = "PARQUETRY_BUDGET"
+"""The variable that changes the budget, such as ``seconds=900,memory=8GiB,read=64GiB``."""
+
+_GRACE_SECONDS: Final = 60
+_POLL_SECONDS: Final = 0.05
+_MOST_SECONDS: Final = 10**6
+_REFUSED: Final = 1
+_FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandBudget:
+    """What a command may use: seconds, bytes of memory at any time, and bytes read of tables."""
+
+    seconds: float = 600.0
+    memory: int = 4 << 30
+    read: int = 16 << 30
+
+    @classmethod
+    def of(cls, text: str) -> CommandBudget:
+        """The budget in the variable's text; UsageError for a text of another form."""
+        from parquetry.project.schema.units import size_bytes
+
+        kinds: Mapping[str, Callable[[str], Any]] = {
+            "seconds": _seconds,
+            "memory": size_bytes,
+            "read": size_bytes,
+        }
+        given = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+        try:
+            return cls(**{name: kinds[name](value) for name, _, value in given})
+        except (KeyError, ValueError) as error:
+            raise UsageError(
+                f"{VARIABLE} is {text!r}; write seconds=NUMBER, memory=SIZE and read=SIZE, or some of them, "
+                "with commas between, such as seconds=900,memory=8GiB"
+            ) from error
+
+
+def has_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return True if the command line or the environment says that strangers wrote the files."""
+    said = environment.get(UNTRUSTED, "")
+    return "--untrusted" in arguments or (said != "" and click.BOOL.str_to_bool(said) is not False)
+
+
+def keep_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Return in a child of this process, where the command is to work; this process ends as the child does.
+
+    If the child has used more than the budget, it is killed, and this process writes why and ends with 1.
+    UsageError for a variable that gives no budget.
+    """
+    budget = CommandBudget.of(environment.get(VARIABLE, ""))
+    log_format = requested_format(arguments)
+
+    def refuse(what: str) -> NoReturn:
+        write_message(
+            f"the command {what}, and may not on files that nobody trusts; look at them, or allow more by "
+            f"{VARIABLE}",
+            log_format=log_format,
+            level="error",
+            exit_code=_REFUSED,
+        )
+        sys.stderr.flush()
+        os._exit(_REFUSED)
+
+    ended, held = os.pipe()
+    child = os.fork()
+    # What the command starts, such as git, ends with it: all are a group of their own.
+    with suppress(ProcessLookupError):
+        os.setpgid(child, child)
+    if not child:
+        os.close(ended)
+        # Should the process that waits be killed, nobody else would end this one.
+        signal.alarm(int(budget.seconds) + _GRACE_SECONDS)
+        # The end of this process closes `held`, which nothing that it starts inherits.
+        limit_reads(budget.read, lambda: refuse(f"read more than {budget.read:,} bytes of tables"))
+        return
+    os.close(held)
+
+    def stop(number: int, _: object = None) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(child, number)
+
+    for one in _FORWARDED:
+        signal.signal(one, stop)
+    deadline = time.monotonic() + budget.seconds
+    while not select.select([ended], [], [], _POLL_SECONDS)[0]:
+        spent = None
+        if time.monotonic() > deadline:
+            spent = f"took more than {budget.seconds:g} seconds"
+        elif _peak_bytes(child) > budget.memory:
+            spent = f"took more than {budget.memory:,} bytes of memory"
+        if spent is not None:
+            stop(signal.SIGKILL)
+            os.waitpid(child, 0)
+            refuse(spent)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < _MOST_SECONDS:
+        raise ValueError(text)
+    return seconds
+
+
+def _peak_bytes(process: int) -> int:
+    """The most memory that a process had so far; 0 where the system does not tell."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_bytes().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(b"VmHWM:")), 0)
