@@ -7,6 +7,7 @@ settings are digests: a plan has no secrets.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from parquetry.compiler.workspace.revisions import (
 )
 from parquetry.project.yaml.document import parse
 from parquetry.project.yaml.folder import GUARDRAILS, PROJECT_FILE
+from parquetry.runtime.spec.codec import digest_of
 
 _MAIN: Final = (
     "refs/remotes/origin/HEAD",
@@ -102,25 +104,40 @@ def authority_at(
     """
     if contents is None:
         contents = files_at(directory, commit, among=_is_declaring)
-    prefix = prefix_of(directory)
-    entries = list(tree_entries(directory, f"{commit}^{{tree}}", commit))
-    found = dict(_of_settings(contents.get(PROJECT_FILE), target))
+    found: dict[tuple[AuthorityKind, str], list[str]] = {}
+    for kind, name, value in _found(directory, commit, contents, target):
+        found.setdefault((kind, _text(name)), []).append(_text(value))
+    return Authority({name: v[0] if len(v) == 1 else digest_of(v) for name, v in found.items()})
+
+
+def _found(
+    directory: Path, commit: str, contents: Mapping[str, bytes], target: str
+) -> Iterator[tuple[AuthorityKind, str, str]]:
+    """Each entry. Files outside the project have a path from the repository's root, after a slash."""
+    yield from _of_settings(contents.get(PROJECT_FILE), target)
     for path, content in contents.items():
         if path.startswith(f"{GUARDRAILS}/"):
-            found[AuthorityKind.GUARDRAIL, path] = _digest(content.replace(b"\r\n", b"\n"))
-    inside = [(entry, entry.path.removeprefix(prefix)) for entry in entries if entry.path.startswith(prefix)]
-    links = [entry._replace(path=path) for entry, path in inside if entry.mode == LINK]
+            yield AuthorityKind.GUARDRAIL, path, _digest(content.replace(b"\r\n", b"\n"))
+    prefix = prefix_of(directory)
+    links = []
+    for entry in tree_entries(directory, f"{commit}^{{tree}}", commit):
+        is_inside = entry.path.startswith(prefix)
+        path = entry.path.removeprefix(prefix) if is_inside else f"/{entry.path}"
+        if is_inside and entry.mode == LINK:
+            links.append(entry._replace(path=path))
+        elif is_inside and entry.mode == SUBMODULE:
+            yield AuthorityKind.SUBMODULE, path, entry.object
+        elif is_inside and path.endswith(_CODE) and entry.mode in FILES:
+            yield AuthorityKind.CODE, path, entry.object
+        if entry.mode in (*FILES, LINK) and (kind := _kind(entry, prefix)) is not None:
+            yield kind, path, entry.object
     for path, content in contents_of(directory, links, commit):
-        found[AuthorityKind.LINK, path] = content.decode(errors="backslashreplace")
-    for entry, path in inside:
-        if entry.mode == SUBMODULE:
-            found[AuthorityKind.SUBMODULE, path] = entry.object
-        elif entry.mode in FILES and path.endswith(_CODE):
-            found[AuthorityKind.CODE, path] = entry.object
-    for entry in entries:
-        if entry.mode in FILES and (kind := _kind(entry, prefix)) is not None:
-            found[kind, entry.path.removeprefix(prefix)] = entry.object
-    return Authority(found)
+        yield AuthorityKind.LINK, path, content.decode(errors="surrogateescape")
+
+
+def _text(said: str) -> str:
+    """Names and links in git are bytes: those that are no text as Python writes them."""
+    return said if said.isprintable() else repr(os.fsencode(said))
 
 
 def compared_with(directory: Path, commit: str, base: str | None) -> str:
@@ -154,22 +171,18 @@ def _is_declaring(path: str) -> bool:
     return path == PROJECT_FILE or path.startswith(f"{GUARDRAILS}/")
 
 
-def _of_settings(data: bytes | None, target: str) -> Iterator[tuple[tuple[AuthorityKind, str], str]]:
+def _of_settings(data: bytes | None, target: str) -> Iterator[tuple[AuthorityKind, str, str]]:
     """What the project's own file declares, whether or not it is valid."""
     root = None if data is None else parse(PROJECT_FILE, data).root
     project = _mapping(None if root is None else root.value)
     for name in _listed(project.get("environment")):
-        yield (AuthorityKind.ENVIRONMENT, str(name)), "declared"
-    found: dict[str, list[Any]] = {}
-    for place, layer in (
-        ("", project),
-        (f"targets.{target}.", _mapping(_mapping(project.get("targets")).get(target))),
-    ):
+        yield AuthorityKind.ENVIRONMENT, str(name), "declared"
+    of_target = _mapping(_mapping(project.get("targets")).get(target))
+    for place, layer in (("", project), (f"targets.{target}.", of_target)):
         for key in _SETTINGS:
             for entry in _listed(layer.get(key)):
-                found.setdefault(f"{place}{key}{_called(entry)}", []).append(entry)
-    for name, entries in found.items():
-        yield (AuthorityKind.SETTING, name), _digest(repr(entries).encode(errors="backslashreplace"))
+                digest = _digest(repr(entry).encode(errors="backslashreplace"))
+                yield AuthorityKind.SETTING, f"{place}{key}{_called(entry)}", digest
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -172,6 +174,30 @@ def test_names_of_files_forge_no_line(shop):
     assert not any(line.startswith("+ b.py") for line in comment.splitlines())
 
 
+def test_names_that_are_no_text_hide_nothing(shop):
+    names = [b"\xff.py", b"\xfe.py", b"a\tb.py"]
+
+    def write(root):
+        for name in names:
+            Path(os.fsdecode(os.fsencode(root) + b"/" + name)).write_text("x = 1\n")
+        os.symlink(b"/\xff", os.fsencode(root) + b"/link")
+
+    commit(shop, write)
+    before = plan(shop)
+    assert [c.name for c in before.intent.authority if c.kind == "code"] == [
+        "b'\\xfe.py'",
+        "b'\\xff.py'",
+        "b'a\\tb.py'",
+    ]
+    assert decode(encode(before), name="plan.json").plan_id == before.plan_id
+    for name in names:
+        Path(os.fsdecode(os.fsencode(shop.root) + b"/" + name)).write_text(f"x = {len(name)}\n")
+        commit(shop)
+        after = plan(shop)
+        assert after.plan_id != before.plan_id
+        before = after
+
+
 def test_exit_code_says_that_authority_changed(shop):
     words = ("plan", "--detailed-exitcode", "-p", str(shop.root))
     assert parquetry(*words).returncode == 0
@@ -222,6 +248,7 @@ def test_a_project_in_a_folder_has_the_files_of_its_forge_and_what_it_installs(t
         ".github/workflows/a.yml",
         "lake/requirements.txt",
         "lake/shop/a.py",
+        "lake/shop/requirements.txt",
         "other/requirements.txt",
         "other/b.py",
     ):
@@ -229,7 +256,12 @@ def test_a_project_in_a_folder_has_the_files_of_its_forge_and_what_it_installs(t
     git(root, "add", "-A")
     git(root, "commit", "-q", "-m", "a change")
     found = plan(folder).intent.authority
-    assert [c.name for c in found] == ["a.py", "lake/requirements.txt", ".github/workflows/a.yml"]
+    assert [c.name for c in found] == [
+        "a.py",
+        "/lake/requirements.txt",
+        "requirements.txt",
+        "/.github/workflows/a.yml",
+    ]
 
 
 def test_outside_a_repository_nobody_knows(tmp_path):

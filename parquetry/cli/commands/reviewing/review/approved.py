@@ -23,9 +23,9 @@ def show_approved(*, request: ProjectRequest, output: Output, forge: ForgeReques
     """Show which plan is approved at a merge; exit with 1 and show what is missing if none is.
 
     Approved is the plan in the check of the merged pull request's head commit, as the creator set
-    it, if a reviewer approved that commit after it was planned. The reviewer must be able to write
-    to the repository, and must not be the author of the pull request or of its commits. Comments
-    count for nothing.
+    it, if it was made against the branch, and a reviewer approved that commit after it was planned.
+    The reviewer must be able to write to the repository, and must not be the author of the pull
+    request or of its commits. Comments count for nothing.
     """
     from parquetry.cli.requests.workspaces import workspace_of
     from parquetry.cli.views.review import ApprovalView

@@ -27,9 +27,10 @@ def post(*, request: ProjectRequest, output: Output, forge: ForgeRequest, planfi
     """Show the plan saved in PLANFILE on a pull request.
 
     Makes or replaces the one comment of the plan's project and target, and sets the check
-    `parquetry/plan (PROJECT/TARGET)` of the head commit, with the plan's id. The plan has to be made
-    of that commit, and of the project in --project, if there is one. If the plan is blocked, the
-    check is a failure without an id, and the command exits with 1.
+    `parquetry/plan (PROJECT/TARGET)` of the head commit, with the plan's id and the commit that it
+    was made against. The plan has to be made of the head commit, and of the project in --project,
+    if there is one. If the plan is blocked, the check is a failure without an id, and the command
+    exits with 1.
     """
     from parquetry.cli.requests.workspaces import now_ms
     from parquetry.cli.views.plan.markdown import render_markdown
