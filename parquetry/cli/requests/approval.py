@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.plan.unmasking import unmasked
 from parquetry.compiler.workspace.named_file import read_named
 from parquetry.compiler.workspace.opened import Workspace
+from parquetry.compiler.workspace.revisions import RevisionError
 from parquetry.runtime.errors import StalePlanError
 
 
@@ -40,8 +42,14 @@ class ApprovedId:
         return plan.plan_id if plan.is_empty else self.reviewed()
 
     def seen_by(self, plan: PlanDocument, workspace: Workspace) -> PlanDocument:
-        """The plan as whoever approves it sees it: a review, with what the merge changes of authority."""
-        return plan if self.reviewed is None else as_merged(plan, workspace)
+        """The plan as whoever approved it saw it: before a merge, with what that changes of authority."""
+        if self.reviewed is not None:
+            return as_merged(plan, workspace)
+        if self.given not in (None, plan.plan_id):
+            with suppress(RevisionError):
+                merged = as_merged(plan, workspace)
+                return merged if merged.plan_id == self.given else plan
+        return plan
 
 
 def saved_plan(file: Path, workspace: Workspace, *, approved: ApprovedId) -> PlanDocument:

@@ -239,6 +239,22 @@ def test_a_branch_that_lies_behind_changes_only_what_it_changed(shop):
     assert as_merged(merged, shop.workspace()).plan_id == ours.plan_id
 
 
+def test_the_id_of_a_branch_is_that_of_its_merge(shop):
+    """`apply --approved` takes it there, and no other one."""
+    commit(shop, written("requirements.txt", "a\n"))
+    shop.orders(description="Other words.")
+    commit(shop)
+    ours = plan(shop)
+    git(shop.root, "checkout", "-q", "main")
+    git(shop.root, "merge", "-q", "--no-ff", "-m", "merged", "change")
+    other = "sha256:" + "0" * 64
+    words = ("apply", "-p", str(shop.root), "--approved")
+    assert parquetry(*words, other).returncode == 4
+    done = parquetry(*words, ours.plan_id)
+    assert done.returncode == 0, done.stderr
+    assert plan(shop).is_empty
+
+
 def test_a_project_in_a_folder_has_the_files_of_its_forge_and_what_it_installs(tmp_path):
     folder = ProjectFolder.create(tmp_path / "repository" / "lake" / "shop")
     root = tmp_path / "repository"
