@@ -66,7 +66,7 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything is as declared."""
+        """Whether everything is as declared, and no authority changed."""
         return self._plan.is_empty
 
     def to_json(self) -> dict[str, Any]:
