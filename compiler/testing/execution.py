@@ -37,7 +37,7 @@ from parquetry.project.model.table_tests import (
 from parquetry.runtime.errors import StaleTimelineError, TableNotFoundError
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.job import JobPlan, TableOwner
-from parquetry.runtime.spec.masking import failures_masked, masked_partition, pii_columns
+from parquetry.runtime.spec.masking import failures_masked, masked_partition, personal_names, pii_columns
 from parquetry.runtime.spec.row_tests import FailingKeys, RowAnswer
 from parquetry.runtime.spec.table_spec import Extra, TableSpec, TableTest
 from parquetry.runtime.storage.open import ObjectStore
@@ -427,7 +427,11 @@ def _without_answer(
     shown_by: TableSpec | None = None,
 ) -> Outcome:
     where, personal_by = declared.test.where, shown_by or table.declared
-    pii = frozenset[str]() if personal_by is None else pii_columns(personal_by.columns)
+    pii = (
+        frozenset[str]()
+        if personal_by is None
+        else personal_names(personal_by, pii_columns(personal_by.columns))
+    )
     return Outcome(
         table=table.name,
         test=declared.name,

@@ -17,7 +17,7 @@ from typing import Any, Final
 from parquetry.project.model.explanation import Explanation
 from parquetry.runtime.layout.clustering.model import ScopeChoice
 from parquetry.runtime.spec.clustering import ClusteringSpec
-from parquetry.runtime.spec.masking import masked_partition, pii_columns
+from parquetry.runtime.spec.masking import masked_partition, personal_names, pii_columns
 from parquetry.runtime.spec.table_spec import Extra, Source, TableSpec, TableTest
 from parquetry.secret_names import MASK
 from parquetry.sql_tokens import Token, TokenKind, lexed
@@ -45,7 +45,7 @@ def masked_sql(text: str, pii: Collection[str]) -> str:
 def masked_explanation(explanation: Explanation) -> Explanation:
     """What is explained of a table without literals of such SQL, in every layer that says something."""
     table = explanation.table
-    pii = frozenset(column.name.lower() for column in table.spec.columns if column.pii)
+    pii = personal_names(table.spec, pii_columns(table.spec.columns))
     if not pii:
         return explanation
     hides_partitions = any(column.lower() in pii for column in table.spec.partition_by)
@@ -100,10 +100,11 @@ def is_masked(spec: TableSpec) -> bool:
     return bool(pii_columns(spec.columns)) and MASK in json.dumps(spec.to_json())
 
 
-def masked_for(spec: TableSpec, pii: Collection[str]) -> TableSpec:
+def masked_for(spec: TableSpec, personal: frozenset[str]) -> TableSpec:
     """The spec without literals that may be values of these columns."""
-    if not pii:
+    if not personal:
         return spec
+    pii = personal_names(spec, personal)
     return replace(
         spec,
         columns=tuple(replace(c, generated=_optional(c.generated, pii)) for c in spec.columns),

@@ -128,7 +128,7 @@ class Workspace:
         """UnnamedPlaceError where the table of an untrusted branch names what its base does not."""
         if self.base is not None:
             self.base.check_plug_ins(table.spec)
-            self.base.check_queries(table.spec)
+            self.base.check_guesses(table.spec)
             self.store(table)
 
     def allowed(self, table: ResolvedTable) -> Mapping[str, AllowEntry]:

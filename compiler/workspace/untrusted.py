@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -92,24 +92,31 @@ class Base:
             if (group, name) not in known:
                 raise UnnamedPlaceError(f"{path} is {name}, which {self.revision} does not name")
 
-    def check_queries(self, spec: TableSpec) -> None:
-        """UnnamedPlaceError for a query on a personal column that the base does not declare.
+    def check_guesses(self, spec: TableSpec) -> None:
+        """UnnamedPlaceError for a guess at a value of a personal column that the base does not declare.
 
-        How many files it reads tells whether a value may be in them, and a branch could ask for a thousand.
-        A column is personal if its name is that of one in any table of the base, or in the spec.
+        How many files a query reads, or a choice of partitions has clustered, tells whether a value may be in
+        them, and a branch could try a thousand. A column is personal if its name is that of one in any table
+        of the base, or in the spec.
         """
-        if not spec.extra.queries:
-            return
         tables = self.specs.values()
         pii = pii_columns(spec.columns, *(table.columns for table in tables))
-        known = {query.where for table in tables for query in table.extra.queries}
-        for query in DeclaredQueries.of(spec):
-            personal = sorted(name for name in query.columns if name.partition(".")[0].lower() in pii)
-            if personal and query.where not in known:
+
+        def check(what: str, columns: Iterable[str]) -> None:
+            personal = sorted(name for name in columns if name.partition(".")[0].lower() in pii)
+            if personal:
                 raise UnnamedPlaceError(
-                    f"query {query.name} asks for {personal[0]}, which is personal, and is not one that "
+                    f"{what} asks for {personal[0]}, which is personal, and is not one that "
                     f"{self.revision} declares"
                 )
+
+        known = {query.where for table in tables for query in table.extra.queries}
+        for query in DeclaredQueries.of(spec):
+            if query.where not in known:
+                check(f"query {query.name}", query.columns)
+        chosen = _named_partitions(spec)
+        if any(chosen) and chosen not in map(_named_partitions, tables):
+            check("clustering.plan.partitions", spec.partition_by)
 
     def check_source(self, source: Source) -> None:
         """UnnamedPlaceError for a source that the base does not have, and that is below no place it names."""
@@ -223,6 +230,12 @@ def _valid(loaded: project.LoadResult, named: str) -> ResolvedProject:
             "correct it there",
         )
     return loaded.project
+
+
+def _named_partitions(spec: TableSpec) -> tuple[tuple[str, ...], str | None]:
+    """Return the partitions that clustering chooses by their values."""
+    chosen = spec.clustering.plan.partitions
+    return chosen.selected, chosen.regex
 
 
 def keys_and_plug_ins(spec: TableSpec) -> Iterator[tuple[str, str, str]]:

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from parquetry.errors import ParquetryError
 from parquetry.message import Value, ValueKind, with_values
 from parquetry.runtime.quoting import CONDITION
+from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.secret_names import MASK
 
@@ -33,6 +34,12 @@ _MARKERS_OF_INSTANT: Final = re.compile(r"\.hoodie/\.temp/[^/]+/")
 def pii_columns(*columns: Iterable[Column]) -> frozenset[str]:
     """The names, in lower case, of the columns that hold personal data in any of the lists."""
     return frozenset(column.name.lower() for each in columns for column in each if column.pii)
+
+
+def personal_names(spec: TableSpec, pii: frozenset[str]) -> frozenset[str]:
+    """Return the columns, and Hudi's own ones whose values are made of theirs, by the names SQL has for them."""
+    made = ((RECORD_KEY, spec.record_key), (PARTITION_PATH, spec.partition_by))
+    return pii | {name for name, of in made if any(column.partition(".")[0].lower() in pii for column in of)}
 
 
 def has_personal_columns(spec: TableSpec | None) -> bool:

@@ -308,6 +308,25 @@ def test_queries_on_personal_columns_are_those_of_the_base(shop):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_partitions_of_personal_columns_are_chosen_as_by_the_base(shop):
+    """How much a choice of partitions has clustered would answer a guess, too."""
+    columns = [column | {"pii": True} if column["name"] == "city" else column for column in ORDERS["columns"]]
+    layout = {"columns": columns, "partition_by": ["city"]}
+
+    def choosing(**partitions):
+        return {"trigger": "async", "plan": {"partitions": partitions}}
+
+    shop.orders(**layout, clustering=choosing(regex="city=Oslo"))
+    as_base(shop)
+    for guess in ({"regex": "city=B.*"}, {"selected": ["city=Bern"]}):
+        shop.orders(**layout, clustering=choosing(**guess))
+        assert "clustering.plan.partitions asks for city, which is personal" in blocked(untrusted(shop)), guess
+    for known in ({"regex": "city=Oslo"}, {"recent": 3}):
+        shop.orders(**layout, clustering=choosing(**known))
+        done = untrusted(shop)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_no_branch_or_tag_of_a_stranger_is_the_base(shop):
     as_base(shop)
     shop.orders(location="/etc")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -65,6 +66,7 @@ _STARTED_WITH: Final[dict[int, Mapping[str, str]]] = {}
 """The variables that were asked for when a JVM was started here, by the identity of its gateway."""
 
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_JVM_OPTIONS_BEFORE: Final = "spark.driver.defaultJavaOptions"
 
 _LOGGING: Final = """\
 rootLogger.level = warn
@@ -178,10 +180,24 @@ def _redaction(settings: SparkSettings) -> Mapping[str, str]:
 def _start_jvm(
     options: Mapping[str, str], environment: Iterable[str], log: Path | None, rules: LogRules
 ) -> None:
-    """Start the JVM of this process, with the file as its stdout and stderr."""
+    """Start the JVM of this process, with the file as its stdout and stderr.
+
+    Its temporary files, with the rows that are shuffled and spilled, are in a folder that only this user may
+    enter, unless `spark.local.dir` or Java's options name another: Spark lets everybody read them. The JVM
+    removes the folder when it ends.
+    """
     if log is not None:
         _log_into(log)
-    gateway = start_jvm(options, environment=environment, log=log, rules=rules)
+    folder = tempfile.mkdtemp(prefix="parquetry-spark-")
+    given = options.get(_JVM_OPTIONS_BEFORE, "")
+    options = {**options, _JVM_OPTIONS_BEFORE: f"-Djava.io.tmpdir={shlex.quote(folder)} {given}".strip()}
+    try:
+        gateway = start_jvm(options, environment=environment, log=log, rules=rules)
+        gateway.jvm.java.io.File(folder).deleteOnExit()
+    except BaseException:
+        with suppress(OSError):
+            Path(folder).rmdir()
+        raise
     _STARTED_WITH[id(gateway)] = chosen(environment)
     SparkContext(conf=SparkConf().setAll([*options.items()]), gateway=gateway)
 

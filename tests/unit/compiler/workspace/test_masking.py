@@ -163,6 +163,27 @@ def test_a_saved_plan_that_forgets_the_table_keeps_its_record_whole(folder, monk
     assert record.spec.extra.queries[0].where == PRIVATE["queries"][0]["where"]
 
 
+def test_columns_of_hudi_that_are_made_of_personal_ones_are_hidden_like_these(folder):
+    """Record keys and partition paths spell the values of their columns."""
+    folder.orders(
+        columns=[c | {"nullable": False} if c["name"] == "person" else c for c in COLUMNS[:-1]],
+        record_key=["person"],
+        partition_by=["person"],
+        queries=[{"name": "hers", "where": "_hoodie_partition_path = 'person=Ada'"}],
+        tests=[
+            {"expression": "_Hoodie_Record_Key <> 'Lovelace'"},
+            {"not_null": ["amount"], "where": "_hoodie_record_key = 'Turin'"},
+            {"expression": "_hoodie_commit_time > '2000'"},
+        ],
+    )
+    planned = plan(folder)
+    assert_hidden(planned)
+    assert "2000" in encode(planned)
+    explained = run("explain", "orders", "--project", str(folder.root))
+    assert "_hoodie_partition_path = '***'" in explained
+    assert not [secret for secret in SECRETS if secret in explained]
+
+
 def test_what_was_personal_or_becomes_so_is_hidden_on_both_sides(folder):
     folder.orders(**PRIVATE)
     assert apply_plan(plan(folder), folder.workspace()).failure is None
