@@ -37,7 +37,7 @@ def pii_columns(*columns: Iterable[Column]) -> frozenset[str]:
 
 
 def personal_names(spec: TableSpec, pii: frozenset[str]) -> frozenset[str]:
-    """Return the columns, and Hudi's own ones whose values are made of theirs, by the names SQL has for them."""
+    """Return the columns, and those of Hudi that are made of their values, as SQL names them."""
     made = ((RECORD_KEY, spec.record_key), (PARTITION_PATH, spec.partition_by))
     return pii | {name for name, of in made if any(column.partition(".")[0].lower() in pii for column in of)}
 

@@ -320,7 +320,9 @@ def test_partitions_of_personal_columns_are_chosen_as_by_the_base(shop):
     as_base(shop)
     for guess in ({"regex": "city=B.*"}, {"selected": ["city=Bern"]}):
         shop.orders(**layout, clustering=choosing(**guess))
-        assert "clustering.plan.partitions asks for city, which is personal" in blocked(untrusted(shop)), guess
+        assert "clustering.plan.partitions asks for city, which is personal" in blocked(untrusted(shop)), (
+            guess
+        )
     for known in ({"regex": "city=Oslo"}, {"recent": 3}):
         shop.orders(**layout, clustering=choosing(**known))
         done = untrusted(shop)

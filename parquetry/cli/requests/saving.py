@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import click
@@ -18,8 +19,9 @@ def save(file: Path, text: str, *, option: str, project: Path) -> None:
     It goes where the user says, links and all, but in the project and its repository, where links are
     not the user's: LinkInTheWayError.
 
-    A file that is there is replaced when it begins like the document: click.UsageError for any other,
-    and for ``-``. click.FileError when it cannot be written.
+    A file that is there is replaced when it begins like the document: click.UsageError for any other, for
+    files and links of other users, as in a shared /tmp, and for ``-``. click.FileError when it cannot be
+    written.
     """
     if str(file) == "-":
         raise click.UsageError(f"{option} names a file; what goes to stdout is chosen with --format")
@@ -28,6 +30,7 @@ def save(file: Path, text: str, *, option: str, project: Path) -> None:
     try:
         if own is not None:
             own.check(place)
+        flags = 0 if own is not None else _flags(file, option)
         if file.exists() and not _begins_alike(file, text):
             raise click.UsageError(
                 f"{file} is there and was not saved with {option}; name another file, or remove it first"
@@ -36,7 +39,8 @@ def save(file: Path, text: str, *, option: str, project: Path) -> None:
             own.write(place, text)
             return
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        with os.fdopen(os.open(file, flags, 0o666), "w", encoding="utf-8") as opened:
+            opened.write(text)
     except OSError as error:
         raise click.FileError(str(file), f"{error.strerror}; name another file with {option}") from error
 
@@ -51,6 +55,19 @@ def _own_folder(place: Path, project: Path) -> ConfinedFolder | None:
         folder.resolve(),
     )
     return next((ConfinedFolder(root) for root in roots if place.is_relative_to(root)), None)
+
+
+def _flags(file: Path, option: str) -> int:
+    """Return how to open the file as what it is now; click.UsageError if it is another user's."""
+    try:
+        there = file.lstat()
+    except FileNotFoundError:
+        return os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    if there.st_uid not in (0, os.geteuid()):
+        raise click.UsageError(f"{file} is another user's; name another file with {option}")
+    if stat.S_ISLNK(there.st_mode):
+        return os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    return os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
 
 
 def _begins_alike(file: Path, text: str) -> bool:
