@@ -69,7 +69,7 @@ def plan_workspace(
     looked_at = [table for table in workspace.tables if table.name not in unnamed]
     stores = {table.name: workspace.store(table) for table in looked_at}
     seen = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
-    unnamed |= _unnamed_plug_ins(workspace, seen)
+    unnamed |= _unnamed_by_records(workspace, seen)
     ours = {
         name: table if name not in unnamed and _is_ours(workspace, table) else _Seen()
         for name, table in seen.items()
@@ -199,16 +199,18 @@ def _unnamed(workspace: Workspace) -> dict[str, str]:
     return found
 
 
-def _unnamed_plug_ins(workspace: Workspace, seen: Mapping[str, _Seen]) -> dict[str, str]:
-    """The same for what is recorded in the tables: looking further would load what they name."""
+def _unnamed_by_records(workspace: Workspace, seen: Mapping[str, _Seen]) -> dict[str, str]:
+    """The same by what is recorded in the tables: plug-ins, which would be loaded, and personal columns."""
     found = {}
-    for name, table in seen.items():
-        spec = None if table.observation is None else table.observation.spec
+    for table in workspace.tables:
+        observation = seen[table.name].observation if table.name in seen else None
+        if workspace.base is None or observation is None or observation.spec is None:
+            continue
         try:
-            if workspace.base is not None and spec is not None:
-                workspace.base.check_plug_ins(spec)
+            workspace.base.check_guesses(table.spec, observation.spec)
+            workspace.base.check_plug_ins(observation.spec)
         except UnnamedPlaceError as unnamed:
-            found[name] = f"applied is {unnamed}"
+            found[table.name] = f"{unnamed} (by the record of the table)"
     return found
 
 

@@ -92,15 +92,15 @@ class Base:
             if (group, name) not in known:
                 raise UnnamedPlaceError(f"{path} is {name}, which {self.revision} does not name")
 
-    def check_guesses(self, spec: TableSpec) -> None:
+    def check_guesses(self, spec: TableSpec, *applied: TableSpec) -> None:
         """UnnamedPlaceError for a guess at a value of a personal column that the base does not declare.
 
         How many files a query reads, or a choice of partitions has clustered, tells whether a value may be in
         them, and a branch could try a thousand. A column is personal if its name is that of one in any table
-        of the base, or in the spec.
+        of the base, in the spec, or in what is ``applied`` to the table.
         """
         tables = self.specs.values()
-        pii = pii_columns(spec.columns, *(table.columns for table in tables))
+        pii = pii_columns(*(table.columns for table in (spec, *applied, *tables)))
 
         def check(what: str, columns: Iterable[str]) -> None:
             personal = sorted(name for name in columns if name.partition(".")[0].lower() in pii)

@@ -308,6 +308,24 @@ def test_queries_on_personal_columns_are_those_of_the_base(shop):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_column_is_personal_that_is_so_in_the_table_alone(shop):
+    """The base has no spec of the table any more, and the branch brings one that hides nothing."""
+    personal = [
+        column | {"pii": True} if column["name"] == "city" else column for column in ORDERS["columns"]
+    ]
+    shop.orders(columns=personal)
+    as_base(shop)
+    assert parquetry("apply", "--auto-approve", "-p", shop.root).returncode == 0
+    shop.write("tables/events.yml", EVENTS)
+    (shop.root / "tables/orders.yml").unlink()
+    as_base(shop)
+    shop.orders(sources=[], queries=[{"name": "guess", "where": "city = 'Bern'"}])
+    assert "query guess asks for city, which is personal" in blocked(untrusted(shop))
+    shop.orders(sources=[])
+    done = untrusted(shop)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_partitions_of_personal_columns_are_chosen_as_by_the_base(shop):
     """How much a choice of partitions has clustered would answer a guess, too."""
     columns = [column | {"pii": True} if column["name"] == "city" else column for column in ORDERS["columns"]]
