@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from parquetry.errors import ParquetryError
 
@@ -118,3 +118,7 @@ class RefusedCell(Exception):  # noqa: N818 - becomes an InvalidDataError with i
 
 class RetryWrite(Exception):  # noqa: N818 - a signal between a write's body and run_write
     """The write cannot go on from the state it started from; it may from the present one."""
+
+
+UNUSABLE: Final = (NotFoundError, CorruptTableError, TooLargeError)
+"""What a reader passes over where what it reads is derived from something else."""

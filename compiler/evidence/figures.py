@@ -32,7 +32,11 @@ from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
 from parquetry.runtime.clustering.plan.due import commits_until_due
 from parquetry.runtime.clustering.plan.history import completed_clusterings, throughput
-from parquetry.runtime.clustering.plan.survey import last_clustering, survey_under
+from parquetry.runtime.clustering.plan.survey import (
+    commits_since_clustering,
+    last_clustering,
+    survey_under,
+)
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StaleTimelineError
 from parquetry.runtime.layout.clustering.debt import debt as clustering_debt
 from parquetry.runtime.layout.clustering.depth import overlap_depth
@@ -74,13 +78,29 @@ def in_turn(files: int, *, samples: bool = False) -> AbstractContextManager[obje
 class MeasuredDebt:
     """The debt of one table, and what it takes to share the budget of runs with others.
 
-    ``clustered`` is the instant of the table's last clustering, the empty text without one.
+    ``clustered`` is the instant of the table's last clustering, the empty text without one, and ``commits``
+    the number of writes since.
     """
 
     figures: DueFigures
     groups: DueGroups
     clustered: str
-    is_paid_by_runs: bool
+    commits: int
+    spec: TableSpec
+
+    @property
+    def is_paid_by_runs(self) -> bool:
+        """Whether runs start the clustering, and not writes."""
+        return self.spec.clustering.trigger is Trigger.ASYNC
+
+    def commits_until_due(self, coming: int) -> int:
+        """Return after how many commits beyond the ``coming`` ones of the next run a clustering starts."""
+        if not self.figures.rewrite_bytes:
+            return 0
+        if self.is_paid_by_runs or coming:
+            return commits_until_due(self.commits + coming, self.spec)
+        # Only a write starts an inline clustering.
+        return 1 + commits_until_due(self.commits + 1, self.spec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,28 +259,28 @@ def _debt(
         budget_bytes=budget_bytes,
         runs=runs,
         seconds=round(rewritten / rate) if rate and rewritten else None,
-        commits_until_due=_commits_until_due(view.timeline, spec) if rewritten else 0,
     )
     return MeasuredDebt(
         figures=figures,
         groups=due,
         clustered=last_clustering(view.timeline) if due.groups else "",
-        is_paid_by_runs=policy.trigger is Trigger.ASYNC,
+        commits=commits_since_clustering(view.timeline) if due.groups else 0,
+        spec=spec,
     )
 
 
-def _commits_until_due(timeline: Timeline, spec: TableSpec) -> int:
-    left = commits_until_due(timeline, spec)
-    # Only a write starts an inline clustering.
-    return max(1, left) if spec.clustering.trigger is Trigger.INLINE else left
-
-
-def with_shared_runs(debts: Mapping[str, MeasuredDebt], *, budget_bytes: int) -> dict[str, DueFigures]:
+def with_shared_runs(
+    debts: Mapping[str, MeasuredDebt], *, budget_bytes: int, coming: Mapping[str, int]
+) -> dict[str, DueFigures]:
     """Return the figures of tables whose runs share one budget.
 
-    Tables that their writes cluster (``trigger: inline``) take no part in it.
+    Tables that their writes cluster (``trigger: inline``) take no part in it. ``coming`` is how many commits
+    the next run's ingestion makes, by table.
     """
-    figures = {name: debt.figures for name, debt in debts.items()}
+    figures = {
+        name: replace(debt.figures, commits_until_due=debt.commits_until_due(coming.get(name, 0)))
+        for name, debt in debts.items()
+    }
     sharing = by_last_clustering(
         {name: debt.clustered for name, debt in debts.items() if debt.is_paid_by_runs}
     )

@@ -62,7 +62,7 @@ class DueFigures:
     ``rewrite_bytes`` of ``rewrite_files`` are clustering's, in about ``runs`` runs of at most the policy's
     ``max_groups`` and of ``budget_bytes``, which the tables of the plan share, after which the table has
     ``files_after`` files; ``seconds`` is what they take at the pace of its clusterings, before the first of
-    its writes. The clustering starts after ``commits_until_due`` more commits, by the policy's trigger. Small
+    its writes. The clustering starts after ``commits_until_due`` commits beyond those of the next run. Small
     files are filled by the next writes, expired versions are deleted by the next clean.
     """
 

@@ -239,20 +239,15 @@ class Evidence:
     @property
     def tables_with_work(self) -> frozenset[str]:
         """The tables for which the next run does something, as far as that was asked for."""
-        owing = {name for name, debt in (self.due or {}).items() if not debt.is_paid}
+        unpaid = {name for name, debt in (self.due or {}).items() if not debt.is_paid}
         new = {name for name, sources in (self.ingest or {}).items() if any(s.is_due for s in sources)}
-        return frozenset(owing - self.tables_not_yet_due | new)
+        return frozenset(unpaid - self.tables_not_yet_due | new)
 
     @property
     def tables_not_yet_due(self) -> frozenset[str]:
         """The tables whose clustering starts only after more commits than the next run makes."""
-        due, ingest = self.due or {}, self.ingest or {}
-        return frozenset(
-            name
-            for name, debt in due.items()
-            if debt.commits_until_due > sum(source.is_due for source in ingest.get(name, ()))
-            and not debt.expired_files
-        )
+        due = self.due or {}
+        return frozenset(name for name, d in due.items() if d.commits_until_due and not d.expired_files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -142,12 +142,17 @@ def _with_shared_runs(
     plan: PlanDocument, debts: Mapping[str, MeasuredDebt], *, budget_bytes: int
 ) -> PlanDocument:
     """The plan whose tables, as far as they are measured, share the budget of each run."""
-    shared = with_shared_runs(debts, budget_bytes=budget_bytes)
+    shared = with_shared_runs(debts, budget_bytes=budget_bytes, coming=_coming(plan.evidence.ingest or {}))
     figures = {
-        name: replace(found, debt=None if found.debt is None else replace(found.debt, runs=shared[name].runs))
+        name: replace(found, debt=None if found.debt is None else shared[name])
         for name, found in plan.evidence.figures.items()
     }
     return replace(plan, evidence=replace(plan.evidence, figures=figures))
+
+
+def _coming(ingest: Mapping[str, tuple[DueSource, ...]]) -> dict[str, int]:
+    """Return how many commits the next run's ingestion makes, by table: one for each source with files."""
+    return {name: sum(source.is_due for source in sources) for name, sources in ingest.items()}
 
 
 def _new_sources(
@@ -289,10 +294,11 @@ def _due(
             check=None if workspace.base is None else workspace.base.check_source,
         ),
     )
+    sources_of = {name: sources for name, sources in zip(applied, ingest, strict=True) if sources}
     work = DueWork(
-        debts=with_shared_runs(debts, budget_bytes=budget_bytes),
+        debts=with_shared_runs(debts, budget_bytes=budget_bytes, coming=_coming(sources_of)),
         forecasts={name: one.forecast for name, one in clusterings.items()},
-        ingest={name: sources for name, sources in zip(applied, ingest, strict=True) if sources},
+        ingest=sources_of,
         excluded={name: one.excluded for name, one in clusterings.items()} if excluded else None,
         damage={name: _shown(error, applied[name], specs[name]) for name, error in measuring.damage.items()},
     )

@@ -42,11 +42,12 @@ _WORKFLOWS: Final = re.compile(
     r"(.*/)?(\.github/(workflows/|actions/).*|\.gitlab/.*|[^/]*\.?gitlab-ci[^/]*\.ya?ml|action\.ya?ml|CODEOWNERS)"
 )
 _REQUIREMENTS: Final = re.compile(
-    r"(requirements|constraints)[^/]*\.(txt|in)|[^/]*\.lock|pylock[^/]*\.toml|pyproject\.toml|setup\.(py|cfg)"
-    r"|Pipfile|environment\.ya?ml|\.python-version|pip\.conf|uv\.toml"
+    r"[^/]*(requirements|constraints)[^/]*\.(txt|in)|[^/]*\.lock|pylock[^/]*\.toml|pyproject\.toml|setup\.(py|cfg)"
+    r"|Pipfile|(conda|environment)[^/]*\.ya?ml|\.python-version|pip\.conf|uv\.toml|(Docker|Container)file[^/]*"
 )
 _CODE: Final = (".py", ".pth", ".so", ".whl", ".egg", ".zip", ".jar", ".sh")
-_SETTINGS: Final = ("allow", "applied", "tests", "prices")
+_EXECUTABLE: Final = "100755"
+_SETTINGS: Final = ("allow", "applied", "tests", "prices", "default_target")
 """Keys of the project and of a target that neither specs nor the settings that tables record contain."""
 
 
@@ -127,7 +128,7 @@ def _found(
             links.append(entry._replace(path=path))
         elif is_inside and entry.mode == SUBMODULE:
             yield AuthorityKind.SUBMODULE, path, entry.object
-        elif is_inside and path.endswith(_CODE) and entry.mode in FILES:
+        elif is_inside and (entry.mode == _EXECUTABLE or (path.endswith(_CODE) and entry.mode in FILES)):
             yield AuthorityKind.CODE, path, entry.object
         if entry.mode in (*FILES, LINK) and (kind := _kind(entry, prefix)) is not None:
             yield kind, path, entry.object
@@ -141,15 +142,24 @@ def _text(said: str) -> str:
 
 
 def compared_with(directory: Path, commit: str, base: str | None) -> str:
-    """The commit whose authority is in force for what ``commit`` adds to ``base``: where it forked from that.
+    """Return the commit whose authority is in force for what ``commit`` adds to ``base``: where it forked.
 
-    Without a base it is the default branch of origin, or the main branch here; the commit itself where there
-    is none.
+    Without a base it is the default branch of origin, or the main branch here, or the commit itself in a
+    repository without others. RevisionError where the clone does not have what is needed.
     """
     if base is None:
         found = (object_named(directory, f"{name}^{{commit}}").line for name in _MAIN)
-        base = next(filter(None, found), commit)
-    return fork_point(directory, base, commit) or base
+        base = next(filter(None, found), None)
+    if base is None and git(directory, "remote").line:
+        raise RevisionError(
+            "the clone knows no default branch of origin, so what the commit changes of the project's "
+            "authority is not compared; fetch that branch, and set it (git remote set-head origin --auto)"
+        )
+    base = base or commit
+    fork = fork_point(directory, base, commit)
+    if fork is None and _is_shallow(directory):
+        raise _not_here(f"where {commit[:12]} forked from {base[:12]}")
+    return fork or base
 
 
 def before_merge(directory: Path, commit: str) -> str | None:
@@ -159,12 +169,20 @@ def before_merge(directory: Path, commit: str) -> str | None:
     """
     if parents := parents_of(directory, commit):
         return parents[0]
-    if git(directory, "rev-parse", "--is-shallow-repository").line != "false":
-        raise RevisionError(
-            f"the clone does not have the commit before {commit[:12]}, whose authority was in force; fetch "
-            "the whole history, as with fetch-depth: 0 or GIT_DEPTH: 0"
-        )
+    if _is_shallow(directory):
+        raise _not_here(f"before {commit[:12]}")
     return None
+
+
+def _is_shallow(directory: Path) -> bool:
+    return git(directory, "rev-parse", "--is-shallow-repository").line != "false"
+
+
+def _not_here(which: str) -> RevisionError:
+    return RevisionError(
+        f"the clone does not have the commit {which}, whose authority was in force; fetch the whole history, "
+        "as with fetch-depth: 0 or GIT_DEPTH: 0"
+    )
 
 
 def _is_declaring(path: str) -> bool:
@@ -178,10 +196,13 @@ def _of_settings(data: bytes | None, target: str) -> Iterator[tuple[AuthorityKin
     for name in _listed(project.get("environment")):
         yield AuthorityKind.ENVIRONMENT, str(name), "declared"
     of_target = _mapping(_mapping(project.get("targets")).get(target))
+    variables = repr([layer.get("vars") for layer in (project, of_target)])
     for place, layer in (("", project), (f"targets.{target}.", of_target)):
         for key in _SETTINGS:
             for entry in _listed(layer.get(key)):
-                digest = _digest(repr(entry).encode(errors="backslashreplace"))
+                value = repr(entry)
+                value += variables if "{{" in value else ""  # a template, whose result they may change
+                digest = _digest(value.encode(errors="backslashreplace"))
                 yield AuthorityKind.SETTING, f"{place}{key}{_called(entry)}", digest
 
 

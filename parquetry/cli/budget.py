@@ -24,7 +24,7 @@ from parquetry.errors import UsageError
 from parquetry.runtime.storage.regular_file import limit_reads
 
 UNTRUSTED: Final = "PARQUETRY_UNTRUSTED"
-"""The variable that says that the project is a stranger's."""
+"""The variable that marks the project as untrusted."""
 
 VARIABLE: Final = "PARQUETRY_BUDGET"
 """The variable that changes the budget, such as ``seconds=900,memory=8GiB,read=64GiB``."""
@@ -33,7 +33,7 @@ _GRACE_SECONDS: Final = 60
 _POLL_SECONDS: Final = 0.05
 _MOST_SECONDS: Final = 10**6
 _REFUSED: Final = 1
-_FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +66,8 @@ class CommandBudget:
 
 def has_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
     """Return True if the command line or the environment says that strangers wrote the files."""
-    said = environment.get(UNTRUSTED, "")
-    return "--untrusted" in arguments or (said != "" and click.BOOL.str_to_bool(said) is not False)
+    value = environment.get(UNTRUSTED, "")
+    return "--untrusted" in arguments or (value != "" and click.BOOL.str_to_bool(value) is not False)
 
 
 def keep_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -91,11 +91,14 @@ def keep_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> Non
         os._exit(_REFUSED)
 
     ended, held = os.pipe()
+    # A signal that comes before it can be forwarded waits: else it would end this process alone.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
     child = os.fork()
     # What the command starts, such as git, ends with it: all are a group of their own.
     with suppress(ProcessLookupError):
         os.setpgid(child, child)
     if not child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
         os.close(ended)
         # Should the process that waits be killed, nobody else would end this one.
         signal.alarm(int(budget.seconds) + _GRACE_SECONDS)
@@ -108,8 +111,9 @@ def keep_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> Non
         with suppress(ProcessLookupError):
             os.killpg(child, number)
 
-    for one in _FORWARDED:
-        signal.signal(one, stop)
+    for number in _FORWARDED:
+        signal.signal(number, stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
     deadline = time.monotonic() + budget.seconds
     while not select.select([ended], [], [], _POLL_SECONDS)[0]:
         spent = None
@@ -122,6 +126,7 @@ def keep_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> Non
             os.waitpid(child, 0)
             refuse(spent)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    stop(signal.SIGKILL)
     os._exit(code if code >= 0 else 128 - code)
 
 

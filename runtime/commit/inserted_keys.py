@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from parquetry.runtime.commit.outcome import KeyRange
-from parquetry.runtime.errors import CorruptTableError, NotFoundError
+from parquetry.runtime.errors import UNUSABLE
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.table.statistics import decode_statistics
@@ -23,7 +23,7 @@ def inserted_keys_of(store: ObjectStore, instant: str, metadata: CommitMetadata)
         files = decode_statistics(
             store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}", columns=()
         )
-    except (NotFoundError, CorruptTableError):
+    except UNUSABLE:
         # Statistics are derived: without them nothing is known, and nothing is lost.
         return {}
     known = {file.path: file for file in files}

@@ -20,11 +20,10 @@ from parquetry.runtime.commit.conflicts import Conflict, Verdict, work_of_outcom
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.recovery import withdraw_pending
 from parquetry.runtime.commit.rollback import find_rollback_of
-from parquetry.runtime.commit.transaction import Transaction, begin
+from parquetry.runtime.commit.transaction import Transaction, begin, checked_record
 from parquetry.runtime.commit.validation import NONCE_KEY, SOURCES_KEY, read_ahead, revalidate, validate
 from parquetry.runtime.errors import (
     ConflictError,
-    InvalidDataError,
     NotFoundError,
     RetryWrite,
     StaleTimelineError,
@@ -34,7 +33,7 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.open import PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES
-from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES
+from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.table.creation import TABLE_ID_KEY, VERSION_KEY
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
@@ -141,7 +140,9 @@ def _written(
         if outcome is not None:
             transaction.ensure_inflight()
             for path, content in outcome.sidecars:
-                transaction.store.put(path, content)
+                # Nobody could read more, and footers say the same.
+                if len(content) <= MOST_BYTES:
+                    transaction.store.put(path, content)
     except BaseException as error:
         was_rolled_back = isinstance(error, Exception) and _was_rolled_back(transaction)
         _roll_back_after(transaction, error)
@@ -314,20 +315,13 @@ class _Publication:
 
 
 def _content(transaction: Transaction, outcome: WriteOutcome) -> bytes:
-    content = CommitMetadata(
+    metadata = CommitMetadata(
         operation=outcome.operation,
         stats=outcome.stats,
         replaced=outcome.replaced,
         extra=_extra(transaction, outcome),
-    ).to_json()
-    if len(content) > MOST_RECORD_BYTES:
-        files = sum(map(len, outcome.stats.values()))
-        raise InvalidDataError(
-            f"{transaction.table.store.uri}: the commit of {files:,} files would have {len(content):,} "
-            f"bytes, and at most {MOST_RECORD_BYTES:,} are read; write the rows in several parts, or into "
-            "fewer partitions and files"
-        )
-    return content
+    )
+    return checked_record(metadata, place=transaction.table.store.uri)
 
 
 def _put_commit(transaction: Transaction, outcome: WriteOutcome, content: bytes, now: Timeline) -> bool:

@@ -27,14 +27,16 @@ from parquetry.runtime.commit.workload_profile import (
     profile_work,
     will_collide,
 )
-from parquetry.runtime.errors import ConflictError, RetryWrite
+from parquetry.runtime.errors import ConflictError, InvalidDataError, RetryWrite
 from parquetry.runtime.spec.table_spec import KeyScope
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.storage.parallel import for_each
+from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.partition_metadata import put_partition_metadata
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, RequestedReplace
+from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.markers import MarkerKind, put_markers
 from parquetry.runtime.timing import Timing
@@ -228,7 +230,8 @@ class Transaction:
         self._is_announced = True
         # The plan of a clustering is its profile; Hudi leaves the file empty.
         clusters = self.operation == CLUSTER
-        content = b"" if clusters else profile_metadata(self.operation, profile, inserted_keys).to_json()
+        metadata = profile_metadata(self.operation, profile, inserted_keys)
+        content = b"" if clusters else checked_record(metadata, place=self.store.uri)
         if self.store.put_if_absent(self.state(State.INFLIGHT).path, content) is PutOutcome.LOST:
             raise RetryWrite(f"{self.instant} has been announced before")
 
@@ -319,3 +322,16 @@ def _is_newest(requested: Instant, timeline: Timeline) -> bool:
             return False
     later = (*timeline.completed_writes, *timeline.of(Action.RESTORE))
     return not any(instant.time > requested.time for instant in later)
+
+
+def checked_record(metadata: CommitMetadata, *, place: str) -> bytes:
+    """Return the content of a state file; InvalidDataError if nobody could read so much of it."""
+    content = metadata.to_json()
+    if len(content) > MOST_RECORD_BYTES:
+        files = sum(map(len, metadata.stats.values()))
+        raise InvalidDataError(
+            f"{place}: a commit of {files:,} files would have {len(content):,} bytes, and at most "
+            f"{MOST_RECORD_BYTES:,} are read; write the rows in several parts, or into fewer partitions and "
+            "files; in a clustering, lower max_groups"
+        )
+    return content

@@ -12,7 +12,7 @@ from parquetry.runtime.commit.damaged_files import DamagedFile, damaged_files
 from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction
-from parquetry.runtime.errors import CorruptTableError, NotFoundError, StalePlanError
+from parquetry.runtime.errors import UNUSABLE, StalePlanError
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.storage.regular_file import MOST_BYTES
@@ -109,6 +109,6 @@ def _key_ranges(store: ObjectStore, instant: str) -> list[tuple[str, tuple[str |
         files = decode_statistics(
             store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}", columns=()
         )
-    except (NotFoundError, CorruptTableError):
+    except UNUSABLE:
         return []
     return [(file.path, (file.min_key, file.max_key)) for file in files]

@@ -14,7 +14,7 @@ from typing import Any, Final
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.recovery import recovered_timeline
 from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
-from parquetry.runtime.errors import CorruptTableError, NotFoundError
+from parquetry.runtime.errors import CorruptTableError, NotFoundError, TooLargeError
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.storage.regular_file import MOST_BYTES
@@ -124,7 +124,7 @@ def _drop_stale_lines(table: TableHandle, timeline: Timeline) -> int:
             files = decode_statistics(store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}")
         except NotFoundError:
             continue
-        except CorruptTableError:
+        except (CorruptTableError, TooLargeError):
             files = ()
         left = [file for file in files if file.path in there]
         if files and len(left) == len(files):

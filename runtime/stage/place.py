@@ -28,6 +28,7 @@ from parquetry.runtime.quoting import of_library
 from parquetry.runtime.stage.index import ByteRange
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.paths import escape_glob
+from parquetry.runtime.storage.regular_file import MOST_BYTES
 
 MAPPED_BYTES = 256 * 1024 * 1024
 """What a task may keep mapped of a stage: what it looked at counts as its memory."""
@@ -146,7 +147,7 @@ class StorePlace:
 
     def read(self, name: str) -> pa.Buffer:
         """As the protocol says."""
-        return pa.py_buffer(self.store.read(f"{self.folder}/{name}"))
+        return pa.py_buffer(self.store.read(f"{self.folder}/{name}", most_bytes=MOST_BYTES))
 
     @contextmanager
     def reading(self) -> Iterator[ReadRanges]:
@@ -198,6 +199,8 @@ def checking(place: StagePlace, name: str) -> Iterator[Callable[[_Rows], _Rows]]
 
     try:
         yield check
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError) as error:
         why = of_library(str(error), kind=type(error).__name__)
         where = Value.uri(place.spark_uri(name))

@@ -299,7 +299,7 @@ class BucketStore(ObjectStore):
         if nonce is None and not uncertain:
             return PutOutcome.LOST
         try:
-            there = self.read(path)
+            there = self.read(path, most_bytes=max(MOST_RECORD_BYTES, len(data)))
         except TooLargeError:
             return PutOutcome.LOST
         except StorageError:

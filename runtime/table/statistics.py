@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from parquetry.errors import message_of
 from parquetry.message import Message
-from parquetry.runtime.errors import CorruptTableError, NotFoundError
+from parquetry.runtime.errors import UNUSABLE, CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.statistics import (
     ColumnStatistics,
@@ -114,7 +114,7 @@ def look_up(
     def content(instant: str) -> bytes | None:
         try:
             return store.read(statistics_path(instant), most_bytes=MOST_BYTES)
-        except (NotFoundError, CorruptTableError):
+        except UNUSABLE:
             return None
 
     def recorded(instant: str, content: bytes | None) -> list[FileStatistics]:

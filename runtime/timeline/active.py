@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from parquetry.message import Message
-from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
+from parquetry.runtime.errors import UNUSABLE, CorruptTableError, NotFoundError, StaleTimelineError
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import OnceProperty, growing_batches, map_each
 from parquetry.runtime.timeline.avro_model import AvroRecord
@@ -173,7 +173,7 @@ class Timeline:
             return None
         try:
             return CommitMetadata.from_json(self.store.read(instant.with_state(State.INFLIGHT).path))
-        except (NotFoundError, CorruptTableError):
+        except UNUSABLE:
             return None
 
     def requested_replace(self, time: str) -> RequestedReplace:

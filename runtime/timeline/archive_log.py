@@ -20,7 +20,7 @@ import fastavro
 
 from parquetry.errors import message_of
 from parquetry.message import Message
-from parquetry.runtime.errors import CorruptTableError, NotFoundError
+from parquetry.runtime.errors import UNUSABLE, CorruptTableError
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.storage.regular_file import MOST_BYTES
@@ -92,7 +92,7 @@ def newest_logs_first(store: ObjectStore, folder: str) -> Iterator[tuple[int, li
     """
     for number, path in sorted(_versions(store, folder).items(), reverse=True):
         log = None
-        with suppress(NotFoundError, CorruptTableError):
+        with suppress(*UNUSABLE):
             log = decode_log(store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}")
         yield number, log
 

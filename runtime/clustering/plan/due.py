@@ -147,16 +147,18 @@ def is_time(table: TableHandle, trigger: Trigger) -> bool:
     if table.spec is None or policy.trigger is not trigger:
         return False
     timeline = table.timeline()
-    if commits_until_due(timeline, table.spec):
+    commits = commits_since_clustering(timeline)
+    if commits_until_due(commits, table.spec):
         return False
-    is_next = commits_since_clustering(timeline) == 0
-    checked = commits_since_check(table, timeline) if trigger is Trigger.INLINE and not is_next else None
+    checked = commits_since_check(table, timeline) if trigger is Trigger.INLINE and commits else None
     return checked is None or checked >= _enough(table.spec)
 
 
-def commits_until_due(timeline: Timeline, spec: TableSpec) -> int:
-    """Return how many more writes have to complete before a clustering starts by the policy, or 0."""
-    commits = commits_since_clustering(timeline)
+def commits_until_due(commits: int, spec: TableSpec) -> int:
+    """Return how many more writes have to complete before a clustering starts by the policy.
+
+    ``commits`` are the writes since the last one; right after it, what it had to leave is paid on.
+    """
     return max(0, _enough(spec) - commits) if commits else 0
 
 

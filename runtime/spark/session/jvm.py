@@ -26,35 +26,45 @@ from parquetry.runtime.spark_log import LogRules, piped
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _SHELL: Final = "pyspark-shell"
 _FILE: Final = "--properties-file"
+_LOCAL_FOLDER: Final = "spark.local.dir"
 
 
 class _StartArguments(dict[str, Any]):
-    """The arguments of Popen: PySpark puts the whole environment in them, and a part of it stays."""
+    """The arguments of Popen, with the listed variables alone of the environment that PySpark gives it."""
 
-    def __init__(self, names: Iterable[str], **arguments: Any) -> None:
+    def __init__(self, names: Iterable[str], variables: Mapping[str, str], **arguments: Any) -> None:
         super().__init__(arguments)
-        self._names = frozenset(names)
+        self._names, self._variables = frozenset(names), variables
 
     def __setitem__(self, key: str, value: Any) -> None:
-        super().__setitem__(key, spark_environment(self._names, value) if key == "env" else value)
+        chosen = {**self._variables, **spark_environment(self._names, value)} if key == "env" else value
+        super().__setitem__(key, chosen)
 
 
 def start_jvm(
-    options: Mapping[str, str], *, environment: Iterable[str], log: Path | None, rules: LogRules
+    options: Mapping[str, str],
+    *,
+    local_folder: str,
+    environment: Iterable[str],
+    log: Path | None,
+    rules: LogRules,
 ) -> Any:
-    """The gateway of a new JVM with these settings over those of ``spark-defaults.conf``.
+    """Return the gateway of a new JVM with these settings over those of ``spark-defaults.conf``.
 
-    ``environment`` are names of variables, beside those that are always needed. What it says goes into
+    ``local_folder`` is for what Spark shuffles and spills, unless the settings or the environment name one.
+    ``environment`` are names of variables, beside those that are always needed. What the JVM prints goes into
     ``log`` by the rules; without one its stderr does so.
     """
     given = os.environ.get(_ARGUMENTS)
     arguments, defaults = _without_file(shlex.split(given or _SHELL))
     content = _read(defaults or _defaults()) + b"\n\n" + _properties(options)
+    is_named = _LOCAL_FOLDER in shlex.join([content.decode(errors="replace"), *arguments])
+    variables = {} if is_named else {"SPARK_LOCAL_DIRS": local_folder}
     with _readable(content) as file, piped(log, rules) as pipe:
         os.environ[_ARGUMENTS] = shlex.join([_FILE, file, *arguments])
         try:
             streams = {"stderr": pipe.end} | ({} if log is None else {"stdout": pipe.end})
-            return launch_gateway(popen_kwargs=_StartArguments(environment, **streams))
+            return launch_gateway(popen_kwargs=_StartArguments(environment, variables, **streams))
         finally:
             if given is None:
                 del os.environ[_ARGUMENTS]

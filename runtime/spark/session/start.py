@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -42,7 +41,7 @@ _DEFAULTS = {
 _LOCAL_MASTER: Final = re.compile(r"local(\[[^\]]*\])?")
 
 _ON_THIS_MACHINE_ALONE: Final = {
-    "spark.driver.host": "localhost",
+    "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.authenticate": "true",
 }
@@ -66,7 +65,6 @@ _STARTED_WITH: Final[dict[int, Mapping[str, str]]] = {}
 """The variables that were asked for when a JVM was started here, by the identity of its gateway."""
 
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_JVM_OPTIONS_BEFORE: Final = "spark.driver.defaultJavaOptions"
 
 _LOGGING: Final = """\
 rootLogger.level = warn
@@ -182,17 +180,14 @@ def _start_jvm(
 ) -> None:
     """Start the JVM of this process, with the file as its stdout and stderr.
 
-    Its temporary files, with the rows that are shuffled and spilled, are in a folder that only this user may
-    enter, unless `spark.local.dir` or Java's options name another: Spark lets everybody read them. The JVM
-    removes the folder when it ends.
+    The rows that it shuffles and spills are in a folder that only this user may enter, unless the settings or
+    the environment name another: Spark lets everybody read them. The JVM removes the folder when it ends.
     """
     if log is not None:
         _log_into(log)
     folder = tempfile.mkdtemp(prefix="parquetry-spark-")
-    given = options.get(_JVM_OPTIONS_BEFORE, "")
-    options = {**options, _JVM_OPTIONS_BEFORE: f"-Djava.io.tmpdir={shlex.quote(folder)} {given}".strip()}
     try:
-        gateway = start_jvm(options, environment=environment, log=log, rules=rules)
+        gateway = start_jvm(options, local_folder=folder, environment=environment, log=log, rules=rules)
         gateway.jvm.java.io.File(folder).deleteOnExit()
     except BaseException:
         with suppress(OSError):

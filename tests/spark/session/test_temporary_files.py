@@ -17,7 +17,7 @@ from parquetry.runtime.spec.job import SparkSettings
 
 session = start_session(SparkSettings(master="local[2]"), name="files")
 assert session.range(10).repartition(2).count() == 10
-print(session._jvm.java.lang.System.getProperty("java.io.tmpdir"), flush=True)
+print(session._jvm.System.getenv("SPARK_LOCAL_DIRS"), flush=True)
 input()
 """
 

@@ -63,8 +63,8 @@ def test_names_of_files_are_utf_8_in_any_locale(monkeypatch):
     [
         ((), set()),
         (("/lake/orders", "file:///lake", "landing/*.csv", "hdfs://x/y"), set()),
-        (("s3://lake/orders", "landing/*.csv"), {"AWS_PROFILE", "https_proxy"}),
-        (("S3A://lake",), {"AWS_PROFILE", "https_proxy"}),
+        (("s3://lake/orders", "landing/*.csv"), {"AWS_PROFILE", "HADOOP_CREDSTORE_PASSWORD", "https_proxy"}),
+        (("S3A://lake",), {"AWS_PROFILE", "HADOOP_CREDSTORE_PASSWORD", "https_proxy"}),
         (("/lake", "gs://landing/*.csv"), {"GOOGLE_APPLICATION_CREDENTIALS", "https_proxy"}),
     ],
 )

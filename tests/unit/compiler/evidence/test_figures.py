@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from html import unescape
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -147,6 +148,21 @@ def test_work_is_due_when_a_run_would_start_it(folder, trigger):
             assert ("clustering waits for more commits in 1 table" in plain_text(found)) == (not starts)
             assert f"from {left} more commit" in plain_text(found) or left <= 1
     assert starts == (trigger == "async")
+
+
+def test_what_the_next_run_ingests_counts_before_it_clusters(folder):
+    """A run ingests, then asks whether it is time: ``due`` says so beforehand, also right after a clustering."""
+    policy = CLUSTERING | {"every_commits": 3}
+    retention = {"clean": {"keep_commits": 50}}
+    folder.write("tables/events.yml", EVENTS | {"clustering": policy, "retention": retention})
+    applied(folder)
+    handle = events(folder).handle
+    measured = figures.due_figures(handle, handle.spec, budget_bytes=2**30)
+    assert measured.figures.rewrite_bytes
+    assert measured.commits == len(handle.timeline().completed_writes)
+    for commits, coming in product(range(5), range(4)):
+        starts = [n for n in range(8) if commits + coming + n in (0, *range(3, 20))]
+        assert replace(measured, commits=commits).commits_until_due(coming) == starts[0], (commits, coming)
 
 
 def test_what_a_clean_deletes_is_what_was_due(folder):

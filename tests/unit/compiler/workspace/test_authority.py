@@ -54,6 +54,14 @@ def linked(path: str, to: str):
     return lambda root: (root / path).symlink_to(to)
 
 
+def executable(path: str):
+    def write(root):
+        written(path, "#!/bin/sh\n")(root)
+        (root / path).chmod(0o755)
+
+    return write
+
+
 ALLOWED = {"code": "SC301", "table": "orders", "reason": "agreed"}
 PRICES = {"currency": "EUR", "storage_gib_month": 0.02}
 
@@ -84,6 +92,9 @@ ADDED = {
     "owners": (written(".github/CODEOWNERS", "* @eve\n"), "workflow", ".github/CODEOWNERS"),
     "module": (written("plugins/orders.py", "x = 1\n"), "code", "plugins/orders.py"),
     "jar": (written("jars/codec.jar", "x"), "code", "jars/codec.jar"),
+    "program": (executable("bin/deploy"), "code", "bin/deploy"),
+    "other requirements": (written("dev-requirements.txt", "x\n"), "requirements", "dev-requirements.txt"),
+    "image": (written("Dockerfile", "FROM x\n"), "requirements", "Dockerfile"),
 }
 
 
@@ -278,6 +289,40 @@ def test_a_project_in_a_folder_has_the_files_of_its_forge_and_what_it_installs(t
         "requirements.txt",
         "/.github/workflows/a.yml",
     ]
+
+
+def test_a_variable_changes_the_setting_that_is_made_of_it(shop):
+    key = {"applied": {"signing_key": "env:{{ var('key') }}"}}
+    commit(shop, target(**key), project(targets={"dev": PROJECT["targets"]["dev"] | key}, vars={"key": "A"}))
+    git(shop.root, "branch", "-q", "-f", "main", "change")
+    commit(shop, project(targets={"dev": PROJECT["targets"]["dev"] | key}, vars={"key": "B"}))
+    root = shop.root
+    before, now = (authority_at(root, revision, target="dev") for revision in ("main", "change"))
+    (change,) = now.since(before)
+    assert (change.kind, change.name) == ("setting", "targets.dev.applied")
+
+
+def test_without_a_branch_to_compare_with_a_clone_says_so(shop, tmp_path, caplog):
+    git(shop.root, "branch", "-q", "-m", "main", "trunk")
+    assert plan(shop).intent.authority == (), "the only branch is the one that others merge into"
+    assert caplog.text == ""
+    git(tmp_path, "clone", "-q", f"file://{shop.root}", "clone")
+    git(tmp_path / "clone", "remote", "set-head", "origin", "--delete")
+    made = plan(ProjectFolder(tmp_path / "clone"))
+    assert (made.intent.authority, made.evidence.base_commit) == ((), None)
+    assert "git remote set-head origin --auto" in caplog.text
+
+
+def test_a_shallow_clone_takes_nothing_of_others_for_a_change_of_the_branch(shop, tmp_path, caplog):
+    commit(shop)
+    git(shop.root, "checkout", "-q", "main")
+    written(".github/workflows/x.yml", "on: push\n")(shop.root)
+    git(shop.root, "add", "-A")
+    git(shop.root, "commit", "-q", "-m", "others")
+    git(tmp_path, "clone", "-q", "--depth", "1", "--no-single-branch", f"file://{shop.root}", "clone")
+    git(tmp_path / "clone", "checkout", "-q", "change")
+    assert plan(ProjectFolder(tmp_path / "clone")).intent.authority == ()
+    assert "fetch the whole history" in caplog.text
 
 
 def test_outside_a_repository_nobody_knows(tmp_path):

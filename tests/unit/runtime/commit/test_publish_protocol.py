@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.commit import publish
+from parquetry.runtime.commit import transaction
 from parquetry.runtime.commit.claims import heartbeat_path
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.commit.locking import unlock
@@ -101,10 +101,8 @@ def test_a_commit_that_changes_nothing_is_a_commit(table: SmallTable) -> None:
 
 
 def test_a_commit_that_nobody_could_read_is_not_put_and_the_write_is_undone(table, monkeypatch) -> None:
-    monkeypatch.setattr(publish, "MOST_RECORD_BYTES", 100)
-    said = (
-        r"the commit of 1 files would have [\d,]+ bytes, and at most 100 are read; write the rows in several"
-    )
+    monkeypatch.setattr(transaction, "MOST_RECORD_BYTES", 100)
+    said = r"a commit of 1 files would have [\d,]+ bytes, and at most 100 are read; write the rows in several"
     with pytest.raises(InvalidDataError, match=said):
         table.upsert({"n": (1, "d")})
     assert rows_of(root(table)) == view_rows(root(table)) == BASE

@@ -53,7 +53,7 @@ def launched(monkeypatch):
 
 
 def start(tmp_path):
-    return jvm.start_jvm(ODD, environment=(), log=tmp_path / "spark.log", rules=ANYTHING)
+    return jvm.start_jvm(ODD, local_folder="/own", environment=(), log=tmp_path / "spark.log", rules=ANYTHING)
 
 
 def test_every_setting_comes_through_as_it_is(tmp_path, launched, monkeypatch):
@@ -98,7 +98,7 @@ def test_a_process_that_is_killed_leaves_nothing(tmp_path):
         "    print(os.environ['PYSPARK_SUBMIT_ARGS'], flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "jvm.launch_gateway = launch\n"
-        "jvm.start_jvm({'spark.a': 'hunter22'}, environment=(), log=None, rules=ANYTHING)\n"
+        "jvm.start_jvm({'spark.a': 'hunter22'}, local_folder='/own', environment=(), log=None, rules=ANYTHING)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],

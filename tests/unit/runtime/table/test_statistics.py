@@ -14,6 +14,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
 from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.table import statistics
 from parquetry.runtime.table.statistics import decode_statistics, encode_statistics, look_up
 from parquetry.runtime.timeline.sidecars import statistics_path
 from tests.support.stores import CountingStore, Kind
@@ -132,6 +133,13 @@ def test_a_sidecar_that_cannot_be_read_is_passed_over(store, content):
     assert look_up(store, [file_slice])[file_slice.path] == statistics_of(store, file_slice)
     with pytest.raises(CorruptTableError, match=r"there is .*; delete it, the footers say the same"):
         decode_statistics(content, place="there")
+
+
+def test_a_sidecar_of_more_bytes_than_are_read_is_passed_over(store, monkeypatch):
+    file_slice = write(store, "a", "1")
+    record(store, "1", file_slice)
+    monkeypatch.setattr(statistics, "MOST_BYTES", 10)
+    assert look_up(store, [file_slice])[file_slice.path] == statistics_of(store, file_slice)
 
 
 def test_nothing_is_looked_up_for_nothing(store):
