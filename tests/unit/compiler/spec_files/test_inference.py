@@ -141,7 +141,7 @@ def test_types_of_parquet_become_types_of_columns(tmp_path, kind, expected):
         ({"a.csv": b"a,b\n1,2,3\n"}, "a.csv: .*Expected 2 columns, got 3"),
         ({"a.csv": b"a,b\n\xff,2\n"}, "a.csv is not UTF-8; .* declare encoding"),
         ({"a.csv": b""}, "Empty CSV file"),
-        ({"a.parquet": b"PAR1"}, "Parquet"),
+        ({"a.parquet": b"PAR1"}, "does not end like a parquet file"),
     ],
 )
 def test_other_files_are_refused_by_name(tmp_path, files, message):
