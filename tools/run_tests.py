@@ -59,7 +59,7 @@ class Outcome:
 # whose tests start sessions of their own are a phase apart from those that share one, so that no core waits at the end.
 # A phase with folders collects no more than these (tests/packaging/test_phases.py).
 PHASES = [
-    Phase("fast", ("-m", "not spark and not interop and not soak")),
+    Phase("fast", ("-n", "2", "-m", "not spark and not interop and not soak")),
     Phase("spark", (*SHARED_SPARK, "-m", "spark and not interop and not soak")),
     Phase("jobs", (*OWN_SPARK, "-m", "spark and not interop and not soak")),
     Phase("interop", (*INTEROP, "-m", "interop and not soak")),
