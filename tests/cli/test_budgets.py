@@ -47,7 +47,10 @@ def run(*arguments, **variables):
 
 
 def working(code, budget):
-    """A process that says which child works for it, and keeps the budget while the child executes the code."""
+    """A process that says which child works for it, and keeps the budget while the child executes the code.
+
+    No signal is ignored in it, as under `nohup`.
+    """
     lines = [
         "import ctypes, os, sys, time",
         "from parquetry.cli.budget import keep_budget",
@@ -56,7 +59,7 @@ def working(code, budget):
         code,
     ]
     return subprocess.Popen(
-        [sys.executable, "-c", "\n".join(lines), budget],
+        ["env", "--default-signal", sys.executable, "-c", "\n".join(lines), budget],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
