@@ -90,7 +90,7 @@ class MeasuredDebt:
 
     @property
     def is_paid_by_runs(self) -> bool:
-        """Whether runs start the clustering, and not writes."""
+        """True if runs start the clustering, and not writes."""
         return self.spec.clustering.trigger is Trigger.ASYNC
 
     def commits_until_due(self, coming: int) -> int:

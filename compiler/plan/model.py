@@ -260,7 +260,7 @@ class PlanDocument(Brief):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do, nothing in the way, and no authority changed."""
+        """True if there is nothing to do, nothing is in the way, and no authority changed."""
         return not self.intent.actions and not self.intent.blocked and not self.intent.authority
 
 

@@ -75,7 +75,7 @@ class Approval:
 
 
 def stated(plan_id: str, base: str) -> str:
-    """What a check says of a plan; GitHub has room for 140 characters."""
+    """Return the text of a plan's check; GitHub has room for 140 characters."""
     return f"{plan_id} base {base}"
 
 

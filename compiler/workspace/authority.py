@@ -1,4 +1,4 @@
-"""What `plan`, `run` and `test` obey in a project and that is no spec of a table: the project's authority.
+"""The authority of a project: what `plan`, `run` and `test` obey besides the specs of tables.
 
 Whoever changes that decides what later changes may do, so a plan shows it, and its id covers it. Values of
 settings are digests: a plan has no secrets.
@@ -16,7 +16,14 @@ from pathlib import Path
 from posixpath import basename, dirname
 from typing import Any, Final
 
-from parquetry.compiler.workspace.git import fork_point, git, object_named, parents_of, prefix_of
+from parquetry.compiler.workspace.git import (
+    DEFAULT_BRANCHES,
+    fork_point,
+    git,
+    object_named,
+    parents_of,
+    prefix_of,
+)
 from parquetry.compiler.workspace.revisions import (
     FILES,
     LINK,
@@ -31,13 +38,7 @@ from parquetry.project.yaml.document import parse
 from parquetry.project.yaml.folder import GUARDRAILS, PROJECT_FILE
 from parquetry.runtime.spec.codec import digest_of
 
-_MAIN: Final = (
-    "refs/remotes/origin/HEAD",
-    "refs/remotes/origin/main",
-    "refs/remotes/origin/master",
-    "refs/heads/main",
-    "refs/heads/master",
-)
+_MAIN: Final = (*DEFAULT_BRANCHES, "refs/heads/main", "refs/heads/master")
 _WORKFLOWS: Final = re.compile(
     r"(.*/)?(\.github/(workflows/|actions/).*|\.gitlab/.*|[^/]*\.?gitlab-ci[^/]*\.ya?ml|action\.ya?ml|CODEOWNERS)"
 )
@@ -52,7 +53,7 @@ _SETTINGS: Final = ("allow", "applied", "tests", "prices", "default_target")
 
 
 class AuthorityKind(StrEnum):
-    """What an entry of a project's authority is."""
+    """The kind of an entry of a project's authority."""
 
     ENVIRONMENT = "environment"
     """A variable whose value may be printed."""
@@ -86,7 +87,7 @@ class Authority:
     entries: Mapping[tuple[AuthorityKind, str], str] = field(default_factory=dict)
 
     def since(self, base: Authority) -> tuple[AuthorityChange, ...]:
-        """What differs from the base, by kind and name."""
+        """Return the entries that differ from the base, by kind and name."""
         names = sorted(self.entries.keys() | base.entries.keys())
         pairs = ((name, base.entries.get(name), self.entries.get(name)) for name in names)
         return tuple(
@@ -190,7 +191,7 @@ def _is_declaring(path: str) -> bool:
 
 
 def _of_settings(data: bytes | None, target: str) -> Iterator[tuple[AuthorityKind, str, str]]:
-    """What the project's own file declares, whether or not it is valid."""
+    """Yield the entries that the project's own file declares, whether or not it is valid."""
     root = None if data is None else parse(PROJECT_FILE, data).root
     project = _mapping(None if root is None else root.value)
     for name in _listed(project.get("environment")):
@@ -215,13 +216,13 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _called(entry: Any) -> str:
-    """What an entry of `allow` is about."""
+    """Return the setting, code, guardrail and table that an entry of `allow` names, after spaces."""
     said = (str(_mapping(entry).get(key, "")) for key in ("setting", "code", "guardrail", "table"))
     return "".join(f" {word}" for word in said if word)
 
 
 def _kind(entry: TreeEntry, prefix: str) -> AuthorityKind | None:
-    """What a file of the repository is, as far as its name says so."""
+    """Return the kind of a file of the repository by its name, or None."""
     if _WORKFLOWS.fullmatch(entry.path):
         return AuthorityKind.WORKFLOW
     folder = dirname(entry.path)

@@ -122,6 +122,8 @@ def git(
 _LONGEST: Final = 2000
 _LOCAL: Final = "refs/heads/"
 _ORIGIN: Final = "refs/remotes/origin/"
+DEFAULT_BRANCHES: Final = tuple(f"{_ORIGIN}{name}" for name in ("HEAD", "main", "master"))
+"""Where the branch that others merge into may stand in a clone, the likeliest first."""
 
 
 def _is_kept(name: str) -> bool:

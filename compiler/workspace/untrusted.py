@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from parquetry import project
 from parquetry.compiler.errors import UnnamedPlaceError
-from parquetry.compiler.workspace.git import object_named, repository_root
+from parquetry.compiler.workspace.git import DEFAULT_BRANCHES, object_named, repository_root
 from parquetry.compiler.workspace.revisions import RevisionError, files_at, load_known
 from parquetry.compiler.workspace.secrets import revealed, templates
 from parquetry.message import joined
@@ -32,7 +32,6 @@ from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.secret_names import MASK
 
-_DEFAULTS: Final = ("refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master")
 _SPELLED: Final = ("refs/heads/{}", "refs/tags/{}", "refs/remotes/{}")
 _GIVE: Final = "fetch the branch that this one is to be merged into, and name it: --base origin/BRANCH"
 
@@ -206,7 +205,9 @@ def shown_to_untrusted(environment: Mapping[str, str], declared: DeclaredVariabl
 
 def _commit(directory: Path, revision: str | None) -> str:
     """The commit of a revision, whose name no branch or tag of the stranger can take."""
-    names = _DEFAULTS if revision is None else (revision, *(form.format(revision) for form in _SPELLED))
+    names = (
+        DEFAULT_BRANCHES if revision is None else (revision, *(form.format(revision) for form in _SPELLED))
+    )
     found = {name: object_named(directory, f"{name}^{{commit}}").line for name in names}
     commits = {commit for commit in found.values() if commit is not None}
     if not commits:

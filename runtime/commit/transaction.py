@@ -229,9 +229,10 @@ class Transaction:
     def _announce(self, profile: Profile, inserted_keys: KeyRanges) -> None:
         self._is_announced = True
         # The plan of a clustering is its profile; Hudi leaves the file empty.
-        clusters = self.operation == CLUSTER
-        metadata = profile_metadata(self.operation, profile, inserted_keys)
-        content = b"" if clusters else checked_record(metadata, place=self.store.uri)
+        content = b""
+        if self.operation != CLUSTER:
+            metadata = profile_metadata(self.operation, profile, inserted_keys)
+            content = checked_record(metadata, place=self.store.uri)
         if self.store.put_if_absent(self.state(State.INFLIGHT).path, content) is PutOutcome.LOST:
             raise RetryWrite(f"{self.instant} has been announced before")
 

@@ -58,7 +58,7 @@ def start_jvm(
     given = os.environ.get(_ARGUMENTS)
     arguments, defaults = _without_file(shlex.split(given or _SHELL))
     content = _read(defaults or _defaults()) + b"\n\n" + _properties(options)
-    is_named = _LOCAL_FOLDER in shlex.join([content.decode(errors="replace"), *arguments])
+    is_named = any(_LOCAL_FOLDER in text for text in (content.decode(errors="replace"), *arguments))
     variables = {} if is_named else {"SPARK_LOCAL_DIRS": local_folder}
     with _readable(content) as file, piped(log, rules) as pipe:
         os.environ[_ARGUMENTS] = shlex.join([_FILE, file, *arguments])
