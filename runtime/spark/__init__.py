@@ -1,1 +1,1 @@
-"""Everything that needs Spark, and nothing else does."""
+"""The only part of the runtime that imports Spark."""

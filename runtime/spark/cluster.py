@@ -1,4 +1,7 @@
-"""Clustering on Spark: plans made and executed, each group by one task, or by several by ranges."""
+"""Clustering on Spark: plan it and execute it.
+
+One task rewrites a group. Several tasks rewrite a large group by key ranges.
+"""
 
 from __future__ import annotations
 
@@ -65,14 +68,23 @@ def cluster(
     budget: RunBudget = NO_LIMIT,
     timing: Timing = DEFAULT_TIMING,
 ) -> ClusteringResult:
-    """Pay clustering debt by the applied spec, best benefit per byte first; what was done.
+    """Cluster the files that are due by the applied spec, and return what was done.
 
-    The ``budget`` limits the bytes that are rewritten. A run is executed in a few batches, each a
-    replacecommit of its own: what was published stands when the run is stopped. Groups that writers
-    changed meanwhile are left out, and no error.
+    The groups with the best benefit per byte come first. The run executes in up to four batches. Each batch
+    is a replacecommit of its own, so its result stays published if the run is stopped later. A group whose
+    files a writer changes meanwhile is left out; this is not an error. A group that cannot be rewritten is
+    left out as well, with the reason. Any other failure ends the run. It is raised as it is if nothing was
+    published.
 
-    A group that cannot be rewritten is left out as well, with the reason; a failure of another kind ends
-    the run. PartlyClusteredError then has what was published; when that is nothing, the failure is raised.
+    Args:
+        spark: The session.
+        table: The table.
+        budget: The limit of the bytes that the run may rewrite.
+        timing: The periods of the commit protocol.
+
+    Raises:
+        PartlyClusteredError: If something was published and something failed. It contains the result.
+
     """
     obey(LogRules(personal=has_personal_columns(table.spec)))
     due = due_clustering(table, budget=budget, timing=timing)
@@ -94,7 +106,7 @@ def cluster(
 def execute(
     spark: SparkSession, table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMING
 ) -> ClusteringResult:
-    """Execute the pending clustering plan of an instant, of this project or of Hudi; what was done.
+    """Execute the pending clustering plan of an instant, made by this project or by Hudi.
 
     Errors are those of :func:`~parquetry.runtime.clustering.plan.schedule.take_up`, and for groups that
     cannot be rewritten those of :func:`cluster`.
@@ -113,7 +125,14 @@ def _told(
     excluded_files: int,
     timing: Timing,
 ) -> ClusteringResult:
-    """The result of a run after the services that are due behind it, also when it ``ended`` early."""
+    """Run the services that are due, and return the result of the run or raise its first failure.
+
+    ``ended`` is the failure that ended the run early.
+
+    Raises:
+        PartlyClusteredError: If something was published and something failed.
+
+    """
     result = summed(_with_services(table, parts, timing), excluded_files=excluded_files)
     failures = [
         *(failure for part in parts for failure in part.failures),
@@ -127,7 +146,7 @@ def _told(
 
 
 def _with_services(table: TableHandle, parts: Sequence[Clustered], timing: Timing) -> list[Clustered]:
-    """The parts, the last that was published with what the services did after all of them."""
+    """Run the table services that are due, and add their outcome to the last part that was published."""
     told = list(parts)
     published = [number for number, part in enumerate(told) if part.commit.instant is not None]
     if published:
@@ -146,7 +165,7 @@ def _execute(spark: SparkSession, transaction: Transaction) -> Clustered:
 
 
 class _Run:
-    """One plan on its way to its replacecommit."""
+    """The execution of one clustering plan up to its replacecommit."""
 
     def __init__(self, spark: SparkSession, transaction: Transaction) -> None:
         self._spark = spark
@@ -157,7 +176,7 @@ class _Run:
         self.publishable = PublishableGroups(transaction)
 
     def body(self, transaction: Transaction) -> WriteOutcome | None:
-        """The outcome of all groups of the plan that can still be rewritten; None without any."""
+        """Rewrite the groups that can still be rewritten; return None if none was."""
         plan = transaction.timeline.requested_replace(transaction.instant).plan
         if plan is None:
             raise InvalidDataError(
@@ -193,7 +212,10 @@ class _Run:
         return self._outcome(attempt) if self.publishable.groups else None
 
     def narrow(self, outcome: WriteOutcome, now: Timeline) -> WriteOutcome | None:
-        """What of the outcome may be published, on the table as it is now."""
+        """Return the part of the outcome that may be published on the table as it is now, or None.
+
+        ``run_once`` calls this under the lock. Groups that other writers have changed are left out.
+        """
         assert self._planned is not None
         if self.publishable.leave_out_changed(now):
             extra_metadata = self.publishable.extra_metadata(self._planned.execution)
@@ -242,7 +264,7 @@ class _Run:
 
 
 def _rewrite(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
-    """Let one task rewrite each group, the largest first, and several those that are for several."""
+    """Rewrite the groups: those of several tasks by ranges, then the others by one task each."""
     parts = [_rewrite_by_ranges(spark, context, work) for work in works if work.tasks > 1]
     alone = [work for work in works if work.tasks == 1]
     if alone:

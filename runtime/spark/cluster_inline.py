@@ -1,4 +1,4 @@
-"""Clustering right after a write, where the applied policy says ``trigger: inline``."""
+"""Clustering right after a write, if the applied policy contains ``trigger: inline``."""
 
 from __future__ import annotations
 
@@ -34,16 +34,24 @@ def cluster_inline(
     budget_bytes: int | None = None,
     timing: Timing,
 ) -> CommitResult:
-    """The write's result, after the clustering that is due behind it, within ``budget_bytes``.
+    """Run the clustering that is due after a write, and return the write's result with it.
 
-    Clustering fails no write: what went wrong is among the warnings, and the commit stands.
+    Clustering never fails the write: the commit stays, and a failure becomes a warning of the result.
+
+    Args:
+        spark: The session.
+        table: The table.
+        result: The result of the write. Without an instant, nothing is clustered.
+        budget_bytes: The limit of the bytes that the clustering may rewrite; None for no limit.
+        timing: The periods of the commit protocol.
+
     """
     if result.instant is None:
         return result
     said: tuple[str, ...] = ()
     try:
         if trigger_of(table) is not Trigger.INLINE:
-            # Known without a request.
+            # The spec answers this without a request to the store.
             return result
         now = table.reopen()
         if not is_time(now, Trigger.INLINE):
@@ -63,7 +71,7 @@ def cluster_inline(
 
 
 def _said(table: TableHandle, failure: Exception) -> str:
-    """The warning, which is logged too; what nobody expected is named by its class."""
+    """Log a failed clustering and return the warning for it, with the class name of an unexpected failure."""
     text = message_of(failure)
     if not isinstance(failure, (ParquetryError, PySparkException, Py4JJavaError)):
         text = Message(f"{type(failure).__name__}: ", text)

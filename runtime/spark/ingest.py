@@ -1,4 +1,4 @@
-"""What is due of a source becomes one commit: read, transformed by the declared SQL, written."""
+"""Ingestion: one commit for the due files or rows of a source, which the source's SQL transforms."""
 
 from __future__ import annotations
 
@@ -34,13 +34,25 @@ def write_batch(
     extra: Mapping[str, str],
     clustering_budget_bytes: int | None,
 ) -> CommitResult:
-    """Write the batch by the source's operation; ``extra`` goes into the commit's metadata.
+    """Write the due batch of a source with the source's operation.
 
-    ``clustering_budget_bytes`` limits inline clustering behind it.
+    Args:
+        spark: The session; it needs its own JVM.
+        handle: The table.
+        source: The declaration of the source.
+        batch: The files, or the range of instants of another table, that are due.
+        directory: The directory in which relative paths of the source are resolved.
+        storage: The options of the source's file system.
+        extra: Entries for the metadata of the commit.
+        clustering_budget_bytes: The limit of the inline clustering after the write; None for no limit.
 
-    The result is ``superseded`` when another run has consumed the same files in the meantime.
-    Raises InvalidDataError for SQL that is refused, and for rows that do not fit the table;
-    SourceChangedError if a file was replaced or grew while it was read.
+    Returns:
+        The result of the write. It is ``superseded`` if another run has ingested the same files meanwhile.
+
+    Raises:
+        InvalidDataError: If SQL is refused, or rows do not fit the table.
+        SourceChangedError: If a file was replaced or grew while it was read.
+
     """
     place = f"source {source.name} of {handle.name}"
     refuse_connect(spark, place, reason="its files are explained and its SQL is judged in Spark's own JVM")
@@ -51,7 +63,7 @@ def write_batch(
     columns = () if batch.table else handle.effective_spec(handle.timeline()).columns
     explain = explained(source, batch.files, columns, storage)
     with source_failures(place, settings=settings, explain=explain):
-        # Of a name that no file has.
+        # The random name differs from all column names of the files.
         arrival = f"arrival_{uuid.uuid4().hex}" if _is_ordered(handle, source, batch) else None
         rows = _rows(spark, source, batch, storage, columns, arrival=arrival)
         request = WriteRequest(
@@ -79,12 +91,12 @@ def write_batch(
 
 
 def _is_ordered(handle: TableHandle, source: Source, batch: DueBatch) -> bool:
-    """Return True if the write chooses between rows of a key, and each has a place in a file."""
+    """Return whether the write chooses between rows of a key and each row has a position in a file."""
     if batch.table is not None or source.select is not None:
         return False
     spec = handle.effective_spec(handle.timeline())
     chooses = source.operation is Operation.UPSERT or source.drop_duplicates
-    # A column of that name hides what Spark knows of a row's file.
+    # A column with the name _metadata hides Spark's own column, which contains the file of a row.
     return chooses and bool(spec.record_key) and all(c.name.lower() != "_metadata" for c in spec.columns)
 
 

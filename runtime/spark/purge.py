@@ -1,8 +1,8 @@
-"""Purge of rows: out of the table, out of every old file, out of the files beside the data, and the proof.
+"""Purge: removes rows from the table, its old files and the files beside the data, and proves the removal.
 
-Matching rows are deleted by a write of their own. A clean then deletes all older versions of the files that
-held such rows, and a scrub what the timeline and statistics say of them. Each step may be repeated, so who
-finds a purge that ended early runs it again.
+A write of its own deletes the matching rows. A clean then deletes all older versions of the files that
+contained such rows, and a scrub removes their values from the timeline and the statistics. Each step can be
+repeated, so a purge that ended early is completed by running it again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.write.request import WriteRequest
 
 MOST_ROWS: Final = 100_000
-"""The driver keeps the keys, to delete by them and to search for them when the rows are gone."""
+"""The limit of rows per purge, as the driver keeps their keys to delete by and to search for."""
 
 _MOST_TEXTS: Final = 10 * MOST_ROWS
 _NAMED_FILES: Final = 20
@@ -68,7 +68,7 @@ _META_DDL: Final = f"{RECORD_KEY} string, {PARTITION_PATH} string"
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PurgeRequest:
-    """Which rows are to go: those for which ``where`` (SQL) is true, or those with the keys of a file."""
+    """The rows to purge: those for which ``where`` (SQL) is true, or those whose keys a file lists."""
 
     where: str | None = None
     keys: Path | None = None
@@ -76,7 +76,7 @@ class PurgeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SourceFiles(Brief):
-    """Files of a source from which matching rows came: how many, and the paths of some."""
+    """The files of a source that matching rows came from: their number, and the paths of some."""
 
     source: str
     files: int
@@ -85,9 +85,9 @@ class SourceFiles(Brief):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Survey(Brief):
-    """What a purge would do: rows to delete in current files, and older files that have such rows.
+    """The effect of a purge: the rows to delete in current files, and the older files that contain such rows.
 
-    ``sources`` are where the rows came from. The rest is for the purge itself.
+    ``sources`` lists the files that the rows came from. The fields after it are input for :func:`purge`.
     """
 
     table: str
@@ -104,13 +104,13 @@ class Survey(Brief):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PurgeCondition:
-    """Rows by SQL, or by the texts of their record keys."""
+    """The condition that selects rows: SQL, or the texts of their record keys."""
 
     where: str | None
     keys: frozenset[str] = frozenset()
 
     def matches(self, rows: DataFrame) -> DataFrame:
-        """The rows with a column for whether they fulfil the condition."""
+        """Return the rows with a column ``__matches``, which is true if the row fulfils the condition."""
         if self.where is not None:
             fulfils = F.coalesce(F.expr(f"({self.where}\n)").cast("boolean"), F.expr("false"))
             return rows.withColumn(_MATCHES, fulfils)
@@ -122,7 +122,7 @@ class PurgeCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundValue:
-    """A file that still holds a value, or a row that fulfils the condition, and where in it."""
+    """A file that still contains a value or a matching row, and the part of the file that contains it."""
 
     file: str
     place: str
@@ -130,10 +130,10 @@ class FoundValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PurgeReport(Brief):
-    """What a purge did, and what it found when it checked every file of the table.
+    """The effect of a purge, and the findings of its check of every file of the table.
 
-    ``checked`` counts files by kind, ``values`` those that were searched for, ``shared_values`` those of them
-    that other rows have too, so that files rightly hold them.
+    ``checked`` counts the files by kind, ``values`` the values that were searched for. ``shared_values``
+    counts the values that other rows contain too, so that files may contain them.
     """
 
     table: str
@@ -150,17 +150,21 @@ class PurgeReport(Brief):
 
     @property
     def is_proven(self) -> bool:
-        """Return True if no file of the table holds one of the values."""
+        """True if no file of the table contains one of the values."""
         return not self.found
 
 
 def survey(
     spark: SparkSession, table: TableHandle, request: PurgeRequest, *, timing: Timing = DEFAULT_TIMING
 ) -> Survey:
-    """Find the rows and files that a purge is about; nothing is written but rollbacks of dead writes.
+    """Find the rows and files that a purge removes; write nothing except rollbacks of dead writes.
 
-    Raises InvalidDataError for a condition that is no SQL, keys that are none, more than
-    :data:`MOST_ROWS` keys, and files that a savepoint protects; ConflictError while a write is unfinished.
+    Raises:
+        InvalidDataError: If the condition is not valid SQL, a key is not a key of the table, more than
+            :data:`MOST_ROWS` rows match, or a savepoint protects one of the files.
+        ConflictError: If a write is unfinished.
+        UnsupportedTableError: If the table does not store record keys.
+
     """
     check_session(spark)
     if not table.config.populate_meta_fields:
@@ -206,10 +210,10 @@ def survey(
 def purge(
     spark: SparkSession, table: TableHandle, surveyed: Survey, *, timing: Timing = DEFAULT_TIMING
 ) -> PurgeReport:
-    """Delete the surveyed rows, the old files that hold them and what tells of them; then check all files.
+    """Delete the surveyed rows, their old files and their values in metadata; then check all files.
 
-    Files that another writer makes of such rows meanwhile are found by the check: run it again. Raises as
-    :func:`parquetry.runtime.spark.write.write` and the clean do.
+    Another writer may add a file with such rows meanwhile. The check finds it: run the purge again. Errors
+    are those of :func:`parquetry.runtime.spark.write.write` and of the clean.
     """
     deleted = None
     if surveyed.rows:
@@ -246,7 +250,12 @@ def _condition(
 
 
 def _key_texts(spark: SparkSession, state: TableState, keys: GivenKeys, path: Path) -> frozenset[str]:
-    """The record keys as files of the table spell them; InvalidDataError for one that is none."""
+    """Return the given keys as the record keys that files contain.
+
+    Raises:
+        InvalidDataError: If a given key is not a key of the table, or the record key has nested fields.
+
+    """
     found: list[str | None]
     if keys.columns == (RECORD_KEY,):
         found = [row[0] for row in keys.rows]
@@ -274,7 +283,7 @@ def _key_texts(spark: SparkSession, state: TableState, keys: GivenKeys, path: Pa
 
 
 def _versions(table: TableHandle, timeline: Timeline) -> tuple[list[FileSlice], frozenset[str]]:
-    """All committed files, also those that were replaced, and the paths of the current ones."""
+    """Return all committed files, replaced ones included, and the paths of the current files."""
     view = table.view(timeline)
     live = frozenset(file.path for file in view.all_slices())
     groups = [group for partition in view.partitions() for group in view.file_groups(partition)]
@@ -288,7 +297,7 @@ def _rows(
     files: Sequence[FileSlice],
     live: Collection[str],
 ) -> DataFrame:
-    """The rows of all these files, each with its file and whether readers see it now."""
+    """Return the rows of all ``files``, each with its file and a flag that is true for files in ``live``."""
     columns = table.effective_spec(timeline).columns
     frames = [
         scan_files(
@@ -306,9 +315,13 @@ def _rows(
 
 
 def _doomed(rows: DataFrame) -> tuple[tuple[str, str], ...]:
-    """Key and partition of the rows that go, whichever version of them fulfils the condition.
+    """Return the record key and partition path of each row to delete.
 
-    A row whose current version does not fulfil it stays.
+    A row is deleted if any version of it fulfils the condition, unless its current version does not.
+
+    Raises:
+        InvalidDataError: If more than :data:`MOST_ROWS` rows match.
+
     """
     place = [RECORD_KEY, PARTITION_PATH]
     others = rows.where(F.col(_LIVE) & ~F.col(_MATCHES)).select(*place)
@@ -320,7 +333,7 @@ def _doomed(rows: DataFrame) -> tuple[tuple[str, str], ...]:
 
 
 def _hits(rows: DataFrame, doomed: Sequence[tuple[str, str]]) -> DataFrame:
-    """The rows that fulfil the condition, and other versions of those that go."""
+    """Return the rows that fulfil the condition, and all other versions of the rows to delete."""
     return _marked(rows, doomed).where(_MATCHES)
 
 
@@ -332,7 +345,7 @@ def _marked(rows: DataFrame, doomed: Sequence[tuple[str, str]]) -> DataFrame:
 
 
 def _stacked(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """The texts of the personal columns of rows; columns with values inside of values have none."""
+    """Return the texts of the rows' personal columns, one per row, except nested and binary columns."""
     plain = [c for c in columns if c.pii and isinstance(parse_type(c.type), Primitive | Decimal)]
     texts = [F.col(quoted_name(column.name)).cast("string") for column in plain if column.type != "binary"]
     stacked = rows.select(
@@ -346,7 +359,7 @@ def _texts(spark: SparkSession, texts: Iterable[str]) -> DataFrame:
 
 
 def _check_savepoints(table: TableHandle, timeline: Timeline, held: Iterable[FileSlice]) -> None:
-    """InvalidDataError if a savepoint protects one of the files that have to go."""
+    """Raise InvalidDataError if a savepoint protects one of the files to delete."""
     names = {(file.partition, file.path.rpartition("/")[2]) for file in held}
     if not names & protected_files(timeline):
         return
@@ -373,7 +386,7 @@ def _sources(store: ObjectStore, instants: Sequence[str]) -> tuple[SourceFiles, 
 def _check(
     spark: SparkSession, table: TableHandle, surveyed: Survey
 ) -> tuple[Mapping[str, int], frozenset[str], tuple[FoundValue, ...]]:
-    """Files by kind, values that other rows have too, and where a value is left."""
+    """Search all files for the values; return the files by kind, shared values and the findings."""
     timeline = table.timeline()
     files, live = _versions(table, timeline)
     columns = table.effective_spec(timeline).columns
@@ -420,7 +433,7 @@ def _search(
     data: frozenset[str],
     values: frozenset[str],
 ) -> list[FoundValue]:
-    """Where one of the values is, in tasks that read some of the files each; files that go meanwhile pass."""
+    """Search files for the values in parallel tasks; skip files that are deleted meanwhile."""
     tasks = min(len(paths), 4 * reachable_parallelism(spark))
     schema = pa.schema([("file", pa.string()), ("place", pa.string())])
 

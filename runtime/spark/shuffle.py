@@ -1,7 +1,7 @@
-"""A group whose rows are too many for one task, put in one order by Spark's shuffle over ranges.
+"""Clustering of a group that is too large for one task: Spark's shuffle sorts its rows by ranges.
 
-The ranges are cut by a sample; each task of the shuffle takes a share of them, about eight files of
-the target size, and cuts its files as a task does that has a group of its own.
+A sample gives the boundaries of the ranges. Each task of the shuffle takes a share of the ranges, about eight
+files of the target size, and splits its rows into files as a task with a whole group does.
 """
 
 from __future__ import annotations
@@ -51,10 +51,13 @@ _NOTHING: Final = WriteResults(files=(), buckets={})
 
 
 def rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWork) -> WriteResults:
-    """The files of a group and its buckets; none when a file of it is gone.
+    """Rewrite a group in several tasks; return an empty result if one of its files was removed.
 
-    The driver sees a sample of at most 8 MiB, and a row per file and task. ParquetryError when the rows
-    that were written are not those that were read.
+    The driver receives a sample of at most 8 MiB, and one row per written file and task.
+
+    Raises:
+        ParquetryError: If the written rows are not the rows that were read.
+
     """
     assert work.order is not None
     shares = shares_of(work.slices, _SHARES_OF_A_TASK * work.tasks)
@@ -84,7 +87,7 @@ def rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWor
 
 
 def shares_of(slices: tuple[FileSlice, ...], shares: int) -> list[tuple[FileSlice, ...]]:
-    """The files in at most so many shares of about the same bytes, in their order; none is empty."""
+    """Split the files, in order, into at most ``shares`` shares of about equal bytes; no share is empty."""
     total = sum(part.size_bytes for part in slices)
     before = accumulate((part.size_bytes for part in slices), initial=0)
     found: dict[int, list[FileSlice]] = {}
@@ -94,9 +97,13 @@ def shares_of(slices: tuple[FileSlice, ...], shares: int) -> list[tuple[FileSlic
 
 
 def checked(work: GroupWork, results: WriteResults, *, shares: int) -> WriteResults:
-    """The results without what the shares have read; nothing when one of these found a file gone.
+    """Return the results of the writing tasks; an empty result if a share or a task found a file removed.
 
-    ParquetryError unless the rows read and the rows written are the same.
+    The reading tasks report share ``i`` as bucket ``-1 - i``.
+
+    Raises:
+        ParquetryError: If the rows read and the rows written differ in their count or their hash.
+
     """
     read = [results.buckets.get(-1 - share) for share in range(shares)]
     written = [results.buckets.get(number) for number in work.numbers]

@@ -1,4 +1,4 @@
-"""Micro-batches of Structured Streaming into a table, each once."""
+"""Writes of Structured Streaming: each micro-batch is one commit, written once."""
 
 from __future__ import annotations
 
@@ -31,11 +31,18 @@ def batch_writer(
     owner: TableOwner | None = None,
     stream: str | None,
 ) -> BatchWriter:
-    """A function for ``foreachBatch`` that writes each micro-batch as one commit, and never twice.
+    """Return a function for ``foreachBatch`` that writes each micro-batch as one commit.
 
-    A batch is known by the id of its query (which lives in the checkpoint) and its number; both are
-    recorded with the commit, so that a batch that Spark repeats after a failure is passed over.
-    ``stream`` names the record, by default the query's id does. Batches without rows make no commit.
+    The id of the query (which the checkpoint contains) and the number of the batch identify a batch. The
+    commit records both. If Spark repeats a batch after a failure, the function skips it. A batch without rows
+    makes no commit.
+
+    Args:
+        store: The store of the table.
+        request: The operation and its options.
+        owner: The project that opens the table; None opens it without the checks of a project.
+        stream: The name of the record in the ledger; None for the query's id.
+
     """
 
     def write_batch(frame: DataFrame, batch_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Rows into a table: one call is one commit, or none when there is nothing to write."""
+"""A write of rows to a table: one call makes one commit, or none if there is nothing to write."""
 
 from __future__ import annotations
 
@@ -48,14 +48,25 @@ def write(
     clustering_budget_bytes: int | None = None,
     timing: Timing = DEFAULT_TIMING,
 ) -> CommitResult:
-    """Write ``rows`` as one commit, as the request asks, and return what it did.
+    """Write ``rows`` as one commit, run the services that are due, and return the result.
 
-    They are a DataFrame, or rows of this process as ``local_rows`` takes them. A query is computed once,
-    or anew where a row is too wide; what is written is what it gave last. ``arrival`` is SQL for a text that
-    sorts the rows of a DataFrame by their order of arrival; rows of this process have one.
-    ``clustering_budget_bytes`` limits the clustering that the applied policy may ask for behind the write.
+    A query is computed once, or again from its start if a row is too wide. The rows of the last computation
+    are written.
 
-    Raises InvalidDataError, before anything is written, when the rows do not fit the table.
+    Args:
+        spark: The session.
+        handle: The table.
+        rows: A DataFrame, or rows of this process in a form that ``local_rows`` accepts.
+        request: The operation and its options.
+        arrival: SQL for a text that sorts the rows of a DataFrame by their order of arrival; None if they
+            have no such order. Rows of this process always have one.
+        clustering_budget_bytes: The limit of the inline clustering that the applied policy may require after
+            the write; None for no limit.
+        timing: The periods of the commit protocol.
+
+    Raises:
+        InvalidDataError: If the rows do not fit the table. Nothing has been written then.
+
     """
     obey(LogRules(personal=has_personal_columns(handle.spec)))
     check_session(spark)
@@ -77,7 +88,7 @@ def write(
 
 
 class _Job:
-    """One write over all its attempts; the rows are staged once, and again only for other columns."""
+    """One write with all its attempts; rows are staged once, and again only if the table's columns change."""
 
     def __init__(
         self, spark: SparkSession, rows: Any, request: WriteRequest, *, arrival: str | None, what: str
@@ -94,13 +105,13 @@ class _Job:
         self._result: AttemptResult | None = None
 
     def close(self) -> None:
-        """Remove what was staged."""
+        """Remove the stages of this write."""
         for place in self._places:
-            with suppress(*FAILURES):  # the next clean sweeps what is left of a stage
+            with suppress(*FAILURES):  # the next clean deletes the rest of a stage
                 place.remove()
 
     def counted(self, result: CommitResult) -> CommitResult:
-        """The result with what the last attempt knows of rows that left nothing in a file."""
+        """Return the result with the counts and warnings about rows that changed no file."""
         last = self._result
         if last is None or result.superseded:
             return result
@@ -117,7 +128,12 @@ class _Job:
         )
 
     def body(self, transaction: Transaction) -> WriteOutcome | None:
-        """The files of one attempt; RetryWrite when a file was cleaned before it could be read."""
+        """Write the files of one attempt.
+
+        Raises:
+            RetryWrite: If another writer has replaced and cleaned a file before it was read.
+
+        """
         try:
             self._result = self._written(transaction)
         except NotFoundError as gone:
@@ -151,13 +167,13 @@ class _Job:
                 return insert_rows(attempt, staged.rows, operation)
 
     def stage(self, state: TableState, *, run: str | None) -> Staged:
-        """The rows as staged for the table's present columns and keys."""
+        """Return the staged rows; stage them anew if the table's columns or keys have changed."""
         shape = (state.spec.columns, state.rules, state.spec.ordering)
         if self._staged is None or self._staged_for != shape:
             place = stage_place(state.handle.store, run)
             self._places.append(place)
             if self._incoming is None:
-                # Once: a stream of Arrow batches cannot be read again for another attempt.
+                # Once only: a stream of Arrow batches cannot be read again for another attempt.
                 columns = state.spec.columns
                 frame = (
                     self._rows
@@ -175,7 +191,7 @@ class _Job:
 
 
 def _moved_on(transaction: Transaction) -> bool:
-    """Whether something was completed since the transaction looked at the table."""
+    """Return whether an instant was completed since the transaction read the timeline."""
     before, now = (
         {instant for instant in timeline.instants if instant.is_completed}
         for timeline in (transaction.timeline, transaction.timeline.reload())
