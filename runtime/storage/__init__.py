@@ -1,1 +1,1 @@
-"""Objects by path, put atomically: local files and S3."""
+"""Object stores with atomic writes: local files, S3 and Google Cloud Storage."""

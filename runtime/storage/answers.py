@@ -1,4 +1,4 @@
-"""What a client's error says of a request: answered or not, worth repeating or not, and in words."""
+"""The meaning of a client's error: whether the store answered, whether a retry can help, and a message."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _DID_NOTHING = _FINAL | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The store's answer; ``status`` is None when none arrived.
+    """The store's response to a failed request.
 
-    ``final``: repeating the request cannot help. ``may_have_worked``: the request, or an
-    earlier one that the client repeated by itself, may have taken effect. ``no_bucket``: the bucket itself
-    is not there.
+    ``status`` is None if no response arrived. ``final`` means that a retry cannot help. ``may_have_worked``
+    means that the request, or an earlier one that the client repeated by itself, may have taken effect.
+    ``no_bucket`` means that the bucket does not exist.
     """
 
     status: int | None
@@ -49,7 +49,14 @@ class Answer:
     def answered(
         cls, status: int | None, *, code: str | None = None, repeated: bool = False, no_bucket: bool = False
     ) -> Answer:
-        """Return what a status of HTTP says; ``repeated`` if the client had sent the request before."""
+        """Return the answer for a response with an HTTP status.
+
+        Args:
+            status: The HTTP status.
+            code: The store's own error code, if there is one.
+            repeated: Whether the client had already sent the request before.
+            no_bucket: Whether the store reported that the bucket does not exist.
+        """
         return cls(
             status=status,
             code=code,
@@ -60,12 +67,26 @@ class Answer:
 
     @classmethod
     def none(cls, *, never_sent: bool = False, not_connected: bool = False) -> Answer:
-        """Return what is known of a request without an answer."""
+        """Return the answer for a request without a response.
+
+        Args:
+            never_sent: Whether the client failed before it sent the request, for example without credentials.
+            not_connected: Whether the client could not connect, so that the request had no effect.
+        """
         return cls(status=None, final=never_sent, may_have_worked=not never_sent and not not_connected)
 
 
 def failure(doing: str, where: Value, error: BaseException, answer: Answer) -> StorageError:
-    """``cannot <doing> <where>: <reason>; <remedy>``; NotFoundError when there is no object."""
+    """Return a StorageError ``cannot <doing> <where>: <reason>; <remedy>``.
+
+    It is a NotFoundError if the object is absent.
+
+    Args:
+        doing: The verb of the operation, such as "read".
+        where: The URI of the object.
+        error: The error of the client.
+        answer: The meaning of that error.
+    """
     what = (f"cannot {doing} ", where, ": ")
     reason = of_library(without_secrets(str(error)), kind=type(error).__name__)
     if answer.no_bucket:

@@ -1,4 +1,4 @@
-"""Objects of a bucket over a file system of fsspec: what does not depend on the kind of the store."""
+"""Objects of a bucket through an fsspec file system: the part that S3 and Google Cloud Storage share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LONGEST_PAUSE_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingPage:
-    """One page of a listing: objects by key, and the prefixes of folders with their last ``/``."""
+    """One page of a listing: objects by key, and the prefixes of folders, each with its trailing ``/``."""
 
     objects: Objects
     folders: Paths
@@ -44,8 +44,8 @@ class ListingPage:
 class BucketStore(ObjectStore):
     """Objects below ``scheme://bucket/prefix``; ``options`` are those of fsspec's file system.
 
-    Nothing is connected before the first request, and each process connects by itself.
-    A conditional put is repeated for ``patience_seconds`` while its outcome is unknown.
+    The store connects at the first request, separately in each process. While the outcome of a conditional
+    put is unknown, the put is repeated for up to ``patience_seconds``.
     """
 
     scheme: ClassVar[str]
@@ -70,55 +70,55 @@ class BucketStore(ObjectStore):
 
     @abstractmethod
     def _connect(self) -> Any:
-        """Return a file system; ImportError without the package of the driver."""
+        """Return a connected file system, or raise ImportError if the driver's package is missing."""
 
     @abstractmethod
     def _client_errors(self) -> tuple[type[Exception], ...]:
-        """Return the exceptions with which the client reports a failed request."""
+        """Return the exceptions that the client raises if a request fails."""
 
     @abstractmethod
     def _answer(self, error: BaseException) -> Answer:
-        """Return what the client's error says of the request."""
+        """Return the meaning of an error of the client."""
 
     def _is_from_store(self, error: BaseException) -> bool:
-        """Return whether a request to the store failed, rather than an operation on a local file."""
+        """Return whether a request to the store failed, as opposed to an operation on a local file."""
         return not isinstance(error, OSError) or isinstance(error, (ConnectionError, TimeoutError))
 
     @abstractmethod
     def _get(self, key: str, *, most_bytes: int) -> bytes:
-        """Read an object by one request; TooLargeError if it has more bytes."""
+        """Return an object with one request, or raise TooLargeError if it exceeds ``most_bytes``."""
 
     @abstractmethod
     def _get_range(self, key: str, start: int, stop: int) -> bytes:
-        """Read bytes of an object by one request."""
+        """Return the bytes ``start`` to ``stop`` (exclusive) of an object with one request."""
 
     @abstractmethod
     def _head(self, key: str) -> ObjectInfo:
-        """Ask for an object's facts by one request; its ``path`` is the key."""
+        """Return the metadata of an object with one request. Its ``path`` is the key."""
 
     @abstractmethod
     def _pages(self, below: str, *, recursive: bool) -> Iterator[ListingPage]:
-        """List what is below a prefix, one request a page."""
+        """Yield the pages of the listing below a prefix, with one request for each page."""
 
     @abstractmethod
     def _put(self, key: str, data: bytes) -> None:
-        """Create or replace an object by one request."""
+        """Create or replace an object with one request."""
 
     @abstractmethod
     def _send_put_if_absent(self, key: str, data: bytes) -> None:
-        """Create an object by one request that is not repeated, unless there is one."""
+        """Create an object with one request without retries, which fails if the object exists."""
 
     @abstractmethod
     def _delete(self, key: str) -> None:
-        """Remove an object by one request; an absent one is passed over."""
+        """Delete an object with one request. An absent object is ignored."""
 
     @abstractmethod
     def _delete_all(self, keys: list[str]) -> None:
-        """Remove objects; absent ones are passed over."""
+        """Delete objects. Absent ones are ignored."""
 
     @abstractmethod
     def _date(self) -> str:
-        """Return the ``Date`` with which the store answers a cheap request."""
+        """Return the ``Date`` header of the response to a cheap request."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connection": None, "_clock": None}
@@ -175,7 +175,7 @@ class BucketStore(ObjectStore):
             self._relative(info)
             for page in self._listed(prefix, recursive=recursive)
             for info in page.objects
-            # Other tools put empty objects that end in "/" to make folders visible.
+            # Other tools create empty objects whose keys end in "/" to make folders visible.
             if not info.path.endswith("/")
         ]
         return sorted(found, key=lambda info: info.path)
@@ -232,7 +232,7 @@ class BucketStore(ObjectStore):
         try:
             yield sink
         except BaseException as error:
-            # A closed file would upload what it has; one not discarded would leave its parts.
+            # close() would upload incomplete content; without discard(), uploaded parts would remain.
             with suppress(*self._client_errors()):
                 sink.discard()
             sink.closed = True
@@ -295,7 +295,7 @@ class BucketStore(ObjectStore):
             yield from self._pages(below, recursive=recursive)
 
     def _whose(self, path: str, data: bytes, *, nonce: str | None, uncertain: bool) -> PutOutcome | None:
-        """Whose object stands there; None when it is gone, or unreadable for the moment."""
+        """Return whether the existing object is the caller's, or None if it is gone or cannot be read now."""
         if nonce is None and not uncertain:
             return PutOutcome.LOST
         try:
@@ -308,7 +308,10 @@ class BucketStore(ObjectStore):
         return PutOutcome.MINE if mine else PutOutcome.LOST
 
     def _read_clock(self) -> tuple[float, int]:
-        """The date the store answers with. It has whole seconds: it is never ahead."""
+        """Return the local monotonic time and the time of the store in milliseconds.
+
+        The ``Date`` header has whole seconds, rounded down, so the time is never ahead of the store's clock.
+        """
         with self._reporting("look at", Value.uri(self.uri)):
             date = self._date()
         return time.monotonic(), milliseconds(email.utils.parsedate_to_datetime(date).timestamp())
@@ -321,7 +324,7 @@ class BucketStore(ObjectStore):
             raise failure(doing, where, error, self._answer(error)) from error
 
     def _filesystem(self) -> Any:
-        """The connection of this process: an event loop does not survive a fork."""
+        """Return the file system of this process. An event loop does not survive a fork."""
         if self._connection is None or self._connection[0] != os.getpid():
             try:
                 filesystem = self._connect()
@@ -336,14 +339,14 @@ class BucketStore(ObjectStore):
         return self._connection[1]
 
     def _run(self, coroutine: Any) -> Any:
-        """Run a coroutine function on the loop of the file system, and wait for its result."""
+        """Run a coroutine function on the event loop of the file system, and return its result."""
         filesystem = self._filesystem()
         return importlib.import_module("fsspec.asyn").sync(filesystem.loop, coroutine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """The package of fsspec that opens a kind of store."""
+    """The fsspec package for a kind of store."""
 
     store: str
     package: str
@@ -356,5 +359,5 @@ DRIVERS: Mapping[str, Driver] = {
 
 
 def milliseconds(seconds: float) -> int:
-    """Whole milliseconds of seconds."""
+    """Return seconds as whole milliseconds, rounded down."""
     return int(seconds * 1000)

@@ -1,4 +1,4 @@
-"""Objects of a bucket of Google Cloud Storage, over gcsfs; a conditional put asks for generation 0."""
+"""Objects of a Google Cloud Storage bucket, through gcsfs. A conditional put requires generation 0."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _DELETES_AT_ONCE = 32
 
 
 class NoBucketError(OSError):
-    """The bucket is not there."""
+    """The bucket does not exist."""
 
 
 class GcsStore(BucketStore):
     """Objects below ``gs://bucket/prefix``; ``options`` are those of gcsfs.
 
-    It sends requests of the JSON API, which gcsfs authorises and repeats.
+    The store sends requests to the JSON API. gcsfs authorises and repeats them.
     """
 
     scheme: ClassVar[str] = "gs"
     spark_scheme: ClassVar[str] = "gs"
 
     def _connect(self) -> Any:
-        # The class that the package exports first asks over gRPC what kind of bucket it is.
+        # The class that the package exports would first ask over gRPC for the type of the bucket.
         gcsfs = importlib.import_module("gcsfs.core")
-        # It logs what it raises, too.
+        # gcsfs also logs the errors that it raises.
         logging.getLogger("gcsfs").addHandler(logging.NullHandler())
         return gcsfs.GCSFileSystem(**{"use_listings_cache": False, **self.options})
 
@@ -51,10 +51,13 @@ class GcsStore(BucketStore):
         return answer_of(error)
 
     def _is_from_store(self, error: BaseException) -> bool:
-        return "://" in str(error) or super()._is_from_store(error)  # gcsfs names the address
+        return "://" in str(error) or super()._is_from_store(error)  # errors of gcsfs contain the URL
 
     def _get(self, key: str, *, most_bytes: int) -> bytes:
-        """One request; gcsfs reads an answer of any length, and unpacks it if it is compressed."""
+        """Return an object with one request.
+
+        gcsfs itself would read a response of any length, and would decompress a compressed one.
+        """
         filesystem = self._filesystem()
         retry = importlib.import_module("gcsfs.retry")
 
@@ -104,7 +107,7 @@ class GcsStore(BucketStore):
             self._call("POST", self._uploads(), **_upload(key, data))
 
     def _send_put_if_absent(self, key: str, data: bytes) -> None:
-        """One request; gcsfs's own retries would hide that an answer got lost."""
+        """Create an object with a single request. Retries of gcsfs would hide that a response got lost."""
         filesystem = self._filesystem()
         once = type(filesystem)._request.__wrapped__  # noqa: SLF001 - without its decorator that repeats
 
@@ -152,13 +155,13 @@ def _info(entry: Mapping[str, Any]) -> ObjectInfo:
         path=entry["name"],
         size_bytes=int(entry["size"]),
         modified_ms=milliseconds(datetime.fromisoformat(entry["updated"]).timestamp()),
-        # What has been composed of parts has no MD5, and the store's own tag says nothing of the content.
+        # Composite objects have no MD5, and the ETag of the store does not depend on the content alone.
         etag=entry.get("md5Hash"),
     )
 
 
 def _upload(key: str, data: bytes, **condition: str) -> dict[str, Any]:
-    """The request that creates an object with its name and its bytes, which do not contain the boundary."""
+    """Return the multipart request that creates an object. The content cannot contain the random boundary."""
     boundary = uuid.uuid4().hex
     name = json.dumps({"name": key})
     head = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{name}\r\n"
@@ -173,7 +176,7 @@ def _upload(key: str, data: bytes, **condition: str) -> dict[str, Any]:
 
 @contextmanager
 def _of_bucket() -> Iterator[None]:
-    """Of requests that need no object, 404 says that there is no bucket."""
+    """Yield, and raise NoBucketError for a 404: the request needs no object, so the bucket is missing."""
     try:
         yield
     except FileNotFoundError as error:
@@ -182,7 +185,7 @@ def _of_bucket() -> Iterator[None]:
 
 @contextmanager
 def _bad_request() -> Iterator[None]:
-    """As an error of the client what gcsfs raises as one of the caller."""
+    """Yield, and raise the ValueError with which gcsfs reports a bad request as an error of the client."""
     try:
         yield
     except ValueError as error:
@@ -192,9 +195,9 @@ def _bad_request() -> Iterator[None]:
 
 @functools.cache
 def client_errors() -> tuple[type[Exception], ...]:
-    """The exceptions with which gcsfs, aiohttp and google-auth report a failed request.
+    """Return the exceptions with which gcsfs, aiohttp and google-auth report a failed request.
 
-    Without these packages no request is sent, and what opening the store says is the failure to tell.
+    If these packages are not installed, no request is sent, and opening the store fails with its own message.
     """
     try:
         http = importlib.import_module("gcsfs.retry").HttpError
@@ -206,7 +209,7 @@ def client_errors() -> tuple[type[Exception], ...]:
 
 
 def answer_of(error: BaseException) -> Answer:
-    """The answer that gcsfs has made an exception of."""
+    """Return the HTTP answer that gcsfs turned into an exception."""
     names = {kind.__name__ for kind in type(error).__mro__}
     status: int | None = None
     match error:

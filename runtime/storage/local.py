@@ -1,4 +1,4 @@
-"""Objects as files of a local, or locally mounted, file system."""
+"""Objects as files of a local or locally mounted file system."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ _DESCRIPTORS: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 class LocalStore(ObjectStore):
     """Objects below the absolute folder ``root``, which the first write creates.
 
-    Links on the way to the root are its owner's. Below it, none is followed: a link can be deleted or
-    replaced, and is an error where it is read, or where its folder is listed.
+    Symbolic links in the path of the root belong to its owner and are followed. Links below the root are
+    never followed: they can be deleted or replaced, and raise an error if they are read or their folder is
+    listed.
 
-    Content is written under a hidden name, synced, and then renamed or hard-linked to its own
-    name, and the folder is synced: what was acknowledged survives a power cut. Hadoop leaves a
-    checksum file ``.<name>.crc`` beside a file; a stale one makes Hadoop readers fail, so it
-    goes before its file changes.
+    Content is written under a hidden name and synced. The file is then renamed or hard-linked to its own
+    name, and the folder is synced, so an acknowledged write survives a power failure. Hadoop leaves a
+    checksum file ``.<name>.crc`` beside a file. A stale checksum makes Hadoop's readers fail, so it is
+    deleted before its file changes.
     """
 
     remedy = (
@@ -70,7 +71,7 @@ class LocalStore(ObjectStore):
         return f"{type(self).__name__}({str(self.root)!r})"
 
     def __reduce__(self) -> tuple[type[LocalStore], tuple[str, Allowed]]:
-        # A worker may be on a machine of which the same folder is mounted in another way.
+        # On the machine of a worker, the same folder may be another mount.
         return type(self), (str(self.root), self._allowed)
 
     def __eq__(self, other: object) -> bool:
@@ -88,20 +89,20 @@ class LocalStore(ObjectStore):
         return self._allowed
 
     def check_writable(self, folder: str) -> None:
-        """StorageError if no file can be created in a folder that is there; none is left by the look."""
+        """Raise StorageError if no file can be created in the existing folder. No file is left behind."""
         with self._reporting(folder, "write in"):
             opened = self.tree.open_folder(self._place(folder))
             try:
                 os.close(os.open(".", os.O_TMPFILE | os.O_WRONLY, 0o600, dir_fd=opened))
             except OSError as error:
-                # Not every file system has files without a name.
+                # Not every file system supports unnamed temporary files (O_TMPFILE).
                 if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
                     raise
             finally:
                 os.close(opened)
 
     def is_folder(self, path: str) -> bool:
-        """Return True if there is a folder at the path."""
+        """Return whether there is a folder at the path."""
         with self._reporting(path, "look at"), suppress(*_ABSENT):
             os.close(self.tree.open_folder(self._place(path, folder=True)))
             return True
@@ -195,7 +196,7 @@ class LocalStore(ObjectStore):
                 os.fsync(file)
                 _replace(temporary, name, folder)
             except OSError as error:
-                # What else the caller's block raises is not about this file.
+                # Other errors of the caller's block do not concern this file.
                 if not written and error.errno not in WRITE_FAILURES:
                     raise
                 raise storage_error("write", Value.uri(str(self.root / path)), error) from error
@@ -208,7 +209,7 @@ class LocalStore(ObjectStore):
             self._delete(*together)
 
     def _delete(self, *paths: str) -> bool:
-        """Remove the files of one folder; True if there was any."""
+        """Delete files of one folder, and return True if any of them existed."""
         is_any = False
         with (
             self._reporting(paths[0], "delete"),
@@ -233,7 +234,7 @@ class LocalStore(ObjectStore):
                         shutil.rmtree(name, dir_fd=folder)
                     sync_folder(folder)
             except _ABSENT:
-                # Absent, or somebody else deletes in the same folder: what is left decides.
+                # The folder is absent, or another process deletes it too: try again if it still exists.
                 if self.is_folder(prefix):
                     self.delete_folder(prefix)
 
@@ -245,7 +246,7 @@ class LocalStore(ObjectStore):
         return "file://" + escape_glob(str(self.root / folder))
 
     def _place(self, path: str, *, folder: bool = False) -> str:
-        """The relative path by which the tree is asked for an object."""
+        """Return the relative path of an object in ``tree``, or raise StorageError if it leaves the root."""
         return checked_path(path, root=self.uri, folder=folder)
 
     @contextmanager
@@ -270,7 +271,7 @@ class LocalStore(ObjectStore):
 
     @contextmanager
     def _entries(self, folder: str) -> Iterator[Iterable[os.DirEntry[str]]]:
-        """What is in a folder, nothing where there is none; entries are looked at within the block."""
+        """Yield the sorted entries of a folder, or none if it is absent. They are valid within the block."""
         with self._reporting(folder, "list"), ExitStack() as stack:
             entries: Iterable[os.DirEntry[str]] = ()
             with suppress(*_ABSENT):
@@ -280,7 +281,7 @@ class LocalStore(ObjectStore):
             yield sorted(entries, key=lambda entry: entry.name)
 
     def _status(self, place: str) -> os.stat_result | None:
-        """What is there, which may be no link; None where nothing is."""
+        """Return the status of a file or folder, or None if it is absent. A symbolic link raises an error."""
         with suppress(*_ABSENT), self.tree.opened(place) as (folder, name):
             status = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
             if stat_module.S_ISLNK(status.st_mode):
@@ -290,24 +291,24 @@ class LocalStore(ObjectStore):
 
     @contextmanager
     def _reporting(self, path: str, doing: str) -> Iterator[None]:
-        """Turns every error of the operating system into a StorageError that says what was tried where."""
+        """Yield, and turn errors of the operating system into StorageErrors with ``doing`` and the path."""
         try:
             yield
         except LinkInTheWayError as error:
             raise StorageError(error.message) from error
         except OSError as error:
-            # A file in the place of a folder is in the way of what is written.
+            # A file stands where the write needs a folder: name that file.
             is_above = doing == "write" and isinstance(error, NotADirectoryError)
             where = error.filename if is_above else self.root / path
             raise storage_error(doing, Value.uri(str(where)), error) from error
 
     def _link(self, path: str, temporary: str, name: str, folder: int) -> bool:
-        """Give the file its name as well, unless that is taken; True when it has it now."""
+        """Hard-link a temporary file to its final name, and return False if another file has that name."""
         _remove_checksum(name, folder)
         try:
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
-            # A network file system may repeat a link that had succeeded.
+            # A network file system may repeat a link request that had succeeded.
             with suppress(FileNotFoundError):
                 one, other = (
                     os.stat(each, dir_fd=folder, follow_symlinks=False) for each in (temporary, name)
@@ -338,12 +339,12 @@ class LocalStore(ObjectStore):
 
 
 def below(folder: str, name: str) -> str:
-    """The path of what has this name in a folder, empty for the root."""
+    """Return the path of an entry of a folder. The root is the empty path."""
     return f"{folder}/{name}" if folder else name
 
 
 def info_of(path: str, status: os.stat_result, *, is_link: bool = False) -> ObjectInfo:
-    """The facts of a file."""
+    """Return the metadata of a file from its status."""
     return ObjectInfo(
         path=path,
         size_bytes=status.st_size,
@@ -354,20 +355,20 @@ def info_of(path: str, status: os.stat_result, *, is_link: bool = False) -> Obje
 
 
 def _arrow_file(file: int, mode: str) -> pa.NativeFile:
-    """A file of pyarrow's over what a descriptor has open, whatever has its name by now."""
+    """Open the file of a descriptor with pyarrow, even if another file has its name by now."""
     return pa.OSFile(f"{_DESCRIPTORS}/{file}", mode)
 
 
 @contextmanager
 def _new_file(name: str, folder: int) -> Iterator[tuple[str, int]]:
-    """A hidden name beside a file, and a descriptor to write there; unless it is renamed, it is removed."""
+    """Yield the hidden name and the descriptor of a new file, and delete it unless the caller renames it."""
     temporary = temporary_path(name)
     file = os.open(temporary, NEW_FILE, 0o666, dir_fd=folder)
     try:
         yield temporary, file
     finally:
         os.close(file)
-        # Failing at that hides no other failure.
+        # A failure here must not hide an earlier one.
         with suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
 

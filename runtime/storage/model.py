@@ -1,4 +1,4 @@
-"""What an object store promises: atomic objects by path, and one that cannot be put twice."""
+"""The interface of an object store: atomic objects by path, and a put that fails if the object exists."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectInfo:
-    """One object. ``modified_ms`` is in the store's clock; ``etag`` None where there is none.
+    """The metadata of one object.
 
-    ``is_link`` says, in listings, that the path is another name of a file: a symbolic link. ``identity``
-    is the same for all names of a file, and None where a file has only one.
+    ``modified_ms`` is in the clock of the store. ``etag`` is None if the store has none. In listings,
+    ``is_link`` is True if the path is a symbolic link to a file. ``identity`` is equal for all names of one
+    file, and None if the file has only one name.
     """
 
     path: str
@@ -29,16 +30,16 @@ class ObjectInfo:
     identity: FileIdentity | None = None
 
 
-# Inside the stores the name ``list`` is a method.
+# Inside the stores, ``list`` is the name of a method.
 Objects = list[ObjectInfo]
 Paths = list[str]
 
 
 class PutOutcome(StrEnum):
-    """How ``put_if_absent`` ended.
+    """The result of ``put_if_absent``.
 
-    ``MINE``: the object was there already, and it was put by this caller: by an attempt of the
-    same call whose answer got lost, or by an earlier call with the same nonce.
+    ``MINE`` means that the object existed and that this caller had put it: by an attempt of the same call
+    whose answer got lost, or by an earlier call with the same nonce.
     """
 
     WON = "won"
@@ -49,85 +50,95 @@ class PutOutcome(StrEnum):
 class ObjectStore(Protocol):
     """Objects below one root, the base path of a table.
 
-    Paths are relative to the root and separated by ``/``, without a leading ``/``; a path that
-    leaves the root is refused with a StorageError. Stores travel to workers, so they pickle.
-    Every failure is a StorageError that names the object, the reason and a remedy; an absent
-    object is a NotFoundError.
+    Paths are relative to the root and separated by ``/``, without a leading ``/``. A path that leaves the
+    root raises a StorageError. Stores are sent to Spark workers, so they can be pickled. Every failure is a
+    StorageError that names the object, the reason and a remedy; an absent object is a NotFoundError.
     """
 
     @property
     def uri(self) -> str:
-        """The root, such as ``file:///data/t`` or ``s3://bucket/t``; no trailing ``/``."""
+        """The root, such as ``file:///data/t`` or ``s3://bucket/t``, without a trailing ``/``."""
         ...
 
     @property
     def allowed(self) -> Allowed:
-        """Return the keys and plug-ins that may be used for the table; they come from who opened it."""
+        """The keys and plug-ins that the opener of the store permits for the table."""
         ...
 
     def read(self, path: str, *, most_bytes: int = MOST_RECORD_BYTES) -> bytes:
-        """The whole object, by one request; TooLargeError, before it is read, if it has more bytes."""
+        """Return the content of the object, with one request.
+
+        Raises:
+            NotFoundError: If the object is absent.
+            TooLargeError: If the object has more than ``most_bytes`` bytes. The content is not read.
+        """
         ...
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
-        """Bytes ``start`` to ``stop`` (exclusive) of the object, which has them, by one request."""
+        """Return bytes ``start`` to ``stop`` (exclusive), with one request. The object must contain them."""
         ...
 
     def open_input(self, path: str) -> Any:
-        """A seekable pyarrow file over the object, to be closed by the caller."""
+        """Open the object as a seekable pyarrow file, which the caller closes."""
         ...
 
     def stat(self, path: str) -> ObjectInfo | None:
-        """The object's facts, None when there is none (a folder is none)."""
+        """Return the metadata of the object, or None if there is no object (a folder is not an object)."""
         ...
 
     def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
-        """The objects in folder ``prefix``, sorted by path; a missing folder has none.
+        """Return the objects in the folder ``prefix``, sorted by path.
 
-        Everything is listed, temporary and hidden names too.
+        If there is no such folder, the list is empty. Temporary and hidden objects are included.
         """
         ...
 
     def list_folders(self, prefix: str = "") -> Paths:
-        """The paths of the direct sub-folders of ``prefix``, sorted."""
+        """Return the paths of the direct subfolders of ``prefix``, sorted."""
         ...
 
     def put(self, path: str, data: bytes) -> None:
-        """Create or replace the object, durably; readers see the old or the new one whole."""
+        """Create or replace the object durably. Readers see either the old or the new content, in full."""
         ...
 
     def put_if_absent(self, path: str, data: bytes, *, nonce: str | None = None) -> PutOutcome:
-        """Create the object, durably, unless there is one.
+        """Create the object durably, unless it exists.
 
-        ``nonce`` is a text that ``data`` contains and nobody else writes; with it an object
-        that stands there is recognised as one's own. An unknown outcome is never reported as a
-        failure: it is resolved, or ends in an UnknownOutcomeError.
+        Args:
+            path: The path of the object.
+            data: The content.
+            nonce: A text that ``data`` contains and that no other writer uses. It makes it possible to
+                recognise an existing object as the caller's own.
+
+        Raises:
+            UnknownOutcomeError: If the store could not find out if the object was created. An unknown outcome
+                is never reported as a failure.
         """
         ...
 
     def create_file(self, path: str) -> AbstractContextManager[Any]:
-        """A writable file for ``with``: appears under ``path``, whole, when the block ends well.
+        """Yield a writable file that appears under ``path``, complete, when the block ends without an error.
 
-        When the block raises nothing appears. An object that is there is replaced.
+        If the block raises, no object appears. An existing object is replaced.
         """
         ...
 
     def delete(self, path: str) -> bool:
-        """Remove the object; True if there was one (as far as the store can tell)."""
+        """Delete the object, and return True if it existed (as far as the store can tell)."""
         ...
 
     def delete_all(self, paths: Iterable[str]) -> None:
-        """Remove the objects; absent ones are passed over."""
+        """Delete the objects. Absent ones are ignored."""
         ...
 
     def delete_folder(self, prefix: str) -> None:
-        """Remove everything below the folder and the folder; an absent one is passed over."""
+        """Delete the folder and everything below it. An absent folder is ignored."""
         ...
 
     def now_ms(self) -> int:
-        """The clock that ``modified_ms`` is taken from; never ahead of it."""
+        """Return the time of the clock that sets ``modified_ms``. It is never ahead of that clock."""
         ...
 
     def spark_uri(self, path: str) -> str:
-        """The object's or folder's path for Spark, with what Hadoop would glob escaped."""
+        """Return the URI of the object or folder for Spark, with Hadoop's glob characters escaped."""
         ...

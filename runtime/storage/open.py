@@ -1,4 +1,4 @@
-"""The object store that holds a table, opened from where the table lies."""
+"""Opening the object store of a table by its location."""
 
 from __future__ import annotations
 
@@ -31,11 +31,17 @@ def open_store(
     options: Mapping[str, Any] | None = None,
     allowed: Allowed = NOTHING_ALLOWED,
 ) -> ObjectStore:
-    """The store below ``uri``: a local path, ``file:``, ``s3:``, ``s3a:`` or ``gs:``; nothing is touched.
+    """Return the store for a local path or a ``file:``, ``s3:``, ``s3a:`` or ``gs:`` URI.
 
-    ``options`` are those of fsspec's file system (``key``, ``secret``, ``endpoint_url``, ...);
-    ``allowed`` are the keys and plug-ins that may be used for the table there. Raises
-    StorageError for other schemes.
+    No request is sent.
+
+    Args:
+        uri: The root of the store.
+        options: The options of fsspec's file system (``key``, ``secret``, ``endpoint_url``, ...).
+        allowed: The keys and plug-ins that may be used for the table at this location.
+
+    Raises:
+        StorageError: If the scheme is not supported, or the URI contains no bucket or no absolute path.
     """
     text = os.fspath(uri)
     match = _SCHEME.match(text)
@@ -77,12 +83,15 @@ def _local_path(text: str, rest: str) -> str:
 
 
 def probe_put_if_absent(store: ObjectStore, path: str) -> None:
-    """Return when a second conditional put of one object loses; else raise StorageError.
+    """Raise StorageError unless the second of two conditional puts of one object fails.
 
-    ``path`` is one where there is no object; afterwards there is none again.
-    Without that two writers could both believe to have committed.
+    Without conditional puts, two writers could both believe that they have committed.
+
+    Args:
+        store: The store to test.
+        path: A path without an object. The function deletes the object that it creates there.
     """
-    # A store that cannot be reached tells a look so in seconds; a put is repeated for minutes.
+    # For an unreachable store, stat fails within seconds, whereas put_if_absent retries for minutes.
     store.stat(path)
     nonces = [uuid.uuid4().hex, uuid.uuid4().hex]
     try:

@@ -1,4 +1,4 @@
-"""Operating-system errors in words: which object, which reason, which remedy."""
+"""Messages for errors of the operating system, with the object, the reason and a remedy."""
 
 from __future__ import annotations
 
@@ -36,20 +36,24 @@ _REMEDIES = {
 _DEFAULT_REMEDY = "check the storage, then run again"
 
 WRITE_FAILURES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
-"""Reasons with which writing into an open file fails."""
+"""Error numbers of a failed write to an open file."""
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 FAILURES: Final = (ParquetryError, OSError)
-"""What may go wrong behind a commit without undoing it; stores of other makers raise what they like of it."""
+"""Errors that may occur after a commit without invalidating it. Plug-in stores may raise any of them."""
 
 
 @contextmanager
 def tidying(where: str, what: str, *, shown: Callable[[str], str] = str) -> Iterator[None]:
-    """Carries the block out as far as it goes: it follows a commit, the next clean or writer does the rest.
+    """Yield to a block of cleanup that follows a commit, and log its failure instead of raising it.
 
-    A failure is a warning in the log, ``<where>: <what>: <reason>``. ``shown`` takes personal values out of
-    the reason; the other two may hold none.
+    The next clean or writer repeats the cleanup. The log contains the warning ``<where>: <what>: <reason>``.
+
+    Args:
+        where: The location, without personal values.
+        what: The consequence of a failure, without personal values.
+        shown: Masks personal values in the reason.
     """
     try:
         yield
@@ -58,7 +62,10 @@ def tidying(where: str, what: str, *, shown: Callable[[str], str] = str) -> Iter
 
 
 def storage_error(doing: str, where: Value, error: OSError) -> StorageError:
-    """``cannot <doing> <where>: <reason>; <remedy>``; NotFoundError when there is no object."""
+    """Return a StorageError ``cannot <doing> <where>: <reason>; <remedy>``.
+
+    A FileNotFoundError becomes a NotFoundError.
+    """
     reason = os.strerror(error.errno) if error.errno else of_library(str(error), kind=type(error).__name__)
     remedy = _REMEDIES.get(error.errno or 0, _DEFAULT_REMEDY)
     kind = NotFoundError if isinstance(error, FileNotFoundError) else StorageError
@@ -68,7 +75,10 @@ def storage_error(doing: str, where: Value, error: OSError) -> StorageError:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether there is no room left, on the disk or within a quota; drivers may say so in words alone."""
+    """Return whether an error of the chain means that the disk or the quota is full.
+
+    Some drivers report this only in the text of their error.
+    """
     while error is not None:
         has_code = isinstance(error, OSError) and error.errno in _FULL
         if has_code or any(os.strerror(code) in str(error) for code in _FULL):

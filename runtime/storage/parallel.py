@@ -1,4 +1,4 @@
-"""Storage requests side by side: their latency is the cost, not their work."""
+"""Concurrent storage requests, which hide the latency of single requests."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ _FEW: Final = 3
 
 
 class OnceProperty(Generic[_Result]):
-    """A property that may make requests, computed once for an object; two threads may both compute it.
+    """A property that may send requests and is computed once for each object.
 
-    ``functools.cached_property`` of Python 3.11 computes it under one lock for all objects of the class, so
-    that the requests of different tables wait for each other.
+    Two threads may both compute it.
+
+    ``functools.cached_property`` of Python 3.11 uses one lock for all objects of the class, so requests for
+    different tables would wait for each other.
     """
 
     def __init__(self, compute: Callable[[Any], _Result]) -> None:
-        """What ``compute`` gives for an object is kept under its own name."""
+        """Keep the function. Its value is stored in the object under the name of the property."""
         self._compute = compute
         self.__doc__ = compute.__doc__
 
@@ -39,17 +41,17 @@ class OnceProperty(Generic[_Result]):
         if instance is None:
             return self
         value = self._compute(instance)
-        # From now on the object's own entry is found, and not this property.
+        # From now on, attribute lookup finds the entry of the object before this property.
         vars(instance)[self._name] = value
         return value
 
 
 class _AbandonedError(Exception):
-    """Nobody waits for the answer of a request any more."""
+    """A request was not sent, because an outer call of map_each has already failed."""
 
 
 class _Tasks(threading.local):
-    """Which calls of :func:`map_each` the thread works for, the outermost first."""
+    """The calls of :func:`map_each` that the current thread works for, the outermost first."""
 
     calls: tuple[threading.Event, ...] = ()
 
@@ -58,9 +60,10 @@ _TASKS: Final = _Tasks()
 
 
 def map_each(items: Iterable[_Item], request: Callable[[_Item], _Result]) -> list[_Result]:
-    """The answers in the order of the items; the first failure is raised when all have ended.
+    """Return the results of ``request`` in the order of the items, with up to eight requests at a time.
 
-    After a failure, or Ctrl-C, no request is begun any more that is asked for by one of the others.
+    After a failure or Ctrl-C, no further request starts, and neither does one that a running request would
+    start with this function. The first failure is raised after all running requests have ended.
     """
     outer = _TASKS.calls
     if any(call.is_set() for call in outer):
@@ -83,7 +86,10 @@ def map_each(items: Iterable[_Item], request: Callable[[_Item], _Result]) -> lis
 
 
 def growing_batches(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    """The items in slices of one, two, four and so on, for who asks side by side until one has answered."""
+    """Yield the items in slices of one, two, four and then eight items.
+
+    Callers send the requests of a slice concurrently, and stop at the first slice with a match.
+    """
     start, size = 0, 1
     while start < len(items):
         yield items[start : start + size]
@@ -91,5 +97,5 @@ def growing_batches(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
 
 
 def for_each(items: Iterable[_Item], request: Callable[[_Item], object]) -> None:
-    """Do the request for every item."""
+    """Call ``request`` for every item, like :func:`map_each`, and drop the results."""
     map_each(items, request)

@@ -1,4 +1,4 @@
-"""The names objects may have below a store's root, and the names of files not finished yet."""
+"""Valid object paths below the root of a store, and the names of temporary files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ _TEMPORARY = re.compile(r"^\.(?P<name>[^.]+)\.[0-9a-f]{32}\.tmp\Z")
 
 
 def checked_path(path: str, *, root: str, folder: bool = False) -> str:
-    """``path`` as it is, when it stays below the root; a folder may be empty (the root).
+    """Return ``path`` if it stays below the root. A folder may be empty, which is the root.
 
-    Raises StorageError for absolute paths, empty, ``.`` and ``..`` segments and NUL bytes.
+    A folder loses its trailing ``/``.
+
+    Raises:
+        StorageError: If the path is absolute, or contains an empty, ``.`` or ``..`` segment or a NUL byte.
     """
     if folder and path == "":
         return path
@@ -34,11 +37,11 @@ def checked_path(path: str, *, root: str, folder: bool = False) -> str:
 
 
 def temporary_path(path: str) -> str:
-    """A fresh hidden name beside ``path`` for its unfinished content.
+    """Return a new hidden name in the folder of ``path``, for a file that is still being written.
 
-    The name starts with a dot and ends in ``.tmp``, and has the dots of the finished name as
-    ``%2E``: Hudi takes every file for a base file whose name has ``.parquet`` anywhere in it, and
-    likewise for markers and archives (AbstractTableFileSystemView, DirectWriteMarkers).
+    The name starts with a dot, ends in ``.tmp``, and spells the dots of the final name as ``%2E``. Hudi takes
+    every file whose name contains ``.parquet`` for a base file, and treats markers and archives alike
+    (AbstractTableFileSystemView, DirectWriteMarkers).
     """
     folder, _, name = path.rpartition("/")
     hidden = name.replace("%", "%25").replace(".", "%2E")
@@ -46,11 +49,11 @@ def temporary_path(path: str) -> str:
 
 
 def finished_name(path: str) -> str | None:
-    """The file name that a temporary file was to get; None when ``path`` is not temporary."""
+    """Return the final file name of a temporary file, or None if ``path`` is not a temporary file."""
     match = _TEMPORARY.match(path.rpartition("/")[2])
     return match["name"].replace("%2E", ".").replace("%25", "%") if match else None
 
 
 def escape_glob(path: str) -> str:
-    """``path`` with a backslash before each character that Hadoop's globbing interprets."""
+    """Return ``path`` with a backslash before each character that Hadoop's glob syntax interprets."""
     return _GLOB_CHARACTERS.sub(r"\\\1", path)

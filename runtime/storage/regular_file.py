@@ -1,4 +1,4 @@
-"""Reading files whole or in part, and how large what is read whole may be, in any store."""
+"""Complete and partial reads of files, and the size limits of complete reads in all stores."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from parquetry.message import Message, Value
 from parquetry.runtime.errors import TooLargeError
 
 MOST_BYTES: Final = 1 << 30
-"""Of an object that is read whole."""
+"""The size limit of a file that is read completely."""
 
 MOST_RECORD_BYTES: Final = MOST_BYTES // 4
-"""Of an object that is read whole and parsed, which takes some ten times its bytes.
+"""The size limit of an object that is read completely and parsed, which takes about ten times its bytes.
 
-The largest are commits, with about 1 KiB for each file that they wrote: these are 250,000 files.
+The largest such objects are commits, with about 1 KiB for each file that they wrote: the limit allows 250,000
+files.
 """
 
 
 def check_size(where: Value, size_bytes: int, *, most_bytes: int) -> None:
-    """Raise TooLargeError for an object of more bytes than are read."""
+    """Raise TooLargeError if the object has more than ``most_bytes`` bytes."""
     if size_bytes > most_bytes:
         what = f"it has {size_bytes:,} bytes or more, and at most {most_bytes:,} are read"
         raise TooLargeError(Message("cannot read ", where, f": {what}; restore it from a copy"))
 
 
 class _Reads:
-    """What this process has read of stores, and what is done when that is too much."""
+    """The number of bytes that this process may still read from stores, and the action when none are left."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -39,11 +40,11 @@ class _Reads:
         self._refuse: Callable[[], object] = lambda: None
 
     def limit(self, most_bytes: int | None, refuse: Callable[[], object]) -> None:
-        """Count from now on, and call ``refuse`` once more bytes were read; None counts no longer."""
+        """Start to count, and call ``refuse`` after more than ``most_bytes`` bytes. None stops the count."""
         self._left, self._refuse = most_bytes, refuse
 
     def count(self, size_bytes: int) -> None:
-        """Count so many bytes."""
+        """Count bytes that were read, and call ``refuse`` if they exceed the limit."""
         with self._lock:
             if self._left is None:
                 return
@@ -59,9 +60,11 @@ count_read = _READS.count
 
 
 def read_regular(path: Path, *, most_bytes: int = MOST_BYTES) -> bytes:
-    """The content of a regular file of at most ``most_bytes``, links followed.
+    """Return the content of a regular file. Symbolic links are followed.
 
-    OSError otherwise: EISDIR for a folder, EFBIG for a larger file, ENXIO for the rest.
+    Raises:
+        OSError: EISDIR if the path is a folder, EFBIG if the file has more than ``most_bytes`` bytes, ENXIO
+            if it is a pipe, socket or device.
     """
     file = open_regular(path, follows=True)
     try:
@@ -71,7 +74,11 @@ def read_regular(path: Path, *, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def read_whole(file: int, *, most_bytes: int = MOST_BYTES) -> bytes:
-    """The content of an open file of at most ``most_bytes``; OSError (EFBIG) for a larger one."""
+    """Return the content of an open file.
+
+    Raises:
+        OSError: EFBIG if the file has more than ``most_bytes`` bytes.
+    """
     size_bytes = os.fstat(file).st_size
     if size_bytes > most_bytes:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
@@ -79,7 +86,7 @@ def read_whole(file: int, *, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def read_between(file: int, start: int, stop: int) -> bytes:
-    """The bytes of an open file from ``start`` to ``stop`` (exclusive), as far as it has them."""
+    """Return bytes ``start`` to ``stop`` (exclusive) of an open file, or fewer if the file ends earlier."""
     parts = []
     while start < stop and (part := os.pread(file, stop - start, start)):
         count_read(len(part))

@@ -1,4 +1,4 @@
-"""Objects of an S3 bucket, over s3fs; what may not be put twice is put with If-None-Match."""
+"""Objects of an S3 bucket, through s3fs. A conditional put uses If-None-Match."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class S3Store(BucketStore):
         return answer_of(error).status is not None or super()._is_from_store(error)
 
     def _get(self, key: str, *, most_bytes: int) -> bytes:
-        """One request; s3fs asks for the size of a whole object first, to read parts of it at once."""
+        """Return an object with one request. s3fs would first request the size, to read in parts."""
         filesystem = self._filesystem()
 
         async def get() -> bytes:
@@ -52,7 +52,7 @@ class S3Store(BucketStore):
                 try:
                     self._check_size(key, answer["ContentLength"], most_bytes=most_bytes)
                     data: bytes = await answer["Body"].read()
-                except client_errors():  # the answer broke off
+                except client_errors():  # the connection broke during the response
                     if attempt == _READ_ATTEMPTS:
                         raise
                     await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
@@ -102,7 +102,7 @@ class S3Store(BucketStore):
         self._call("put_object", Key=key, Body=data)
 
     def _send_put_if_absent(self, key: str, data: bytes) -> None:
-        """One request; s3fs's own retries would hide that an answer got lost."""
+        """Create an object with a single request. Retries of s3fs would hide that a response got lost."""
         filesystem = self._filesystem()
 
         async def send() -> None:
@@ -110,7 +110,7 @@ class S3Store(BucketStore):
             client = await filesystem.get_s3(self.bucket)
             put = client.put_object
             request = {"Bucket": self.bucket, "Key": key, "Body": data, "IfNoneMatch": "*"}
-            # With what the options ask of every request, such as encryption.
+            # Add the parameters that the options require for every request, such as encryption.
             await put(**filesystem._get_s3_method_kwargs(put, request))  # noqa: SLF001
 
         self._run(send)
@@ -145,9 +145,9 @@ class S3Store(BucketStore):
 
 @functools.cache
 def client_errors() -> tuple[type[Exception], ...]:
-    """The exceptions with which s3fs, aiobotocore and aiohttp report a failed request.
+    """Return the exceptions with which s3fs, aiobotocore and aiohttp report a failed request.
 
-    Without these packages no request is sent, and what opening the store says is the failure to tell.
+    If these packages are not installed, no request is sent, and opening the store fails with its own message.
     """
     try:
         botocore = importlib.import_module("botocore.exceptions")
@@ -158,7 +158,7 @@ def client_errors() -> tuple[type[Exception], ...]:
 
 
 def answer_of(error: BaseException) -> Answer:
-    """The answer in the error, or in the client's error that s3fs translated it from."""
+    """Return the answer in the error, or in the client's error from which s3fs translated it."""
     source = error if hasattr(error, "response") else error.__cause__ or error
     response = getattr(source, "response", None)
     if not isinstance(response, dict):
