@@ -1,1 +1,1 @@
-"""Reading tables and sources as DataFrames."""
+"""Reads of tables and sources as DataFrames."""

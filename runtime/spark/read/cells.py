@@ -1,7 +1,7 @@
-"""SQL that turns the text of a cell into a value of its column's type, or raises for a text that is none.
+"""SQL that converts the text of a cell to a value of its column's type, or raises if it is not such a value.
 
-A text is a value of a type only if nothing of it is lost: no digit, no time of a day, no fraction of a
-second. Spark's own readers and casts take more, such as ``19,90`` for 1990 and ``2024-05`` for a day.
+A conversion must lose nothing: no digit, no time of day, no fraction of a second. Spark's own readers and
+casts accept more, such as ``19,90`` for 1990 and ``2024-05`` for a day.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primit
 from parquetry.runtime.task_failures import refusal_sql
 
 _BARE: Final = "\u0001"
-"""Separates no cells: for texts that are one cell."""
+"""A separator that occurs in no cell, so that ``from_csv`` reads each text as one cell."""
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 _NUMBER: Final = r"\A[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\z"
 _DATE: Final = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
@@ -30,15 +30,16 @@ _ZONED: Final = (
 _BASE64: Final = r"\A[A-Za-z0-9+/]*={0,2}\z"
 _ZONE_LETTERS: Final = frozenset("VzOXxZ")
 _EXACT_DIGITS: Final = {"float": (6, 9), "double": (15, 17)}
-"""How many digits any number of the type keeps, and how many tell each of its numbers from the others."""
+"""The number of digits that each value of the type keeps, and the number that identifies each value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:
-    """How the cells of a source spell what is no text: its options, with the marks of its ``locale``.
+    """The spelling of values in the cells of a source: its options, and the number signs of its ``locale``.
 
-    ``file`` is SQL for the name of the file that a row is from. ``empty`` is the text of cells with nothing
-    within quotes, which is null for other types than text; None where there are no such.
+    ``file`` is SQL for the name of a row's file. ``empty`` is the text that a read gives for a cell of two
+    quotes with nothing between them, which is null except in text columns; None if the format has no such
+    cells.
     """
 
     is_json: bool
@@ -51,7 +52,15 @@ class Forms:
 
     @classmethod
     def of(cls, spark: SparkSession, options: Mapping[str, str], *, is_json: bool, file: str) -> Forms:
-        """The forms that ``options`` declare, by names in lower case; by default in the session's zone."""
+        """Return the forms that ``options`` declare, by lower case names.
+
+        Args:
+            spark: The session; its time zone is the default.
+            options: The source's options, by lower case names.
+            is_json: Whether the source's format is JSON.
+            file: SQL for the name of a row's file.
+
+        """
         zone = options.get("timezone") or spark.conf.get("spark.sql.session.timeZone") or "UTC"
         if "locale" not in options:
             return cls(is_json=is_json, file=file, zone=zone, options=options)
@@ -65,7 +74,7 @@ class Forms:
             zone=zone,
             options=options,
             decimal_sign=str(symbols.getDecimalSeparator()),
-            # Nobody types the thin spaces of CLDR.
+            # CLDR names a thin space, and files contain other spaces as well.
             grouping_signs=" \u00a0\u202f" if group.isspace() else group,
         )
 
@@ -73,11 +82,20 @@ class Forms:
 def conformed(
     column: str, found: ColumnType, wanted: ColumnType, place: str, forms: Forms, *, depth: int = 0
 ) -> str:
-    """SQL for a column whose leaves are texts of cells, with these as the ``wanted`` type has them.
+    """Return SQL that converts a column of cell texts to the ``wanted`` type.
 
-    It raises for a text that is no value of its type; ``place`` names the column. Fields of structs go by
-    name in any case, and get the names of the wanted type. What that lacks stays, for the write to refuse.
-    Analyse it under :func:`parquetry.runtime.spark.session.settings.expression_settings`.
+    The SQL raises for a text that is not a value of its type. Fields of structs are matched by name in any
+    case, and get the names of the wanted type. A field that the wanted type lacks stays, and the write
+    refuses it. Analyse the SQL under :func:`parquetry.runtime.spark.session.settings.expression_settings`.
+
+    Args:
+        column: SQL for the column.
+        found: The type of the column as read, whose leaves are strings.
+        wanted: The type of the table's column.
+        place: The name of the column in errors.
+        forms: The spelling of values in the source.
+        depth: The number of lambdas around the SQL.
+
     """
     item = f"x{depth}"
     match found, wanted:
@@ -114,7 +132,7 @@ def _stored(text: str, kind: Primitive | Decimal, place: str, forms: Forms) -> s
 
 
 def _value(text: str, kind: Primitive | Decimal, forms: Forms) -> str:
-    """SQL for the value, NULL where the text is none."""
+    """Return SQL for the value, which is NULL if the text is not a value of the type."""
     if isinstance(kind, Decimal):
         return _decimal(_plain_number(text, forms), kind)
     if kind.name in _INTEGERS:
@@ -146,7 +164,7 @@ def _value(text: str, kind: Primitive | Decimal, forms: Forms) -> str:
 
 
 def _plain_number(text: str, forms: Forms) -> str:
-    """SQL for a number of the declared locale as everybody else writes it; NULL for one of another."""
+    """Return SQL for a number with the plain signs of SQL, or NULL if it does not have the locale's form."""
     if forms.is_json or (forms.decimal_sign == "." and not forms.grouping_signs):
         return text
     group, mark = f"[{_class(forms.grouping_signs)}]", f"[{_class(forms.decimal_sign)}]"
@@ -175,7 +193,7 @@ def _floating(cell: str, name: str, forms: Forms) -> str:
     holds = (
         f"(length({text}) <= {least} OR length({digits}) <= {least}"
         f" OR {digits} = {_digits(f'CAST({value} AS STRING)')}"
-        # That many digits tell the number that is nearest; a whole number is that number, or another.
+        # A fraction of so many digits identifies the nearest number, but a whole number has to be exact.
         rf" OR (length({digits}) <= {most} AND {_like(text, '[.eE]')}))"
     )
     is_finite = f"abs({value}) < CAST('Infinity' AS {kind}) AND ({value} <> 0 OR {digits} = '')"
@@ -193,7 +211,7 @@ def _floating(cell: str, name: str, forms: Forms) -> str:
 
 
 def _digits(text: str) -> str:
-    """SQL for the digits of a number without zeros around them."""
+    """Return SQL for the digits of a number without leading and trailing zeros."""
     return f"trim('0' FROM regexp_replace({text}, {literal('[eE].*|[^0-9]')}, ''))"
 
 
@@ -209,7 +227,7 @@ def _timestamp(text: str, forms: Forms) -> str:
 
 
 def _in_zone(local: str, zone: str) -> str:
-    """SQL for the time at which a clock of the zone shows ``local``; NULL where it skips that."""
+    """Return SQL for the time at which clocks of the zone show ``local``, or NULL if they skip that time."""
     if zone.upper() in ("UTC", "Z", "GMT", "ETC/UTC"):
         return local
     point = f"to_utc_timestamp({local}, {literal(zone)})"

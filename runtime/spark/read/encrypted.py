@@ -1,7 +1,7 @@
-"""Encrypted base files as a DataFrame: read by Arrow inside the tasks, which ask for the key themselves.
+"""Encrypted base files as a DataFrame: Arrow reads them inside the tasks, which request the key themselves.
 
-Spark's own reader would need a key client in Java on every class path. Here it is Python's, as for
-writing. Whole columns are read, the table's only; filters apply behind.
+Spark's own reader would need a Java key client on every class path. This reader uses the Python client, as
+writes do. It reads whole columns, only those of the table; filters apply afterwards.
 """
 
 from __future__ import annotations
@@ -32,10 +32,22 @@ _BATCH_BYTES: Final = 8 * 1024 * 1024
 def encrypted_frame(
     spark: SparkSession, store: ObjectStore, files: Sequence[FileSlice], ddl: str, meta: Sequence[str]
 ) -> DataFrame:
-    """The ``meta`` columns, those of ``ddl``, the file's name and the row's number, a task for each file.
+    """Return the rows of encrypted files: the ``meta`` columns, those of ``ddl``, file name and row number.
 
-    A task ends in KeyUnavailableError when the key cannot be had where it runs, in NotFoundError when
-    a file is gone, as with Spark's own reader: a write then begins anew.
+    One task reads each file.
+
+    Args:
+        spark: The session.
+        store: The store of the table.
+        files: The encrypted files.
+        ddl: The table's columns as Spark DDL; may be empty.
+        meta: The names of Hudi's columns to read.
+
+    Raises:
+        KeyUnavailableError: In a task that cannot get the key.
+        NotFoundError: In a task whose file was removed, as with Spark's own reader; a write then starts
+            again.
+
     """
     wanted = to_arrow_schema(spark.createDataFrame([], ddl).schema) if ddl else pa.schema([])
     names = [*meta, *wanted.names, FILE, POSITION]

@@ -1,4 +1,4 @@
-"""SQL that makes values of one type those of another, or raises for a value that would change."""
+"""SQL that converts values to another type, or raises for a value that the conversion would change."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primit
 from parquetry.runtime.task_failures import refusal_sql
 
 _WHOLE: Final = {"float": 2**24, "double": 2**53}
-"""Up to here every whole number is a number of the type."""
+"""The bound up to which the type contains every whole number."""
 
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellPlace:
-    """Where a value is: SQL for the name of its file and the number of its row, and its column."""
+    """The position of a value: SQL for the name of its file and the number of its row, and its column."""
 
     file: str
     row: str | None
     column: str = ""
 
     def within(self, name: str) -> CellPlace:
-        """Return the place of a field, an element or a value in what is here."""
+        """Return the position of a field, an element or a map value inside this value."""
         return replace(self, column=f"{self.column}.{name}" if self.column else name)
 
     def refusal(self, wanted: str, text: str, *, kind: str) -> str:
-        """Return SQL of a type that raises: the value with this ``text`` is not what is ``wanted``."""
+        """Return SQL of the type ``kind`` that raises: the value with this ``text`` is not ``wanted``."""
         row = [] if self.row is None else [f"CAST({self.row} + 1 AS STRING)"]
         refusal = refusal_sql("RefusedCell", [self.file, literal(self.column), literal(wanted), text, *row])
         return f"CAST(raise_error({refusal}) AS {kind})"
@@ -40,10 +40,18 @@ class CellPlace:
 def exact_value(
     column: str, found: ColumnType, wanted: ColumnType, place: CellPlace, *, depth: int = 0
 ) -> str:
-    """Return SQL for a value of one type as the ``wanted``; it raises for a value that this does not hold.
+    """Return SQL that converts a value to the ``wanted`` type, and raises if this would change the value.
 
-    What no conversion makes such a value stays as it is, for the write to refuse. Analyse it under
-    :func:`parquetry.runtime.spark.session.settings.expression_settings`.
+    If the wanted type can contain no value of the found type, the value stays, and the write refuses it.
+    Analyse the SQL under :func:`parquetry.runtime.spark.session.settings.expression_settings`.
+
+    Args:
+        column: SQL for the value.
+        found: The type of the value.
+        wanted: The type of the table's column.
+        place: The position that the error names.
+        depth: The number of lambdas around the SQL.
+
     """
     item = f"e{depth}"
     match found, wanted:
@@ -88,7 +96,7 @@ _ALWAYS: Final = frozenset(
 
 
 def in_utc(kind: ColumnType) -> ColumnType:
-    """Return the type with local times as times of UTC: a table holds no others."""
+    """Return the type with UTC timestamps in place of local ones, as a table has no local timestamps."""
     match kind:
         case Primitive(name="timestamp_ntz"):
             return Primitive(name="timestamp")
@@ -102,18 +110,18 @@ def in_utc(kind: ColumnType) -> ColumnType:
 
 
 def _whole_numbers(found: ColumnType, wanted: ColumnType) -> int | None:
-    """Return the greatest whole number that is certain, if one of both is a float and one an integer."""
+    """Return the bound of the whole numbers of both types, or None unless they are an integer and a float."""
     match found, wanted:
         case Primitive(name=whole), Primitive(name=name) if whole in _INTEGERS and name in _WHOLE:
             return _WHOLE[name]
         case Primitive(name=name), Primitive(name=whole) if whole in _INTEGERS and name in _WHOLE:
-            # The next number may have been rounded to it.
+            # The bound itself may be the rounded form of the next number.
             return _WHOLE[name] - 1
     return None
 
 
 def fits(found: ColumnType, wanted: ColumnType) -> bool:
-    """Return True if a write takes the values of the one type for the other by itself."""
+    """Return whether a write converts values of the found type to the wanted type by itself."""
     try:
         check_type(found, wanted, "value")
     except InvalidDataError:

@@ -1,4 +1,4 @@
-"""Times of ORC files, whose nanoseconds Spark cuts without a word."""
+"""Times of ORC files, whose nanoseconds Spark drops without an error."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ _NANOSECONDS = r"[.]\\d{6}0*[1-9]"
 
 
 def is_written_by_spark(handle: Any) -> bool:
-    """Return True for an ORC file that Spark wrote, whose times have no nanoseconds.
+    """Return whether Spark wrote the ORC file; its times have no nanoseconds then.
 
-    OSError or ValueError where the file cannot be read.
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If the file cannot be parsed.
+
     """
     return _SPARK_VERSION in (orc.ORCFile(handle).schema.metadata or {})
 
 
 def times_as_texts(kind: T.DataType) -> T.DataType:
-    """Return the type with texts for times, as which the reader of ORC gives all their digits."""
+    """Return the type with strings in place of timestamps, so that the ORC reader keeps all their digits."""
     match kind:
         case T.StructType():
             return T.StructType([T.StructField(f.name, times_as_texts(f.dataType)) for f in kind.fields])
@@ -35,9 +38,13 @@ def times_as_texts(kind: T.DataType) -> T.DataType:
 
 
 def has_nanoseconds(kind: T.DataType, sql: str, *, depth: int = 0) -> str | None:
-    """Return SQL for whether a value of a type has times with nanoseconds; None for types without times.
+    """Return SQL for whether a value contains a time with nanoseconds; None for types without times.
 
-    ``sql`` is the value as :func:`times_as_texts` has it read.
+    Args:
+        kind: The type of the value.
+        sql: SQL for the value, as read with the type of :func:`times_as_texts`.
+        depth: The number of lambdas around the SQL.
+
     """
     item = f"t{depth}"
     match kind:

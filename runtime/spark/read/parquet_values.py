@@ -1,7 +1,7 @@
-"""Columns of Parquet files that Spark does not read as what they are, read in another way.
+"""Parquet columns that Spark does not read as their declared type.
 
-Spark has no reader for nanoseconds and numbers of 16 bits, and takes a column of nothing but null for whole
-numbers. It reads them as the bytes or numbers that are stored, and SQL makes values of these.
+Spark has no reader for nanoseconds and 16-bit floats, and reads a column of nulls only as integers. Such
+columns are read as the stored bytes or numbers, which SQL then converts.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _MICROSECONDS: Final = "timestamp, which has microseconds; round the column in t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredColumn:
-    """How one column is read: the type as which Spark reads it, and SQL for its values.
+    """The way to read a column: the type with which Spark reads it, and SQL for its values.
 
-    ``stored`` is None if nothing of the file is read.
+    ``stored`` is None if the file's column is not read.
     """
 
     name: str
@@ -45,17 +45,26 @@ class StoredColumn:
 
     @property
     def is_read_by_spark(self) -> bool:
-        """Whether Spark by itself reads the column as what it is."""
+        """True if Spark reads the column correctly without a conversion."""
         return self.value == quoted_name(self.name)
 
 
 def stored_columns(
     columns: ParquetColumns, file: FoundFile, place: CellPlace, *, wanted: frozenset[str]
 ) -> tuple[StoredColumn, ...]:
-    """Return how the columns of a file are read.
+    """Return the way to read each column of a file.
 
-    A column whose values no table has is refused here if it is one of the ``wanted``, by lower case names,
-    and otherwise when it is read.
+    A column whose type no table can have raises if the query reads it.
+
+    Args:
+        columns: The columns of the file's footer.
+        file: The file.
+        place: The position that errors name.
+        wanted: The lower case names of the columns that are certainly read.
+
+    Raises:
+        UnreadableFileError: If a ``wanted`` column has a type that no table can have.
+
     """
     return tuple(_column(field, file, place, wanted=wanted) for field in columns.schema)
 
@@ -73,7 +82,19 @@ def _column(field: pa.Field, file: FoundFile, place: CellPlace, *, wanted: froze
 def refused_column(
     name: str, reason: str, file: FoundFile, place: CellPlace, *, wanted: frozenset[str]
 ) -> str:
-    """Return SQL that raises when the column is read; UnreadableFileError if it is one of the ``wanted``."""
+    """Return SQL that raises ``reason`` if the query reads the column.
+
+    Args:
+        name: The name of the column.
+        reason: The reason why the column cannot be read.
+        file: A file with the column.
+        place: The position that the error names.
+        wanted: The lower case names of the columns that are certainly read.
+
+    Raises:
+        UnreadableFileError: If the column is one of the ``wanted``, so that no query is needed to know.
+
+    """
     if name.lower() in wanted:
         raise UnreadableFileError(file.file.path, reason)
     refusal = refusal_sql("InvalidDataError", [f"concat({place.file}, {literal(f': {reason}')})"])
@@ -81,7 +102,7 @@ def refused_column(
 
 
 def _read_as(field: pa.Field, sql: str, place: CellPlace, depth: int) -> tuple[str, str]:  # noqa: PLR0911 - a case, an answer
-    """Return the type as which Spark reads a field, and SQL for its values."""
+    """Return the type with which Spark reads a field, and SQL for its values."""
     kind, item = field.type, f"p{depth}"
     if pa.types.is_dictionary(kind):
         return _read_as(field.with_type(kind.value_type), sql, place, depth)
@@ -123,7 +144,7 @@ def _microseconds(sql: str, place: CellPlace) -> str:
 
 
 def _float16(sql: str) -> str:
-    """SQL for the number whose two bytes are given, the low one first."""
+    """Return SQL for the 16-bit float (IEEE 754 binary16) in two bytes, the low byte first."""
     bits = f"CAST(conv(hex(concat(substr({sql}, 2, 1), substr({sql}, 1, 1))), 16, 10) AS INT)"
     exponent, fraction = "(shiftright(h, 10) & 31)", "(h & 1023)"
     size = (
@@ -138,9 +159,13 @@ def _float16(sql: str) -> str:
 def check_int96(
     spark: SparkSession, files: Sequence[tuple[FoundFile, ParquetColumns]], storage: Mapping[str, Any]
 ) -> None:
-    """Return if no timestamp of 96 bits has nanoseconds, which Spark cuts; UnreadableFileError otherwise.
+    """Check with tasks that no 96-bit timestamp has nanoseconds, which Spark would drop.
 
-    Tasks read these columns, of the files of other programs than Spark only.
+    The tasks read only such columns, and only those of files that Spark did not write.
+
+    Raises:
+        UnreadableFileError: If one has. It names the first file and column.
+
     """
     searched = [(file, columns.int96) for file, columns in files if columns.int96]
     if not searched:

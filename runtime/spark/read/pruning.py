@@ -1,4 +1,4 @@
-"""Which files a condition needs: partitions answer first, then recorded statistics."""
+"""The files that a condition needs: partitions are excluded first, then files by recorded statistics."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from parquetry.runtime.table.statistics import look_up
 
 
 class Pruner:
-    """What a condition (SQL) leaves of a table's partitions and files. None leaves all.
+    """A condition (SQL) that excludes partitions and files of a table; None excludes nothing.
 
-    Local times in the condition are in the session's zone, as Spark reads them.
+    Local times in the condition are in the session's time zone, as Spark reads them.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class Pruner:
             self._predicate = parse_where(where, types=self._types, time_zone=_session_zone(spark))
 
     def partitions(self, paths: Sequence[str]) -> list[str]:
-        """The partitions that may have a row for which the condition is true."""
+        """Return the partitions that may contain a row for which the condition is true."""
         return [path for path in paths if may_hold(self._predicate, self._bounds.of(path))]
 
     def files(self, store: ObjectStore, files: Sequence[FileSlice]) -> list[FileSlice]:
-        """The files that may have such a row; statistics are read of the columns asked about only."""
+        """Return the files that may contain such a row, by the statistics of the condition's columns."""
         inside = set(self.partitions(sorted({file.partition for file in files})))
         kept = [file for file in files if file.partition in inside]
         names = columns_of(self._predicate)
@@ -52,7 +52,7 @@ class Pruner:
 
 
 def _session_zone(spark: SparkSession) -> dt.tzinfo | None:
-    """The session's time zone; None for names that only Java knows."""
+    """Return the session's time zone, or None if only Java knows its name."""
     try:
         return zoneinfo.ZoneInfo(spark.conf.get("spark.sql.session.timeZone") or "")
     except (zoneinfo.ZoneInfoNotFoundError, ValueError):

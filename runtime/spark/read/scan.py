@@ -1,8 +1,8 @@
-"""Base files as one DataFrame of the table's columns, read by Spark's own vectorised reader.
+"""Base files as one DataFrame with the table's columns, read by Spark's own vectorised reader.
 
-Encrypted files are read by :mod:`parquetry.runtime.spark.read.encrypted`.
-Files of older schemas are read as what they are: missing columns are null, and types that the
-running Spark cannot widen while reading are cast afterwards, file by file schema.
+:mod:`parquetry.runtime.spark.read.encrypted` reads encrypted files. Files of older schemas are read with the
+types that they contain: missing columns are null, and types that the running Spark cannot widen while reading
+are cast afterwards, per file schema.
 """
 
 from __future__ import annotations
@@ -46,10 +46,19 @@ def scan_files(
     meta: Sequence[str],
     positions: bool = False,
 ) -> DataFrame:
-    """The ``meta`` columns and the table's ``columns`` of the files, in that order.
+    """Return the ``meta`` columns and the table's ``columns`` of the files, in this order.
 
-    With ``positions`` two more: the file's name and the row's number in it. Column pruning and
-    filter push-down work as for any parquet read.
+    Column pruning and filter push-down work as for any Parquet read.
+
+    Args:
+        spark: The session.
+        store: The store of the table.
+        timeline: The timeline, whose commits contain the schemas of the files.
+        files: The base files.
+        columns: The columns of the table.
+        meta: The names of Hudi's columns to read.
+        positions: Whether to add two columns: the file's name and the row's number in the file, from 0.
+
     """
     wanted = {c.name: parse_type(c.type) for c in columns}
     if not files:
@@ -115,9 +124,9 @@ def _ddl(meta: Sequence[str], types: _Types) -> str:
 def _stored_types(
     store: ObjectStore, timeline: Timeline, files: Sequence[FileSlice]
 ) -> tuple[Mapping[str, _Types], frozenset[str]]:
-    """The columns of the files by the instant that wrote them, and the instants that encrypted them.
+    """Return the column types of the files by their instant, and the instants that encrypted their files.
 
-    As their commits say, else footers.
+    Both come from the commit's metadata, or from a file's footer if the commit does not contain its schema.
     """
     samples = {file.instant: file for file in files}
     parsed: dict[str, _Types] = {}
@@ -148,7 +157,7 @@ def _types(columns: Sequence[Column]) -> _Types:
 
 
 def _reads_as(found: ColumnType, wanted: ColumnType, *, widens: bool) -> bool:  # noqa: PLR0911 - a case, an answer
-    """Whether Spark's vectorised reader gives the stored type as the wanted one."""
+    """Return whether Spark's vectorised reader can return the found type as the wanted type."""
     match found, wanted:
         case Struct(), Struct():
             after = {f.name: f.type for f in wanted.fields}

@@ -1,4 +1,4 @@
-"""The rows of a source's files as one Spark frame, by what the format itself knows of its columns."""
+"""The rows of a source's files as one DataFrame, with the columns that the files' format declares."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ _VIEW = "source"
 _HEADER_BYTES = 64 * 1024
 _LINE = re.compile(r"(?P<text>[^\r\n]*)(?P<end>\r\n|\r|\n|\Z)")
 _CODECS_OF_SPARK_ALONE = frozenset({"deflate", "snappy", "lz4"})
-# Whatever the session says: a file that is passed over counts as taken.
+# Regardless of the session's settings: the ledger would count a skipped file as ingested.
 _STRICT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 _TEXTS = frozenset({"csv", "json"})
-# RFC 4180, and no guesses at what deviates from it; all cells of a row are looked at, whichever are used.
+# RFC 4180, and an error for any deviation; all cells of a row are checked, even those of unused columns.
 _STRICT_CSV = {
     "mode": "FAILFAST",
     "header": "true",
@@ -93,13 +93,27 @@ def read_files(
     storage: Mapping[str, Any],
     arrival: str | None = None,
 ) -> DataFrame:
-    """The rows of ``files``, before ``select``.
+    """Read the rows of ``files``, before the source's ``select``.
 
-    Files of one batch may differ in their columns: what a file lacks is null. Cells of text formats become
-    values of the table's types, and a cell that is none fails the read. With a ``select`` they are texts;
-    whole numbers and flags of JSON are what they are. A column ``arrival`` is added, if it is named: a text
-    that sorts the rows by their file, as the source orders its files, and then by their place in it.
-    InvalidDataError for a column of the table that only names of folders have.
+    Files of one batch may have different columns: a column that a file lacks is null. Cells of text formats
+    are converted to the table's types, and an invalid cell fails the read. If the source has a ``select``,
+    the cells stay texts, except whole numbers and booleans of JSON.
+
+    Args:
+        spark: The session.
+        source: The declaration of the source.
+        files: The files of the batch.
+        columns: The columns of the table.
+        storage: The options of the source's file system.
+        arrival: The name of a column to add; None adds none. The column is a text that sorts the rows by
+            file, in the source's order of files, and then by position in the file.
+
+    Raises:
+        InvalidDataError: If only folder names contain a column of the table, the files have a column that the
+            table lacks, or a column has incompatible types in two files.
+        UnreadableFileError: If a file does not have the source's format.
+        NotFoundError: If a file was removed after the source was listed.
+
     """
     _check_base_path(source, files)
     parts = _read(spark, source, files, columns, storage)
@@ -113,7 +127,7 @@ def read_files(
 
 
 def _gives_rows(source: Source) -> bool:
-    """Whether the files have the table's columns: a select has others, and a delete may do with a key."""
+    """Return whether the files' columns must be the table's, which a ``select`` and a delete do not need."""
     return source.select is None and source.operation is not Operation.DELETE
 
 
@@ -134,7 +148,7 @@ def _check_base_path(source: Source, files: Sequence[FoundFile]) -> None:
 
 
 def _undeclared(names: Iterable[str], source: Source, columns: Sequence[Column]) -> str | None:
-    """The first of the columns that neither the table has, nor Hudi, nor is dropped."""
+    """Return the first column that is not in the table, not one of Hudi's and not dropped, or None."""
     named = (*META_COLUMNS, DELETE_FLAG, *source.drop, *(column.name for column in columns))
     known = {name.lower() for name in named}
     return next((name for name in names if name.lower() not in known), None)
@@ -153,7 +167,7 @@ def _undeclared_error(name: str, file: str | None) -> InvalidDataError:
 def _file_with(
     spark: SparkSession, source: Source, files: Sequence[FoundFile], field: T.StructField
 ) -> str | None:
-    """The name of the first file that has a value in the field; None where none has, or Spark cannot tell."""
+    """Return the first file with a value in the field, or None if there is none or Spark cannot find it."""
     with suppress(PySparkException, Py4JJavaError, InvalidDataError, UnreadableFileError):
         rows = _load(spark, source, files, {}, T.StructType([field])).where(
             f"{quoted_name(field.name)} IS NOT NULL"
@@ -207,14 +221,16 @@ def _check_folders(names: Sequence[str], files: Sequence[FoundFile], columns: Se
 
 
 def selected(spark: SparkSession, frame: DataFrame, source: Source, *, place: str) -> DataFrame:
-    """The frame after the source's ``select``, a query over the view ``source``.
+    """Apply the source's ``select``, a query over the view ``source``, to the frame.
 
-    InvalidDataError for a query that is refused, or that asks for columns that are not there.
+    Raises:
+        InvalidDataError: If the query is refused, or it names a column that the frame lacks.
+
     """
     if source.select is None:
         return frame
     check_query(spark, source.select, place=place)
-    # Under a name of its own: the session may have a view `source` that is not ours to replace.
+    # The view has a random name, as the user's session may have a view `source` already.
     view = f"parquetry_{_VIEW}_{uuid.uuid4().hex}"
     frame.createOrReplaceTempView(view)
     try:
@@ -227,7 +243,10 @@ def selected(spark: SparkSession, frame: DataFrame, source: Source, *, place: st
 def with_typed_texts(
     spark: SparkSession, frame: DataFrame, columns: Sequence[Column], source: Source
 ) -> DataFrame:
-    """The rows of a ``select`` over a text format, with its texts as values of the table's types."""
+    """Convert the texts that a ``select`` over a text format returned to the table's types.
+
+    Frames of other sources are returned as they are.
+    """
     if source.select is None or source.format not in _TEXTS:
         return frame
     return _typed(spark, frame, columns, _forms(spark, source, file="''"))
@@ -274,7 +293,7 @@ def _loaded_apart(
     defaults: Mapping[str, str],
     storage: Mapping[str, Any],
 ) -> list[tuple[DataFrame, list[FoundFile]]]:
-    """One frame, or one per schema where a column has other types in some files, which Spark refuses."""
+    """Load the files as one frame, or as one per schema if Spark refuses different types in a column."""
     try:
         return [(_load(spark, source, files, defaults), list(files))]
     except Py4JJavaError as error:
@@ -290,7 +309,7 @@ def _loaded_apart(
 
 
 def _footer_schema(file: FoundFile, source: Source, storage: Mapping[str, Any]) -> str | None:
-    """The columns and types of a Parquet or ORC file; None where only Spark can tell them."""
+    """Return the columns and types of a Parquet or ORC file as text, or None if only Spark can read them."""
     if source.format == "parquet":
         columns = _parquet_columns(file, storage)
         return None if columns is None else str(columns.schema)
@@ -306,7 +325,7 @@ def _read_parquet(
     columns: Sequence[Column],
     storage: Mapping[str, Any],
 ) -> list[_Part]:
-    """One frame for the files that Spark reads as they are, and one for each other set of columns."""
+    """Load the files that Spark reads correctly as one frame, and the others by their columns."""
     known = dict(zip(files, map_each(files, lambda file: _parquet_columns(file, storage)), strict=True))
     check_int96(spark, [(file, found) for file, found in known.items() if found], storage)
     kept = {name.lower() for name in (*source.drop, *(column.name for column in columns))}
@@ -337,7 +356,7 @@ def _read_parquet(
 
 
 def _wanted(source: Source, columns: Sequence[Column]) -> frozenset[str]:
-    """The columns that are certainly read, in lower case."""
+    """Return the lower case names of the columns that are certainly read."""
     return frozenset(() if source.select else (column.name.lower() for column in columns))
 
 
@@ -355,7 +374,12 @@ def _read_as_stored(
 def _read_orc(
     spark: SparkSession, source: Source, files: Sequence[FoundFile], storage: Mapping[str, Any]
 ) -> list[_Part]:
-    """One frame, or several; UnreadableFileError where Spark would cut the nanoseconds of a time."""
+    """Load the files as one frame or several, each with a file as an example.
+
+    Raises:
+        UnreadableFileError: If a time has nanoseconds, which Spark would drop.
+
+    """
     groups = _loaded_apart(spark, source, files, {"mergeSchema": "true"}, storage)
     for frame, group in groups:
         if any(has_nanoseconds(field.dataType, "") for field in frame.schema.fields):
@@ -398,7 +422,7 @@ def _parquet_columns(file: FoundFile, storage: Mapping[str, Any]) -> ParquetColu
 
 
 def _place(names: Sequence[str], source: Source) -> CellPlace:
-    # A column of that name hides what Spark knows of a row's file.
+    # A column with the name _metadata hides Spark's own column, which contains the file of a row.
     if any(name.lower() == "_metadata" for name in names):
         return CellPlace(file="''", row=None)
     row = "_metadata.row_index" if source.format == "parquet" else None
@@ -408,7 +432,7 @@ def _place(names: Sequence[str], source: Source) -> CellPlace:
 def _exact(
     spark: SparkSession, source: Source, parts: Sequence[_Part], columns: Sequence[Column]
 ) -> list[_Part]:
-    """The frames with the values of the table's columns in their types, and with all times in UTC."""
+    """Convert the values of the table's columns to their types, and all local times to UTC."""
     declared = {} if source.select else {column.name.lower(): parse_type(column.type) for column in columns}
     exact: list[_Part] = []
     for frame, file in parts:
@@ -437,7 +461,7 @@ def _exact_value(
     if found is None:
         return name
     wanted = wanted or in_utc(found)
-    # A write widens by itself, without a look at each value.
+    # A write widens the type by itself, without a check of each value.
     if is_alone and fits(found, wanted):
         return name
     return exact_value(name, found, wanted, place.within(field.name))
@@ -467,7 +491,7 @@ def _read_text(
 
 
 def _typed(spark: SparkSession, frame: DataFrame, columns: Sequence[Column], forms: Forms) -> DataFrame:
-    """The rows with the texts of the table's ``columns`` as values."""
+    """Convert the texts of the table's ``columns`` to their types."""
     declared = {column.name.lower(): parse_type(column.type) for column in columns}
     values: list[str] = []
     for field in frame.schema.fields:
@@ -483,8 +507,8 @@ def _typed(spark: SparkSession, frame: DataFrame, columns: Sequence[Column], for
 def _json_texts(
     spark: SparkSession, source: Source, files: Sequence[FoundFile], columns: Sequence[Column]
 ) -> DataFrame:
-    """The records with every leaf that may lose something as the text that it has in the file."""
-    # By default Spark takes names that differ in case for one, and reads one of them.
+    """Read JSON records, with a text in place of each leaf that Spark might not read exactly."""
+    # By default Spark treats names that differ only in case as one name, and reads one of the fields.
     with session_settings(spark, {"spark.sql.caseSensitive": "true"}):
         found = _load(spark, source, files, {"mode": "FAILFAST"}).schema
     declared = {} if source.select else {column.name.lower(): column.type for column in columns}
@@ -498,7 +522,7 @@ def _json_texts(
 
 
 def _declared_type(text: str | None) -> T.DataType | None:
-    # DataType.fromDDL, the public way back from text, needs Spark 4.
+    # DataType.fromDDL, the public function for this, needs Spark 4.
     return None if text is None else T._parse_datatype_string(text)  # noqa: SLF001
 
 
@@ -511,10 +535,13 @@ def _csv_texts(
     head: _Head,
     forms: Forms,
 ) -> DataFrame:
-    """The cells as texts: NULL where there is nothing; in columns of texts '' for nothing within quotes."""
+    """Read the cells as texts.
+
+    An empty cell is NULL. An empty cell in quotes is ``''`` in text columns, and ``forms.empty`` in others.
+    """
     options, defaults = forms.options, _STRICT_CSV | {"emptyvalue": forms.empty or ""}
     if is_multi_line := options.get("multiline", "").lower() == "true":
-        # If Spark looks for the line ends itself, it changes those within quotes.
+        # If Spark detects the line ends itself, it changes those within quotes.
         defaults["linesep"] = "\n"
     has_crlf = is_multi_line and head.has_crlf and "linesep" not in options
     if (twice := twice_in_header(head.line, options)) is not None:
@@ -554,7 +581,7 @@ class _Head:
 def _by_header(
     files: Sequence[FoundFile], options: Mapping[str, str], storage: Mapping[str, Any]
 ) -> Mapping[_Head, Sequence[FoundFile]]:
-    """The files in groups of one header line each: Spark maps CSV columns by position, not by name."""
+    """Group the files by header line, as Spark maps CSV columns by position and not by name."""
     groups: dict[_Head, list[FoundFile]] = {}
     has_header = options.get("header", "true").lower() == "true"
     for file, head in zip(files, map_each(files, lambda f: _head(f, options, storage)), strict=True):
@@ -564,7 +591,7 @@ def _by_header(
 
 
 def _head(file: FoundFile, options: Mapping[str, str], storage: Mapping[str, Any]) -> _Head:
-    """The header of a file, or else something that only this file has."""
+    """Return the header of a file, or a text that no other file has if the header cannot be read here."""
     suffix = file.uri.rpartition(".")[2]
     if suffix in _CODECS_OF_SPARK_ALONE:
         return _Head(file.uri, has_crlf=False)
@@ -599,7 +626,7 @@ def _read_avro(
     columns: Sequence[Column],
     storage: Mapping[str, Any],
 ) -> list[_Part]:
-    """One read per writer schema, as Spark would take one file's schema for all of them."""
+    """Load the files of each writer schema by themselves, as Spark would use one schema for all files."""
     by_schema: dict[str, list[FoundFile]] = {}
     for file in files:
         by_schema.setdefault(_avro_schema(file, storage), []).append(file)
@@ -636,28 +663,32 @@ def _readable_avro(file: FoundFile) -> Iterator[None]:
 
 
 def _of_one_type(parts: Sequence[_Part]) -> list[DataFrame]:
-    """The frames of all parts; InvalidDataError when a column holds things that no type of its own does."""
+    """Return the frames of all parts; raise InvalidDataError if types of a column are incompatible."""
     check_one_type([(frame.schema, file.file.path) for frame, file in parts])
     return [frame for frame, _ in parts]
 
 
 def _with_arrival(frame: DataFrame, name: str, source: Source) -> DataFrame:
-    """The rows of files with a column that sorts them by their file, and by their place in it.
+    """Add a text column that sorts the rows by file and by position in the file.
 
-    A task may read parts of several files. Of each part it reads the rows in their order.
+    A task may read parts of several files, but reads the rows of each part in order.
     """
     path, parts = "_metadata.file_path", ["'\n'", fixed_width("_metadata.file_block_start"), PLACE_SQL]
     if source.file_order == MODIFIED:
-        # Files from before 1970 are as old as each other.
+        # Files from before 1970 count as equally old.
         parts = [fixed_width("greatest(unix_millis(_metadata.file_modification_time), 0)"), path, *parts]
     else:
-        # Escaped as in an address, names have another order; to decode, a + is a blank.
+        # Escaped names sort differently, so they are decoded; url_decode would turn a + into a blank.
         parts = [f"url_decode(replace({path}, '+', '%2B'))", *parts]
     return frame.selectExpr("*", f"concat({', '.join(parts)}) AS {name}")
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    """The rows of all frames in their order; united in pairs, as each union analyses all that is below it."""
+    """Unite the frames in order, by column name.
+
+    Spark analyses everything below a union again, so uniting pairs is faster than uniting one after the
+    other.
+    """
     whole = list(frames)
     while len(whole) > 1:
         pairs = zip(whole[::2], whole[1::2], strict=False)

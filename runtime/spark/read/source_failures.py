@@ -1,4 +1,4 @@
-"""What Spark says of a file it cannot read, in one sentence that names the file and the remedy."""
+"""Spark's errors about files that it cannot read, as one sentence with the file and the remedy."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ _GONE = re.compile(r"PATH_NOT_FOUND\] Path does not exist: (?P<file>.+?)\.?(?: S
 _MISSING_FORMAT = re.compile(r"Failed to find data source: (?P<format>\w+)|DATA_SOURCE_NOT_FOUND")
 
 
-# How many places of a text are named.
+# The number of occurrences of a text that an error names.
 _MOST_PLACES = 2
-# What Python's library does not unpack.
+# The compressions that Python's standard library cannot read.
 _PACKED = frozenset({"deflate", "snappy", "lz4", "xz"})
 Explain: TypeAlias = Callable[[str, "str | RefusedCell"], str | None]
-"""What is wrong with a file, by its name and what Spark said of it, or the cell that was refused.
+"""Explains the fault of a file from its name and Spark's error text, or from the refused cell.
 
-None where Spark's own words are to be told.
+It returns None if Spark's own text is to be shown.
 """
 
 
 class UnreadableFileError(Exception):
-    """A file of a source is not what its format says; :func:`source_failures` adds the place."""
+    """The error for a source file not in its declared format; :func:`source_failures` adds the source."""
 
     def __init__(self, file: str, reason: str) -> None:
         super().__init__(
@@ -78,7 +78,7 @@ class UnreadableFileError(Exception):
 
 
 def nanoseconds_error(file: FoundFile, column: str, count: int) -> UnreadableFileError:
-    """Return the error about the times of a column that a table cannot keep whole."""
+    """Return the error for a column whose times have nanoseconds, which a table cannot store."""
     return UnreadableFileError(
         file.file.path,
         f"column {column!r}: {count} of its times {'has' if count == 1 else 'have'} nanoseconds, and a table "
@@ -87,13 +87,13 @@ def nanoseconds_error(file: FoundFile, column: str, count: int) -> UnreadableFil
 
 
 def unreadable_file(file: str, error: Exception) -> UnreadableFileError:
-    """The file by name, for an error for which :func:`is_nameless` holds."""
+    """Return the error for the file, from a failure for which :func:`is_nameless` is true."""
     text = str(error)
     return UnreadableFileError(file, "it is empty" if _NO_COLUMNS in text else of_library(_reasons(text)))
 
 
 def unreadable_files(files: Sequence[str], error: Exception) -> InvalidDataError:
-    """For an error about one file, or about several that each for itself can be read."""
+    """Return the error for one file, or for files that can be read one by one but not together."""
     reason = of_library(_CONDITION.sub("", str(error).splitlines()[0]))
     if len(files) == 1:
         return InvalidDataError(
@@ -110,7 +110,12 @@ def unreadable_files(files: Sequence[str], error: Exception) -> InvalidDataError
 
 
 def gone_file(what: Exception | str) -> NotFoundError:
-    """For a file that was there when the source was listed: by name, or by an error of :func:`is_gone`."""
+    """Return the error for a file that was removed after the source was listed.
+
+    Args:
+        what: The name of the file, or an error for which :func:`is_gone` is true.
+
+    """
     found = _GONE.search(str(what))
     if found:
         what = found["file"]
@@ -119,22 +124,22 @@ def gone_file(what: Exception | str) -> NotFoundError:
 
 
 def is_gone(error: Exception) -> bool:
-    """Whether Spark did not find a file that it was given."""
+    """Return whether Spark did not find one of the given files."""
     return _GONE.search(str(error)) is not None
 
 
 def is_of_different_types(error: Exception) -> bool:
-    """Whether Spark failed because files have different types in one column."""
+    """Return whether Spark failed because a column has different types in different files."""
     return _NOT_MERGED in str(error)
 
 
 def is_of_missing_format(error: Exception) -> bool:
-    """Whether Spark has no reader for a format; :func:`source_failures` knows the remedy."""
+    """Return whether Spark lacks a reader for the format; :func:`source_failures` adds the remedy."""
     return _MISSING_FORMAT.search(str(error)) is not None
 
 
 def is_nameless(error: Exception) -> bool:
-    """Whether Spark failed while it looked for columns, where it names no file."""
+    """Return whether Spark failed while it inferred the columns, where its error names no file."""
     text = str(error)
     return (
         any(sign in text for sign in (_MALFORMED, _NO_COLUMNS, _TWICE, _NO_SPARK_TYPE, _OF_ORC))
@@ -144,13 +149,16 @@ def is_nameless(error: Exception) -> bool:
 
 @contextmanager
 def source_failures(place: str, *, settings: str = "", explain: Explain | None = None) -> Iterator[None]:
-    """Failures to read a source's files become InvalidDataErrors that begin with ``place``.
+    """Turn failures to read a source's files into InvalidDataErrors that begin with ``place``.
 
-    A failure of ``delete_when`` names it below ``settings``, the source's path in the spec. ``explain`` is
-    asked first what is wrong with a file.
+    InvalidDataErrors and NotFoundErrors that do not begin with ``place`` get it as well, and keep their
+    class. Other errors pass unchanged.
 
-    So do InvalidDataErrors, which know of rows and not whence they came, and NotFoundErrors. Anything
-    else passes as it is.
+    Args:
+        place: The source, as errors name it.
+        settings: The path of the source in the spec; a failure of ``delete_when`` names the option below it.
+        explain: Called first to explain the fault of a file; None to show Spark's own text.
+
     """
     try:
         yield
@@ -186,7 +194,7 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
 
 
 def _reasons(text: str) -> str:
-    """The innermost causes, the last of which is usually the value."""
+    """Return the last two causes of the error text; the last one usually contains the value."""
     causes = [_CONDITION.sub("", match["message"]).strip() for match in _CAUSE.finditer(text)]
     sentences = [re.split(r"(?<=[.\]])\s{1,2}(?=[A-Z])", cause)[0].rstrip(".") for cause in causes]
     told = [sentence for sentence in dict.fromkeys(sentences) if not sentence.startswith(_WITH_ROW)][-2:]
@@ -201,9 +209,16 @@ def explained(
     columns: Sequence[Column],
     storage: Mapping[str, Any],
 ) -> Explain:
-    """What tells the place of malformed records and refused cells: their line, or of Parquet their row.
+    """Return a function that explains malformed records and refused cells, with their line or Parquet row.
 
-    Where one of the table's ``columns`` holds personal data, no cell is told.
+    If one of the table's ``columns`` contains personal data, no explanation shows a cell.
+
+    Args:
+        source: The declaration of the source.
+        files: The files of the batch.
+        columns: The columns of the table.
+        storage: The options of the source's file system.
+
     """
     by_name = {bare_name(name): file for file in files for name in (file.file.path, file.uri, file.spark_uri)}
     options = {name.lower(): value for name, value in source.options.items()}
@@ -220,7 +235,7 @@ def explained(
         return FoundLine()
 
     def whereabouts(text: str) -> list[str | Value]:
-        """Return where the text of a row of a query is in the files: its first two places."""
+        """Return the files and lines of the first two occurrences of the text."""
         cell, left, found = SoughtCell(column=None, text=text), SEARCHED_BYTES, list[str | Value]()
         for file in files if text else ():
             left -= file.file.size_bytes
@@ -286,7 +301,7 @@ def _placed(place: FoundLine, *text: str) -> str:
 
 
 def check_begin(file: str, begin: bytes, options: Mapping[str, str]) -> None:
-    """UnreadableFileError for a file whose first bytes are not of text in the declared encoding."""
+    """Raise UnreadableFileError if the first bytes of the file are not text in the declared encoding."""
     if begin.startswith(_GZIP):
         raise UnreadableFileError(file, "it is gzip, by its content, and Spark goes by the name; call it .gz")
     if begin.startswith(_BYTE_ORDER_MARKS) and not options.get("encoding", "").lower().startswith("utf"):
@@ -296,5 +311,5 @@ def check_begin(file: str, begin: bytes, options: Mapping[str, str]) -> None:
 
 
 def bare_name(name: str) -> str:
-    """A file's name without scheme, however it is escaped."""
+    """Return a file's name without its scheme and its escapes."""
     return unquote(re.sub(r"^\w+:/+", "/", name.replace("\\", "")))

@@ -1,4 +1,4 @@
-"""What the files of one batch agree on: the types of columns, and the fields within them."""
+"""Agreement between the files of one batch: the types of columns, and the names of their fields."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from parquetry.runtime.spark.session.conversion import check_type, type_of
 
 
 def check_one_type(schemas: Sequence[tuple[T.StructType, str]]) -> None:
-    """Return when of the types that a column has in several files one holds all the others.
+    """Check for each column that one of its types in the files can contain the values of all others.
 
-    Each schema comes with a file that has it. InvalidDataError naming the column and two files: Spark
-    would turn both into text.
+    Spark would otherwise read both types as text.
+
+    Args:
+        schemas: Each schema, with the name of a file that has it.
+
+    Raises:
+        InvalidDataError: If two types of a column are incompatible. It names the column and two files.
+
     """
     widest: dict[str, tuple[T.DataType, str]] = {}
     for schema, file in schemas:
@@ -43,7 +49,7 @@ def check_one_type(schemas: Sequence[tuple[T.StructType, str]]) -> None:
 
 
 def check_one_spelling(schema: T.StructType, place: str = "") -> None:
-    """InvalidDataError where names of fields differ in nothing but case: Spark would read one of them."""
+    """Raise InvalidDataError if names of fields differ only in case, as Spark would read only one of them."""
     seen: dict[str, str] = {}
     for field in schema.fields:
         name = f"{place}{field.name}"
@@ -66,13 +72,19 @@ def _structs(found: T.DataType, place: str) -> Iterator[tuple[T.StructType, str]
 
 
 def as_texts(found: T.DataType, declared: T.DataType | None) -> T.DataType:
-    """The type to read a field of JSON with, by what the files have and the table declares; nothing is lost.
+    """Return the type with which Spark reads a JSON field without loss.
 
-    A leaf that is ``declared`` is a text. Others are what they are, but for numbers that may have a fraction:
-    a double does not hold each of them. Fields have the names that the files give them, and all are read.
+    A leaf that the table declares is read as a string. An undeclared leaf keeps its found type, except that a
+    number with a fraction is a string, as a double cannot hold every such number. Fields keep the names that
+    they have in the files, and all of them are read.
+
+    Args:
+        found: The type that Spark infers from the files.
+        declared: The type of the table's column, or None.
+
     """
     if isinstance(declared, T.MapType):
-        # JSON has no maps.
+        # JSON has no maps, so Spark infers a struct.
         fields = [f.dataType for f in found.fields] if isinstance(found, T.StructType) else []
         values = (as_texts(kind, declared.valueType) for kind in fields or [T.NullType()])
         return T.MapType(T.StringType(), reduce(_merged, values))
@@ -82,14 +94,14 @@ def as_texts(found: T.DataType, declared: T.DataType | None) -> T.DataType:
         return T.StructType([T.StructField(name, kind) for name, kind in kinds.items()])
     if isinstance(declared, T.ArrayType | None) and isinstance(found, T.ArrayType):
         return T.ArrayType(as_texts(found.elementType, declared and declared.elementType))
-    if isinstance(declared, T.StructType | T.ArrayType):  # of which the files have nothing but null
+    if isinstance(declared, T.StructType | T.ArrayType):  # the files have only nulls in this column
         return as_texts(declared, declared)
     is_whole = isinstance(found, T.LongType | T.BooleanType | T.DecimalType)
     return found if declared is None and is_whole else T.StringType()
 
 
 def _merged(one: T.DataType, other: T.DataType) -> T.DataType:
-    """The type with the fields of both, where both have fields."""
+    """Return the type with the fields of both types."""
     match one, other:
         case T.StructType(), T.StructType():
             fields = {field.name: field.dataType for field in one.fields}

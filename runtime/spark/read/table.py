@@ -1,4 +1,4 @@
-"""Reading a table with Spark: now, as of a time, or what was written between two."""
+"""Reads of a table with Spark: as it is now, as of a time, or the rows written between two times."""
 
 from __future__ import annotations
 
@@ -43,15 +43,26 @@ def read_table(
     where: str | None = None,
     meta: bool = False,
 ) -> DataFrame:
-    """The table's rows, lazily; ``meta`` adds Hudi's five columns in front.
+    """Return the table's rows as a lazy DataFrame.
 
-    ``as_of`` reads what the table was at that time; ``since`` (exclusive) and ``until`` (inclusive,
-    default now) read the rows written in between, and stop before the oldest pending write. Times
-    are instants, ``yyyy-MM-dd[ HH:mm:ss[.SSS]]`` in the table's zone, dates or datetimes.
-    ``where`` is a condition in SQL; files that cannot hold a row of it are not opened.
-    Raises InvalidDataError for a time that is none or whose files were cleaned, and for a condition
-    that is no SQL or runs other programs; CorruptTableError for files that are gone, or not of the size
-    that their commits wrote.
+    Times are instants, texts of the form ``yyyy-MM-dd[ HH:mm:ss[.SSS]]`` in the table's time zone, dates or
+    datetimes.
+
+    Args:
+        spark: The session.
+        handle: The table.
+        as_of: The time of the table's state to read; None for now.
+        since: The time after which the rows were written, exclusive; None for the beginning.
+        until: The time until which the rows were written, inclusive; None for now. An incremental read
+            (``since`` or ``until``) ends before the oldest pending write.
+        where: A condition in SQL. Files that cannot contain a matching row are not opened.
+        meta: Whether to add Hudi's five columns in front.
+
+    Raises:
+        InvalidDataError: If a time is not valid or its files were cleaned, or the condition is not valid SQL
+            or runs other programs.
+        CorruptTableError: If a file is missing, or does not have the size that its commit recorded.
+
     """
     if as_of is not None and (since is not None or until is not None):
         raise InvalidDataError("as_of and since/until exclude each other; give one of them")
@@ -86,7 +97,7 @@ def read_table(
 def _kept(
     handle: TableHandle, view: FileSystemView, changes: IncrementalSlices, pruner: Pruner, where: str | None
 ) -> tuple[FileSlice, ...]:
-    """The files to open; CorruptTableError when a file that the read needs is damaged."""
+    """Return the files to open; raise CorruptTableError if the read needs a damaged file."""
     try:
         kept = changes.slices if where is None else tuple(pruner.files(handle.store, changes.slices))
     except CorruptTableError:
@@ -97,7 +108,7 @@ def _kept(
 
 
 def _all_rows(view: FileSystemView, pruner: Pruner, as_of: str | None) -> IncrementalSlices:
-    """The files of a time in the partitions that may hold a wanted row; other folders are not listed."""
+    """Return the files as of a time, and list only the partitions that may contain a wanted row."""
     if as_of is not None:
         view.check_time_travel(as_of)
     partitions = pruner.partitions(view.partitions())
@@ -116,9 +127,18 @@ def _is_in_calendar(parts: re.Match[str]) -> bool:
 
 
 def instant_of(when: When, zone: Timezone, *, ends: bool) -> str:  # noqa: PLR0911 - a case, an answer
-    """A time as an instant of a table in ``zone``; ``ends`` takes the last millisecond of a second.
+    """Return a time as an instant of a table in ``zone``.
 
-    Text without zone is in the table's zone, as instants are; datetimes without zone too.
+    Texts and datetimes without a zone are in the table's zone, as instants are.
+
+    Args:
+        when: The time, as :func:`read_table` accepts it.
+        zone: The time zone of the table's instants.
+        ends: Whether a time without milliseconds means the last millisecond of its second.
+
+    Raises:
+        InvalidDataError: If the text is not a time.
+
     """
     if isinstance(when, dt.datetime):
         if when.tzinfo is not None:

@@ -1,4 +1,4 @@
-"""Faults of text files that Spark's readers pass over, losing rows or changing cells without a word."""
+"""Faults of text files that Spark's readers do not report, so that rows are lost or cells are changed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SURROGATE: Final = (
 _NUMBER_AS_A_DOUBLE: Final = r"[:,\[]\s*-?(?:(?=[0-9.]{17})[0-9]*\.[0-9]|[0-9.]+[eE])"
 _QUOTE: Final = '"'
 _CLOSED: Final = literal("\n]")
-# What stands behind the end of an object is within the first value of the line, or behind it.
+# Text after the end of an object belongs to the first value of the line, or follows that value.
 _TEXT, _GOES_ON = map(literal, (r"\S", r"[}\]]\s*[^\]}\s]"))
 _ENDS: Final = "(endswith(rtrim(value), '}') OR endswith(rtrim(value), ']'))"
 _MAY_BE_SEVERAL: Final = f"(NOT {_ENDS} AND value RLIKE {_TEXT} OR value RLIKE {_GOES_ON})"
@@ -57,9 +57,20 @@ def check_unseen_faults(
     options: Mapping[str, str],
     storage: Mapping[str, Any],
 ) -> None:
-    """Return if the files have no fault that the readers of their format pass over.
+    """Check that the files have none of the faults that the readers of their format do not report.
 
-    One pass over the lines. Raises UnreadableFileError for the first file with one, and its line.
+    One pass reads all lines.
+
+    Args:
+        spark: The session.
+        source: The declaration of the source; its format is CSV or JSON.
+        files: The files of the batch.
+        options: The options of the reader, by lower case names.
+        storage: The options of the source's file system.
+
+    Raises:
+        UnreadableFileError: If there is a fault. It names the first file with one, and the line.
+
     """
     is_multi_line = options.get("multiline", "").lower() == "true"
     whole = is_multi_line and source.format == "json"
@@ -101,7 +112,7 @@ def check_unseen_faults(
 
 
 def _first(lines: DataFrame, faults: Mapping[str, str]) -> tuple[str, str, bytes] | None:
-    """The first file with a fault, which one, and how the line begins."""
+    """Return the first file with a fault, the fault, and the first bytes of its line, or None."""
     if not faults:
         return None
     cases = " ".join(f"WHEN {fault} THEN {literal(reason)}" for reason, fault in faults.items())
@@ -137,7 +148,7 @@ def _of_csv(options: Mapping[str, str], *, is_multi_line: bool) -> Iterator[tupl
 
 
 def _quotes(options: Mapping[str, str]) -> str | None:
-    """SQL for how many quotes a line has that may begin or end a cell; None where cells have none."""
+    """Return SQL for the number of a line's quotes that may delimit cells; None if cells have no quotes."""
     encoding, quote = options.get("encoding", "utf-8").lower(), options.get("quote", _QUOTE)
     if not quote.isascii() or not quote or encoding.startswith(("utf-16", "utf-32", "utf16", "utf32", "ucs")):
         return None
@@ -145,7 +156,7 @@ def _quotes(options: Mapping[str, str]) -> str | None:
 
 
 def _unescaped(options: Mapping[str, str]) -> str:
-    """SQL for a line without what is escaped, where another character than the quote escapes."""
+    """Return SQL for a line without escaped characters, if another character than the quote escapes."""
     quote = options.get("quote", _QUOTE)
     escape = options.get("escape", quote)
     if escape in ("", quote):
@@ -157,7 +168,7 @@ def _of_json(options: Mapping[str, str], *, is_exact: bool) -> Iterator[tuple[st
     allowed = {"mode": "PERMISSIVE"} | {n: value for n, value in options.items() if n.startswith("allow")}
     pairs = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in allowed.items())
     count = f"coalesce(size(from_json(concat('[', value, {_CLOSED}), 'array<string>', map({pairs}))), -1)"
-    # The reader refuses a value that is cut.
+    # The reader itself refuses an incomplete value.
     yield _SEVERAL_RECORDS, f"{_MAY_BE_SEVERAL} AND ({count} > 1 OR ({count} < 1 AND {_IS_WHOLE}))"
     yield (
         _HALF_CHARACTER,
