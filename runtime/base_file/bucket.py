@@ -1,4 +1,4 @@
-"""The rows of one bucket cut into row groups and files."""
+"""Division of the rows of one bucket into row groups and files."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _WORTH_KEEPING: Final = 0.25
 class BucketWriter:
     """Takes the rows of a bucket in order and writes its files.
 
-    ``base_rows`` is the number of rows of the base file, 0 without one, and ``base_clustering`` the digest
-    of the clustering spec it is laid out by. What is written depends on
-    the rows and on what the bucket is expected to hold, never on how the rows come in batches. Pages
-    have at most ``page_rows`` rows. A ``with`` block that ends with an exception leaves no unfinished file.
+    ``base_rows`` is the number of rows of the base file, 0 without one. ``base_clustering`` is the layout
+    digest of the base file. The output depends on the rows and on the expected row counts of the bucket,
+    never on the batches in which the rows arrive. Pages have at most ``page_rows`` rows. A ``with`` block
+    that ends with an exception leaves no unfinished file.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class BucketWriter:
         self._resources.__exit__(kind, error, trace)
 
     def append(self, rows: pa.RecordBatch) -> None:
-        """Take in rows (with their origins) behind the others, and write the row groups that are due."""
+        """Append rows with their origins, and write the row groups that are complete."""
         self._buffer.append(rows)
         buffer = self._buffer
         is_wide = buffer.rows >= CELL_ROWS and buffer.arrow_bytes > self._context.row_group_arrow_bytes
@@ -86,9 +86,9 @@ class BucketWriter:
             self._write_due(ended=False)
 
     def copyable(self, reader: BaseFileReader, group: StoredRows) -> ParquetParts | None:
-        """Where to copy a row group from; None if its rows should be taken in instead.
+        """Return the parts to copy a row group from, or None if its rows must be appended instead.
 
-        That is so for small row groups that should grow together with their neighbours, too.
+        None is also the answer for a small row group that should become part of a larger one.
         """
         parts = self.copied_from(reader, group)
         if parts is None:
@@ -98,10 +98,10 @@ class BucketWriter:
         return None if group.number in self._growing else parts
 
     def copied_from(self, reader: BaseFileReader, group: StoredRows) -> ParquetParts | None:
-        """Where to copy a row group from; None if its bytes are not what would be written.
+        """Return the parts to copy a row group from, or None if the new file cannot contain its bytes.
 
-        That is so when the columns or the codec are others now, when the new files are encrypted, and for
-        those that are too large to be held whole.
+        That is the case if columns or codec have changed, if the new file is encrypted, or if the row group
+        is too large to be held in memory.
         """
         parts = reader.parts if self._context.files.encryption_key is None else None
         if parts is None or parts.columns != self._template.columns:
@@ -111,7 +111,7 @@ class BucketWriter:
         return None if parts.encoded_bytes(group.number) > 2 * self._context.row_group_arrow_bytes else parts
 
     def _growing_row_groups(self, parts: ParquetParts) -> frozenset[int]:
-        """Those of the base file that become one with small ones or the inserts behind them."""
+        """Return the small row groups to merge with their neighbours or with the inserts after them."""
         growing: set[int] = set()
         run: list[int] = []
         for number in range(len(parts.groups)):
@@ -124,14 +124,15 @@ class BucketWriter:
         return frozenset(growing | _not_kept(parts, run, inserted_bytes))
 
     def is_small(self, parts: ParquetParts, number: int) -> bool:
-        """Whether a row group should grow together with its neighbours."""
+        """Return whether a row group should be merged with its neighbours."""
         is_small = parts.stored_bytes(number) < self._row_group_bytes / 2
         return is_small and parts.encoded_bytes(number) < _LARGE_ENCODED_BYTES
 
     def copy(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> bool:
-        """Copy a row group of the base file, byte by byte, behind the rows so far.
+        """Copy a row group of the base file, byte by byte, after the rows so far.
 
-        False, and not copied, when the file is nearly full.
+        Returns:
+            False, without copying, if the file is nearly full.
         """
         self._write_due(ended=True)
         file = self._file or self._open_file()
@@ -151,9 +152,18 @@ class BucketWriter:
         stored: pa.RecordBatch,
         changes: RowChanges,
     ) -> bool:
-        """Copy a row group of the base file but for the columns in which rows were updated.
+        """Copy a row group of the base file, and encode only those columns again in which rows were updated.
 
-        False, and not copied, when rows go, when most of it changes, or when the file is nearly full.
+        Args:
+            reader: The base file.
+            parts: The parts of the base file to copy from.
+            group: The row group to copy.
+            stored: All rows of the row group.
+            changes: The updated and deleted rows.
+
+        Returns:
+            False, without writing it, if rows are deleted, if most of the row group changes, or if the file
+                is nearly full.
         """
         if len(changes.deleted):
             return False
@@ -179,9 +189,16 @@ class BucketWriter:
     def replace(
         self, parts: ParquetParts, group: StoredRows, stored: StoredColumns, rows: pa.RecordBatch
     ) -> bool:
-        """Write the rows that stay of a row group, as they are ``stored``, as one behind the rows so far.
+        """Write the remaining rows of a row group as one row group after the rows so far.
 
-        False, and not written, when the file is nearly full.
+        Args:
+            parts: The base file.
+            group: The row group that is replaced.
+            stored: The reader that has read the rows.
+            rows: The remaining rows, decoded as little as possible.
+
+        Returns:
+            False, without writing, if the file is nearly full or would have a different schema.
         """
         self._write_due(ended=True)
         file = self._file or self._open_file()
@@ -196,11 +213,11 @@ class BucketWriter:
 
     @property
     def has_rolled_over(self) -> bool:
-        """Whether a file stands under its name already."""
+        """Whether a file already exists under its final name."""
         return bool(self._finished)
 
     def finish(self) -> list[WrittenFile]:
-        """Write what is left and return all files; a merged bucket has one even without rows."""
+        """Write the remaining rows and return all files. A merged bucket has a file even without rows."""
         self._write_due(ended=True)
         if self._bucket.base is not None and not self._finished and self._file is None:
             self._open_file()
@@ -208,7 +225,7 @@ class BucketWriter:
         return self._finished
 
     def _write_due(self, *, ended: bool) -> None:
-        """Write row groups while there are rows for one; ``ended``: with all rows that are left."""
+        """Write the row groups that are complete; if ``ended``, write all remaining rows."""
         while self._buffer.rows:
             file = self._file or self._open_file()
             if self._due_bytes is None:
@@ -231,7 +248,7 @@ class BucketWriter:
                 return
 
     def _write_row_group(self, file: BaseFileWriter, arrow_bytes: int) -> None:
-        """Write the first rows, fewer than asked for if a guess was wrong or the ceiling would break."""
+        """Write the first rows as a row group; fewer if a guess was wrong or the file would get too large."""
         self._due_bytes = None
         guessed = self._ratio is None
         while True:
@@ -272,14 +289,14 @@ class BucketWriter:
         self._written_bytes += file_bytes
 
     def _remaining_bytes(self) -> float:
-        """The file bytes of all expected rows that are not written yet."""
+        """Return the estimated file bytes of all expected rows that are not yet written."""
         rows = max(self._expected_rows - self._written_rows, 0)
         if self._written_rows:
             return rows * self._written_bytes / self._written_rows
         return rows * self._expected_ratio() * self._sampled_arrow_bytes_per_row()
 
     def _expected_ratio(self) -> float:
-        """File bytes per Arrow byte: as in the last row group, else by the record size."""
+        """Return the file bytes per Arrow byte of the last row group, or an estimate from the record size."""
         if self._ratio is not None:
             return self._ratio
         smallest, largest = _RATIOS
@@ -320,6 +337,6 @@ class BucketWriter:
 
 
 def _not_kept(parts: ParquetParts, run: list[int], behind_bytes: float) -> set[int]:
-    """Which of neighbouring small row groups grow."""
+    """Return which of these consecutive small row groups become one with the rows after them."""
     kept = kept_row_groups([parts.stored_bytes(number) for number in run], behind_bytes)
     return set(run[kept:])

@@ -1,4 +1,4 @@
-"""Rows that wait until they are a row group."""
+"""A buffer for the rows of the next row groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEVER_WIDE: Final = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """Rows, the places where they may be cut, and the bytes before each and in all."""
+    """Rows, the row numbers at which they may be cut, the bytes before each cut, and all bytes."""
 
     rows: pa.RecordBatch
     cuts: Counts
@@ -26,7 +26,7 @@ class _Piece:
     arrow_bytes: int
 
     def behind(self, at: int) -> _Piece:
-        """The rows behind cut number ``at``."""
+        """Return the rows after cut number ``at``."""
         row, before = int(self.cuts[at]), int(self.bytes_before[at])
         return _Piece(
             rows=self.rows.slice(row),
@@ -38,19 +38,19 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferPosition:
-    """A place in the buffer: behind so many whole pieces and, in the next one, cut number ``at``."""
+    """A cut in the buffer: after ``pieces`` whole pieces and, in the next piece, at its cut number ``at``."""
 
     pieces: int
     at: int | None
 
 
 class RowBuffer:
-    """A queue of rows that is filled by batches and emptied by bytes.
+    """A queue of rows. Batches fill it, and row groups of a given number of bytes empty it.
 
-    Where it is cut depends on the rows alone: at multiples of ``CELL_ROWS`` counted from the first
-    row ever appended, whatever batches the rows came in; besides before and behind each row of more
-    than ``wide_row_bytes``, so that no cut but a single row exceeds ``CELL_ROWS`` times that; and behind
-    each row of those that :meth:`divide_first` was called for.
+    The possible cuts depend on the rows alone, not on their batches. There is one after every ``CELL_ROWS``
+    rows, counted from the first row that was ever appended; one before and one after each row of more than
+    ``wide_row_bytes``; and one after each row that :meth:`divide_first` has separated. So the rows between
+    two cuts never exceed ``CELL_ROWS`` times ``wide_row_bytes``, except for a single row.
     """
 
     def __init__(self, *, wide_row_bytes: int = _NEVER_WIDE) -> None:
@@ -61,7 +61,7 @@ class RowBuffer:
         self.arrow_bytes = 0
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Add rows behind the others."""
+        """Append rows to the buffer."""
         if not batch.num_rows:
             return
         first = CELL_ROWS - self._appended % CELL_ROWS
@@ -80,7 +80,7 @@ class RowBuffer:
         self.arrow_bytes += piece.arrow_bytes
 
     def _wide_rows(self, batch: pa.RecordBatch, bounds: Counts, before: Counts) -> Counts:
-        """The numbers of the wide rows in their order, looked for where there are so many bytes."""
+        """Return the sorted numbers of the wide rows. Only cells larger than a wide row are examined."""
         found = [np.empty(0, np.int64)]
         for place in np.flatnonzero(np.diff(before) > self._wide_row_bytes):
             rows = np.arange(bounds[place], bounds[place + 1] + 1, dtype=np.int64)
@@ -88,7 +88,7 @@ class RowBuffer:
         return np.concatenate(found)
 
     def _cut_behind(self) -> None:
-        """Let the last piece be cut where it ends."""
+        """Allow a cut at the end of the last piece."""
         if not self._pieces:
             return
         last = self._pieces[-1]
@@ -99,7 +99,7 @@ class RowBuffer:
             )
 
     def divide_first(self) -> None:
-        """Let the rows of the smallest cut be cut behind each of them."""
+        """Allow a cut after each row of the smallest cut, which :attr:`smallest_rows` counts."""
         left = self.smallest_rows
         for number, piece in enumerate(self._pieces):
             rows = min(left, piece.rows.num_rows)
@@ -112,13 +112,17 @@ class RowBuffer:
 
     @property
     def smallest_rows(self) -> int:
-        """How many rows the smallest cut takes."""
+        """The number of rows before the first possible cut."""
         return self._rows_before(self.first(0))
 
     def measure(self, rows: int, arrow_bytes: int) -> tuple[int, int]:
-        """The number and the Arrow bytes of the first rows: at most ``rows``, and those within the bytes.
+        """Return the number and the Arrow bytes of the first rows that stay within both limits.
 
-        ``rows`` is a multiple of ``CELL_ROWS``, and nothing has been taken yet.
+        Call it only before any row was dropped.
+
+        Args:
+            rows: The largest number of rows, a multiple of ``CELL_ROWS``.
+            arrow_bytes: The largest number of bytes; the first possible cut may exceed it.
         """
         cut = self.first(arrow_bytes)
         within = self._rows_before(cut)
@@ -137,9 +141,9 @@ class RowBuffer:
         return seen, arrow_bytes
 
     def first(self, arrow_bytes: int) -> BufferPosition:
-        """Where to cut: at the last place that stays within the bytes, else at the first there is.
+        """Return the last cut that stays within the bytes, or else the first cut.
 
-        Behind everything when the buffer is within the bytes, or holds no such place.
+        If the whole buffer stays within the bytes, or has no cut, the position is the end of the buffer.
         """
         everything = BufferPosition(pieces=len(self._pieces), at=None)
         if self.arrow_bytes <= arrow_bytes:
@@ -156,7 +160,7 @@ class RowBuffer:
         return found or everything
 
     def table(self, cut: BufferPosition) -> pa.Table:
-        """The rows before the cut, each column in one piece."""
+        """Return the rows before the cut, with one chunk per column."""
         batches = [piece.rows for piece in islice(self._pieces, cut.pieces)]
         if cut.at is not None:
             piece = self._pieces[cut.pieces]
@@ -164,7 +168,7 @@ class RowBuffer:
         return pa.Table.from_batches(batches).combine_chunks()
 
     def arrow_bytes_before(self, cut: BufferPosition) -> int:
-        """The Arrow bytes of the rows before the cut."""
+        """Return the Arrow bytes of the rows before the cut."""
         whole = sum(piece.arrow_bytes for piece in islice(self._pieces, cut.pieces))
         return whole if cut.at is None else whole + int(self._pieces[cut.pieces].bytes_before[cut.at])
 

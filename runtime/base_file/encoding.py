@@ -1,4 +1,4 @@
-"""How row groups of a base file are encoded: codec, pages, and which columns are worth a dictionary."""
+"""The encoding of row groups of a base file: codec, pages, and the columns that get a dictionary."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.spec.table_spec import FilesPolicy
 
 DISTINCT_SHARE: Final = 0.2
-"""A column gets a dictionary when at most this share of a row group's values is distinct.
+"""A column gets a dictionary if at most this share of the values of a row group is distinct.
 
-Above it the dictionary costs more time, and after compression more bytes, than plain values.
+Above it a dictionary costs more time and, after compression, more bytes than plain values.
 """
 
 DICTIONARY_BYTES: Final = 1024 * 1024
-"""Larger dictionaries are given up by the encoder after it has filled them."""
+"""The encoder gives up a larger dictionary, but only after it has filled it."""
 
 ZSTD_LEVEL: Final = 2
-"""Other programs write at level 3. At 2 rows take as many bytes, and hardly more time than at 1.
+"""Level 2 makes files as small as level 3, which other programs use, in hardly more time than level 1.
 
-At 1, which is Arrow's default, sorted sessions take a fifth more: timestamps and keys most of it.
+At level 1, Arrow's default, sorted sessions take a fifth more bytes, most of them for timestamps and keys.
 """
 
 
@@ -46,9 +46,9 @@ _CODECS = {"none": "NONE", "uncompressed": "NONE", "lz4": "LZ4_RAW"}
 class EncodedRows:
     """Rows as a row group, the only one of a parquet file in memory.
 
-    ``rows`` are what was encoded, checked and with ordered dictionaries.
-    ``unbounded`` are the numbers of the parquet columns that hold a NaN. Writers leave NaN out of
-    smallest and largest values, but Spark takes NaN for the largest number and would skip them.
+    ``rows`` are the rows that were encoded, after their nulls were checked and their dictionaries ordered.
+    ``unbounded`` are the numbers of the parquet columns that contain a NaN. Writers omit NaN from the bounds,
+    but Spark sorts NaN as the largest number and would skip such rows.
     """
 
     rows: pa.Table
@@ -57,18 +57,19 @@ class EncodedRows:
 
     @property
     def size_bytes(self) -> int:
-        """About what the row group adds to a file."""
+        """The approximate number of bytes that the row group adds to a file."""
         return self.parts.stored_bytes(0) + self.parts.index_bytes(0)
 
 
 class RowGroupEncoder:
     """Encodes tables of one schema.
 
-    Which columns get dictionaries the first rows decide, and again much larger row groups do.
+    The first rows decide which columns get dictionaries. A row group of at least twice as many rows decides
+    again.
 
-    Decimals become fixed-length byte arrays, timestamps microseconds, lists three levels with
-    ``element``; statistics go to the footer and the page index; the Arrow schema is not stored.
-    Pages have at most ``page_rows`` rows, unless the policy says how many bytes they have.
+    Decimals become fixed-length byte arrays, timestamps microseconds, lists three levels with ``element``;
+    statistics go to the footer and the page index; the Arrow schema is not stored. Pages have at most
+    ``page_rows`` rows, unless the policy sets their size in bytes.
     """
 
     def __init__(self, policy: FilesPolicy, *, page_rows: int | None = None) -> None:
@@ -88,38 +89,45 @@ class RowGroupEncoder:
         self._dictionaries: set[str] = set()
 
     def template(self, schema: pa.Schema) -> ParquetParts:
-        """A file without row groups of such a table."""
+        """Return a parquet file in memory with this schema and without row groups."""
         return _encode(schema.empty_table(), (), self.options)
 
     @property
     def dictionaries(self) -> list[str]:
-        """The parquet paths of the columns that get dictionaries, as the rows so far decided."""
+        """The sorted parquet paths of the columns that currently get dictionaries."""
         return sorted(self._dictionaries)
 
     def encode_constants(self, rows: pa.Table) -> EncodedRows:
-        """Some columns, of few values each, as one row group."""
+        """Return columns with few distinct values as one row group, all with dictionaries."""
         parts = _encode(rows, rows.column_names, self.options)
         return EncodedRows(rows=rows, parts=parts, unbounded=frozenset())
 
     def unjudged(self, names: Iterable[str], rows: int) -> list[str]:
-        """The columns of which it is to be found out whether so many rows are worth a dictionary."""
+        """Return the columns to judge for a dictionary, in a row group of this many rows."""
         return [name for name in names if rows >= 2 * self._judged.get(name, 0)]
 
     def judge(self, sample: pa.Table, rows: int) -> None:
-        """Decide by a sample of a row group of ``rows`` rows which of its columns get dictionaries."""
+        """Decide from a sample of a row group of ``rows`` rows which of its columns get dictionaries."""
         stride = max(rows // max(sample.num_rows, 1), 1)
         self._settle(sample.column_names, rows, _repeating(sample, stride))
 
     def encode_again(self, rows: pa.Table, dictionaries: Iterable[str]) -> EncodedRows:
-        """Rows that a row group held, as one; the columns of these parquet paths had dictionaries in it."""
+        """Return rows from a stored row group, encoded again as one row group.
+
+        The columns with the parquet paths ``dictionaries`` get dictionaries.
+        """
         rows = with_required_fields(rows)
         parts = _encode(rows, dictionaries, self.options)
         return EncodedRows(rows=rows, parts=parts, unbounded=_columns_with_nan(rows))
 
     def encode(self, rows: pa.Table) -> EncodedRows:
-        """The rows as one row group; pyarrow.ArrowInvalid for a null where the schema forbids it."""
+        """Return the rows encoded as one row group.
+
+        Raises:
+            pyarrow.ArrowInvalid: If a required field is null.
+        """
         rows = with_ordered_dictionaries(with_required_fields(rows))
-        # Arrow makes the list of names anew each time it is asked.
+        # Arrow builds this list on each access.
         names = frozenset(rows.column_names)
         unknown = self.unjudged(rows.column_names, rows.num_rows)
         self._settle(unknown, rows.num_rows, dictionary_columns(rows.select(unknown)))
@@ -128,7 +136,7 @@ class RowGroupEncoder:
         return EncodedRows(rows=rows, parts=parts, unbounded=_columns_with_nan(rows))
 
     def _settle(self, names: Iterable[str], rows: int, dictionaries: Iterable[str]) -> None:
-        """Let these parquet paths alone, of those of the columns, have dictionaries from now on."""
+        """Record that, of the parquet paths of these columns, only ``dictionaries`` get dictionaries."""
         settled = frozenset(names)
         self._judged |= dict.fromkeys(settled, rows)
         self._dictionaries -= {path for path in self._dictionaries if path.partition(".")[0] in settled}
@@ -136,10 +144,10 @@ class RowGroupEncoder:
 
 
 def page_options(rows: int) -> dict[str, Any]:
-    """What to tell pyarrow's writer so that pages end behind so many rows at the latest.
+    """Return the options of pyarrow's writer that limit pages to ``rows`` rows.
 
-    Before it could be told so, it was to write that many values at a time, and to end a page when the
-    next value is behind one byte; where a column's rows are lists, pages have fewer of them then.
+    Older pyarrow has no such option. It is told to write ``rows`` values at a time, and a page ends at the next
+    value after its first byte. If the rows of a column are lists, such a page has fewer rows.
     """
     if "max_rows_per_page" in inspect.signature(pq.write_table).parameters:
         return {"max_rows_per_page": rows}
@@ -147,10 +155,10 @@ def page_options(rows: int) -> dict[str, Any]:
 
 
 def dictionary_columns(rows: pa.Table) -> list[str]:
-    """The parquet paths of the columns whose values repeat enough in this row group for a dictionary.
+    """Return the parquet paths of the columns whose values repeat often enough for a dictionary.
 
-    Judged by a sample spread over the rows: if so many of all values were distinct as are worth it,
-    and came at random, that many would be distinct in the sample.
+    The decision uses a systematic sample. It compares the distinct values of the sample with the number to
+    expect if ``DISTINCT_SHARE`` of all values were distinct and came in random order.
     """
     stride = max(rows.num_rows // _SAMPLE_ROWS, 1)
     sample = rows.take(pa.array(np.arange(0, rows.num_rows, stride))) if stride > 1 else rows

@@ -1,7 +1,7 @@
-"""Encrypted base files, row group by row group.
+"""Encrypted base files, written row group by row group.
 
-Pages are sealed for their place in one file, so they cannot be put together from encoded row groups as
-those of :mod:`parquetry.runtime.parquet.assembly` are: the rows are encoded again, into the file.
+Each page is encrypted for its place in one file, so encoded row groups cannot be copied as in
+:mod:`parquetry.runtime.parquet.assembly`. The rows are encoded again, into the file.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from parquetry.runtime.parquet.encryption import ENCRYPTION
 
 _FOOTER_BYTES = 2048
 _SEAL_BYTES = 32
-"""Length, nonce and tag of a part that is sealed by AES-GCM: a page, its header, an index of pages."""
+"""Length, nonce and tag of a part that AES-GCM encrypts: a page, its header, or an index of pages."""
 
 _LEAST_LOCATION_BYTES = 7
-"""Of a page in an offset index: three fields of a byte or more, each behind its number, and the end."""
+"""The smallest entry of an offset index: three fields of a header and a byte or more, and the end."""
 
 
 class EncryptedFile:
-    """Writes one parquet file to ``sink``, all of it encrypted by the key that ``reference`` names.
+    """Writes one parquet file to ``sink`` and encrypts all of it with the key that ``reference`` names.
 
-    ``properties`` are those that :func:`~parquetry.runtime.parquet.encryption.encryption_properties` has for
-    it, asked for before anything of the file is there.
+    ``properties`` come from :func:`~parquetry.runtime.parquet.encryption.encryption_properties`. They are
+    requested before anything of the file exists.
     """
 
     def __init__(
@@ -46,22 +46,26 @@ class EncryptedFile:
 
     @property
     def data_bytes(self) -> int:
-        """How many bytes have been written."""
+        """The number of bytes written so far."""
         return self._sink.tell()
 
     @property
     def size_bytes(self) -> int:
-        """How large the file is at most when it is finished now, without key-value pairs."""
+        """The largest possible size of the file if it is finished now, without key-value pairs."""
         return self.data_bytes + self._index_bytes + _FOOTER_BYTES
 
     def sealing_bytes(self, parts: ParquetParts) -> int:
-        """How many bytes at most it takes to seal the only row group of ``parts``, and its page index."""
+        """Return how many bytes encryption adds at most to the row group of ``parts`` and its page index."""
         chunks = parts.chunks(0)
         pages = sum(chunk.offset_index_bytes // _LEAST_LOCATION_BYTES + 1 for chunk in chunks)
         return _SEAL_BYTES * 2 * (pages + len(chunks))
 
     def append(self, encoded: EncodedRows, *, sorted_by: Collection[int] = ()) -> None:
-        """Write the rows as a row group; ``sorted_by`` as for :class:`ParquetAssembly`, once for a file."""
+        """Write the rows as a row group.
+
+        ``sorted_by`` are the sorting columns, as in :meth:`ParquetAssembly.append`; only the first call sets
+        them.
+        """
         rows = encoded.rows
         if self._writer is None:
             self._writer = self._open(rows.schema, sorted_by)
@@ -74,22 +78,22 @@ class EncryptedFile:
         self._index_bytes += encoded.parts.index_bytes(0) + 2 * _SEAL_BYTES * len(encoded.parts.chunks(0))
 
     def finish(self, key_values: Mapping[str, str]) -> pq.FileMetaData:
-        """Write the footer, which is returned."""
+        """Write the footer and return it."""
         writer = self._writer or self._open(self._schema, ())
         writer.add_key_value_metadata({**key_values, ENCRYPTION: self._reference})
         writer.close()
         return self._written[0]
 
     def abort(self) -> None:
-        """Write nothing more, whatever the parquet writer has left; nothing to do behind :meth:`finish`."""
+        """Discard all that the parquet writer still writes. After :meth:`finish` this has no effect."""
         self._sink.discard()
         if self._writer is not None:
-            # Else it writes a footer when it is collected, to a sink that is closed by then.
+            # Otherwise garbage collection makes it write a footer to a sink that is already closed.
             self._writer.is_open = False
 
     def _open(self, schema: pa.Schema, sorted_by: Collection[int]) -> pq.ParquetWriter:
         plain = _plain(schema)
-        # Spark takes NaN for the largest number, bounds leave it out: none are better than wrong ones.
+        # Bounds omit NaN, which Spark sorts as the largest number: no bounds are better than wrong ones.
         bounded = [
             path
             for path, values in parquet_columns(plain.empty_table())
@@ -108,7 +112,7 @@ class EncryptedFile:
 
 
 class _CountingSink:
-    """What pyarrow asks of a Python file to write to; it is closed by its owner."""
+    """The part of a Python file that pyarrow needs for writing. The owner closes the underlying sink."""
 
     closed = False
 
@@ -127,10 +131,10 @@ class _CountingSink:
         return self._bytes
 
     def flush(self) -> None:
-        """Nothing: the owner sees to it."""
+        """Do nothing: the owner flushes the sink."""
 
     def discard(self) -> None:
-        """From now on what is written goes nowhere."""
+        """Discard everything that is written from now on."""
         self._discards = True
 
     def close(self) -> None:
@@ -138,7 +142,7 @@ class _CountingSink:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """The schema with values where it has dictionaries of them."""
+    """Return the schema with the value types instead of dictionary types."""
     return pa.schema(
         [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
     )

@@ -32,7 +32,10 @@ AVRO_SCHEMA: Final = "parquet.avro.schema"
 BLOOM_FILTER: Final = "org.apache.hudi.bloomfilter"
 BLOOM_TYPE: Final = "hoodie_bloom_filter_type_code"
 CALENDAR: Final = ("org.apache.spark.version", "3.0.0")
-"""By this Spark knows the calendar; 3.x refuses days before 1582-10-15 and times before 1900 without."""
+"""Shows Spark which calendar was used.
+
+Without it Spark 3 refuses days before 1582-10-15 and times before 1900.
+"""
 
 _BYTES_OF_A_PAIR: Final = 12
 _BYTES_OF_OTHER_PAIRS: Final = 512
@@ -40,7 +43,7 @@ _BYTES_OF_OTHER_PAIRS: Final = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoreKeys:
-    """Keys that a file would get: how many, and the length at most of the smallest and of the largest."""
+    """Keys that a file would get: their number, and upper limits for the lengths of the extreme keys."""
 
     count: int = 0
     smallest_bytes: int = 0
@@ -50,7 +53,13 @@ class MoreKeys:
     def of(
         cls, count: int, bounds: tuple[bytes, bytes] | None, columns: Callable[[], Iterable[pa.Array]]
     ) -> Self:
-        """Return them by their ``bounds``, or else, where these do not tell, by the ``columns`` of keys."""
+        """Return the number and the lengths of some keys.
+
+        Args:
+            count: The number of keys.
+            bounds: The smallest and the largest key in UTF-8 order, if known.
+            columns: Returns the keys. It is called only if the bounds do not settle the order in UTF-16.
+        """
         if bounds is not None and _tell_java_order(*bounds):
             return cls(count=count, smallest_bytes=len(bounds[0]), largest_bytes=len(bounds[1]))
         longest = max((pc.max(pc.binary_length(keys)).as_py() or 0 for keys in columns()), default=0)
@@ -58,7 +67,7 @@ class MoreKeys:
 
 
 class FooterKeys:
-    """Collects what the footer says about the record keys of one file."""
+    """Collects the entries of the footer about the record keys of one file."""
 
     def __init__(self, avro_schema: str, bloom_filter: BloomFilter) -> None:
         self._avro_schema = avro_schema
@@ -67,14 +76,14 @@ class FooterKeys:
         self._keys = 0
 
     def add_keys(self, keys: pa.StringArray) -> None:
-        """Take in the record keys of some rows."""
+        """Add the record keys of some rows."""
         self._range.add(keys)
         self._keys += len(keys)
         if self._bloom is not None:
             self._bloom.add(keys)
 
     def add_bounds(self, bounds: tuple[bytes, bytes] | None) -> bool:
-        """Take in the keys of a copied row group by their range; False if every key is needed."""
+        """Add the keys of a copied row group by their range; return False if every key is needed."""
         return bounds is not None and self._bloom is None and self._range.add_bounds(*bounds)
 
     @property
@@ -88,7 +97,7 @@ class FooterKeys:
         return self._range.largest
 
     def size_bytes(self, more: MoreKeys) -> int:
-        """Return how long the pairs are at most, these and the file's others, with these keys too."""
+        """Return the largest possible size of all key-value pairs, with ``more`` keys added."""
         filter_bytes = 0 if self._bloom is None else exact_text_bytes(self._keys + more.count)
         pairs = {name: len(value.encode()) for name, value in self._pairs().items()}
         if more.count:
@@ -98,11 +107,11 @@ class FooterKeys:
         return own + filter_bytes + _BYTES_OF_OTHER_PAIRS
 
     def entries(self) -> dict[str, str]:
-        """Return the pairs; a file without rows has no key range."""
+        """Return the key-value pairs. A file without rows has no key range."""
         return self._pairs() | ({} if self._bloom is None else {BLOOM_FILTER: self._bloom.text()})
 
     def _pairs(self) -> dict[str, str]:
-        """Return the pairs, with the filter of a file that has none of its own."""
+        """Return the pairs with a filter that matches every key."""
         pairs = {
             AVRO_SCHEMA: self._avro_schema,
             "writer.model.name": "avro",
@@ -123,7 +132,7 @@ class KeyRangeCollector:
         self._largest: bytes | None = None
 
     def add(self, keys: pa.Array) -> None:
-        """Take in a column of strings; nulls do not count."""
+        """Add a column of strings; nulls do not count."""
         extremes = pc.min_max(_in_java_order(keys))
         if not extremes["min"].is_valid:
             return
@@ -134,7 +143,7 @@ class KeyRangeCollector:
         self._largest = largest if self._largest is None else max(self._largest, largest)
 
     def add_bounds(self, smallest: bytes, largest: bytes) -> bool:
-        """Take in keys of which only the range in UTF-8 order is known; False if that does not tell."""
+        """Add keys by their range in UTF-8 order; return False if the UTF-16 order may differ."""
         if not _tell_java_order(smallest, largest):
             return False
         self._include(smallest, largest)
@@ -152,16 +161,16 @@ class KeyRangeCollector:
 
 
 def _tell_java_order(smallest: bytes, largest: bytes) -> bool:
-    """Whether bounds in UTF-8 order are those in UTF-16 order too.
+    """Return whether bounds in UTF-8 order are also bounds in UTF-16 order.
 
-    At the first place where another key differs from a bound the two orders disagree only if
-    the bound has a byte from EE on there.
+    At the first byte where a key differs from a bound, the two orders can disagree only if the bound has a
+    byte of EE or above there.
     """
     return max(smallest + largest, default=0) < _BEFORE_PRIVATE_USE
 
 
 def _in_java_order(keys: pa.Array) -> pa.Array:
-    """The keys as binary values whose byte order is their UTF-16 order."""
+    """Return the keys as binary values whose byte order is the UTF-16 order of the keys."""
     as_binary = pa.Array.from_buffers(
         pa.binary(), len(keys), keys.buffers(), null_count=keys.null_count, offset=keys.offset
     )

@@ -1,4 +1,4 @@
-"""The rows that arrive for one bucket: first those that have a position in the base file, then inserts."""
+"""The incoming rows of one bucket: first those with a position in the base file, then inserts."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _CONTROL = pa.schema(
 
 
 def incoming_schema(schema: pa.Schema) -> pa.Schema:
-    """What rows of a table with these columns bring along: key and control columns first."""
+    """Return the schema of incoming rows: record key and control columns, then the table's columns."""
     return pa.schema([*_CONTROL, *schema])
 
 
 class IncomingRows:
-    """A one-way stream over record batches sorted by position, nulls last.
+    """A one-way stream over record batches that are sorted by position, nulls last.
 
-    Batches have the columns of ``schema`` in any order, the record key, and the control columns
-    position (row number in the base file, null for an insert), delete, hash, and maybe ordering: the value by
-    which rows count, where that is not their own. ``consumed_rows``
-    and ``consumed_hash`` (modulo 2^64) count what has been taken from the iterator so far.
+    Batches have the columns of ``schema`` in any order, the record key, and the control columns position (row
+    number in the base file, null for an insert), delete and hash. They may have the control column ordering:
+    the ordering value if it is not that of the row itself. ``consumed_rows`` and ``consumed_hash`` (modulo
+    2^64) count the rows that were taken from the iterator so far.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, place: str) -> None:
@@ -56,13 +56,13 @@ class IncomingRows:
         self.consumed_hash = 0
 
     def has_below(self, position: int) -> bool:
-        """Whether there is a next row and its position is smaller."""
+        """Return whether the next row has a smaller position."""
         return self._fill() and bool(self._ready[0][1][0] < position)
 
     def bound(self, position: int, most_bytes: int) -> int:
-        """The position, or the first smaller one below which the next rows have about ``most_bytes`` already.
+        """Return a position, at most ``position``, with about ``most_bytes`` Arrow bytes of rows below it.
 
-        There is a row below it if there is one below the position.
+        If any row is below ``position``, at least one is below the result.
         """
         arrow_bytes = 0
         for index in count():
@@ -77,9 +77,9 @@ class IncomingRows:
         raise AssertionError
 
     def is_within(self, position: int, most_bytes: int) -> bool:
-        """Whether the next rows whose position is smaller have at most so many Arrow bytes in all.
+        """Return whether all rows below the position have at most ``most_bytes`` Arrow bytes.
 
-        That depends on the rows alone, not on how they come in batches.
+        The answer depends on the rows alone, not on their batches.
         """
         arrow_bytes = 0
         for index in count():
@@ -95,7 +95,7 @@ class IncomingRows:
         raise AssertionError
 
     def below(self, position: int) -> pa.RecordBatch | None:
-        """The next rows whose position is smaller; None when there is none."""
+        """Take and return the rows below the position; None if there are none."""
         taken: list[pa.RecordBatch] = []
         while self._fill():
             rows, positions = self._ready[0]
@@ -110,7 +110,7 @@ class IncomingRows:
         return taken[0] if len(taken) == 1 else one_batch(taken)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """All rows that were not taken, batch by batch."""
+        """Take and yield all remaining rows, batch by batch."""
         while self._fill():
             yield self._ready.popleft()[0]
 
@@ -120,7 +120,7 @@ class IncomingRows:
             self._ready.appendleft((rows.slice(number), positions[number:]))
 
     def _fill(self, batches: int = 1) -> bool:
-        """Whether there are so many batches with rows at hand."""
+        """Read batches until so many are ready; return False if the input has ended before."""
         while len(self._ready) < batches:
             batch = next(self._batches, None)
             if batch is None:

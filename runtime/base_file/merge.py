@@ -1,4 +1,4 @@
-"""Updates, deletes and inserts: the rows of a base file's next version."""
+"""Updates, deletes and inserts: the rows of the next version of a base file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from parquetry.runtime.base_file.rows import RowOrigin, RowStamper, one_batch, w
 from parquetry.runtime.spec.meta_columns import COMMIT_SEQNO, COMMIT_TIME
 
 _ROWS_PER_RUN: Final = 512
-"""From this many rows between changes on, slices are cheaper than gathering row by row."""
+"""If the rows between two changes are at least this many, slices are cheaper than gathering single rows."""
 
 _PROBED_ROWS: Final = 64
 
@@ -28,9 +28,9 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChanges:
-    """What becomes of some rows: by their numbers, which are updated and which deleted.
+    """The numbers of the stored rows that are updated and deleted.
 
-    ``rows`` are the new versions of the updated ones, in the same order.
+    ``rows`` are the new versions of the updated rows, in the order of ``updated``.
     """
 
     updated: Rows
@@ -40,12 +40,12 @@ class RowChanges:
 
 @dataclass(slots=True, kw_only=True)
 class Merger:
-    """Decides what becomes of rows, stored and incoming, and counts those that are lost.
+    """Decides between stored and incoming rows, and counts the rows that are deleted and those that lose.
 
-    Where both rows have an ordering value the greater one stays; null is the smallest, NaN the
-    greatest, and on a tie the incoming row wins. A delete that loses does not delete. Without an
-    ``ordering`` column, which may be a field within structs, every incoming row wins. ``late``
-    incoming rows have lost; ``changed`` says whether any has won.
+    If both rows have an ordering value, the greater one wins; null is the smallest and NaN the greatest
+    value. On a tie the incoming row wins. A delete that loses does not delete. Without an ``ordering``
+    column, which may be a field within structs, every incoming row wins. ``late`` counts the incoming rows
+    that lost; ``changed`` is set once an incoming row has won or was inserted.
     """
 
     stamper: RowStamper
@@ -55,7 +55,13 @@ class Merger:
     changed: bool = False
 
     def changes(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> RowChanges:
-        """What incoming rows make of stored ones, whose first is row ``first`` of the file."""
+        """Return the changes that incoming rows make to stored ones.
+
+        Args:
+            stored: Consecutive rows of the base file.
+            first: The number of the first stored row in the file.
+            incoming: Rows whose positions are all within the stored rows.
+        """
         at: Rows = incoming.column(POSITION).to_numpy() - first
         wins = self._wins(stored, at, incoming)
         deletes = incoming.column(DELETE).fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
@@ -66,14 +72,14 @@ class Merger:
         return RowChanges(updated=updated, deleted=deleted, rows=rows)
 
     def removed(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> Rows:
-        """The numbers of the stored rows that go when all incoming ones are deletes; see :meth:`changes`."""
+        """Return which stored rows to remove if all incoming rows are deletes; see :meth:`changes`."""
         at: Rows = incoming.column(POSITION).to_numpy() - first
         gone = at[self._wins(stored, at, incoming)]
         self.deleted += len(gone)
         return gone
 
     def _wins(self, stored: pa.RecordBatch, at: Rows, incoming: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Which incoming rows win against the stored ones of these numbers; others are counted as late."""
+        """Return which incoming rows win against the stored rows ``at``, and count the others as late."""
         if self.ordering is None:
             self.changed = self.changed or len(at) > 0
             return np.ones(len(at), bool)
@@ -88,7 +94,7 @@ class Merger:
         return wins
 
     def inserted(self, incoming: IncomingRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows without a position that are no deletes, marked as inserted."""
+        """Yield the rows that have no position and are no deletes, with INSERTED as their origin."""
         for batch in incoming.rest():
             deleted = batch.column(DELETE)
             rows = batch
@@ -100,7 +106,7 @@ class Merger:
 
 
 def merged(stored: pa.RecordBatch, changes: RowChanges) -> pa.RecordBatch:
-    """The stored rows in order, some replaced and some gone, marked by origin."""
+    """Return the stored rows in order with the changes applied, and with the origin of each row."""
     runs = len(changes.updated) + len(changes.deleted)
     if not runs:
         return with_origin(stored, RowOrigin.COPIED)
@@ -111,14 +117,14 @@ def merged(stored: pa.RecordBatch, changes: RowChanges) -> pa.RecordBatch:
 
 
 def without(stored: pa.RecordBatch, gone: Rows) -> pa.RecordBatch:
-    """The stored rows in order, but for those of these numbers."""
+    """Return the stored rows in order, except those with these numbers."""
     kept = np.ones(stored.num_rows, bool)
     kept[gone] = False
     return stored.filter(pa.array(kept))
 
 
 def unchanged_columns(stored: pa.RecordBatch, changes: RowChanges) -> list[str]:
-    """The columns in which no update changes a value; commit time and number always change."""
+    """Return the columns in which no update changes a value, never commit time or sequence number."""
     first = pa.array(changes.updated[:_PROBED_ROWS])
     every = pa.array(changes.updated)
     return [
@@ -131,7 +137,7 @@ def unchanged_columns(stored: pa.RecordBatch, changes: RowChanges) -> list[str]:
 
 
 def _is_greater(stored: pa.Array, incoming: pa.Array) -> npt.NDArray[np.bool_]:
-    """Whether the stored ordering value is greater than the incoming one, nulls smallest, NaN greatest."""
+    """Return where the stored ordering value is greater; null is the smallest value and NaN the greatest."""
     later = pc.greater(stored, incoming)
     if pa.types.is_floating(stored.type):
         later = pc.or_(later, pc.and_(pc.is_nan(stored), pc.invert(pc.is_nan(incoming))))
@@ -180,7 +186,7 @@ def _by_slices(
 def _sharing_dictionaries(
     first: pa.RecordBatch, second: pa.RecordBatch
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The same rows, such that both refer to one dictionary per column."""
+    """Return the same rows, with one dictionary per column that both batches refer to."""
     columns = [
         _sharing_dictionary(one, other) if pa.types.is_dictionary(one.type) else (one, other)
         for one, other in zip(first.columns, second.columns, strict=True)

@@ -1,4 +1,4 @@
-"""What one task is told about the base files it writes, and what it tells back."""
+"""The input and the result of a task that writes the base files of one bucket."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ _MIB: Final = 1024 * 1024
 
 _BATCH_BYTES_MOST: Final = 8 * _MIB
 _ROW_GROUP_BYTES_MOST: Final = 128 * _MIB
-"""Larger batches and row groups gain nothing: what a larger budget has more is for rows to be sorted."""
+"""Larger batches and row groups gain nothing; the rest of a larger memory budget is for sorting rows."""
 
 _FILE_IDS = uuid.UUID("6f0c7c1e-7d5e-5b6b-9a51-5d0e4a0f3c11")
 
 
 class Guard(Protocol):
-    """Knows whether a write, and a bucket of it, is still wanted."""
+    """Knows whether a write, or one bucket of it, is still wanted."""
 
     def is_abandoned(self, store: ObjectStore, bucket: int) -> bool:
-        """Whether the write does without the bucket of that number."""
+        """Return whether the write has abandoned the bucket with that number."""
         ...
 
     def still_alive(self, store: ObjectStore) -> bool:
-        """Whether the in-flight file of the write's instant is there."""
+        """Return whether the in-flight file of the write's instant exists."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """The rows that go to one file group, and with roll-overs to new ones beside it.
+    """The rows of a write that go to one file group and, after a rollover, to new file groups.
 
-    ``base`` is the slice to merge into, None for a new file group. The expected numbers are those
-    of the write's profile; they steer when a file that is nearly full may take the last rows, not
-    what is written. ``file_id`` is the base's, or :func:`new_file_id` of the instant and ``index``.
+    ``base`` is the slice to merge into; it is None for a new file group. The expected row counts come from
+    the workload profile. They do not limit what is written; they only help to decide whether a file that is
+    nearly full takes the last rows. ``file_id`` is that of the base, or :func:`new_file_id` of the instant
+    and ``index``.
     """
 
     index: int
@@ -60,22 +61,22 @@ class Bucket:
     expected_inserts: int = 0
 
     def file_bytes(self, row_bytes: float) -> float:
-        """About how large its files become, which is what writing them takes."""
+        """Return the approximate size of the bucket's files, which measures the work of its task."""
         return self.expected_inserts * row_bytes + (self.base.size_bytes if self.base else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteContext:
-    """What all tasks of one write share; it travels to the workers.
+    """The settings that all tasks of one write share. Spark sends them to the workers.
 
-    ``schema`` has the table's columns without meta columns, ``avro_schema`` is the JSON with them.
-    ``ordering`` None lets every incoming row win; set it to None for a delete by key as well.
-    ``record_size_bytes`` is what a row is expected to take in a file. ``marked``: the markers of
-    every bucket's first file, and the partitions' metadata files, are there already.
-    ``clustering`` is the digest of the clustering spec that the files are laid out by, ``sorted_by`` the
-    columns in whose order rows arrive, ascending with nulls last.
-    No file exceeds ``max_file_size_bytes``; files of clustering should have ``target_file_size_bytes``.
-    ``memory_budget_bytes`` is a constant of the write, so that a task's second attempt cuts alike.
+    ``schema`` has the table's columns without meta columns; ``avro_schema`` is JSON that includes them. If
+    ``ordering`` is None, every incoming row wins; a delete by key sets it to None as well.
+    ``record_size_bytes`` is the expected size of a row in a file. ``marked`` means that the markers of the
+    first file of every bucket and the metadata files of the partitions already exist. ``clustering`` is the
+    layout digest for the files' footers. ``sorted_by`` are the columns by which the incoming rows are sorted,
+    ascending with nulls last. No file exceeds ``max_file_size_bytes``; clustering aims at files of
+    ``target_file_size_bytes``. ``memory_budget_bytes`` is constant for a write, so that a second attempt of a
+    task cuts rows at the same positions.
     """
 
     store: ObjectStore
@@ -100,18 +101,18 @@ class WriteContext:
 
     @property
     def batch_bytes(self) -> int:
-        """How many Arrow bytes are worked on at once."""
+        """The size of the batches that a task processes, in Arrow bytes."""
         return min(max(self.memory_budget_bytes // 64, _MIB), _BATCH_BYTES_MOST)
 
     @property
     def row_group_arrow_bytes(self) -> int:
-        """The most Arrow bytes that are collected for a row group."""
+        """The largest number of Arrow bytes that a task collects for one row group."""
         return min(max(self.memory_budget_bytes // 5, 4 * _MIB), _ROW_GROUP_BYTES_MOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """One base file that stands under its name; its keys are compared as UTF-16, like Java's."""
+    """A base file that exists under its final name. Keys are compared as UTF-16, as in Java."""
 
     stat: WriteStat
     min_key: str | None
@@ -120,16 +121,16 @@ class WrittenFile:
 
     @property
     def statistics(self) -> FileStatistics:
-        """What the footer says, as it is recorded beside the timeline."""
+        """The statistics of the footer, in the form that is recorded beside the timeline."""
         return file_statistics(self.stat.path, self.metadata, size_bytes=self.stat.file_size_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBucket:
-    """What became of a bucket: its files in the order of their rows, roll-overs behind the first.
+    """The files of a bucket in the order of their rows, rollovers after the first, and counts of its input.
 
-    ``consumed_rows`` and ``consumed_hash`` (the sum of ``__hash`` modulo 2^64) count every row that
-    was taken in. ``late_rows`` lost against stored rows of greater ordering values.
+    ``consumed_rows`` and ``consumed_hash`` (the sum of ``__hash`` modulo 2^64) cover every incoming row.
+    ``late_rows`` is the number of incoming rows that lost to stored rows with greater ordering values.
     """
 
     index: int
@@ -140,5 +141,8 @@ class WrittenBucket:
 
 
 def new_file_id(instant: str, bucket: int, roll_over: int = 0) -> str:
-    """The id of a new file group: the same for every attempt of the same task."""
+    """Return the id of a new file group. It is the same in every attempt of a task.
+
+    ``roll_over`` is the number of the file within its bucket, 0 for the first.
+    """
     return f"{uuid.uuid5(_FILE_IDS, f'{instant}/{bucket}/{roll_over}')}-0"

@@ -1,4 +1,4 @@
-"""The base file that a merge starts from: its rows as record batches, its row groups to be copied."""
+"""Reading the base file of a merge: rows as record batches, and row groups to copy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _COPIED_WRITERS = ("parquet-cpp-arrow ",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRows:
-    """Row group ``number`` of a base file: its rows are ``first`` to ``end`` (exclusive) of the file."""
+    """Row group ``number`` of a base file, with rows ``first`` to ``end`` (exclusive) of the file."""
 
     number: int
     first: int
@@ -48,20 +48,22 @@ class StoredRows:
 
 
 class _NamedFile:
-    """What is copied from a file; errors name it."""
+    """A file from which row groups are copied; errors name it."""
 
     def __init__(self, content: pa.NativeFile, place: str) -> None:
         self._content = content
         self._place = place
 
     def size(self) -> int:
-        """How many bytes it has."""
+        """Return the size of the file in bytes."""
         return int(self._content.size())
 
     def read_at(self, count: int, at: int) -> bytes:
-        """So many bytes from there on.
+        """Return ``count`` bytes from position ``at``.
 
-        RetryWrite when the file is gone, CorruptTableError when it is shorter now.
+        Raises:
+            RetryWrite: If the file no longer exists.
+            CorruptTableError: If the file is now shorter.
         """
         with reading(self._place):
             content: bytes = self._content.read_at(count, at)
@@ -71,11 +73,11 @@ class _NamedFile:
 
 
 class BaseFileReader:
-    """One base file, read from front to back.
+    """Reads one base file from front to back.
 
-    Batches have the columns of ``schema``: commit time, sequence number and key as stored, then
-    the table's columns, of whatever older schema the file is. Text columns that the file keeps in
-    small dictionaries stay dictionaries: they are neither decoded nor encoded again.
+    Batches have the columns of ``schema``: commit time, sequence number and key as stored, then the table's
+    columns, also if the file has an older schema. Text columns with small dictionaries stay dictionaries, so
+    that they are neither decoded nor encoded again.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class BaseFileReader:
 
     @property
     def clustering(self) -> str | None:
-        """The digest of the clustering spec by which the file is laid out; None without one."""
+        """The layout digest in the footer of the file, or None."""
         digest = (self._file.metadata.metadata or {}).get(CLUSTERING.encode())
         return None if digest is None else digest.decode()
 
@@ -122,7 +124,7 @@ class BaseFileReader:
 
     @cached_property
     def parts(self) -> ParquetParts | None:
-        """The file's row groups for copying; None if they are encrypted or not of our own library."""
+        """The row groups for copying; None if the file is encrypted or not written by Arrow C++."""
         if is_encrypted(self._file.metadata) or not self._file.metadata.created_by.startswith(
             _COPIED_WRITERS
         ):
@@ -132,11 +134,11 @@ class BaseFileReader:
 
     @cached_property
     def bounds_hide_nan(self) -> bool:
-        """Whether its floating-point columns may hold a NaN though they have bounds."""
+        """Whether its floating-point columns may contain a NaN although they have bounds."""
         return not leaves_nan_unbounded(self._file.metadata)
 
     def batches(self, group: StoredRows) -> Iterator[pa.RecordBatch]:
-        """The rows of a row group; where batches end depends on the file alone."""
+        """Yield the rows of a row group in batches whose size depends on the file alone."""
         rows = self._batch_rows
         seen_rows = seen_bytes = 0
         for batch in self._read(group, self._conformer.source.names, rows):
@@ -151,13 +153,16 @@ class BaseFileReader:
     def columns(
         self, group: StoredRows, names: Sequence[str], *, most_rows: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Some columns of a row group, which the file has; ``most_rows`` limits the rows of a batch."""
+        """Return batches of at most ``most_rows`` rows with some columns of a row group.
+
+        The file must have the columns.
+        """
         conformer = self._conformer.only(names)
         rows = self._batch_rows if most_rows is None else min(self._batch_rows, most_rows)
         return (conformer(batch) for batch in self._read(group, conformer.source.names, rows))
 
     def undecoded(self, parts: ParquetParts, *, decoded: str | None) -> StoredColumns:
-        """The columns as they are written again of rows that stay; ``decoded`` comes as its values."""
+        """Return a reader that decodes as little as possible, except for the column ``decoded``."""
         if self._undecoded is None:
             self._undecoded = StoredColumns(
                 self._content,
@@ -170,7 +175,7 @@ class BaseFileReader:
         return self._undecoded
 
     def whole(self, group: StoredRows) -> pa.RecordBatch:
-        """All rows of a row group at once."""
+        """Return all rows of a row group as one batch."""
         with reading(self.place):
             rows = self._file.read_row_group(
                 group.number, columns=self._conformer.source.names, use_threads=False
@@ -178,7 +183,7 @@ class BaseFileReader:
         return self._conformer(one_batch(rows.to_batches()))
 
     def keys(self, group: StoredRows) -> Iterator[pa.StringArray]:
-        """The record keys of a row group."""
+        """Yield the record keys of a row group."""
         for batch in self._read(group, [RECORD_KEY], _MOST_ROWS):
             yield batch.column(0)
 
@@ -196,7 +201,7 @@ class BaseFileReader:
 
     @property
     def _batch_rows(self) -> int:
-        """How many rows the next batches have, by what rows took so far."""
+        """The number of rows of the next batches, from the size of the rows so far."""
         return max(min(int(self._batch_bytes / self._arrow_bytes_per_row), self._most_rows), 1)
 
     def _stored_bytes_per_row(self) -> float:
@@ -209,11 +214,20 @@ class BaseFileReader:
 def open_base_file(
     store: ObjectStore, base: FileSlice, schema: pa.Schema, *, decoded: frozenset[str], batch_bytes: int
 ) -> Iterator[BaseFileReader]:
-    """A reader for the slice; ``decoded`` columns never come as dictionaries.
+    """Yield a reader of the slice.
 
-    RetryWrite when the file is gone: a clean has removed a slice that is no longer the newest.
-    CorruptTableError when it is no whole parquet file, KeyUnavailableError when it is encrypted and
-    its key cannot be had here.
+    Args:
+        store: The store of the table.
+        base: The file slice to read.
+        schema: The table's columns, without meta columns.
+        decoded: Columns that are never read as dictionaries.
+        batch_bytes: The approximate size of the batches in Arrow bytes.
+
+    Raises:
+        RetryWrite: If the file no longer exists, because a clean removed a slice that is no longer the
+            newest.
+        CorruptTableError: If it is not a complete parquet file.
+        KeyUnavailableError: If it is encrypted and its key is not available here.
     """
     place = Message(Value.uri(f"{store.uri}/{base.path}"))
     try:
@@ -226,7 +240,7 @@ def open_base_file(
             dictionaries = frozenset({COMMIT_TIME, *(small_dictionaries(metadata, schema).keys() - decoded)})
             file = pq.ParquetFile(
                 content,
-                # What decrypts a file is set up while its own footer is read.
+                # Decryption is set up only if this ParquetFile reads the footer itself.
                 metadata=metadata if decryption is None else None,
                 decryption_properties=decryption,
                 read_dictionary=sorted(dictionaries),
@@ -248,7 +262,13 @@ def open_base_file(
 
 @contextmanager
 def reading(place: str) -> Iterator[None]:
-    """Turns errors about a parquet file into ones that name the file and a remedy."""
+    """Convert errors of reading a parquet file to errors that name the file and a remedy.
+
+    Raises:
+        RetryWrite: If the file no longer exists.
+        StorageError: If the operating system reports an error.
+        CorruptTableError: If Arrow cannot parse the file.
+    """
     try:
         yield
     except FileNotFoundError as error:
@@ -280,10 +300,10 @@ def _corrupt(place: str, error: Exception) -> CorruptTableError:
 
 
 def small_dictionaries(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, int]:
-    """The text columns that every row group keeps in a small dictionary, and the bytes of all of them.
+    """Return the text columns that have a small dictionary in every row group, with the bytes of all of them.
 
-    The bytes are those in the file, compressed: footers tell no others of a dictionary. In memory it takes
-    no more than the 2.5 bytes per value by which columns are judged, which are not compressed.
+    The bytes are the compressed ones, because a footer has no other size of a dictionary. A column counts as
+    small up to 2.5 uncompressed bytes per value, and its dictionaries take no more than that in memory.
     """
     texts = {field.name for field in schema if pa.types.is_string(field.type)}
     stored: dict[str, tuple[int, int, int]] = {}
@@ -308,14 +328,14 @@ def small_dictionaries(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str
 
 
 def _dictionary_bytes(column: pq.ColumnChunkMetaData) -> int:
-    """The bytes of a column chunk's dictionary as stored, beyond all bounds without one."""
+    """Return the stored bytes of a column chunk's dictionary; without one, more than any limit."""
     if not column.has_dictionary_page:
         return _NO_DICTIONARY
     return int(column.data_page_offset - column.dictionary_page_offset)
 
 
 def _may_repeat_long_values(metadata: pq.FileMetaData, names: Collection[str]) -> bool:
-    """Whether values of these columns may take many times more in memory than in the file."""
+    """Return whether values of these columns may take many times more bytes in memory than in the file."""
     return any(
         column.physical_type == "BYTE_ARRAY"
         and column.has_dictionary_page
@@ -325,14 +345,17 @@ def _may_repeat_long_values(metadata: pq.FileMetaData, names: Collection[str]) -
 
 
 def _first_chunks(metadata: pq.FileMetaData, names: Collection[str]) -> list[pq.ColumnChunkMetaData]:
-    """What the footer says of these columns in the first row group, none without one."""
+    """Return the metadata of these columns in the first row group, if there is one."""
     groups = [metadata.row_group(0)] if metadata.num_row_groups else []
     chunks = [group.column(index) for group in groups for index in range(group.num_columns)]
     return [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] in names]
 
 
 def _has_long_values(column: pq.ColumnChunkMetaData) -> bool:
-    """Whether the smallest or greatest text is long; a dictionary of long ones may compress to nothing."""
+    """Return whether a bound is long or unknown.
+
+    A small stored dictionary does not rule long texts out: they may compress to almost nothing.
+    """
     known = column.statistics
     if known is None or not known.has_min_max:
         return known is None or known.null_count != column.num_values
@@ -340,14 +363,14 @@ def _has_long_values(column: pq.ColumnChunkMetaData) -> bool:
 
 
 def _longest_known(metadata: pq.FileMetaData, names: Collection[str]) -> int:
-    """The bytes of the longest text that is the smallest or greatest of such a column, at least one."""
+    """Return the length in bytes of the longest text bound of these columns, at least one."""
     known = (chunk.statistics for chunk in _first_chunks(metadata, names))
     texts = (s for s in known if s is not None and s.has_min_max and s.physical_type == "BYTE_ARRAY")
     return max((max(len(s.min_raw), len(s.max_raw)) for s in texts), default=0) or 1
 
 
 def _buffer_bytes(metadata: pq.FileMetaData) -> int:
-    """How many bytes are read ahead; 0 for column chunks as wholes."""
+    """Return the size of the read-ahead buffer; 0 to read whole column chunks."""
     return _READ_AHEAD if _largest_row_group(metadata) > _LARGE_ROW_GROUP else 0
 
 

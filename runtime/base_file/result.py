@@ -1,7 +1,7 @@
-"""What a task says about the files it wrote, or why it could not, as rows of plain values.
+"""The result of a task, its files or its failure, as rows of plain values.
 
-Failures that are the same in every attempt travel as rows too: as an exception in a worker they
-would be retried in vain and arrive as the text of a traceback.
+A failure that is the same in every attempt is also a row. If a worker raised it, Spark would retry it in vain
+and report it as the text of a traceback.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _COLUMNS: Final = {
 _ARROW = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "binary": pa.binary()}
 
 RESULT_DDL: Final = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
-"""The rows' schema for Spark."""
+"""The schema of the rows for Spark."""
 
 RESULT_SCHEMA: Final = pa.schema([(name, _ARROW[kind]) for name, kind in _COLUMNS.items()])
-"""The rows' schema for Arrow."""
+"""The schema of the rows for Arrow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileResult:
-    """One file as the driver knows it."""
+    """A written file, as the driver knows it."""
 
     bucket: int
     stat: WriteStat
@@ -63,7 +63,7 @@ class FileResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketResult:
-    """What a bucket took in; see :class:`~parquetry.runtime.base_file.model.WrittenBucket`."""
+    """The counts of a bucket's input; see :class:`~parquetry.runtime.base_file.model.WrittenBucket`."""
 
     bucket: int
     consumed_rows: int
@@ -73,7 +73,7 @@ class BucketResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResults:
-    """All files of a write by path, and all buckets by number; ``failures`` are of buckets without a file."""
+    """The files of a write, sorted by path, its buckets, and the failures of buckets without files."""
 
     files: tuple[FileResult, ...]
     buckets: Mapping[int, BucketResult]
@@ -81,12 +81,12 @@ class WriteResults:
 
     @property
     def late_rows(self) -> int:
-        """Incoming rows and deletes that lost against stored rows."""
+        """The number of incoming rows and deletes that lost to stored rows."""
         return sum(bucket.late_rows for bucket in self.buckets.values())
 
 
 def result_rows(written: WrittenBucket) -> pa.RecordBatch:
-    """A row per file, the bucket's own numbers on the first; one row without a path if there is none."""
+    """Return one row per file, the first with the bucket's counts; without files, one row of counts."""
     rows = [_file_row(written.index, file) for file in written.files] or [{"bucket": written.index}]
     signed = written.consumed_hash - (2**64 if written.consumed_hash >= 2**63 else 0)
     rows[0] |= {
@@ -98,16 +98,18 @@ def result_rows(written: WrittenBucket) -> pa.RecordBatch:
 
 
 def failure_row(bucket: int, failure: ParquetryError | RetryWrite) -> pa.RecordBatch:
-    """A row that makes :func:`read_results` raise the failure."""
+    """Return a row from which :func:`read_results` raises the failure."""
     row = {"bucket": bucket, "failure": failure_json(failure)}
     return pa.RecordBatch.from_pylist([row], schema=RESULT_SCHEMA)
 
 
 def read_results(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
-    """The files and buckets that all tasks reported.
+    """Return the files and buckets from the rows of all tasks.
 
-    Raises what a task failed with, a RetryWrite only when nothing worse happened: then the write
-    may succeed from the present state of the table.
+    Raises:
+        ParquetryError: The failure of a task, that of the lowest bucket number.
+        RetryWrite: If tasks failed with nothing else. The write may then succeed on the present state of the
+            table.
     """
     results, failures = _sorted_out(rows)
     if failures:
@@ -117,9 +119,10 @@ def read_results(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
 
 
 def read_each(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
-    """As :func:`read_results`, for buckets that stand for themselves: one's failure leaves it out.
+    """Return the files and buckets of tasks that are independent: a failed bucket is left out.
 
-    Raised all the same is what is no fault of the bucket's rows or files; see :func:`leaves_out`.
+    Raises:
+        Exception: The failure of a task that concerns more than its bucket; see :func:`leaves_out`.
     """
     results, failed = _sorted_out(rows)
     failures: dict[int, ParquetryError] = {}
@@ -131,10 +134,10 @@ def read_each(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
 
 
 def leaves_out(failure: Exception) -> TypeGuard[ParquetryError]:
-    """Whether a failure is of what was read for a bucket, so that the bucket is left out and others go on.
+    """Return whether a failure concerns one bucket alone, so that the others continue without it.
 
-    A store that refuses or breaks, another writer that won and a bug are of the whole write; a file
-    that is not there is the bucket's own.
+    A failure of the store, a conflict with another writer and a bug concern the whole write. A file that does
+    not exist concerns the bucket alone.
     """
     return (
         isinstance(failure, ParquetryError)
@@ -144,7 +147,7 @@ def leaves_out(failure: Exception) -> TypeGuard[ParquetryError]:
 
 
 def _sorted_out(rows: Iterable[Mapping[str, Any]]) -> tuple[WriteResults, list[tuple[int, Exception]]]:
-    """What tasks wrote, and the buckets that failed with what they failed with."""
+    """Return the results of the tasks that succeeded, and bucket number and failure of the others."""
     files: list[FileResult] = []
     buckets: dict[int, BucketResult] = {}
     failures: list[tuple[int, Exception]] = []

@@ -1,4 +1,4 @@
-"""Rows on their way into a base file: Hudi's commit columns, the table's columns, and a mark."""
+"""Rows on their way into a base file: Hudi's commit columns, the table's columns, and their origin."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from parquetry.runtime.spec.meta_columns import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
 
 ORIGIN: Final = "__origin"
-"""A column that says where a row came from; it is counted and not written."""
+"""The column with the :class:`RowOrigin` of each row, which is counted and not written."""
 
 DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 
 
 class RowOrigin(IntEnum):
-    """Where a row of a file came from."""
+    """The origin of a row of a file."""
 
     COPIED = 0
     UPDATED = 1
@@ -26,7 +26,7 @@ class RowOrigin(IntEnum):
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """What is read of a base file: the partition path and the file's name are constants."""
+    """Return the schema in which base files are read: without partition path and file name (constants)."""
     meta = [
         pa.field(COMMIT_TIME, DICTIONARY),
         pa.field(COMMIT_SEQNO, pa.string()),
@@ -36,12 +36,12 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def marked_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of :func:`stored_schema` with the mark behind it."""
+    """Return the schema of :func:`stored_schema` with the origin as its last column."""
     return stored_schema(schema).append(pa.field(ORIGIN, pa.int8()))
 
 
 class RowStamper:
-    """Gives new row versions their commit time and sequence numbers, counted through a bucket."""
+    """Sets the commit time and the sequence number of new row versions. The numbers run through a bucket."""
 
     def __init__(self, instant: str, bucket: int) -> None:
         self._instants = pa.array([instant])
@@ -49,7 +49,12 @@ class RowStamper:
         self._next = 0
 
     def stamp(self, rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Rows with record key and table columns as rows of ``schema`` (that of :func:`stored_schema`)."""
+        """Return the rows with commit time and sequence number.
+
+        Args:
+            rows: Rows with record key and table columns.
+            schema: The schema of the result, as :func:`stored_schema` returns it.
+        """
         count = rows.num_rows
         numbers = pa.array(np.arange(self._next, self._next + count))
         self._next += count
@@ -60,7 +65,7 @@ class RowStamper:
 
 
 def with_origin(rows: pa.RecordBatch, origins: pa.Array | RowOrigin) -> pa.RecordBatch:
-    """The rows with their mark."""
+    """Return the rows with their origin as the last column: one for all rows, or one for each."""
     if isinstance(origins, RowOrigin):
         origins = pa.array(np.full(rows.num_rows, origins, np.int8))
     schema = rows.schema.append(pa.field(ORIGIN, pa.int8()))
@@ -74,5 +79,5 @@ def _as(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of all batches, of which there is at least one, in one piece."""
+    """Return the rows of at least one batch as one batch."""
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

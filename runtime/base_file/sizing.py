@@ -1,4 +1,4 @@
-"""How much goes into the next row group, so that a file ends near its maximum and never above."""
+"""The size of the next row group, chosen so that a file ends near its maximum size and never above it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from parquetry.runtime.layout.packing import AIM, FITS
 MIB: Final = 1024 * 1024
 
 STRETCHED: Final = 0.99
-"""A file may grow to its maximum times this when that spares a roll-over for a few rows."""
+"""The share of its maximum size up to which a file may grow if that avoids a rollover for a few rows."""
 
 CERTAIN: Final = 0.999
-"""No file is planned above its maximum times this: the page index is known when its rows are in the file."""
+"""The share of its maximum size that no file exceeds. The page index of written rows is known exactly."""
 
 FULL: Final = 0.99
-"""A file this near its goal is not worth another row group."""
+"""A file that has reached this share of its goal gets no further row group."""
 
 SLACK: Final = 1.25
-"""So much more than a row group is written as one rather than with a small one behind it."""
+"""Up to this factor more than a row group is written as one, rather than as one and a small one."""
 
 _LARGEST_ROW_GROUP = 16 * MIB
 _SMALLEST_ROW_GROUP = MIB
@@ -28,16 +28,20 @@ _TINY_ROW_GROUP = 128 * 1024
 
 
 def default_row_group_bytes(max_file_size_bytes: int) -> int:
-    """An eighth of a file, between 1 and 16 MiB: fine enough to skip by, and to end a file with."""
+    """Return an eighth of a file, between 1 and 16 MiB: small enough to skip, and to end a file precisely."""
     return min(max(max_file_size_bytes // 8, _SMALLEST_ROW_GROUP), _LARGEST_ROW_GROUP)
 
 
 def kept_row_groups(small_bytes: Sequence[int], behind_bytes: float) -> int:
-    """How many of neighbouring small row groups stay as they are, from the first on.
+    """Return how many small row groups, counted from the first, stay as they are.
 
-    The others become one with the ``behind_bytes`` of rows that come behind them. Each that stays is
-    larger than all that follows, and not tiny: their number grows with the logarithm of the rows, and
-    a row is encoded again as many times at most, not by every write.
+    The others become one row group with the rows that follow. A row group that stays is larger than
+    everything after it, and not tiny. So the number of small row groups grows with the logarithm of the
+    number of rows, and that also bounds how many times a row is encoded again; not every write encodes it.
+
+    Args:
+        small_bytes: The sizes of consecutive small row groups.
+        behind_bytes: The size of the rows that are written after them.
     """
     following = behind_bytes
     kept = len(small_bytes)
@@ -50,10 +54,11 @@ def kept_row_groups(small_bytes: Sequence[int], behind_bytes: float) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSizer:
-    """Decides about one file. All sizes are in bytes; ``file_bytes`` include the footer so far.
+    """Size decisions for one file. All sizes are in bytes; ``file_bytes`` includes the footer so far.
 
-    ``remaining_bytes`` is the estimate of all that is still to come for the bucket. The version that is
-    replaced has ``replaced_bytes``: its rows may stay together, below the maximum.
+    ``remaining_bytes`` is the estimate of what the bucket still has to write. ``replaced_bytes`` is the size
+    of the base file that this file replaces. Its rows may stay in one file, as long as that is below the
+    maximum.
     """
 
     max_bytes: int
@@ -63,35 +68,40 @@ class FileSizer:
 
     @property
     def hard_limit_bytes(self) -> float:
-        """What no file exceeds but for one of a single row."""
+        """The size that no file exceeds, except a file of a single row."""
         return CERTAIN * self.max_bytes
 
     def goal_bytes(self, file_bytes: int, remaining_bytes: float) -> float:
-        """What the file should grow to at most."""
+        """Return the size up to which the file should grow."""
         kept_bytes = min(self.replaced_bytes, self.hard_limit_bytes)
         fits = file_bytes + remaining_bytes <= max(FITS * self.max_bytes, kept_bytes)
         return max(STRETCHED * self.max_bytes, kept_bytes) if fits else AIM * self.max_bytes
 
     def is_full(self, file_bytes: int, remaining_bytes: float) -> bool:
-        """Whether what is left goes to another file."""
+        """Return whether the remaining rows go to another file."""
         return file_bytes >= FULL * self.goal_bytes(file_bytes, remaining_bytes)
 
     def is_allowed(self, file_bytes: float) -> bool:
-        """Whether the file may have this size."""
+        """Return whether a file of this size stays below the hard limit."""
         return file_bytes <= self.hard_limit_bytes
 
     def next_arrow_bytes(
         self, file_bytes: int, remaining_bytes: float, *, ratio: float, guessed: bool
     ) -> int:
-        """How many Arrow bytes the next row group has, when they shrink by ``ratio`` in the file.
+        """Return the number of Arrow bytes for the next row group.
 
-        With a ``guessed`` ratio at most half a file of them, which no encoding makes many more.
+        Args:
+            file_bytes: The present size of the file.
+            remaining_bytes: The estimate of what the bucket still has to write.
+            ratio: The expected number of file bytes per Arrow byte.
+            guessed: The ratio is a guess. The row group then has at most half a maximum file of Arrow bytes,
+                which no encoding makes much larger.
         """
         room = self.goal_bytes(file_bytes, remaining_bytes) - file_bytes
         wanted = min(min(self.row_group_bytes, room) / ratio, self.row_group_arrow_bytes)
         return max(int(min(wanted, self.max_bytes / 2) if guessed else wanted), 1)
 
     def smaller_arrow_bytes(self, arrow_bytes: int, *, file_bytes: int, encoded_bytes: int) -> int:
-        """How many Arrow bytes to try after ``arrow_bytes`` came out as too many."""
+        """Return how many Arrow bytes to try next, after ``arrow_bytes`` were too many for the file."""
         room = max(AIM * self.max_bytes - file_bytes, 0)
         return max(int(arrow_bytes * min(room / encoded_bytes, 0.9)), 1)

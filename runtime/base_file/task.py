@@ -1,4 +1,4 @@
-"""One task writes one bucket: a new base file, or the next slice of one, and its roll-overs."""
+"""The task that writes one bucket: a new base file, or the next slice of one, and its rollovers."""
 
 from __future__ import annotations
 
@@ -24,19 +24,27 @@ _ANYWHERE: Final = 2**63 - 1
 
 
 def write_bucket(context: WriteContext, bucket: Bucket, batches: Iterable[pa.RecordBatch]) -> WrittenBucket:
-    """The bucket's files, which now stand under their names, and what it took in.
+    """Write the files of a bucket under their final names and return them with the counts of the input.
 
-    ``batches`` have the table's columns, ``_hoodie_record_key`` and the control columns
-    ``__position`` (row number in the base file, null for an insert), ``__delete`` and ``__hash``,
-    sorted by position with nulls last. The base file's rows come first and keep their order,
-    inserts follow; a file that is full rolls over into a new file group. The same rows always make
-    the same bytes under the same names.
+    The rows of the base file come first and keep their order; inserts follow. A full file rolls over into a
+    new file group. The same rows always make the same bytes under the same names. Memory is bounded by
+    ``context.memory_budget_bytes``, whatever the size of the bucket.
 
-    A new bucket without rows makes no file, nor does a base file all of whose incoming rows are late: it
-    stays the newest version. A merged file may be left with no row. Memory is
-    bounded by ``context.memory_budget_bytes``, not by the bucket. RetryWrite when the base file has
-    been cleaned, ConflictError when the write has been rolled back, CorruptTableError for a broken
-    base file, InvalidDataError for rows that the schema does not allow.
+    A new bucket without rows makes no file. If all incoming rows of a merge are late, no file is written and
+    the base file stays the newest version. A merged file may have no rows.
+
+    Args:
+        context: The settings of the write.
+        bucket: The file group to write, with the base file if there is one.
+        batches: The table's columns, ``_hoodie_record_key`` and the control columns ``__position`` (row
+            number in the base file, null for an insert), ``__delete`` and ``__hash``, sorted by position with
+            nulls last.
+
+    Raises:
+        RetryWrite: If a clean has removed the base file.
+        ConflictError: If another writer has rolled the write back, or the bucket was abandoned.
+        CorruptTableError: If the base file is damaged.
+        InvalidDataError: If the schema does not allow a row.
     """
     place: str = f"rows for {context.store.uri}"
     if bucket.partition:
@@ -61,7 +69,7 @@ def write_bucket(context: WriteContext, bucket: Bucket, batches: Iterable[pa.Rec
 
 
 class _Unchanged(Exception):  # noqa: N818 - leaves the blocks that would give the file its name
-    """No row of the base file changes: it stays, and the file that was begun goes without a name."""
+    """Signals that no row of the base file changes: the base file stays, and the begun file gets no name."""
 
 
 def _created(
@@ -111,7 +119,7 @@ def _merge_group(
     merger: Merger,
     writer: BucketWriter,
 ) -> None:
-    """Bring one row group of the base file up to date, touching as little of it as is right."""
+    """Apply the incoming rows to one row group of the base file, copying as much of it as possible."""
     parts = writer.copyable(reader, group)
     is_touched = incoming.has_below(group.end)
     if parts is not None:
@@ -145,7 +153,7 @@ def _merge_group(
 
 
 def _only_removes(arrived: pa.RecordBatch, group: StoredRows) -> bool:
-    """Whether the incoming rows are deletes alone, and most of the row group stays."""
+    """Return whether the incoming rows are all deletes, of at most half of the row group."""
     most = (group.end - group.first) // 2
     return bool(arrived.num_rows <= most and arrived.column(DELETE).true_count == arrived.num_rows)
 
@@ -159,7 +167,7 @@ def _remove(
     merger: Merger,
     writer: BucketWriter,
 ) -> None:
-    """Write a row group without the rows that are deleted."""
+    """Write a row group without the deleted rows."""
     with reading(reader.place):
         stored = reader.undecoded(parts, decoded=merger.ordering)
         rows = stored.rows(group.number)

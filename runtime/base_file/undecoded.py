@@ -1,4 +1,4 @@
-"""Row groups of a base file with as little decoded as can be: they lose rows, and are written again."""
+"""Reading row groups with as little decoding as possible, to write them again without the deleted rows."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ _NEGATIVE: Final = 0x80
 
 
 class StoredColumns:
-    """The columns of a base file, all but the file's name, in the types that cost least.
+    """The columns of a base file, except the file name, in the types that are cheapest to read and write.
 
-    Decimals of which none is negative come as the bytes they are stored as, whose order is that of the
-    numbers; texts in the small ``dictionaries`` as dictionaries. The column ``decoded``, or the one that
-    has that field, comes as the values it has.
-    What is written of the rows has the same pages, and bounds, as what is written of values.
+    Decimals without a negative value are read as their stored bytes, which sort like the numbers. Texts in
+    ``dictionaries`` are read as dictionaries. The column ``decoded``, or the column that contains that field,
+    is read as values. Rows in this form are written with the same pages and bounds as decoded rows.
     """
 
     def __init__(
@@ -59,18 +58,18 @@ class StoredColumns:
         )
 
     def rows(self, number: int) -> pa.RecordBatch:
-        """All rows of a row group."""
+        """Return all rows of a row group."""
         names = [name for name in self._file.schema_arrow.names if name != FILE_NAME]
         rows = self._file.read_row_group(number, columns=names, use_threads=False)
         return one_batch(rows.to_batches())
 
     @property
     def elements(self) -> list[ThriftStruct]:
-        """The schema's elements below the root as they are written of such rows, without field ids."""
+        """The schema elements, without root and field ids, of a file that is written from such rows."""
         return self._without_decimals(self._parts.columns)
 
     def _bare_places(self) -> frozenset[int]:
-        """Which elements below the root are decimals that are never negative."""
+        """Return which schema elements, counted below the root, are decimals without negative values."""
         elements = self._parts.columns
         leaves = [place for place, element in enumerate(elements) if SchemaElement.CHILDREN not in element]
         names = [chunk.name.split(".")[0] for chunk in self._parts.chunks(0)]
@@ -87,7 +86,7 @@ class StoredColumns:
         return bounds is not None and bounds[0][0] < _NEGATIVE
 
     def _metadata(self) -> pq.FileMetaData:
-        """The footer, with nothing but their physical type for these columns."""
+        """Return the footer with these decimals as plain bytes, so that Arrow does not decode them."""
         kind, schema = self._parts.footer[FileMetaData.SCHEMA]
         root, *elements = schema.items
         bare = List(schema.kind, [root, *self._without_decimals(elements)])

@@ -1,6 +1,6 @@
-"""What a task does that writes one bucket: rows in, rows about files out.
+"""The task that writes one bucket: it reads rows and returns a result row per file.
 
-Nothing of Spark is imported: workers need pyarrow only.
+The module imports nothing of Spark: workers need pyarrow only.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.errors import RetryWrite, is_outage
 
 BUCKET = "__bucket"
-"""The column that numbers the bucket a row belongs to."""
+"""The column with the number of a row's bucket."""
 
 
 def written_bucket(context: WriteContext, bucket: Bucket, batches: Iterable[pa.RecordBatch]) -> Batches:
-    """What ``write_bucket`` made of the rows, in the columns of ``RESULT_SCHEMA``.
+    """Write a bucket and yield its result rows, in the columns of ``RESULT_SCHEMA``.
 
-    Failures that another attempt cannot fix come back as rows; storage failures are raised, so that
-    Spark tries the task again.
+    A failure that another attempt cannot fix is yielded as a row. A failure of the storage is raised, so that
+    Spark runs the task again.
     """
     try:
         yield result_rows(write_bucket(context, bucket, batches))

@@ -1,4 +1,4 @@
-"""What tasks do for the Python process that runs them, which Spark keeps for the next task."""
+"""Maintenance of the Python process that runs a task, which Spark keeps for the next task."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pyarrow as pa
 
 @cache
 def spare_loaded_modules() -> None:
-    """Once per process: what is loaded by now is no longer looked at by garbage collections.
+    """Exclude all objects loaded so far from garbage collections, once per process.
 
-    Spark collects after every task of a worker, which costs more than a small task itself as long
-    as all modules are looked through.
+    Spark runs a collection after every task of a worker. While it includes all modules, it costs more than a
+    small task itself.
     """
     gc.freeze()
 
 
 def give_back_memory() -> None:
-    """What a task has freed goes back to the machine: else what the next one takes comes on top of it.
+    """Return freed memory to the operating system; otherwise the next task's memory is added to it.
 
-    Arrow keeps freed memory, and so does the C library, which what is read from sockets and arrays of numpy
-    come from.
+    Arrow keeps freed memory, and so does the C library, which allocates numpy's arrays and what is read from
+    sockets.
     """
     pa.default_memory_pool().release_unused()
     if trim := _trim():
@@ -33,7 +33,7 @@ def give_back_memory() -> None:
 
 @cache
 def _trim() -> Callable[[int], int] | None:
-    """What glibc calls that; None where the C library is another one."""
+    """Return glibc's ``malloc_trim``, or None if the C library is a different one."""
     try:
         return ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):

@@ -1,4 +1,4 @@
-"""One base file: exact name, marker first, Hudi's meta columns and footer keys."""
+"""One base file: its exact name, its marker, and Hudi's meta columns and footer keys."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CONSTANT_COLUMNS: Final = frozenset({COMMIT_TIME, PARTITION_PATH, FILE_NAME})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedColumns:
-    """Columns of a row group, by name, encoded anew; and where each of its rows came from."""
+    """Columns of a row group, encoded again, with their names and the origin of each row."""
 
     names: tuple[str, ...]
     encoded: EncodedRows
@@ -56,10 +56,10 @@ class ChangedColumns:
 class BaseFileWriter:
     """Writes file number ``roll_over`` of a bucket, row group by row group.
 
-    The file appears under its name when :meth:`finish` returns; a ``with`` block that ends with an
-    exception leaves nothing. KeyUnavailableError, and not even a marker, when the file is to be encrypted
-    and its key cannot be had here. ``template`` is a parquet file without rows that has the columns;
-    ``base_clustering`` is the digest of the clustering spec by which the base file is laid out.
+    The file appears under its name when :meth:`finish` returns. A ``with`` block that ends with an exception
+    leaves no file. If the file must be encrypted and its key is not available, the constructor raises
+    KeyUnavailableError before it writes a marker. ``template`` is a parquet file without rows that has the
+    columns. ``base_clustering`` is the layout digest of the base file.
     """
 
     def __init__(
@@ -106,25 +106,26 @@ class BaseFileWriter:
         self._resources.__exit__(kind, error, trace)
 
     def size_bytes(self, more: MoreKeys = MoreKeys()) -> int:  # noqa: B008 - frozen
-        """Return how large the file is at most when it is finished now.
+        """Return the largest possible size of the file if it is finished now.
 
-        What the footer says of ``more`` keys is counted, and not their cells.
+        ``more`` are keys that the file would also get. Their footer entries count, their cells do not.
         """
         return self._assembly.size_bytes + self._keys.size_bytes(more)
 
     def added_bytes(self, encoded: EncodedRows) -> int:
-        """Return how much a row group adds to the file at most, without what the footer says of its keys."""
+        """Return how many bytes a row group adds at most, without the footer entries for its keys."""
         return encoded.size_bytes + self._assembly.sealing_bytes(encoded.parts)
 
     def encode(self, rows: pa.Table) -> EncodedRows:
-        """The rows as a row group of this file, which is not appended yet.
+        """Return the rows encoded as a row group of this file, without appending it.
 
-        InvalidDataError when a column that may not be null has nulls.
+        Raises:
+            InvalidDataError: If a column that may not be null has nulls.
         """
         return self._encode(self._with_constants(rows.drop_columns([ORIGIN])))
 
     def append(self, rows: pa.Table, encoded: EncodedRows) -> None:
-        """Write rows whose row group has been encoded."""
+        """Write rows whose row group is already encoded."""
         sorted_by = [place for name in self._context.sorted_by for place in self._places[name]]
         if isinstance(self._assembly, EncryptedFile):
             self._assembly.append(encoded, sorted_by=sorted_by)
@@ -134,19 +135,23 @@ class BaseFileWriter:
         self._add_keys(encoded)
 
     def encode_kept(self, rows: pa.RecordBatch, dictionaries: Iterable[str]) -> EncodedRows:
-        """Rows that stay of a row group of the base file, as read of it undecoded, with the file's name."""
+        """Return the rows that remain of a row group, encoded again with the name of this file.
+
+        ``rows`` are as :class:`StoredColumns` reads them. The columns with the parquet paths ``dictionaries``
+        had one in the base file.
+        """
         names = _constant(self.name.name, rows.num_rows)
         table = pa.Table.from_batches([rows]).add_column(META_COLUMNS.index(FILE_NAME), FILE_NAME, names)
         return self._encoder.encode_again(table, dictionaries)
 
     def append_kept(self, encoded: EncodedRows) -> None:
-        """Write such rows as a row group."""
+        """Write a row group from :meth:`encode_kept`."""
         self._copies.append(encoded.parts, 0, unbounded=encoded.unbounded)
         self._count(np.full(encoded.rows.num_rows, RowOrigin.COPIED, np.int8))
         self._add_keys(encoded)
 
     def copy(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> None:
-        """Write a row group of the base file as it is, but for the file's name in its rows."""
+        """Copy a row group of the base file. Only the file name in its rows changes."""
         rows = group.end - group.first
         names = pa.table({FILE_NAME: _constant(self.name.name, rows)})
         renamed = self._encoder.encode_constants(names).parts.chunks(0)[0]
@@ -162,7 +167,7 @@ class BaseFileWriter:
     def encode_changed(
         self, stored: pa.RecordBatch, changes: RowChanges, kept: Collection[str]
     ) -> ChangedColumns:
-        """The columns of an updated row group that are not kept as they are, and the file's name."""
+        """Return the columns of an updated row group except those ``kept``, and the file name, encoded."""
         names = [name for name in stored.schema.names if name not in kept]
         part = replace(changes, rows=changes.rows.select(names))
         rows = pa.Table.from_batches([merged(stored.select(names), part)])
@@ -173,7 +178,7 @@ class BaseFileWriter:
     def patch(
         self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows, columns: ChangedColumns
     ) -> None:
-        """Write a row group of the base file with some of its columns replaced."""
+        """Copy a row group of the base file with some of its columns replaced."""
         places = [place for name in columns.names for place in self._places[name]]
         self._copies.append(
             parts,
@@ -188,7 +193,7 @@ class BaseFileWriter:
         self._add_stored_keys(reader, parts, group)
 
     def encode_columns(self, columns: pa.Table, rows: int) -> ChangedColumns:
-        """Some columns of so many rows that other files held, with the partition and the file's name."""
+        """Return columns of rows from other files, encoded, with partition path and file name added."""
         constants = {PARTITION_PATH: self._bucket.partition, FILE_NAME: self.name.name}
         fields = [*columns.schema, *(pa.field(name, DICTIONARY) for name in constants)]
         arrays = [*columns.columns, *(_constant(value, rows) for value in constants.values())]
@@ -205,7 +210,13 @@ class BaseFileWriter:
         joined: Mapping[int, Chunk],
         columns: ChangedColumns,
     ) -> None:
-        """Write the row groups of other files as one; the columns that are not ``joined`` are given anew."""
+        """Write row groups of other files as one row group.
+
+        Args:
+            sources: The row groups, in the order of their rows.
+            joined: Chunks with copied pages, by the number of the parquet column.
+            columns: The encoded columns that are not joined.
+        """
         places = [place for name in columns.names for place in self._places[name]]
         chunks = {**joined, **dict(zip(places, columns.encoded.parts.chunks(0), strict=True))}
         self._copies.append_chunks(
@@ -221,9 +232,11 @@ class BaseFileWriter:
             self._add_stored_keys(reader, parts, group)
 
     def finish(self) -> WrittenFile:
-        """Close the file and let it appear.
+        """Complete the file, so that it appears under its name.
 
-        ConflictError, and no file, when the write's in-flight instant is gone, or the bucket given up.
+        Raises:
+            ConflictError: If the in-flight instant of the write is gone, or the bucket was abandoned. The
+                file is then deleted.
         """
         self._check_wanted()
         entries = self._keys.entries() | self._clustering() | self._about_bounds()
@@ -262,13 +275,13 @@ class BaseFileWriter:
         return self._assembly
 
     def _clustering(self) -> dict[str, str]:
-        """By which spec the file is laid out; inserts behind the rows of a base file undo its layout."""
+        """Return the footer entry with the layout digest, none after inserts into a base file."""
         kept = self._base_clustering if not self._origins[RowOrigin.INSERTED] else None
         digest = self._context.clustering or kept
         return {} if digest is None else {CLUSTERING: digest}
 
     def _about_bounds(self) -> dict[str, str]:
-        """What readers of floating-point bounds are told; encrypted files have none."""
+        """Return the footer entry that vouches for bounds of floating-point columns; none if encrypted."""
         columns = parquet_columns(file_schema(stored_schema(self._context.schema)).empty_table())
         if isinstance(self._assembly, EncryptedFile) or not any(
             pa.types.is_floating(values.type) for _, values in columns
@@ -313,7 +326,7 @@ class BaseFileWriter:
             put_partition_metadata(context.store, self._bucket.partition, instant=context.instant)
 
     def _with_constants(self, rows: pa.Table) -> pa.Table:
-        """The rows with all five meta columns in Hudi's order."""
+        """Return the rows with all five meta columns in Hudi's order."""
         own = dict(zip(rows.column_names, rows.columns, strict=True))
         own[PARTITION_PATH] = _constant(self._bucket.partition, rows.num_rows)
         own[FILE_NAME] = _constant(self.name.name, rows.num_rows)
@@ -322,7 +335,7 @@ class BaseFileWriter:
 
     def _check_wanted(self) -> None:
         context = self._context
-        # In this order: the note goes after the in-flight file.
+        # In this order: the note of abandoned buckets is deleted after the in-flight file.
         if context.guard.is_abandoned(context.store, self._bucket.index):
             raise ConflictError(
                 Message(
@@ -339,25 +352,25 @@ class BaseFileWriter:
 
 
 def keys_of(encoded: EncodedRows) -> MoreKeys:
-    """Return the keys of rows that are encoded."""
+    """Return the keys of an encoded row group."""
     keys = encoded.rows.column(RECORD_KEY)
     bounds = encoded.parts.bounds(0, META_COLUMNS.index(RECORD_KEY))
     return MoreKeys.of(encoded.rows.num_rows, bounds, lambda: keys.chunks)
 
 
 def stored_keys(reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> MoreKeys:
-    """Return the keys of a row group that is stored."""
+    """Return the keys of a stored row group."""
     bounds = parts.bounds(group.number, META_COLUMNS.index(RECORD_KEY))
     return MoreKeys.of(group.end - group.first, bounds, lambda: reader.keys(group))
 
 
 def _hiding_nan(reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> frozenset[int]:
-    """The numbers of the columns whose bounds in the row group may leave a NaN out."""
+    """Return the numbers of the columns whose bounds in the row group may omit a NaN."""
     return parts.floating(group.number) if reader.bounds_hide_nan else frozenset()
 
 
 def file_schema(rows: pa.Schema) -> pa.Schema:
-    """The schema of a base file: the five meta columns, then those of the rows."""
+    """Return the schema of a base file: the five meta columns, then the columns of the rows."""
     meta = [pa.field(name, DICTIONARY if name in _CONSTANT_COLUMNS else pa.string()) for name in META_COLUMNS]
     return pa.schema([*meta, *(field for field in rows if field.name not in {*META_COLUMNS, ORIGIN})])
 
