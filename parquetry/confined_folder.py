@@ -1,8 +1,9 @@
-"""A folder that is written and read without following links: whoever filled it may be a stranger.
+"""A folder in which reads and writes follow no links, as an untrusted user may have filled it.
 
-A checkout may hold links that were committed, such as `target/manifest.json -> ~/.ssh/authorized_keys`.
-Whoever can write to a table may exchange one of its folders for a link while a command works there. So every
-step of a path below the folder is opened from the one before it, and nothing outside is opened.
+A checkout may hold links that were committed, such as `target/manifest.json -> ~/.ssh/authorized_keys`. A
+user who can write to a table may exchange one of its folders for a link while a command works there.
+Therefore every step of a path below the folder is opened relative to the step before it, and nothing outside
+the folder is opened.
 """
 
 from __future__ import annotations
@@ -22,35 +23,35 @@ from parquetry.errors import UsageError
 from parquetry.message import Message, Value
 
 FileIdentity: TypeAlias = tuple[int, int]
-"""Device and inode: the same for all names of a file or folder."""
+"""Device and inode. All names of a file or folder share them."""
 
 NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# No pipe is waited for.
+# O_NONBLOCK: opening a pipe must not wait for its other end.
 _FILE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-# As a path does, a step needs no permission to read. O_PATH is Linux's.
+# Passing through a folder needs no permission to read it: O_PATH asks for none. Only Linux has it.
 _FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT: Final = _FOLDER & ~os.O_NOFOLLOW
 _TOP: Final = Path("/")
 _EXCHANGED: Final = "it was exchanged after it had been opened; find out who did, and run again"
-# Linux's bounds for a path and for the links in it.
+# Linux's limits for the length of a path and for the number of links in it.
 _MOST_CHARACTERS: Final = 4_096
 _MOST_LINKS: Final = 40
 
 
 class LinkInTheWayError(UsageError):
-    """A link, or what is neither a file nor a folder, where parquetry writes or reads."""
+    """A path that parquetry writes or reads has a link, or something that is neither file nor folder."""
 
 
 @dataclass(slots=True)
 class ConfinedFolder:
-    """A folder as its user named it: links on the way to ``root`` are the user's, those below are not.
+    """A folder whose user trusts the links on the way to ``root``, but no link below it.
 
-    It stays the folder that the links on the way lead to when it is first opened: one that is exchanged for a
-    link later is refused, and one that is deleted and made again is opened again.
+    The links on the way are resolved when the folder is first opened. If a link later replaces the folder, it
+    is refused. If the folder is deleted and created again, it is opened again.
 
-    Paths are relative to it, or absolute and inside it. Every method may raise LinkInTheWayError, and OSError
-    for what the disk refuses. ``remedy`` says what to do about a link. A ``durable`` folder is made when the
-    first file is, and each folder that is made is synced.
+    Paths are relative to the root, or absolute and inside it. Every method may raise LinkInTheWayError, and
+    OSError if the operating system refuses a call. ``remedy`` tells the user what to do about a link. A
+    ``durable`` folder is created together with its first file, and each created folder is synced.
     """
 
     root: Path
@@ -62,9 +63,18 @@ class ConfinedFolder:
     _identity: FileIdentity | None = field(default=None, init=False, compare=False, repr=False)
 
     def write(self, path: Path | str, content: str | bytes, *, private: bool = False) -> Path:
-        """Give a file this content, whole or not at all; folders are made. A file keeps its permissions.
+        """Write the whole content to a file atomically, and create missing folders.
 
-        A ``private`` one is its owner's alone, and so is its folder if that is made.
+        An existing file keeps its permissions.
+
+        Args:
+            path: The path of the file.
+            content: The new content; text is encoded as UTF-8.
+            private: Let only the owner read the file, and its folder if that is created.
+
+        Returns:
+            The path below the root.
+
         """
         with self._opened(path, makes=True, private=private) as (folder, name):
             there = self._status(path, name, folder)
@@ -83,7 +93,7 @@ class ConfinedFolder:
         return self.root / path
 
     def append(self, path: Path | str, *, private: bool = False) -> int:
-        """A descriptor that writes to the end of a file; the file and its folders are made, as by `write`."""
+        """Return a descriptor that appends to a file, and create the file and its folders as `write` does."""
         with self._opened(path, makes=True, private=private) as (folder, name):
             self._status(path, name, folder)
             how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _FILE
@@ -93,18 +103,23 @@ class ConfinedFolder:
             return file
 
     def read(self, path: Path | str) -> bytes:
-        """The content of a file; FileNotFoundError where there is none."""
+        """Return the content of a file.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+
+        """
         with self._opened(path) as (folder, name):
             self._status(path, name, folder)
             with os.fdopen(self.open_file(path, name, folder), "rb") as stream:
                 return stream.read()
 
     def names(self, path: Path | str) -> tuple[str, ...]:
-        """The names of the files in a folder, in their order; none where there is no folder."""
+        """Return the names of the files in a folder, sorted; an empty tuple if there is no folder."""
         return self._named(path, os.DirEntry.is_file)
 
     def folders(self, path: Path | str) -> tuple[str, ...]:
-        """The same of the folders in it."""
+        """Return the names of the folders in a folder, sorted; an empty tuple if there is no folder."""
         return self._named(path, os.DirEntry.is_dir)
 
     def _named(self, path: Path | str, is_wanted: Callable[..., bool]) -> tuple[str, ...]:
@@ -117,18 +132,18 @@ class ConfinedFolder:
             return ()
 
     def delete(self, path: Path | str) -> None:
-        """Delete a file, if there is one."""
+        """Delete a file if it exists."""
         with suppress(FileNotFoundError), self._opened(path) as (folder, name):
             self._status(path, name, folder)
             os.unlink(name, dir_fd=folder)
 
     def delete_folder(self, path: Path | str) -> None:
-        """Delete a folder with all that is in it, if there is one; what links in it lead to stays."""
+        """Delete a folder with its content if it exists, but not the targets of links in it."""
         with suppress(FileNotFoundError), self._opened(path) as (folder, name):
             shutil.rmtree(name, dir_fd=folder)
 
     def check(self, path: Path | str) -> None:
-        """Raise LinkInTheWayError where a file could not be written at the path; nothing is made."""
+        """Raise LinkInTheWayError if a file could not be written at the path, and create nothing."""
         with suppress(FileNotFoundError), self._opened(path) as (folder, name):
             self._status(path, name, folder)
 
@@ -136,7 +151,7 @@ class ConfinedFolder:
     def _opened(
         self, path: Path | str, *, makes: bool = False, private: bool = False
     ) -> Iterator[tuple[int, str]]:
-        """See `opened`; errors name the file, and what is no folder is in the way."""
+        """Yield what `opened` yields; errors become LinkInTheWayError, or name the file."""
         below = Path(path)
         if below.is_absolute():
             below = below.relative_to(self.root)
@@ -152,7 +167,12 @@ class ConfinedFolder:
             raise
 
     def _status(self, path: Path | str, name: str, folder: int) -> os.stat_result | None:
-        """What is there of a file; None where nothing is."""
+        """Return the status of a regular file, or None if nothing is there.
+
+        Raises:
+            LinkInTheWayError: Something else has the file's name.
+
+        """
         try:
             there = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -165,7 +185,7 @@ class ConfinedFolder:
 
     @contextmanager
     def opened(self, path: str, *, makes: bool = False, private: bool = False) -> Iterator[tuple[int, str]]:
-        """The open folder of a file, and the file's name: for calls of the system that take ``dir_fd``."""
+        """Yield a descriptor of a file's folder and the file's name, for calls that take ``dir_fd``."""
         above, _, name = path.rpartition("/")
         folder = self.open_folder(above, makes=makes, private=private)
         try:
@@ -174,9 +194,18 @@ class ConfinedFolder:
             os.close(folder)
 
     def open_folder(self, path: str, *, makes: bool = False, private: bool = False) -> int:
-        """A descriptor of the folder at a relative path, empty for the root.
+        """Return a descriptor of the folder at a relative path; an empty path is the root.
 
-        NotADirectoryError, with the path, where anything but a folder or a link is in its place.
+        Args:
+            path: The path, with `/` between its steps and without `..`.
+            makes: Create the folders that do not exist.
+            private: Let only the owner use the last folder, if it is created.
+
+        Raises:
+            NotADirectoryError: A step is neither a folder nor a link; the error names its path.
+            LinkInTheWayError: A step is a link.
+            FileNotFoundError: A folder does not exist and ``makes`` is False.
+
         """
         if len(path) >= _MOST_CHARACTERS:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(self.root / path))
@@ -198,7 +227,7 @@ class ConfinedFolder:
         return folder
 
     def _make(self, steps: list[str], above: int, mode: int) -> int:
-        """A descriptor of the folder that these steps lead to, made unless somebody else is faster."""
+        """Create a folder unless another process creates it first, and return its descriptor."""
         with suppress(FileExistsError):
             os.mkdir(steps[-1], mode, dir_fd=above)
             if self.durable:
@@ -209,18 +238,28 @@ class ConfinedFolder:
             self._refuse(steps, above, error)
 
     def _refuse(self, steps: list[str], above: int, error: OSError) -> NoReturn:
-        """Raise the error of opening the folder that these steps lead to; that it is a link, if it is one."""
+        """Raise LinkInTheWayError if the last step is a link, else the error of opening it."""
         if error.errno not in (errno.ENOTDIR, errno.ELOOP):
             raise error
         there = os.stat(steps[-1], dir_fd=above, follow_symlinks=False).st_mode
-        # A folder that is there now was a link a moment ago.
+        # If it is a folder now, it was a link a moment ago.
         if stat.S_ISLNK(there) or stat.S_ISDIR(there):
             raise self.refusal("/".join(steps)) from error
         place = str(self.root.joinpath(*steps))
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place) from error
 
     def open_file(self, path: Path | str, name: str, folder: int) -> int:
-        """A descriptor to read the regular file of this name in its open folder: see `open_regular`."""
+        """Return a descriptor to read a regular file in its open folder, see `open_regular`.
+
+        Args:
+            path: The path of the file, for the error.
+            name: The name of the file in the folder.
+            folder: The descriptor of the folder.
+
+        Raises:
+            LinkInTheWayError: The file is a link.
+
+        """
         try:
             return open_regular(name, folder=folder)
         except OSError as error:
@@ -238,7 +277,7 @@ class ConfinedFolder:
         identity = identity_of(os.fstat(folder))
         if identity == self._identity or self.root == _TOP:
             return folder
-        # It is opened for the first time, or has been made again, or exchanged.
+        # The folder is opened for the first time, was created again, or was exchanged.
         os.close(folder)
         place = self._place or _real(self.root)
         folder = ConfinedFolder(_TOP, remedy=_EXCHANGED).open_folder(place)
@@ -279,7 +318,7 @@ class ConfinedFolder:
         return "/".join(done)
 
     def _target(self, path: str) -> str | None:
-        """Where a link leads; None for what is no link, or not there."""
+        """Return the target of a link, or None if the path is not a link or does not exist."""
         try:
             with self.opened(path) as (folder, name):
                 return os.readlink(name, dir_fd=folder)
@@ -289,16 +328,24 @@ class ConfinedFolder:
             return None
 
     def refusal(self, path: Path | str, *, outside: bool = False) -> LinkInTheWayError:
-        """The error for a link that is not followed: none is, or it leads ``outside``."""
+        """Return the error for a link that is not followed, or whose target is ``outside`` the folder."""
         why = f"leads out of {self.root}" if outside else "parquetry follows none there"
         where = Value.uri(str(self.root / path), quoted=True)
         return LinkInTheWayError(Message(where, f" is a link, and {why}: {self.remedy}"))
 
 
 def open_regular(path: Path | str, *, folder: int | None = None, follows: bool = False) -> int:
-    """A descriptor to read a regular file, whose name may be a link if that ``follows`` links.
+    """Return a descriptor to read a regular file, without waiting for a pipe or device.
 
-    OSError for what may never end: EISDIR for a folder, ENXIO for the rest; ELOOP for a link.
+    Args:
+        path: The path of the file, or its name in ``folder``.
+        folder: The descriptor of the folder that a relative path starts from; None for the current folder.
+        follows: Follow the path if it is a link.
+
+    Raises:
+        OSError: EISDIR for a folder, ELOOP for a link that is not followed, ENXIO for anything else that is
+            not a regular file, as reading it may never end.
+
     """
     file = os.open(path, os.O_RDONLY | (_FILE & ~os.O_NOFOLLOW if follows else _FILE), dir_fd=folder)
     mode = os.fstat(file).st_mode
@@ -311,7 +358,7 @@ def open_regular(path: Path | str, *, folder: int | None = None, follows: bool =
 
 @contextmanager
 def entries_of(folder: int) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """What is in an open folder; entries are looked at within the block, without following links."""
+    """Yield the entries of an open folder, for use within the block; links are not followed."""
     readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         with os.scandir(readable) as entries:
@@ -330,7 +377,7 @@ def sync_folder(folder: int) -> None:
 
 
 def identity_of(status: os.stat_result) -> FileIdentity:
-    """The file or folder that a status is of."""
+    """Return the identity of the file or folder that a status describes."""
     return status.st_dev, status.st_ino
 
 
@@ -339,5 +386,5 @@ def _in_the_way(place: str, wanted: str) -> LinkInTheWayError:
 
 
 def _real(folder: Path) -> str:
-    """The path from the top to a folder, links followed."""
+    """Return the path of a folder without the leading `/`, with all links resolved."""
     return os.path.realpath(folder).lstrip("/")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What applying would do, as planned at one moment; see ``intent`` and :meth:`to_json`."""
+    """The changes that apply would make, as planned at one moment; see ``intent`` and :meth:`to_json`."""
 
     _plan: PlanDocument
     _workspace: Workspace
@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def plan_id(self) -> str:
-        """The digest of the intent: equal as long as the same would be done."""
+        """The digest of the intent. Plans with equal digests do the same."""
         return self._plan.plan_id
 
     @property
@@ -66,11 +66,11 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything is as declared, and no authority changed."""
+        """True if nothing differs from the declaration and no authority changed."""
         return self._plan.is_empty
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, as ``parquetry plan --format json`` prints them."""
+        """Return the plan as plain JSON values, as ``parquetry plan --format json`` prints it."""
         return plan_json(self._plan)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -78,12 +78,16 @@ class Plan:
         Path(path).write_text(encode(self._plan), encoding="utf-8")
 
     def apply(self, spark: SparkSession | None = None) -> ApplyResult:
-        """Carry the plan out, without planning again.
+        """Execute the plan without planning again.
 
-        ``spark`` is for actions that rewrite data; without it they start a session as the target asks.
-        Raises BlockedPlanError before anything is done, and afterwards the error of a table that
-        failed: StalePlanError when it changed since the plan was made, PartialFailureError when
-        other tables were applied.
+        Args:
+            spark: The session for actions that rewrite data; None to start one as the target asks.
+
+        Raises:
+            BlockedPlanError: The plan has blocked tables. Nothing was done.
+            StalePlanError: A table changed since the plan was made. Other tables may have been applied.
+            PartialFailureError: Some tables were applied, and one failed.
+
         """
         session = None if spark is None else lambda _: spark
         with worded():
@@ -112,7 +116,7 @@ class Project:
 
     @property
     def target(self) -> str:
-        """The name of the target it was loaded for."""
+        """The name of the target that the project was loaded for."""
         return self._workspace.project.target.name
 
     @property
@@ -121,21 +125,28 @@ class Project:
         return {table.name: table.location for table in self._workspace.tables}
 
     def plan(self) -> Plan:
-        """What applying would change now; reads the tables and writes nothing."""
+        """Return the changes that apply would make now; reads the tables and writes nothing."""
         with worded():
             saved = plan_workspace(self._workspace, now_ms=time.time_ns() // 1_000_000)
         return Plan(_plan=saved, _workspace=self._workspace)
 
     def table(self, name: str, *, applied: bool = False) -> Table:
-        """A table of the project, by its name.
+        """Return a table of the project by its name.
 
-        It is read by what is applied to it. Whatever changes it raises StalePlanError where another spec is
-        applied than is declared, unless ``applied`` says to go by the record.
+        Reads use the applied spec. Methods that change the table raise StalePlanError if the applied spec
+        differs from the declared one.
 
-        UnknownTableError, which names the nearest one, when the project declares no such table, and
-        UnappliedError while nothing is applied at its location, or settings of the target are not allowed and
-        applied that can have other code executed or rows sent elsewhere. ForeignTableError, now or by
-        any method of the table, when the one there is another project's, or applied for another target.
+        Args:
+            name: The name of the table.
+            applied: Let methods that change the table use the applied spec, even if the declared one differs.
+
+        Raises:
+            UnknownTableError: The project declares no such table; the error names the most similar one.
+            UnappliedError: No spec is applied at the table's location. Or settings of the target that can
+                execute other code or send rows elsewhere are not allowed, or not applied.
+            ForeignTableError: The table belongs to another project, or was applied for another target. Any
+                method of the table may raise this error too.
+
         """
         with worded():
             declared = self._workspace.table(name)
@@ -159,12 +170,24 @@ class Project:
     ) -> RunResult:
         """Ingest what is due, then cluster, clean and archive what is due, as ``parquetry run`` does.
 
-        ``only`` is ``ingest`` or ``services``, UsageError for any other. A table to which another spec is
-        applied than is declared is left alone, unless ``applied`` says to go by the record. ``spark``
-        executes what reads rows; without it a session is started, or spark-submit called, as the target
-        asks. The result has one outcome per job, in order. When a job fails the other tables go on; then its
-        error is raised, PartialFailureError where something was committed. With ``check=False`` the result
-        is given back instead, and its ``failure`` is that error.
+        If the applied spec of a table differs from the declared one, the run skips the table unless
+        ``applied`` is True. If a job fails, the other tables continue; then the job's error is raised.
+
+        Args:
+            only: ``ingest`` or ``services`` to do only this part, None for both.
+            applied: Use the applied specs, even if the declared ones differ.
+            spark: The session for jobs that read rows; None to start a session or to call spark-submit, as
+                the target asks.
+            check: Raise the error of a failed job. With False, the result is returned and its ``failure`` is
+                that error.
+
+        Returns:
+            One outcome per job, in order.
+
+        Raises:
+            UsageError: ``only`` has another value.
+            PartialFailureError: A job failed after something was committed.
+
         """
         if only is not None and only not in set(Only):
             parts = " or ".join(repr(str(part)) for part in Only)
@@ -195,12 +218,21 @@ def load(
     select: Sequence[str] = (),
     exclude: Sequence[str] = (),
 ) -> Project:
-    """The project in ``directory`` at a target, by default its default one.
+    """Load, validate and return the project in ``directory`` at a target.
 
-    ``select`` and ``exclude`` are selectors of tables, as the command line has them. Raises SpecError,
-    whose ``diagnostics`` are everything that is wrong with the files and whose message lists them;
-    UndeclaredVariableError for a variable that they do not declare; SelectionError for a selector that
-    cannot be followed.
+    Args:
+        directory: The folder with `parquetry.yml`.
+        target: The name of the target; None for the project's default target.
+        variables: The values of the project's variables.
+        select: Selectors of the tables to use, as on the command line.
+        exclude: Selectors of the tables not to use.
+
+    Raises:
+        SpecError: The files have errors. ``diagnostics`` has all of them, and the message lists them.
+        UndeclaredVariableError: The project does not declare one of the variables.
+        SelectionError: A selector is not valid.
+        UsageError: A selector is a text instead of a list, or the target is not a text.
+
     """
     for name, given in (("select", select), ("exclude", exclude)):
         if isinstance(given, str):
@@ -220,20 +252,20 @@ def load(
 
 
 class _Silent:
-    """Nobody is told how a run goes on: its result says what came of it."""
+    """An observer that shows nothing, as the result of the run has every outcome."""
 
     def planned(self, jobs: tuple[JobPlan, ...]) -> None:
-        """Nothing."""
+        """Ignore the jobs that will run."""
 
     def started(self, job: JobPlan) -> None:
-        """Nothing."""
+        """Ignore the start of a job."""
 
     def ended(self, outcome: JobOutcome) -> None:
-        """Nothing."""
+        """Ignore the end of a job."""
 
 
 def _bug(failure: Exception) -> ParquetryError:
-    """The error of a job that ended in what nobody expected; that is its cause."""
+    """Return the error to raise for a job's unexpected exception, which becomes its cause."""
     if (ended := spark_ended()) is not None:
         ended.__cause__ = failure
         return ended

@@ -1,6 +1,7 @@
-"""Every failure that parquetry reports: the root, and by name the others, each defined beside what raises it.
+"""The root of all errors that parquetry raises, and the other errors by name.
 
-``parquetry.errors.ConflictError`` and ``parquetry.ConflictError`` are one class.
+Each error is defined beside the code that raises it. ``parquetry.errors.ConflictError`` and
+``parquetry.ConflictError`` are one class.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from parquetry.message import Message, Value, Writer, joined, written
 
 
 class ParquetryError(Exception):
-    """A failure with a cause the user can act on: what happened, where, and one remedy.
+    """A failure with a cause that the user can act on: what happened, where, and one remedy.
 
-    Its arguments are the statements of its message. ``writer`` writes the parts of messages among them for
-    whoever is shown the failure: the face through which it leaves sets it. ``declared`` is the place in a
-    table's spec of the SQL that failed, such as ``columns.day.generated``; None where it is about none.
-    ``origin`` is file, line and column of that place, once somebody has looked it up in the project.
+    Its arguments are the statements of its message. ``writer`` turns commands and phrases in them into text
+    for the reader; the interface through which the failure leaves (command line or Python) sets it.
+    ``declared`` is the path in a table's spec of the SQL that failed, such as ``columns.day.generated``, or
+    None if no SQL failed. ``origin`` is the file, line and column of that SQL, once they were looked up in
+    the project.
 
-    ``exit_code`` is what the command line returns for it. Anything that is not a
-    ``ParquetryError`` is a bug and exits 70.
+    ``exit_code`` is what the command line returns for the failure. An exception that is not a
+    ``ParquetryError`` is a bug and exits with 70.
     """
 
     exit_code: ClassVar[int] = 1
@@ -35,17 +37,17 @@ class ParquetryError(Exception):
 
     @property
     def message(self) -> str:
-        """The statements as one text, a message where one of them is: for texts that hold this one."""
+        """The statements as one text, to be part of another text. It is a `Message` if a statement is one."""
         place = (f"{self.origin}: ",) if self.origin else ()
         return joined("", (*place, joined("; ", map(_text, self.args))))
 
     def reword(self, change: Callable[[str], str]) -> None:
-        """Put every statement, a message among them whole, as ``change`` gives it."""
+        """Replace every statement by the result of ``change``."""
         self.args = tuple(change(_text(statement)) for statement in self.args)
 
 
 def message_of(failure: BaseException) -> str:
-    """What any failure says; the words of one that is none of ours are a value."""
+    """Return the message of any exception; the text of a foreign exception becomes one maskable value."""
     if isinstance(failure, ParquetryError):
         return failure.message
     if isinstance(failure, OSError) and failure.errno is not None:
@@ -62,7 +64,7 @@ def _text(statement: object) -> str:
 
 @contextmanager
 def failures_declared(path: str | None) -> Iterator[None]:
-    """Failures of the block are about the SQL at this place of the spec, unless they name another."""
+    """Yield; a failure in the block gets this path in the spec as its ``declared``, unless it has one."""
     try:
         yield
     except ParquetryError as failure:
@@ -71,7 +73,7 @@ def failures_declared(path: str | None) -> Iterator[None]:
 
 
 class UsageError(ParquetryError):
-    """The values given do not make a request that can be executed."""
+    """The given values do not make a request that can be executed."""
 
     exit_code: ClassVar[int] = 2
 
@@ -124,7 +126,7 @@ HOMES = {
     "UndeclaredVariableError": "parquetry.project.loading.project_file",
     "RevisionError": "parquetry.compiler.workspace.revisions",
 }
-"""Where the other errors that Python meets are defined; a module is imported when its error is asked for."""
+"""The modules of the errors that Python users meet. A module is imported when its error is first used."""
 
 
 def __getattr__(name: str) -> Any:

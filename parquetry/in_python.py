@@ -1,4 +1,4 @@
-"""Messages in words for Python: the commands that they name, and what they say to type, as calls."""
+"""Messages for users of Python: commands and phrases in them become calls."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from parquetry.message import Command, Phrase, written
 
 
 def in_python(text: str) -> str:
-    """The text; of a message the commands are calls, as far as Python has one."""
+    """Return the text; in a message, commands become calls where Python has one."""
     return written(text, called)
 
 
 def called(part: Command | Phrase) -> str:
-    """The part of a message for who calls instead of typing."""
+    """Return the text of a command or phrase for a reader who calls functions instead of typing commands."""
     if isinstance(part, Phrase):
         return part.called
     call = _call(part.words)
@@ -51,7 +51,7 @@ def _call(words: tuple[str, ...]) -> str | None:  # noqa: PLR0911 - a table
 
 @contextmanager
 def worded() -> Iterator[None]:
-    """Failures of the block with their remedies in words for Python, of their own class."""
+    """Yield; the message of a failure in the block names Python calls instead of commands."""
     try:
         yield
     except ParquetryError as failure:

@@ -1,8 +1,8 @@
-"""Messages as data: texts that know which of their parts are commands and values, until somebody prints them.
+"""Messages as data: texts that keep their commands and values as separate parts until they are printed.
 
-Who prints a message writes its parts: the command line completes commands with the options that were typed,
-Python names the calls that do the same. Values of a table are masked before, where they are personal data.
-Nobody looks for them in the text, which holds words of others too.
+The printer of a message writes its parts: the command line completes commands with the options that were
+typed, and Python names the calls that do the same. Values that are personal data are masked before that. No
+code searches the finished text for them, as it contains words of other programs too.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from parquetry.secret_names import MASK
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of parquetry by its words without the program's name, to be typed by the reader.
+    """A command for the reader to type, as words without the program's name.
 
-    ``imperative`` says that the message asks for it: "run `parquetry apply`".
+    If ``imperative``, the message asks the reader to run it: "run `parquetry apply`".
     """
 
     words: tuple[str, ...]
@@ -32,7 +32,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Words that differ by who reads them: ``typed`` on a command line, ``called`` in Python."""
+    """Words that depend on the reader: ``typed`` on a command line, ``called`` in Python."""
 
     typed: str
     called: str
@@ -42,7 +42,7 @@ class Phrase:
 
 
 class ValueKind(StrEnum):
-    """What a value in a message is, which decides whether it may be personal data."""
+    """The kind of a value in a message, which decides whether it may be personal data."""
 
     PARTITION = "partition"
     """The path of a partition."""
@@ -50,16 +50,16 @@ class ValueKind(StrEnum):
     FILE = "file"
     """The path of a file or folder, relative to its table."""
     URI = "uri"
-    """Where a file or folder is: of the table, or of something else."""
+    """The location of a file or folder, in a table or elsewhere."""
     QUOTE = "quote"
-    """The words of a library, or of a cell: they may hold parts of rows, and whole ones."""
+    """The words of a library, or of a cell. They may contain whole rows or parts of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Something of a table, or of what was read for it, that may be personal data; ``mask`` then replaces it.
+    """A value of a table, or of data read for it, that may be personal; ``mask`` then replaces it.
 
-    ``quoted`` is written between quotation marks, with escapes.
+    If ``quoted``, it is written between quotation marks, with escapes.
     """
 
     kind: ValueKind
@@ -72,46 +72,46 @@ class Value:
 
     @classmethod
     def partition(cls, path: str) -> Value:
-        """The partition with this path, quoted."""
+        """Return the value for a partition's path, quoted."""
         return cls(ValueKind.PARTITION, path, quoted=True)
 
     @classmethod
     def record_key(cls, key: str) -> Value:
-        """The record key, quoted."""
+        """Return the value for a record key, quoted."""
         return cls(ValueKind.RECORD_KEY, key, quoted=True)
 
     @classmethod
     def file(cls, path: str, *, quoted: bool = False) -> Value:
-        """The file or folder of the table at this path."""
+        """Return the value for the path of a file or folder of the table."""
         return cls(ValueKind.FILE, path, quoted=quoted)
 
     @classmethod
     def uri(cls, uri: str, *, quoted: bool = False) -> Value:
-        """The file or folder that is there."""
+        """Return the value for the location of a file or folder."""
         return cls(ValueKind.URI, uri, quoted=quoted)
 
     @classmethod
     def quote(cls, text: str, mask: str = MASK) -> Value:
-        """The words of somebody else."""
+        """Return the value for words of another program."""
         return cls(ValueKind.QUOTE, text, mask)
 
 
 MessagePart: TypeAlias = str | Command | Phrase | Value
 Writer: TypeAlias = Callable[[Command | Phrase], str]
-"""How a printer writes the parts that are not plain text."""
+"""A function with which a printer turns commands and phrases into text."""
 
 
 class Message(str):
-    """A text and the parts that it is made of; as a text it is what everybody reads who completes nothing.
+    """A text together with its parts. As a text it is what a reader sees if nothing is completed.
 
-    Sums of texts and messages are messages. Formatted into another text a message is that text alone.
+    Sums of texts and messages are messages. A message formatted into another text loses its parts.
     """
 
     __slots__ = ("parts",)
     parts: tuple[MessagePart, ...]
 
     def __new__(cls, *parts: MessagePart) -> Self:
-        """The message with these parts, those of messages among them in their place."""
+        """Return the message with these parts; messages among them are replaced by their own parts."""
         flat = tuple(_flat(parts))
         made = super().__new__(cls, "".join(map(str, flat)))
         made.parts = flat
@@ -128,22 +128,22 @@ class Message(str):
 
 
 def command(*words: str) -> Message:
-    """The command with these words, as a sentence names it."""
+    """Return a message that names the command with these words."""
     return Message(Command(words))
 
 
 def run(*words: str) -> Message:
-    """The request to run the command."""
+    """Return a message that asks the reader to run the command with these words."""
     return Message(Command(words, imperative=True))
 
 
 def phrase(typed: str, *, called: str) -> Message:
-    """What to do, in words for a command line and in words for Python."""
+    """Return a message with one wording for a command line and another for Python."""
     return Message(Phrase(typed, called))
 
 
 def joined(separator: str, texts: Iterable[str]) -> str:
-    """The texts with the separator between them: a message where one of them is."""
+    """Return the texts with the separator between them, as a message if one of them is a message."""
     parts: list[str] = []
     for text in texts:
         parts += [separator, text] if parts else [text]
@@ -151,38 +151,46 @@ def joined(separator: str, texts: Iterable[str]) -> str:
 
 
 def written(text: str, writer: Writer | None) -> str:
-    """The text with the parts of a message as ``writer`` writes them."""
+    """Return the text; in a message, ``writer`` writes the commands and phrases."""
     if writer is None or not isinstance(text, Message):
         return str(text)
     return "".join(writer(part) if isinstance(part, Command | Phrase) else str(part) for part in text.parts)
 
 
 def changed(text: str, change: Callable[[str], str]) -> str:
-    """The text after ``change``; of a message each text, value and word of a command for itself."""
+    """Return the result of ``change``, which is applied to each part of a message separately."""
     if not isinstance(text, Message):
         return change(text)
     return Message(*(_changed(part, change) for part in text.parts))
 
 
 def with_values(text: str, change: Callable[[Value], Value]) -> str:
-    """The text; of a message with what ``change`` gives for each of its values."""
+    """Return the text; in a message, ``change`` replaces each value."""
     if not isinstance(text, Message):
         return text
     return Message(*(change(part) if isinstance(part, Value) else part for part in text.parts))
 
 
 def parts_json(text: str) -> list[Any]:
-    """The parts of a text as values of JSON, from which :func:`from_parts_json` makes it again."""
+    """Return the parts of a text as JSON values, which :func:`from_parts_json` reads."""
     return [_part_json(part) for part in (text.parts if isinstance(text, Message) else (text,))]
 
 
 def from_parts_json(parts: Iterable[Any]) -> Message:
-    """The text with these parts; ValueError, KeyError or TypeError where they are none."""
+    """Return the message with the parts that :func:`parts_json` wrote.
+
+    Raises:
+        ValueError, KeyError, TypeError: The values are not parts of a message.
+
+    """
     return Message(*map(_part, parts))
 
 
 class NamedCommand(TypedDict):
-    """A command in a text of a JSON document: ``place`` leads to the text, in which it begins ``at``."""
+    """A command in a text of a JSON document.
+
+    ``place`` has the keys and indexes that lead to the text, in which the command begins at ``at``.
+    """
 
     place: list[str | int]
     at: int
@@ -191,14 +199,20 @@ class NamedCommand(TypedDict):
 
 
 def commands_of(document: Any) -> list[NamedCommand]:
-    """The commands in the messages of a document that is to become JSON, which keeps only their texts."""
+    """Return the commands in the messages of a document, as JSON keeps only the texts of messages."""
     return list(_commands(document, ()))
 
 
 def with_commands(document: Any, named: Sequence[NamedCommand]) -> Any:
-    """The document with the messages that :func:`commands_of` found in it.
+    """Return the document with messages in place of the texts that contain these commands.
 
-    ValueError where a text is not the one that named the command.
+    Args:
+        document: The document, as JSON values.
+        named: The commands that :func:`commands_of` returned for it.
+
+    Raises:
+        ValueError: A text does not contain its command at the recorded position.
+
     """
     by_place: dict[tuple[str | int, ...], list[NamedCommand]] = {}
     for each in named:

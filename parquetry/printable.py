@@ -1,7 +1,7 @@
-"""Texts of others, as they may be printed: what nobody sees or types is written as an escape.
+"""Texts of others in a printable form: characters that cannot be seen or typed become escapes.
 
-What a branch, a table or a library says may hold escapes of terminals, signs that turn a line round,
-ends of lines, and what GitHub Actions takes for commands in its log.
+The texts of a branch, a table or a library may contain terminal escapes, characters that reverse a line, line
+ends, and commands that GitHub Actions would execute from its log.
 """
 
 from __future__ import annotations
@@ -11,39 +11,39 @@ import re
 from typing import Any, Final
 
 _WORKFLOW_COMMAND: Final = re.compile(r"^([^\S\n]*):(?=:)|##(?=\[)", re.MULTILINE)
-"""A colon that begins a command at the start of a line, and the older form anywhere in one."""
+"""A colon that begins a command at the start of a line, and the older form anywhere in a line."""
 
 _OBEYED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
-    """The text with its lines and tabs, and every other sign that cannot be seen as an escape."""
+    """Return the text with its line ends and tabs; every other invisible character becomes an escape."""
     return "\n".join(_seen(line) for line in text.split("\n"))
 
 
 def without_escapes(text: str) -> str:
-    """The text for a program: as it is but for what terminals obey and for what turns a line round."""
+    """Return the text for a program; only control characters and those that reverse a line become escapes."""
     return _OBEYED.sub(lambda found: _escaped(found[0]), text)
 
 
 def one_line(text: str) -> str:
-    """The same on one line, blanks instead of its ends."""
+    """Return the text on one line, with single blanks between its words and invisible characters escaped."""
     return visible(" ".join(text.split()))
 
 
 def without_commands(text: str) -> str:
-    """The text with nothing that GitHub Actions would execute where it reads it in a log."""
+    """Return the text without anything that GitHub Actions would execute from a log."""
     return _WORKFLOW_COMMAND.sub(lambda found: r"#\x23" if found[1] is None else rf"{found[1]}\x3a", text)
 
 
 def quoted(text: str) -> str:
-    """The text between double quotes, for YAML and for terminals: what cannot be seen is escaped."""
+    """Return the text between double quotes, for YAML and terminals, with invisible characters escaped."""
     escaped = json.dumps(text, ensure_ascii=False)
     return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08x}" for sign in escaped)
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """The value as JSON that people read too: what cannot be seen is escaped as JSON does."""
+    """Return the value as JSON for people and programs, with invisible characters escaped as JSON does."""
     text = json.dumps(value, indent=indent, ensure_ascii=False).replace("##[", r"##\u005b")
     return "\n".join(
         line if line.isprintable() else "".join(map(_in_json, line)) for line in text.split("\n")
@@ -64,7 +64,7 @@ def _escaped(sign: str) -> str:
 
 
 def _in_json(sign: str) -> str:
-    """The sign in a text of JSON, as the one or two units that it has there."""
+    """Return a character as it is in JSON text, escaped as one or two UTF-16 units if it is invisible."""
     if sign.isprintable():
         return sign
     units = sign.encode("utf-16-be", errors="surrogatepass").hex()

@@ -1,4 +1,4 @@
-"""Which environment variables and options are secret by their names, and how a text is shown without them."""
+"""Rules for which environment variables and options are secrets, and masks for their values."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import re
 from typing import Final
 
 MASK: Final = "***"
-"""Stands for a value that is not to be seen: a secret, or one of personal data."""
+"""The text that replaces a secret or a value that is personal data."""
 
 SECRET_PREFIX: Final = "PARQUETRY_SECRET_"  # noqa: S105 - the name of variables
-"""Variables that begin with it are secrets whatever follows."""
+"""Environment variables with this prefix are secrets, whatever follows."""
 
 _NOUN: Final = (
     r"(?:secret|token|passw(?:or)?d|pass[._-]?phrase|credentials?|connection[._-]?string"
     r"|(?:secret|access|account|api|private|sas|signing|encryption|master|hmac|ssh)[._-]?key)"
 )
 _MENTIONS: Final = re.compile(rf"{_NOUN}|^key$", re.IGNORECASE)
-# Flags, and names of classes and files.
+# Names that end like this are of flags, classes, files and the like, not of secrets.
 _HARMLESS: Final = re.compile(
     r"(?:providers?|enabled|class|factory|file|path|store|type|algorithm|duration|interval|bits|length)$",
     re.IGNORECASE,
 )
-# Hadoop's options of one storage account of Azure end with the account.
+# Hadoop's options for one storage account of Azure end with the name of the account.
 _ACCOUNT: Final = (
     r"(?:\.[a-z0-9]+\.(?:blob|dfs)\.core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net))?"
 )
@@ -36,26 +36,26 @@ _ADDRESS: Final = re.compile(
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what an environment variable or an option of that name holds is to be kept out of texts."""
+    """Return whether an environment variable or option with this name must be kept out of texts."""
     if name.startswith(SECRET_PREFIX):
         return True
     return _MENTIONS.search(name) is not None and _HARMLESS.search(name) is None
 
 
 def holds_secret_alone(name: str) -> bool:
-    """Whether an option of that name is a secret as a whole.
+    """Return whether the whole value of an option with this name is a secret.
 
-    Narrower than :func:`is_secret_name`: where changes have to be seen, a masked value is one whose change
-    is not. ``fs.s3a.delegation.token.binding`` is a class, ``refresh.token.endpoint`` an address, and S3's
-    ``key`` the name of who asks: its ``secret`` is the secret.
+    The rule is narrower than :func:`is_secret_name`, as it is used where changes have to be seen and a mask
+    hides them. ``fs.s3a.delegation.token.binding`` is a class, ``refresh.token.endpoint`` an address, and the
+    ``key`` of S3 an account: its ``secret`` is the secret.
     """
     return _IS.search(name) is not None
 
 
 def masked_secret(name: str, value: object) -> str:
-    """What is shown of the secret that an option of that name holds.
+    """Return the masked value of an option whose name is that of a secret.
 
-    Of a connection string the names of its parts stay, and the addresses among them.
+    A connection string keeps the names of its parts, and the addresses among them.
     """
     if not isinstance(value, str) or not _CONNECTION.search(name):
         return MASK
@@ -63,7 +63,7 @@ def masked_secret(name: str, value: object) -> str:
 
 
 def without_assigned_secrets(text: str) -> str:
-    """The text with ``***`` for what follows ``password=`` and the like."""
+    """Return the text with ``***`` in place of values after ``password=`` and the like."""
     return _ASSIGNED.sub(rf"\g<1>{MASK}", text)
 
 

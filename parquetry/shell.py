@@ -1,7 +1,7 @@
-"""Commands that are printed to be typed: the one place where their words are quoted.
+"""Commands that are printed for the user to type. Only this module quotes their words.
 
-Names of files, places and variables are written by whoever made a branch or a table. A command is
-put together from its words here, so that a shell takes each of them as one word, whatever it holds.
+Names of files, locations and variables come from the author of a branch or a table. A command is put together
+from its words here, so that a shell takes each word as one word, whatever it contains.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ import shlex
 from typing import Final
 
 _WORKFLOW_COMMAND: Final = "##["
-"""What the log of GitHub Actions takes for a command of its own, wherever a line has it."""
+"""Characters that begin a command of GitHub Actions anywhere in a line of its log."""
 
 
 def line(*words: str) -> str:
-    """The command as a line to type, in one line whatever the words hold."""
+    """Return the command as one line to type, whatever its words contain."""
     return " ".join(map(_quoted, words))
 
 
 def named(*words: str) -> str:
-    """The command as a sentence names it: between backticks, of which it holds none itself."""
+    """Return the command between backticks, for a sentence; its words contain no backtick."""
     return f"`{' '.join(_quoted(word, unwanted='`') for word in words)}`"
 
 
 def place(path: str) -> str:
-    """A path as a word of a command that does not look like an option."""
+    """Return a path as a word of a command that does not look like an option."""
     return f"./{path}" if path.startswith("-") else path
 
 
 def is_plain(word: str) -> bool:
-    """Whether a shell takes the word as it stands, and no command for an option."""
+    """Return whether a shell takes the word without quotes, and no command takes it for an option."""
     return shlex.quote(word) == word and place(word) == word
 
 
 def words_of(text: str) -> tuple[str, ...] | None:
-    """The words of a command line, None where a quote in it does not end."""
+    """Return the words of a command line, or None if a quote in it does not end."""
     try:
         return tuple(shlex.split(text))
     except ValueError:
@@ -42,7 +42,7 @@ def words_of(text: str) -> tuple[str, ...] | None:
 
 
 def _quoted(word: str, unwanted: str = "") -> str:
-    """The word for a POSIX shell; as bash and zsh write it where it holds what a line cannot show."""
+    """Return the word quoted for a POSIX shell, or as `$'...'` if a line cannot show all of it."""
     if word.isprintable() and not set(word) & set(unwanted):
         return shlex.quote(word).replace(_WORKFLOW_COMMAND, "#''#[")
     escaped = "".join(_escaped(sign) if sign in f"'\\#{unwanted}" else _shown(sign) for sign in word)

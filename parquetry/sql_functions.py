@@ -1,8 +1,8 @@
-"""The functions of Spark that SQL of specs may call: a list of what is allowed, read by the name.
+"""The functions of Spark that the SQL of specs may call, as a list of names.
 
-Each computes with its arguments alone: it opens no file and no connection, and runs nobody's code. The list
-has the functions of Spark 3.5 to 4.3; a test fails when a version of Spark has one that is neither here nor
-among those that are refused.
+Each computes with its arguments alone: it opens no file and no connection, and runs no code of others. The
+list has the functions of Spark 3.5 to 4.3. A test fails if a version of Spark has a function that is neither
+here nor among those that are refused.
 """
 
 from __future__ import annotations

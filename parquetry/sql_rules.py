@@ -1,8 +1,8 @@
-"""What SQL of specs may name: one list, for the check without Spark and for that on Spark's own plan.
+"""The relations and functions that the SQL of specs may name.
 
-A spec is written by anybody who can open a pull request, and is executed with the credentials of the
-table. So its SQL computes with the rows that it is given: it reads no other relation, and calls nothing that
-runs code or opens files.
+The check without Spark and the check of Spark's own plan share these rules. Anybody who can open a pull
+request may write a spec, which is then executed with the credentials of the table. Therefore its SQL computes
+with the rows that it is given: it reads no other relation, and calls nothing that runs code or opens files.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Final
 
 SOURCE: Final = "source"
-"""The one relation of a ``select``, besides those that it makes itself in WITH."""
+"""The only relation of a ``select``, besides those that it defines in WITH."""
 
 MOST_CHARACTERS: Final = 100_000
-"""Of one SQL text: reading takes time and memory by its length, on the driver and here."""
+"""The maximum length of one SQL text: parsing takes time and memory, here and on the driver."""
 
 TABLE_FUNCTIONS: Final = frozenset(
     """
@@ -22,7 +22,7 @@ TABLE_FUNCTIONS: Final = frozenset(
     variant_explode variant_explode_outer
     """.split()  # noqa: SIM905 - a dozen words read better as a text
 )
-"""What may stand in FROM, or behind LATERAL VIEW: makes rows of its arguments alone."""
+"""Functions that may be called in FROM or after LATERAL VIEW: they make rows from their arguments alone."""
 
 _LONGEST_SHOWN: Final = 80
 _OF_SPARK: Final = frozenset({(), ("builtin",), ("system", "builtin"), ("session",), ("system", "session")})
@@ -41,14 +41,20 @@ REFUSED_FUNCTIONS: Final = {
         for kind in ("boolean", "double", "float", "int", "long", "number", "short", "string")
     },
 }
-"""Functions of Spark that SQL may not call, and why, as a clause."""
+"""Functions of Spark that SQL may not call, each with the reason as a clause."""
 
-# Behind these come options, which can name a schema's file or address.
+# The arguments after these are options, which can name the file or address of a schema.
 _ARGUMENTS_BEFORE_OPTIONS: Final = {"from_avro": 2, "schema_of_avro": 1, "from_xml": 2, "schema_of_xml": 1}
 
 
 def why_function_is_refused(name: Sequence[str], arguments: int = 0) -> str | None:
-    """The reason, as a clause, why SQL may not call a function with so many arguments; None where it may."""
+    """Return the reason, as a clause, why SQL may not call a function, or None if it may.
+
+    Args:
+        name: The parts of the function's name, qualifiers first.
+        arguments: The number of arguments of the call.
+
+    """
     *qualifiers, last = (part.lower() for part in name)
     if tuple(qualifiers) not in _OF_SPARK:
         return "it is a function of a catalog, which holds code of others"
@@ -60,7 +66,7 @@ def why_function_is_refused(name: Sequence[str], arguments: int = 0) -> str | No
 
 
 def why_table_function_is_refused(name: Sequence[str]) -> str | None:
-    """The reason, as a clause, why a function may make no rows in FROM or LATERAL VIEW; None where it may."""
+    """Return the reason, as a clause, why a function may not be in FROM or LATERAL VIEW, or None."""
     refused = why_function_is_refused(name)
     if refused is None and name[-1].lower() not in TABLE_FUNCTIONS:
         return f"in FROM and LATERAL VIEW only {', '.join(sorted(TABLE_FUNCTIONS))} are called"
@@ -68,6 +74,6 @@ def why_table_function_is_refused(name: Sequence[str]) -> str | None:
 
 
 def shown_name(parts: Sequence[str]) -> str:
-    """A name of SQL for a message: on one line, cut where it is long."""
+    """Return a name of SQL for a message, on one line and cut to 80 characters."""
     name = "".join(letter if letter.isprintable() else "?" for letter in ".".join(parts)[:_LONGEST_SHOWN])
     return f"{name}..." if len(name) == _LONGEST_SHOWN else name

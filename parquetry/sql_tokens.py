@@ -1,4 +1,4 @@
-"""The tokens of a text of Spark SQL, as Spark's SqlBaseLexer.g4 cuts it (3.5 to 4)."""
+"""A lexer for Spark SQL that follows Spark's SqlBaseLexer.g4 (3.5 to 4)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _BRACKET: Final = re.compile(r"/\*(?!\+)|\*/")
 
 
 class TokenKind(StrEnum):
-    """What a token is."""
+    """The kind of a token."""
 
     BLANK = "blank"
     COMMENT = "comment"
     HINT = "hint"
-    """From ``/*+`` to ``*/``, with what stands between."""
+    """From ``/*+`` to ``*/``, with the text between them."""
 
     STRING = "string"
     QUOTED = "quoted"
@@ -51,7 +51,7 @@ class TokenKind(StrEnum):
     NUMBER = "number"
     SYMBOL = "symbol"
     DEPENDING = "depending"
-    """One token of Spark 4 and several of Spark 3.5: ``a://b-c``, and a text between ``$$``."""
+    """One token in Spark 4, but several in Spark 3.5: ``a://b-c``, and a text between ``$$``."""
 
     OPEN = "open"
     """A quote, a bracketed comment or a hint that does not end, with the rest of the text."""
@@ -59,7 +59,7 @@ class TokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token: ``written`` as it stands there, ``text`` the same but for names in backticks the name."""
+    """A token. ``written`` is its source text; ``text`` is the same, or the name without its backticks."""
 
     kind: TokenKind
     text: str
@@ -67,12 +67,12 @@ class Token:
 
     @property
     def is_name(self) -> bool:
-        """Whether it can name a function or a column."""
+        """True if the token can name a function or a column."""
         return self.kind in (TokenKind.WORD, TokenKind.QUOTED)
 
 
 def lexed(text: str) -> Iterator[Token]:
-    """All tokens of any text: joined as they are written, they are the text."""
+    """Yield all tokens of any text; their ``written`` texts joined are the text."""
     position = 0
     while position < len(text):
         kind, end = _kind_and_end(text, position)
@@ -83,7 +83,7 @@ def lexed(text: str) -> Iterator[Token]:
 
 
 def _kind_and_end(text: str, position: int) -> tuple[TokenKind, int]:
-    """What the token at a position is, and where it ends."""
+    """Return the kind of the token at a position, and the position after it."""
     match = _TOKEN.match(text, position)
     assert match is not None, "any one character is a symbol at least"
     found = match.lastgroup
@@ -107,7 +107,10 @@ def _kind_and_end(text: str, position: int) -> tuple[TokenKind, int]:
 
 
 def _end_of_comment(text: str, position: int) -> int | None:
-    """Where a bracketed comment ends, of which the beginning was read: they nest, and hints within do not."""
+    """Return the position after a bracketed comment, or None if it does not end.
+
+    Comments nest, but hints within them do not.
+    """
     depth = 1
     for bracket in _BRACKET.finditer(text, position):
         depth += 1 if bracket.group() == "/*" else -1
@@ -117,7 +120,10 @@ def _end_of_comment(text: str, position: int) -> int | None:
 
 
 def _end_of_hint(text: str, position: int) -> int | None:
-    """Where a hint ends, of which the beginning was read: at the first ``*/`` that is a token."""
+    """Return the position after a hint, or None if it does not end.
+
+    A hint ends at the first ``*/`` that is a token.
+    """
     while position < len(text):
         if text.startswith("/*+", position):
             position += 3

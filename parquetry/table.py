@@ -51,17 +51,17 @@ _BATCH_OPERATIONS: Final = tuple(str(o) for o in Operation if o is not Operation
 
 
 class Table:
-    """A table at a location. It keeps no state: every call sees the table as it is then.
+    """A table at a location. It keeps no state: every call sees the current state of the table.
 
-    Writes return a :class:`CommitResult`; its ``instant`` is None when there was nothing to write.
-    They raise InvalidDataError, with nothing written, for rows that the table cannot take, and
-    ConflictError when other writers won every time.
+    Writes return a :class:`CommitResult`; its ``instant`` is None if there was nothing to write. They raise
+    InvalidDataError, with nothing written, for rows that do not fit the table, and ConflictError if other
+    writers won every attempt.
 
     Rows are a Spark DataFrame, a pandas DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, or any
-    object with the Arrow stream interface (polars, DuckDB); TypeError for everything else. Rows that Spark
-    does not have yet are given the types that the table declares, a batch at a time; InvalidDataError names
-    a column with a value that its type does not hold. Where a method needs Spark and gets no session, it
-    takes the one that is running, or starts one on this machine.
+    object with the Arrow stream interface (polars, DuckDB); TypeError for everything else. Rows that do not
+    come from Spark are converted to the types of the table, one batch at a time; InvalidDataError names the
+    column if a value does not fit its type. If a method needs Spark and gets no session, it uses the running
+    session, or starts one on this machine.
     """
 
     def __init__(self, store: ObjectStore, *, owner: TableOwner | None = None) -> None:
@@ -73,7 +73,7 @@ class Table:
 
     @property
     def uri(self) -> str:
-        """Where the table is."""
+        """The location of the table."""
         return self._store.uri
 
     @property
@@ -83,21 +83,34 @@ class Table:
 
     @property
     def spec(self) -> TableSpec:
-        """The spec in force: what was applied, with the columns that the table has now."""
+        """The effective spec: the applied one, with the columns that the table has now."""
         handle = self._handle()
         return handle.effective_spec(handle.timeline())
 
     def upsert(
         self, rows: Rows, *, delete_when: str | None = None, drop: Sequence[str] = (), ties: str = Ties.REFUSE
     ) -> CommitResult:
-        """Replace the rows whose record key is there, insert the others.
+        """Replace the rows whose record keys exist, and insert the others.
 
-        Of rows with one key the one with the largest ordering value counts; a stored row with a larger one
-        stays. Of several the last one of pandas or Arrow counts. Rows of Spark have no order:
-        InvalidDataError where they differ, but with ``ties='any'`` one of them counts. Rows that fulfil
-        ``delete_when`` (SQL over their columns), or have a true ``_hoodie_is_deleted``, delete: the row of
-        their key in their partition, or, where all their partition columns are null and no such row has the
-        key, those of all partitions. ``drop`` names columns that only ``delete_when`` needs.
+        If several rows have one key, the row with the largest ordering value wins. A stored row with a larger
+        ordering value stays. Among rows with equal ordering values, the last one of pandas or Arrow wins;
+        rows of Spark have no order.
+
+        Rows that fulfil ``delete_when``, or have a true ``_hoodie_is_deleted``, delete the stored row with
+        their key in their partition. If all their partition columns are null and no row in that partition has
+        the key, they delete the rows with the key in all partitions.
+
+        Args:
+            rows: The rows.
+            delete_when: An SQL condition over the columns of ``rows``.
+            drop: Columns that only ``delete_when`` needs, which are not written.
+            ties: ``refuse``, or ``any`` to write any one of several rows of Spark that have equal keys and
+                ordering values.
+
+        Raises:
+            InvalidDataError: Rows of Spark with equal keys and ordering values differ, and ``ties`` is
+                ``refuse``.
+
         """
         request = WriteRequest(
             operation=Operation.UPSERT, delete_when=delete_when, drop=tuple(drop), ties=_ties(ties)
@@ -112,9 +125,14 @@ class Table:
         drop_duplicates: bool = False,
         ties: str = Ties.REFUSE,
     ) -> CommitResult:
-        """Add the rows without looking their keys up; small files are filled first.
+        """Add the rows without an index lookup; small files are filled first.
 
-        ``drop_duplicates`` keeps one row per key of these rows: the one that counts in an upsert.
+        Args:
+            rows: The rows.
+            drop: Columns that are not written.
+            drop_duplicates: Keep one row per key of these rows, the one that would win in an upsert.
+            ties: As in :meth:`upsert`.
+
         """
         request = WriteRequest(
             operation=Operation.INSERT,
@@ -127,7 +145,7 @@ class Table:
     def bulk_insert(
         self, rows: Rows, *, drop_duplicates: bool = False, ties: str = Ties.REFUSE
     ) -> CommitResult:
-        """Add the rows in new files, in the order in which they come."""
+        """Add the rows in new files, in the order of the rows."""
         request = WriteRequest(
             operation=Operation.BULK_INSERT, drop_duplicates=drop_duplicates, ties=_ties(ties)
         )
@@ -136,7 +154,7 @@ class Table:
     def insert_overwrite(
         self, rows: Rows, *, drop_duplicates: bool = False, ties: str = Ties.REFUSE
     ) -> CommitResult:
-        """Replace the whole content of every partition that the rows touch."""
+        """Replace the whole content of every partition that has one of the rows."""
         request = WriteRequest(
             operation=Operation.INSERT_OVERWRITE, drop_duplicates=drop_duplicates, ties=_ties(ties)
         )
@@ -145,7 +163,7 @@ class Table:
     def insert_overwrite_table(
         self, rows: Rows, *, drop_duplicates: bool = False, ties: str = Ties.REFUSE
     ) -> CommitResult:
-        """Replace the whole content of the table; without rows it is empty afterwards."""
+        """Replace the whole content of the table; without rows the table becomes empty."""
         request = WriteRequest(
             operation=Operation.INSERT_OVERWRITE_TABLE, drop_duplicates=drop_duplicates, ties=_ties(ties)
         )
@@ -154,22 +172,31 @@ class Table:
     def delete(
         self, rows: Rows, *, match: Sequence[str] = (), delete_when: str | None = None
     ) -> CommitResult:
-        """Remove rows by record key, or every row that agrees with one of ``rows`` in ``match`` columns.
+        """Delete rows by record key, or every row that equals one of ``rows`` in the ``match`` columns.
 
-        ``rows`` need the key's columns, or ``_hoodie_record_key``. With those of the partition only
-        that is searched, unless all of them are null and no such row has the key; under
-        ``key_scope: table`` a key is one row wherever it lies, and all partitions are searched. If
-        they have the ordering column, a stored row with a larger value stays. Of ``rows`` only those
-        count that fulfil ``delete_when``.
+        If ``rows`` have the partition columns, only that partition is searched, unless all of them are null
+        and no row in that partition has the key. Under ``key_scope: table`` a key identifies one row in any
+        partition, so all partitions are searched. If ``rows`` have the ordering column, a stored row with a
+        larger value stays.
+
+        Args:
+            rows: The keys to delete, with the columns of the record key or ``_hoodie_record_key``.
+            match: Columns to compare instead of the record key.
+            delete_when: An SQL condition; only ``rows`` that fulfil it delete.
+
         """
         request = WriteRequest(operation=Operation.DELETE, match=tuple(match), delete_when=delete_when)
         return self._write(rows, request)
 
     @worded()
     def delete_partition(self, partitions: Iterable[str | Mapping[str, Any]]) -> CommitResult:
-        """Remove partitions, each given by its path or by a value per partition column.
+        """Delete partitions, each given by its path or by one value per partition column.
 
-        A value is of the column's type, or the text of one; InvalidDataError for any other.
+        A value is of the column's type, or its text.
+
+        Raises:
+            InvalidDataError: A value has another type.
+
         """
         return delete_partitions(self._handle(), partitions)
 
@@ -184,11 +211,20 @@ class Table:
         where: str | None = None,
         meta: bool = False,
     ) -> DataFrame:
-        """The rows, lazily: now, ``as_of`` a time, or written after ``since`` and up to ``until``.
+        """Return the current rows, those at a past time, or those written in an interval, as a DataFrame.
 
-        Times are instants, 'yyyy-MM-dd[ HH:mm:ss[.SSS]]' in the table's zone (UTC), dates or
-        datetimes. ``where`` is SQL; files that cannot hold such a row are not opened. ``meta`` adds
-        Hudi's five columns.
+        The DataFrame is lazy: Spark reads the files when it is evaluated.
+
+        Times are instants, 'yyyy-MM-dd[ HH:mm:ss[.SSS]]' in the table's time zone (UTC), dates or datetimes.
+
+        Args:
+            spark: The session; None for the running one, or a new one.
+            as_of: Read the rows as of this time.
+            since: Read only rows that were written after this time.
+            until: Read only rows that were written up to this time, inclusive.
+            where: An SQL condition. Files that cannot contain a matching row are not opened.
+            meta: Add Hudi's five meta columns.
+
         """
         from parquetry.runtime.spark.read.table import read_table  # noqa: PLC0415 - heavy
 
@@ -209,11 +245,21 @@ class Table:
         drop_duplicates: bool = False,
         ties: str = Ties.REFUSE,
     ) -> Callable[[DataFrame, int], None]:
-        """A function for ``writeStream.foreachBatch`` that writes every micro-batch once.
+        """Return a function for ``writeStream.foreachBatch`` that writes every micro-batch exactly once.
 
-        ``operation`` is ``upsert``, ``insert``, ``bulk_insert``, ``insert_overwrite``,
-        ``insert_overwrite_table`` or ``delete``, UsageError for any other; ``stream`` names the record of
-        batches, by default Spark's query id does.
+        Args:
+            operation: ``upsert``, ``insert``, ``bulk_insert``, ``insert_overwrite``,
+                ``insert_overwrite_table`` or ``delete``.
+            stream: The name under which the written batches are recorded; None for Spark's query id.
+            delete_when: As in :meth:`upsert` and :meth:`delete`.
+            match: As in :meth:`delete`.
+            drop: As in :meth:`upsert`.
+            drop_duplicates: As in :meth:`insert`.
+            ties: As in :meth:`upsert`.
+
+        Raises:
+            UsageError: The operation is not one of these.
+
         """
         if operation not in _BATCH_OPERATIONS:
             near = get_close_matches(str(operation).lower(), _BATCH_OPERATIONS, n=1)
@@ -233,49 +279,55 @@ class Table:
 
     @worded()
     def timeline(self, instant: str | None = None) -> TimelineReport:
-        """What happened to the table, by instant, or about one of them."""
+        """Return a report of all instants of the table, or of one."""
         from parquetry.compiler.reports.timeline import report_timeline  # noqa: PLC0415 - heavy
 
         return report_timeline(self._owned(), instant=instant)
 
     @worded()
     def inspect(self) -> LayoutReport:
-        """The files by partition, and what declared queries have to read."""
+        """Return a report of the files by partition, and of what declared queries have to read."""
         from parquetry.compiler.reports.inspection import inspect_table  # noqa: PLC0415 - heavy
 
         return inspect_table(self._owned())
 
     @worded()
     def savepoint(self, instant: str | None = None, *, comment: str = "") -> SavepointResult:
-        """Protect the table as of a commit from cleaning, by default the newest before unfinished ones."""
+        """Protect the table as of a commit from cleaning.
+
+        Args:
+            instant: The commit; None for the newest one before any unfinished write.
+            comment: The reason, stored with the savepoint.
+
+        """
         return create_savepoint(self._handle(), instant, comment=comment)
 
     @worded()
     def delete_savepoint(self, instant: str) -> None:
-        """Give a savepoint up."""
+        """Delete a savepoint."""
         delete_savepoint(self._handle(), instant)
 
     @worded()
     def restore(self, savepoint: str) -> RestoreResult:
-        """Take the table back to a savepoint; everything later is removed."""
+        """Restore the table to a savepoint; everything later is removed."""
         return restore(self._handle(), savepoint)
 
     @worded()
     def rollback(self, instant: str) -> RollbackResult:
-        """Undo the newest commit, or a pending one whose writer is dead."""
+        """Roll back the newest commit, or a pending one whose writer is dead."""
         return rollback(self._handle(), instant)
 
     @worded()
     def accept_loss(self) -> CommitResult:
-        """Give up the rows of base files that are gone, or not of the size that their commits wrote.
+        """Give up the rows of base files that are missing, or differ in size from their commits.
 
-        Their file groups are replaced by nothing, older versions included; reads and writes go on then.
+        A commit removes their file groups, with all older versions, so that reads and writes work again.
         """
         return accept_loss(self._handle())
 
     @worded()
     def clean(self) -> CleanResult:
-        """Remove file versions that the retention policy no longer keeps."""
+        """Delete the file versions that the retention policy no longer keeps."""
         return clean(self._handle())
 
     @worded()
@@ -291,14 +343,20 @@ class Table:
         instant: str | None = None,
         budget_bytes: int | None = None,
     ) -> ClusteringResult:
-        """Rewrite files as the clustering section of the applied spec asks; what was done.
+        """Rewrite files by the clustering section of the applied spec.
 
-        Rows keep their commit times, so incremental readers do not see them again. ``budget_bytes``
-        limits the bytes that are rewritten. With ``instant`` the pending plan of that time is executed
-        instead, also one that Hudi has scheduled. Files that writers changed meanwhile are left out.
+        Rows keep their commit times, so incremental readers do not see them again. Files that writers change
+        meanwhile are left out.
 
-        When a part of it cannot be done, a PartialFailureError says what of it stands; when nothing could
-        be, the failure itself is raised.
+        Args:
+            spark: The session; None for the running one, or a new one.
+            instant: Execute the pending plan of this instant instead, which Hudi may have scheduled.
+            budget_bytes: The maximum number of bytes to rewrite; None for no limit.
+
+        Raises:
+            PartialFailureError: A part failed; the error names the part that was committed. If nothing was
+                committed, the failure itself is raised.
+
         """
         from parquetry.runtime.spark.cluster import cluster, execute  # noqa: PLC0415 - heavy
 
@@ -315,7 +373,7 @@ class Table:
         return open_table(self._store, owner=self._owner)
 
     def _owned(self) -> ObjectStore:
-        """The store, after it was asked whose table it holds where that was named in a project."""
+        """Return the store; raise ForeignTableError if a project named it and another one owns it."""
         if self._owner is not None:
             check_owned(self._store, self._owner)
         return self._store
@@ -358,14 +416,20 @@ def open(  # noqa: A001 - parquetry.open
     keys: Iterable[str] = (),
     strategies: Iterable[str] = (),
 ) -> Table:
-    """The table at a path or URI; ``options`` are fsspec's for its store.
+    """Open and return the table at a path or URI.
 
-    ``keys`` are references to the keys that its files may be encrypted by, such as ``env:FLIGHTS_KEY``, and
-    ``strategies`` the names of clustering strategies of plug-ins that it may use. What the table itself names
-    beside these is refused.
+    The table may use only the keys and plug-ins that the caller names here.
 
-    TableNotFoundError when there is none, UnsupportedTableError for one that is no copy-on-write
-    table of version 6.
+    Args:
+        uri: The path or URI.
+        options: fsspec's options for the store.
+        keys: References to the keys that may encrypt the table's files, such as ``env:FLIGHTS_KEY``.
+        strategies: The names of clustering strategies of plug-ins that the table may use.
+
+    Raises:
+        TableNotFoundError: There is no table.
+        UnsupportedTableError: The table is not a copy-on-write table of version 6.
+
     """
     allowed = Allowed(keys=frozenset(keys), strategies=frozenset(strategies))
     store = open_store(uri, options, allowed)
@@ -377,10 +441,19 @@ def open(  # noqa: A001 - parquetry.open
 def create(
     uri: Uri, spec: TableSpec, *, project: str = "python", options: Mapping[str, Any] | None = None
 ) -> Table:
-    """The table of a spec, created if it is not there; ``project`` is recorded as its owner.
+    """Return the table of a spec, created if it does not exist.
 
-    A table that is there already keeps the spec that was applied to it. StalePlanError when it was
-    created by another spec or project.
+    An existing table keeps its applied spec.
+
+    Args:
+        uri: The path or URI.
+        spec: The spec.
+        project: The name of the project that is recorded as the table's owner.
+        options: fsspec's options for the store.
+
+    Raises:
+        StalePlanError: Another spec or project created the table.
+
     """
     store = open_store(uri, options, spec.allowed)
     if create_table(store, spec, project=project).applied is None:

@@ -1,6 +1,6 @@
-"""The version of parquetry, also readable where only a zip of the package is on the path.
+"""The version of parquetry, which is readable even if only a zip of the package is on the path.
 
-The only place that states it: pyproject.toml reads it from here.
+This is the only place that defines it: pyproject.toml reads it from here.
 """
 
 from __future__ import annotations
