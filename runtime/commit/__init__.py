@@ -1,1 +1,1 @@
-"""One write, all or nothing: claim, lock, conflict check, publication, recovery of dead writers."""
+"""Atomic writes: claim, lock, conflict check, publication, and recovery of dead writers."""

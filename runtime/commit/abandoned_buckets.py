@@ -1,8 +1,8 @@
-"""What a clustering has given up to writers while the rest of it is published.
+"""Buckets that a clustering leaves to writers while it publishes the rest.
 
-Once its replacecommit is there, a file of its instant is in the table by its name alone. So before the
-files of what is given up are listed and deleted, a note names its buckets, and a task looks for the note
-after its file has appeared: either the task sees the note, or the listing sees the file.
+After the replacecommit is published, any file with the instant in its name belongs to the table. So before
+clustering lists and deletes the files of abandoned buckets, it writes a note that names these buckets. A task
+reads the note after its file has appeared. Then either the task sees the note, or the listing sees the file.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from parquetry.runtime.timeline.sidecars import ABANDONED_FOLDER
 
 
 def abandon(store: ObjectStore, instant: str, buckets: Mapping[int, str]) -> None:
-    """Note that nothing of these buckets, by number with their partition, will be published."""
+    """Note that the buckets will not be published; ``buckets`` maps their numbers to partitions."""
     named = {str(number): partition for number, partition in sorted(buckets.items())}
     store.put(_path(instant), json.dumps(named, separators=(",", ":")).encode())
 
 
 def is_abandoned(store: ObjectStore, instant: str, bucket: int) -> bool:
-    """Whether that clustering has given that bucket up."""
+    """Return whether the clustering has abandoned the bucket."""
     return str(bucket) in _read(store, _path(instant))
 
 
 def instants_with_abandoned(store: ObjectStore) -> frozenset[str]:
-    """The clusterings that have given something up."""
+    """Return the instants of the clusterings that have abandoned buckets."""
     return frozenset(
         name.removesuffix(".json")
         for info in store.list(ABANDONED_FOLDER)
@@ -39,7 +39,7 @@ def instants_with_abandoned(store: ObjectStore) -> frozenset[str]:
 
 
 def partitions_with_abandoned(store: ObjectStore) -> set[str]:
-    """The partitions in which clusterings have given something up."""
+    """Return the partitions in which clusterings have abandoned buckets."""
     notes = map_each(sorted(instants_with_abandoned(store)), lambda instant: _read(store, _path(instant)))
     return {partition for note in notes for partition in note.values()}
 
@@ -49,6 +49,7 @@ def _path(instant: str) -> str:
 
 
 def _read(store: ObjectStore, path: str) -> dict[str, str]:
+    """Return the partitions of the abandoned buckets by bucket number; empty if there is no note."""
     try:
         content = store.read(path)
     except NotFoundError:

@@ -1,7 +1,7 @@
-"""Claims: an instant belongs to one writer, and everybody can tell whether that writer lives.
+"""Claims: an instant belongs to one writer, and all others can determine whether that writer is alive.
 
-A claim is the object ``.hoodie/.parquetry/instants/<T>``, put if absent, which names the owner. The
-owner then refreshes the heartbeat file ``.hoodie/.heartbeat/<T>``, the one that Hudi looks at too
+A claim is the object ``.hoodie/.parquetry/instants/<T>``, created with put-if-absent, which names the owner.
+The owner then refreshes the heartbeat file ``.hoodie/.heartbeat/<T>``, which Hudi checks too
 (HoodieHeartbeatClient of Hudi 0.15).
 """
 
@@ -39,10 +39,10 @@ HEARTBEAT_FOLDER: Final = ".hoodie/.heartbeat"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Who may use an instant, and for what.
+    """The right of one writer to use an instant, with its purpose.
 
-    ``run`` is the instant of the first attempt of the same piece of work, ``attempt`` counts from 0:
-    a run that lost before is given way to.
+    ``run`` is the instant of the first attempt of the same work. ``attempt`` counts from 0; other writers
+    give way to a run that has lost before.
     """
 
     instant: str
@@ -52,7 +52,7 @@ class Claim:
     owner: Owner
 
     def to_bytes(self) -> bytes:
-        """The content of the claim's object."""
+        """Return the content of the claim object."""
         document = {
             "instant": self.instant,
             "purpose": self.purpose,
@@ -64,7 +64,11 @@ class Claim:
 
     @classmethod
     def from_bytes(cls, content: bytes, *, place: str) -> Claim:
-        """The claim that :meth:`to_bytes` wrote; CorruptTableError for anything else."""
+        """Return the claim that :meth:`to_bytes` wrote; ``place`` is the URI for messages.
+
+        Raises:
+            CorruptTableError: If the content is anything else.
+        """
         try:
             return from_json_value(cls, parsed_json(content), place="claim")
         except (ValueError, InvalidDataError) as error:
@@ -74,12 +78,12 @@ class Claim:
 
 
 def heartbeat_path(instant: str) -> str:
-    """The file whose time of change says when the writer of the instant was last alive."""
+    """Return the path of the heartbeat file, whose modification time shows when the writer was last alive."""
     return f"{HEARTBEAT_FOLDER}/{instant}"
 
 
 def read_claim(store: ObjectStore, instant: str) -> Claim | None:
-    """The claim on an instant; None when no writer of this project has one."""
+    """Return the claim on an instant, or None if no writer of this project has claimed it."""
     path = claim_path(instant)
     try:
         return Claim.from_bytes(store.read(path), place=f"{store.uri}/{path}")
@@ -98,10 +102,23 @@ def claim_instant(
     run: str | None = None,
     attempt: int = 0,
 ) -> Claim:
-    """A claim on an instant greater than ``after`` that nobody else has, and not ahead of the clock.
+    """Claim an instant that is greater than ``after``, not in the future, and of no other writer.
 
-    Waits until the store's clock has reached it. UnsupportedTableError when ``after`` lies further
-    ahead than the clock skew allows: a smaller instant would hide rows from Hudi.
+    The call waits until the store's clock has reached the instant.
+
+    Args:
+        store: The store of the table.
+        owner: The unit of work that claims the instant.
+        purpose: The operation, such as "UPSERT" or "rollback", as recorded in the claim.
+        after: The greatest instant that exists, or None.
+        zone: The time zone of the table's instants.
+        timing: The allowed clock skew, and the function that waits.
+        run: The instant of the first attempt of this work, or None if this is the first attempt.
+        attempt: The number of attempts that were lost before.
+
+    Raises:
+        UnsupportedTableError: If ``after`` is further ahead of the clock than the allowed clock skew. A
+            smaller instant would hide rows from Hudi.
     """
     while True:
         instant = _reached_instant(store, after, zone, timing)
@@ -113,12 +130,13 @@ def claim_instant(
 
 
 def _reached_instant(store: ObjectStore, after: str | None, zone: Timezone, timing: Timing) -> str:
+    """Return the next instant after ``after`` once the store's clock has reached it."""
     while True:
         now_ms = store.now_ms()
         instant = next_instant(after, now_ms, zone)
         ahead_ms = parse_instant_ms(instant, zone) - now_ms
-        # Moments, not digits: in the hour that a local zone repeats, the clock reads less than `after`
-        # although that has passed.
+        # Compare points in time, not digits: in the hour that a local time zone repeats, the clock shows less
+        # than `after` although `after` is past.
         if ahead_ms <= 0:
             return instant
         if ahead_ms > timing.clock_skew_seconds * 1000:
@@ -130,9 +148,10 @@ def _reached_instant(store: ObjectStore, after: str | None, zone: Timezone, timi
 
 
 def seconds_since_beat(store: ObjectStore, instant: str, *, otherwise_ms: int) -> float:
-    """How long the writer has been silent, by the store's clock.
+    """Return the seconds since the writer last showed that it is alive, by the store's clock.
 
-    ``otherwise_ms`` is when it was seen for certain, for a writer that has no heartbeat file.
+    ``otherwise_ms`` is a time at which the writer was certainly alive, in milliseconds since the epoch. It
+    counts if there is no heartbeat file or if the heartbeat is older.
     """
     beat = store.stat(heartbeat_path(instant))
     seen_ms = otherwise_ms if beat is None else max(beat.modified_ms, otherwise_ms)
@@ -140,7 +159,7 @@ def seconds_since_beat(store: ObjectStore, instant: str, *, otherwise_ms: int) -
 
 
 def is_alive(store: ObjectStore, claim: Claim, timing: Timing) -> bool:
-    """Whether the writer of a claim may still go on by itself."""
+    """Return whether the writer of a claim may still continue its work."""
     if claim.owner.is_known_gone:
         return False
     made = store.stat(claim_path(claim.instant))
@@ -149,7 +168,7 @@ def is_alive(store: ObjectStore, claim: Claim, timing: Timing) -> bool:
 
 
 class Heartbeat:
-    """Keeps the heartbeat file of an instant fresh, from :meth:`start` to :meth:`stop`, in a thread."""
+    """A thread that refreshes the heartbeat file of an instant from :meth:`start` to :meth:`stop`."""
 
     def __init__(self, store: ObjectStore, instant: str, timing: Timing) -> None:
         self._store = store
@@ -160,22 +179,22 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name=f"heartbeat-{instant}", daemon=True)
 
     def start(self) -> None:
-        """Beat once, and then regularly; StorageError when the first beat fails."""
+        """Refresh the file once, then regularly in a thread; raise StorageError if the first try fails."""
         self.beat()
         self._thread.start()
 
     def beat(self) -> None:
-        """Beat now."""
+        """Refresh the heartbeat file now."""
         self._store.put(self._path, b"")
         self._beaten_at = time.monotonic()
 
     def ensure(self) -> None:
-        """Beat now when the last beat is older than it should be: the process may have been stopped."""
+        """Refresh the file if the last refresh is overdue, as after a suspension of the process."""
         if time.monotonic() - self._beaten_at > self._timing.heartbeat_seconds:
             self.beat()
 
     def stop(self) -> None:
-        """Beat no more; returns when a beat under way has ended."""
+        """Stop refreshing the file, and wait for a refresh in progress."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -185,13 +204,13 @@ class Heartbeat:
             try:
                 self.beat()
             except FAILURES:
-                # The next beat may get through; silence for too long is noticed at publishing.
+                # The next refresh may succeed. Publishing notices a silence that lasts too long.
                 continue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A claimed instant whose owner is this process, with its heart beating."""
+    """A claimed instant that this process owns, with a running heartbeat."""
 
     store: ObjectStore
     claim: Claim
@@ -204,20 +223,27 @@ class Session:
         return self.claim.instant
 
     def acknowledge(self) -> tuple[str, ...]:
-        """Remove heartbeat and claim: the instant is completed, or was never used.
+        """Remove heartbeat and claim, because the instant is completed or was never used.
 
-        Answers what stays behind because the store fails, and why: it means nothing to writers, and the next
-        clean removes it. A heartbeat is known by its claim, which stays with it.
+        Returns:
+            Messages about files that could not be deleted. Writers ignore such files, and the next clean
+            deletes them. If the heartbeat remains, the claim stays too, because clean finds the heartbeat by
+            its claim.
         """
         return self.withdraw() or _removed(self.store, claim_path(self.instant))
 
     def withdraw(self) -> tuple[str, ...]:
-        """Remove the heartbeat; the claim stays and tells that the instant was undone. Answers as above."""
+        """Remove the heartbeat; the claim stays and shows that the instant was rolled back.
+
+        Returns:
+            Messages about files that could not be deleted.
+        """
         self.heartbeat.stop()
         return _removed(self.store, heartbeat_path(self.instant))
 
 
 def _removed(store: ObjectStore, path: str) -> tuple[str, ...]:
+    """Delete the file; return a message if that fails."""
     try:
         store.delete(path)
     except FAILURES as error:
@@ -237,7 +263,10 @@ def open_session(
     run: str | None = None,
     attempt: int = 0,
 ) -> Iterator[Session]:
-    """A session on a fresh instant; when the block ends, however it does, its owner counts as gone."""
+    """Yield a session on a newly claimed instant; when the block ends, its owner counts as gone.
+
+    ``purpose`` is recorded in the claim. See :func:`claim_instant` for the other parameters and the errors.
+    """
     owner = Owner.here()
     heartbeat = None
     try:

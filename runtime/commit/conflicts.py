@@ -1,7 +1,7 @@
-"""Which writes exclude each other: pure rules over what two writes did.
+"""The rules by which writes exclude each other, as pure functions over the effects of two writes.
 
-The rules are those of optimistic concurrency control (Kung and Robinson, 1981): what a write
-relied on must not have been changed by a write that completed after it had read the timeline.
+The rules follow optimistic concurrency control (Kung and Robinson, 1981): data on which a write relies must
+not be changed by a write that completed after the first one had read the timeline.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OVERWRITES = frozenset({"INSERT_OVERWRITE", _TABLE_OVERWRITE, "DELETE_PARTITION
 
 
 class Verdict(StrEnum):
-    """What becomes of the write that comes second."""
+    """The consequence of a conflict for the write that comes second."""
 
     SUPERSEDED = "superseded"
     REFUSED = "refused"
@@ -33,7 +33,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """Why a write cannot be published as it is."""
+    """The reason why a write cannot be published as it is, and the consequence."""
 
     verdict: Verdict
     reason: str
@@ -41,10 +41,10 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A write as far as others have to do with it.
+    """The effects of a write that matter to other writes.
 
-    ``merged`` groups got a new slice, ``replaced`` groups are gone, ``inserted`` partitions got
-    rows with new keys, ``overwritten`` ones lost all they had.
+    ``merged`` file groups got a new slice, ``replaced`` groups are gone, ``inserted`` partitions got rows
+    with new keys, and ``overwritten`` partitions lost all previous rows.
     """
 
     instant: str
@@ -61,7 +61,7 @@ class Work:
 
     @property
     def touched(self) -> frozenset[FileGroupId]:
-        """The file groups that existed before and do not read the same any more."""
+        """The existing file groups that the write changed or replaced."""
         return self.merged | self.replaced
 
 
@@ -71,7 +71,15 @@ def work_of_commit(
     consumed: tuple[Consumption, ...] = (),
     inserted_keys: Mapping[str, KeyRange] | None = None,
 ) -> Work:
-    """What a completed write did, whoever made it, by what its commit says."""
+    """Return the effects of a completed write of any program, according to its commit metadata.
+
+    Args:
+        instant: The instant of the write.
+        metadata: Its commit metadata.
+        consumed: The source files that the write ingested, from the ledger.
+        inserted_keys: The range of inserted keys by partition; a partition without an entry has an unknown
+            range.
+    """
     overwrites = metadata.operation in _OVERWRITES
     clusters = metadata.operation == CLUSTER
     stats = tuple(metadata.all_stats())
@@ -93,7 +101,7 @@ def work_of_commit(
 
 
 def work_of_outcome(instant: str, outcome: WriteOutcome) -> Work:
-    """What a write that is about to be published did and relied on."""
+    """Return the effects of a write that is about to be published, including those of its footprint."""
     metadata = CommitMetadata(
         operation=outcome.operation,
         stats=outcome.stats,
@@ -120,10 +128,15 @@ def work_of_outcome(instant: str, outcome: WriteOutcome) -> Work:
 def find_conflict(
     mine: Work, theirs: Work, *, footprint: Footprint, schema_before: str | None
 ) -> Conflict | None:
-    """Why ``mine`` may not follow ``theirs``, None when it may.
+    """Return the reason why ``mine`` must not follow ``theirs``, or None if it may.
 
-    ``theirs`` completed after ``mine`` had read the timeline; ``schema_before`` is the schema that
-    was valid then. Neither instant's order matters: what counts is what was seen.
+    The order of the two instants does not matter, only what ``mine`` had read.
+
+    Args:
+        mine: The write that is about to be published.
+        theirs: A write that completed after ``mine`` had read the timeline.
+        footprint: The data on which ``mine`` relied.
+        schema_before: The schema that was valid when ``mine`` read the timeline.
     """
     for mine_consumed in mine.consumed:
         if any(overlaps(mine_consumed, other) for other in theirs.consumed):
@@ -139,7 +152,7 @@ def find_conflict(
 
 
 def conflicting_groups(mine: Work, theirs: Work) -> frozenset[FileGroupId]:
-    """The file groups that a clustering run has to leave out because ``theirs`` changed them."""
+    """Return the file groups that a clustering must leave out because ``theirs`` changed them."""
     gone = theirs.overwritten
     return frozenset(
         group
@@ -149,7 +162,7 @@ def conflicting_groups(mine: Work, theirs: Work) -> frozenset[FileGroupId]:
 
 
 def overlaps(mine: Consumption, theirs: Consumption) -> bool:
-    """Whether two writes took the same thing from the same source."""
+    """Return whether two writes consumed the same data of the same source."""
     if mine.source != theirs.source:
         return False
     if mine.query_id is not None and (mine.query_id, mine.batch_id) == (theirs.query_id, theirs.batch_id):
@@ -162,7 +175,7 @@ def overlaps(mine: Consumption, theirs: Consumption) -> bool:
 
 
 def same_schema(one: str, other: str) -> bool:
-    """Whether two Avro schemas are the same JSON value; what is no JSON is only the same as itself."""
+    """Return whether two Avro schemas are the same JSON value; text that is not JSON must be identical."""
     try:
         return one == other or parsed_json(one) == parsed_json(other)
     except ValueError:
@@ -170,6 +183,7 @@ def same_schema(one: str, other: str) -> bool:
 
 
 def _both_overwrite(mine: Work, theirs: Work) -> bool:
+    """Return whether both writes overwrite the same partition."""
     if not (mine.overwritten or mine.overwrites_table):
         return False
     if mine.overwrites_table and theirs.overwritten:
@@ -194,7 +208,7 @@ def _retry_reason(mine: Work, theirs: Work, footprint: Footprint, schema_before:
 
 
 def may_insert_same_key(mine: Work, theirs: Work, scope: KeyScope) -> bool:
-    """Whether both may have inserted one key, as far as the ranges of their keys are known."""
+    """Return whether both writes may have inserted the same key; unknown key ranges count as overlapping."""
     if scope is KeyScope.PARTITION:
         return any(
             _ranges_meet(mine.inserted_keys.get(p), theirs.inserted_keys.get(p))
@@ -208,10 +222,12 @@ def may_insert_same_key(mine: Work, theirs: Work, scope: KeyScope) -> bool:
 
 
 def _ranges_meet(one: KeyRange | None, other: KeyRange | None) -> bool:
+    """Return whether the ranges overlap; None is an unknown range, which overlaps every other."""
     return one is None or other is None or one.overlaps(other)
 
 
 def _schema_moved(mine: str | None, theirs: str | None, before: str | None) -> bool:
+    """Return whether ``theirs`` changed the schema to one that differs from that of ``mine``."""
     if mine is None or theirs is None:
         return False
     if before is not None and same_schema(theirs, before):

@@ -1,9 +1,9 @@
-"""Files that commits say are there, and that are gone or of another size.
+"""Files that commits name but that are missing or have another size.
 
-Readers list folders, as Hudi's do: a file that was deleted is missing from every read, or its last version
-but one is read in its place, and Spark passes over files without a byte. So whoever reads or writes holds
-what it has listed against what the commits of the active timeline wrote. What archived commits wrote is not
-known any more; archiving waits for whoever fixes the table.
+Readers list folders, as Hudi's readers do. If a file was deleted, its rows are missing from every read, or an
+older version is read in its place; Spark ignores empty files. So readers and writers compare the files that
+they list with those that the commits of the active timeline wrote. The files of archived commits are no
+longer known; archiving waits until damage is repaired.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from parquetry.runtime.timeline.versions import FileGroupId
 
 _NAMED: Final = 10
 _LEAST_BYTES: Final = 12
-"""No parquet file is smaller: two magic numbers and the length of the footer."""
+"""The size of the smallest possible Parquet file: two magic numbers and the length of the footer."""
 
 Written: TypeAlias = tuple[str, WriteStat]
-"""The instant of a write and what it says of one file."""
+"""The instant of a write and its statistics of one file."""
 
 PartitionChoice: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
-"""Which of these partitions are asked about."""
+"""A function that returns those of the given partitions that are to be checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedFile:
-    """A file that ``instant`` wrote with ``rows`` and ``written_bytes``, as it is now.
+    """A file that ``instant`` wrote with ``rows`` and ``written_bytes``, in its present state.
 
-    ``size_bytes`` is None where it is gone. ``older`` is the version that is read in its place, None without
-    one. What an archived commit wrote is not known: ``rows`` and ``written_bytes`` are then None.
+    ``size_bytes`` is None if the file is missing. ``older`` is the version that is read in its place, or None
+    if there is none. ``rows`` and ``written_bytes`` are None if an archived commit wrote the file.
     """
 
     partition: str
@@ -60,11 +60,17 @@ def damaged_files(
     wanted: PartitionChoice = list,
     everywhere: bool = True,
 ) -> tuple[DamagedFile, ...]:
-    """The newest version of every file that a write on the active timeline wrote, where it is not as written.
+    """Return the file groups whose newest version differs from what its commit wrote, by partition and path.
 
-    By partition and path; with ``until`` the versions of that time, and of ``wanted`` partitions only.
-    Partitions that no such write touched are looked at ``everywhere`` only, for files that are too small.
-    A write and a clean may come in between timeline and listing, so what is found is looked at again.
+    A write or a clean may happen between reading the timeline and listing the files, so damage is confirmed
+    by a second check.
+
+    Args:
+        handle: The table to check.
+        until: The instant as of which to check, or None for the newest state.
+        wanted: Selects the partitions to check.
+        everywhere: Whether to check partitions that no write on the active timeline names, for files that are
+            too small.
     """
 
     def look() -> tuple[DamagedFile, ...]:
@@ -77,7 +83,15 @@ def damaged_files(
 def damaged_as_of(
     view: FileSystemView, time: str, wanted: PartitionChoice = list, *, everywhere: bool = True
 ) -> tuple[DamagedFile, ...]:
-    """The same by one view: the versions that readers saw at that time."""
+    """Return the damaged files in one view, of the versions that readers saw at ``time``.
+
+    Args:
+        view: The view whose files and commits are compared.
+        time: The instant as of which to check.
+        wanted: Selects the partitions to check.
+        everywhere: Whether to check partitions that no write on the active timeline names, for files that are
+            too small.
+    """
     times = [instant.time for instant in view.timeline.completed_writes if instant.time <= time]
     named = newest_files(view.timeline, times)
     return _look(view, named, time, wanted, also=view.partitions() if everywhere else ())
@@ -87,7 +101,7 @@ def damage_warnings(
     handle: TableHandle,
     found: Sequence[DamagedFile] | None = None,
 ) -> tuple[str, ...]:
-    """One text for each of them, the first ten by name."""
+    """Return one warning per damaged file, with at most ten files named."""
     found = damaged_files(handle) if found is None else found
     texts: list[str] = [_told(handle.store.uri, file) for file in found[:_NAMED]]
     if len(found) > _NAMED:
@@ -96,14 +110,14 @@ def damage_warnings(
 
 
 def remedy(handle: TableHandle) -> str:
-    """What to do about a damaged file."""
+    """Return the advice for a damaged file."""
     return "restore the file from a copy, or the table to a savepoint, or give its rows up with " + command(
         "doctor", "--accept-loss", handle.store.uri
     )
 
 
 def refuse_damage(handle: TableHandle, found: Sequence[DamagedFile], *advice: str) -> None:
-    """CorruptTableError that names the files, unless there are none; ``advice`` replaces the remedy."""
+    """Raise CorruptTableError with the names of the damaged files, if any; ``advice`` replaces the remedy."""
     if not found:
         return
     named = [_told(handle.store.uri, file) for file in found[:_NAMED]]
@@ -120,10 +134,21 @@ def check_read(
     until: str,
     wanted: PartitionChoice,
 ) -> None:
-    """CorruptTableError when files that a read needs are damaged, by the commits that it reads anyway.
+    """Check the files that a read needs against the commits that the read uses anyway.
 
-    These are the commits that wrote the ``files`` it opens, and what is remembered of the others: the newest,
-    and those that replaced files. Only when they make it suspect is the table looked at as a whole.
+    These are the commits that wrote the ``files``, and those that the timeline has already read: the newest,
+    and those that replaced files. Only if these show damage is the whole table checked.
+
+    Args:
+        handle: The table, for the check of the whole table and for messages.
+        view: The view that the read uses.
+        files: The file slices that the read opens.
+        after: Files that were written up to this instant are not checked.
+        until: The instant as of which the table is read.
+        wanted: Selects the partitions that the read needs.
+
+    Raises:
+        CorruptTableError: If files that the read needs are damaged.
     """
     timeline = view.timeline
     map_each(
@@ -137,15 +162,16 @@ def check_read(
 
 
 def _remember(timeline: Timeline, time: str) -> None:
-    """Read a commit, unless it has been archived meanwhile: then all that it wrote was whole."""
+    """Read a commit, unless it was archived meanwhile: archiving requires that all its files are intact."""
     with suppress(StaleTimelineError):
         timeline.commit_metadata(time)
 
 
 def check_partitions(handle: TableHandle, view: FileSystemView, partitions: Collection[str]) -> None:
-    """CorruptTableError when a file of these partitions is damaged: nothing may be built on what is left.
+    """Raise CorruptTableError if a file of these partitions is damaged.
 
-    All commits of the active timeline are read, and remembered.
+    A write must not build on what is left. All commits of the active timeline are read, and kept in the
+    timeline.
     """
 
     def wanted(paths: Sequence[str]) -> Sequence[str]:
@@ -163,10 +189,14 @@ def check_published(
     partitions: Collection[str],
     replaced: Collection[FileGroupId],
 ) -> None:
-    """CorruptTableError when a write would build on what is left of a damaged one of its partitions.
+    """Raise CorruptTableError if a write would build on a damaged file in one of its partitions.
 
-    ``there`` are the sizes of all files in these partitions, by path. Groups that are ``replaced`` may be
-    damaged.
+    Args:
+        handle: The table, for messages.
+        now: The timeline, as read under the lock.
+        there: The sizes in bytes of all files in these partitions, by path.
+        partitions: The partitions that the write changes.
+        replaced: File groups that the write replaces; these may be damaged.
     """
     found = [
         _of_commit(group, instant, stat, part)
@@ -179,13 +209,13 @@ def check_published(
 
 
 def named_partitions(view: FileSystemView) -> frozenset[str]:
-    """The partitions in which the active timeline says that there are files."""
+    """Return the partitions in which files should exist according to the active timeline."""
     named = newest_files(view.timeline)
     return frozenset(group[0] for group in named if not view.is_replaced(group, view.newest))
 
 
 def damaged_groups(view: FileSystemView, partitions: Collection[str] | None = None) -> dict[str, list[str]]:
-    """The file ids by partition of which no version is left, so that a listing does not have them."""
+    """Return the ids of file groups without any remaining file, by partition; no listing contains them."""
     found = _look(
         view,
         newest_files(view.timeline),
@@ -200,9 +230,9 @@ def damaged_groups(view: FileSystemView, partitions: Collection[str] | None = No
 
 
 def newest_files(timeline: Timeline, times: Iterable[str] | None = None) -> dict[FileGroupId, Written]:
-    """The newest version of every file group, as all completed writes, or those of ``times``, say.
+    """Return the newest version of every file group according to all completed writes, or those at ``times``.
 
-    Writes that are being undone do not count. Of a file that is replaced there is none.
+    Writes that are being rolled back do not count. Replaced file groups are left out.
     """
     listed = [i.time for i in timeline.completed_writes] if times is None else sorted(times)
     rolled_back = completed_being_rolled_back(timeline)
@@ -226,7 +256,10 @@ def _look(
     *,
     also: Iterable[str] = (),
 ) -> tuple[DamagedFile, ...]:
-    """What is not as it is ``named``, or too small, in the wanted of these partitions and of ``also``."""
+    """Return the files that differ from ``named``, or that are too small, as of ``time``.
+
+    Only the partitions of ``named`` and of ``also`` that ``wanted`` selects are checked.
+    """
     named = {group: one for group, one in named.items() if not view.is_replaced(group, time)}
     partitions = wanted(sorted({partition for partition, _ in named}.union(also)))
     listed = map_each(partitions, lambda partition: view.slices(partition, time))
@@ -246,9 +279,9 @@ def _look(
 
 
 def _is_whole(instant: str, stat: WriteStat, part: FileSlice | None) -> bool:
-    """Whether the version of ``instant`` is there with its size, or a newer one is.
+    """Return whether the version of ``instant`` exists with its recorded size, or a newer version exists.
 
-    A commit of Hudi may say no size (0 or less).
+    A commit of Hudi may record no size (0 or less).
     """
     if part is None or part.instant < instant:
         return False
@@ -285,6 +318,7 @@ def _of_listing(part: FileSlice) -> DamagedFile:
 
 
 def _listed(group: FileGroupId, instant: str, path: str, there: Mapping[str, int]) -> FileSlice | None:
+    """Return the file slice at ``path``, or None if the listing ``there`` does not contain it."""
     size_bytes = there.get(path)
     if size_bytes is None:
         return None
@@ -292,6 +326,7 @@ def _listed(group: FileGroupId, instant: str, path: str, there: Mapping[str, int
 
 
 def _told(uri: str, file: DamagedFile) -> str:
+    """Return the message about one damaged file."""
     place = Value.uri(f"{uri}/{file.path}")
     if file.size_bytes is None:
         means = "its rows are missing from every read"

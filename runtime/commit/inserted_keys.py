@@ -1,4 +1,4 @@
-"""Between which keys a completed write has inserted, as far as its statistics say."""
+"""The ranges of the keys that a completed write inserted, according to its statistics."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from parquetry.runtime.timeline.sidecars import statistics_path
 
 
 def inserted_keys_of(store: ObjectStore, instant: str, metadata: CommitMetadata) -> Mapping[str, KeyRange]:
-    """A range by partition; partitions of which nothing is known are absent.
+    """Return the range of inserted keys by partition, without the partitions whose range is unknown.
 
-    The range is that of all rows in the files that took new ones, so it may be wider.
+    A range covers all rows of the files that received new rows, so it may be wider than the inserted keys.
     """
     path = statistics_path(instant)
     try:
@@ -24,7 +24,7 @@ def inserted_keys_of(store: ObjectStore, instant: str, metadata: CommitMetadata)
             store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}", columns=()
         )
     except UNUSABLE:
-        # Statistics are derived: without them nothing is known, and nothing is lost.
+        # Statistics are derived data: without them the ranges are unknown, and nothing is lost.
         return {}
     known = {file.path: file for file in files}
     ranges: dict[str, KeyRange] = {}

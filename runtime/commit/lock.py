@@ -1,9 +1,9 @@
-"""The table's lock: Hudi's own lock file, so that real Hudi writers are kept out too.
+"""The table's lock: Hudi's own lock file, so that it also excludes Hudi writers.
 
-The file is put if absent and deleted, as by FileSystemBasedLockProvider of Hudi 0.15. Ours names the
-instant it is held for. Whoever finds that instant's writer dead may remove the lock, after he has
-rolled the write back: a holder that was only asleep then finds, when it wakes up, that it may not
-publish, or, if it woke up with the last step, that it has to undo it.
+The file is created with put-if-absent and deleted on release, as FileSystemBasedLockProvider of Hudi 0.15
+does. A lock of this project names the instant for which it is held. If that instant's writer is dead, another
+writer may roll back the write and then remove the lock. If the holder was only suspended, it finds when it
+resumes that it must not publish, or, if it resumed in the last step, that it must roll back.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _ATTEMPTS_TO_RELEASE: Final = 3
 
 
 def lock_path(properties: Mapping[str, str]) -> str:
-    """Where the table's writers lock: a property of the table, Hudi's implicit place by default."""
+    """Return the path of the lock file: the table property, or by default Hudi's implicit path."""
     return properties.get(LOCK_PATH_PROPERTY) or DEFAULT_LOCK_PATH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockInfo:
-    """A lock as it was found. ``instant``, ``owner`` and ``nonce`` are None for another program's."""
+    """A lock as it was read. ``instant``, ``owner`` and ``nonce`` are None for a lock of another program."""
 
     path: str
     content: bytes
@@ -52,14 +52,14 @@ class LockInfo:
 
     @property
     def holder(self) -> str:
-        """The holder in words."""
+        """A description of the holder, for messages."""
         if self.owner is not None:
             return f"{self.owner} for instant {self.instant}"
         text = self.content.decode("utf-8", errors="replace").strip()
         return f"another program ({text[:200] or 'which left no name'})"
 
     def is_dead(self, store: ObjectStore, timing: Timing) -> bool:
-        """Whether the holder is a writer of this project that will not release the lock."""
+        """Return whether the holder is a writer of this project that will not release the lock."""
         if self.owner is None or self.instant is None:
             return False
         if self.owner.is_known_gone:
@@ -69,7 +69,7 @@ class LockInfo:
 
 
 def read_lock(store: ObjectStore, path: str) -> LockInfo | None:
-    """The lock that is held now, None when it is free."""
+    """Return the lock that is held now, or None if the table is not locked."""
     try:
         content = store.read(path)
     except NotFoundError:
@@ -92,18 +92,20 @@ def read_lock(store: ObjectStore, path: str) -> LockInfo | None:
 
 
 def _name(said: object) -> str:
-    """What is to become the name of a file."""
+    """Return the value as a string that is safe as a file name, or raise ValueError."""
     if not isinstance(said, str) or not re.fullmatch(r"[0-9A-Za-z_-]+", said):
         raise ValueError(f"{said!r:.60} is no name")
     return said
 
 
 def break_lock(session: Session, lock: LockInfo, *, fence: Callable[[str], None]) -> bool:
-    """Remove a lock unless it has changed since it was found; True when this call removed it.
+    """Remove a lock, unless it has changed since it was read; return whether this call removed it.
 
-    ``fence`` gets the instant that one of our locks is held for, and sees to it that its write
-    can never be published. Of several that find the same dead lock one at a time does this: else
-    the second would remove the lock that a third has taken meanwhile.
+    If several writers find the same dead lock, only one at a time removes it. Otherwise the second could
+    remove a lock that a third has taken meanwhile.
+
+    If the lock is one of this project, ``fence`` is called with its instant before the lock is removed. It
+    must ensure that the write of this instant can never be published.
     """
     store = session.store
     token = f"{BREAKING_FOLDER}/{lock.nonce or uuid.uuid5(uuid.NAMESPACE_OID, lock.content.hex()).hex}"
@@ -125,6 +127,7 @@ def break_lock(session: Session, lock: LockInfo, *, fence: Callable[[str], None]
 
 
 def _still_stands(store: ObjectStore, lock: LockInfo) -> bool:
+    """Return whether the lock file still has the content that was read."""
     try:
         return store.read(lock.path) == lock.content
     except NotFoundError:
@@ -132,7 +135,7 @@ def _still_stands(store: ObjectStore, lock: LockInfo) -> bool:
 
 
 def _is_stale(session: Session, token: str) -> bool:
-    """Whether the one who was about to remove a lock has died over it."""
+    """Return whether the writer that began to remove a lock died before it finished."""
     store = session.store
     try:
         breaker = Owner.from_json(parsed_json(store.read(token)))
@@ -145,11 +148,12 @@ def _is_stale(session: Session, token: str) -> bool:
 
 
 class TableLock:
-    """The lock held for a session's instant; use as a context manager.
+    """A context manager that holds the table's lock for a session's instant.
 
-    Entering waits for a living writer, removes a dead one's lock (see :func:`break_lock` for
-    ``fence``), and raises LockHeldError when another program keeps the lock too long. What
-    ``confirm`` raises once it is held gives it up again. Leaving removes the lock if it is still this one.
+    Entering waits for a living writer, removes the lock of a dead one (see :func:`break_lock` for ``fence``),
+    and raises LockHeldError if another program holds the lock for too long. ``confirm`` is called once the
+    lock is held; if it raises, the lock is released. Leaving removes the lock file if it is still the one of
+    this object.
     """
 
     def __init__(
@@ -181,7 +185,11 @@ class TableLock:
         self.release()
 
     def acquire(self) -> None:
-        """Hold the lock when this returns."""
+        """Wait until this object holds the lock.
+
+        Raises:
+            LockHeldError: If the same holder keeps the lock longer than the timing allows.
+        """
         timing = self._session.timing
         waited_for: bytes | None = None
         waiting_since_ms = 0
@@ -211,7 +219,7 @@ class TableLock:
             round_number += 1
 
     def is_held(self) -> bool:
-        """Whether the lock is still this one: a writer that slept too long may have lost it."""
+        """Return whether the lock is still held; a writer that was suspended may have lost it."""
         if self._content is None:
             return False
         try:
@@ -220,10 +228,10 @@ class TableLock:
             return False
 
     def release(self) -> None:
-        """Remove the lock if it is still this one; tried a few times, as every other writer waits for it.
+        """Remove the lock file if it is still the one of this object.
 
-        A store that goes on failing is passed over: the lock names an instant whose heartbeat ends, so that
-        the next writer removes it.
+        Removal is tried three times, as all other writers wait for it. If the store fails each time, the lock
+        stays: it names an instant whose heartbeat ends, so the next writer removes it.
         """
         for attempt in range(1, _ATTEMPTS_TO_RELEASE + 1):
             try:
@@ -237,6 +245,7 @@ class TableLock:
         self._content = None
 
     def _try(self) -> bool:
+        """Create the lock file and return True, or return False if another lock exists."""
         self._session.heartbeat.ensure()
         nonce = uuid.uuid4().hex
         claim = self._session.claim
@@ -250,7 +259,7 @@ class TableLock:
         try:
             outcome = self._store.put_if_absent(self._path, content, nonce=nonce)
         except FAILURES:
-            # It may stand all the same, and nobody would release it.
+            # The store may have created the file despite the failure, and nobody else would release it.
             self.release()
             raise
         if outcome is PutOutcome.LOST:

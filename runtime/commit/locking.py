@@ -1,4 +1,4 @@
-"""The lock of a table for those who change it, and its removal by hand."""
+"""The lock of an opened table, for writers and services, and its removal by hand."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 
 def table_lock(table: TableHandle, session: Session, *, rolls_back: bool = False) -> TableLock:
-    """The table's lock on behalf of a session, not held yet.
+    """Return the table's lock for a session, not yet held.
 
-    Entering it rolls a dead holder's write back before its lock is taken away, and raises ForeignTableError
-    where the table is not its owner's any more, unless the session only ``rolls_back`` what it did itself.
+    If the holder is dead, its write is rolled back before its lock is removed. Entering the lock raises
+    ForeignTableError if the table no longer belongs to its owner. If the session only ``rolls_back`` its own
+    work, the owner is not checked.
     """
     return TableLock(
         session,
@@ -32,9 +33,10 @@ def table_lock(table: TableHandle, session: Session, *, rolls_back: bool = False
 def locked_session(
     table: TableHandle, timeline: Timeline, *, purpose: str, timing: Timing
 ) -> Iterator[tuple[Session, TableLock]]:
-    """A session on an instant behind the timeline, and the table's lock, held until the block ends.
+    """Yield a session on an instant after the timeline's last one, and the table's lock.
 
-    Who ends the block without an error has completed the instant, or has not used it.
+    The lock is held until the block ends. If the block ends without an error, it has completed the instant or
+    has not used it, and the claim is removed.
     """
     with open_session(
         table.store,
@@ -49,10 +51,13 @@ def locked_session(
 
 
 def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:
-    """Remove whatever lock stands there, whoever holds it, and say what it was.
+    """Remove the table's lock, whoever holds it, and return the lock that was removed.
 
-    A write of ours that held it is rolled back. NotFoundError when the table is not locked,
-    LockHeldError when the lock changed hands at that moment.
+    If a write of this project held the lock, it is rolled back first.
+
+    Raises:
+        NotFoundError: If the table is not locked.
+        LockHeldError: If the lock changed hands at the same moment.
     """
     store = table.store
     place = lock_path(table.config.raw)
@@ -73,7 +78,7 @@ def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:
 
 
 def _roll_back_pending(table: TableHandle, session: Session, instant: str) -> None:
-    """Undo the write of that instant unless it is completed: its writer can then not publish it."""
+    """Roll back the write of the instant unless it is completed, so that it can no longer be published."""
     timeline = Timeline.load(table.store)
     write = timeline.write_at(instant)
     if write is not None and not write.is_completed:

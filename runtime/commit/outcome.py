@@ -1,4 +1,4 @@
-"""What a write hands over to be published, and what its caller is told afterwards."""
+"""The outcome that a write hands over for publication, and the result that its caller gets."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class KeyRange:
     largest: str
 
     def overlaps(self, other: KeyRange) -> bool:
-        """Whether one key may lie in both."""
+        """Return whether one key may lie in both ranges."""
         return (
             self.smallest.encode() <= other.largest.encode()
             and other.smallest.encode() <= self.largest.encode()
         )
 
     def hull(self, other: KeyRange) -> KeyRange:
-        """The smallest range that contains both."""
+        """Return the smallest range that contains both."""
         return KeyRange(
             smallest=min(self.smallest, other.smallest, key=str.encode),
             largest=max(self.largest, other.largest, key=str.encode),
@@ -36,12 +36,13 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What a write relied on beyond the files its statistics name.
+    """The data on which a write relied beyond the files that its statistics name.
 
-    ``looks_up_keys``: keys that were not found were inserted, so nobody else may insert them
-    meanwhile (upsert). ``key_scope`` says where; ``inserted_keys`` narrows it down by partition.
-    ``overwritten`` are the partitions whose whole content was replaced, ``overwrites_table`` all
-    of them, also those that appear meanwhile. ``consumed`` is what was taken from sources.
+    ``looks_up_keys``: the write (an upsert) inserted the keys that it did not find, so no other write may
+    insert them at the same time. ``key_scope`` states whether keys are unique per partition or per table, and
+    ``inserted_keys`` gives their range by partition. ``overwritten`` are the partitions whose whole content
+    was replaced. ``overwrites_table`` means all partitions, including those that appear meanwhile.
+    ``consumed`` is the source data that was ingested.
     """
 
     looks_up_keys: bool = False
@@ -54,13 +55,12 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOutcome:
-    """Files that stand under their names, and what they are to become.
+    """The finished files of a write, and the changes that its commit makes.
 
-    ``operation`` is Hudi's name. ``stats`` has one entry per file written, by partition;
-    ``replaced`` the file groups that are gone, by partition. ``schema_json`` is the Avro schema
-    without meta columns. ``sidecars`` are (path, bytes) that are put before the commit and
-    whose names contain its instant. Empty ``stats`` and ``replaced`` make a commit that changes
-    no row.
+    ``operation`` is Hudi's name. ``stats`` has one entry per file written, by partition. ``replaced`` are the
+    replaced file groups, by partition. ``schema_json`` is the Avro schema without meta columns. ``sidecars``
+    are pairs of path and bytes that are put before the commit and whose names contain its instant. Empty
+    ``stats`` and ``replaced`` make a commit that changes no row.
     """
 
     operation: str
@@ -74,15 +74,14 @@ class WriteOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CommitResult(Brief):
-    """What became of a write.
+    """The result of a write.
 
-    ``instant`` is None when nothing was committed: there was nothing to write, or, with
-    ``superseded``, another write had consumed the same source files in the meantime (list the
-    new files again). ``unmatched_deletes`` are deletes by key that found no row; ``late_rows`` are rows
-    and deletes that lost against a stored row of a larger ordering value. ``retries`` counts the
-    attempts that were rolled back before. ``files_clustered`` are those that inline clustering rewrote.
-    ``warnings`` are deletes without a row, and failures of the due services afterwards; the commit
-    stands all the same.
+    ``instant`` is None if nothing was committed: there was nothing to write, or, with ``superseded``, another
+    write had consumed the same source files in the meantime (list the new files again). ``unmatched_deletes``
+    counts deletes by key that found no row. ``late_rows`` counts rows and deletes that lost against a stored
+    row with a larger ordering value. ``retries`` counts the attempts that were rolled back before.
+    ``files_clustered`` counts the files that inline clustering rewrote. ``warnings`` are about deletes
+    without a row, and failures of the due services afterwards; the commit is valid nevertheless.
     """
 
     instant: str | None
@@ -117,7 +116,7 @@ class CommitResult(Brief):
 
 
 def masked_commit(result: CommitResult, spec: TableSpec | None, *, location: str) -> CommitResult:
-    """The result of a write with its reasons and warnings masked."""
+    """Return the result of a write with personal values masked in its reasons and warnings."""
     return replace(
         result,
         retry_reasons=tuple(masked_message(why, spec, location=location) for why in result.retry_reasons),

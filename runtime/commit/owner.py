@@ -1,4 +1,4 @@
-"""Who writes: a process on a machine, recognisable by others there after it has died."""
+"""The owner of a write: a process on a machine, whose death other processes there can detect."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _FIELDS_BEFORE_START = 19
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """One piece of work of one process.
+    """One unit of work of one process.
 
-    ``boot_id`` and ``pid_namespace`` say whether a pid means anything to the reader (they are
-    empty where the system has no /proc), ``process_start`` tells a process from a later one with
-    its pid, ``nonce`` tells two pieces of work of one process apart.
+    ``boot_id`` and ``pid_namespace`` show whether the pid is valid for the reader; they are empty on systems
+    without /proc. ``process_start`` distinguishes a process from a later one with the same pid. ``nonce``
+    distinguishes two units of work of one process.
     """
 
     host: str
@@ -38,7 +38,7 @@ class Owner:
 
     @classmethod
     def here(cls) -> Owner:
-        """A new piece of work of this process; it counts as alive until :meth:`finish`."""
+        """Return a new unit of work of this process, which counts as alive until :meth:`finish`."""
         host, boot_id, namespace = _machine()
         pid = os.getpid()
         owner = cls(
@@ -53,14 +53,14 @@ class Owner:
         return owner
 
     def finish(self) -> None:
-        """Declare the work over, done or not: this process will not go on with it."""
+        """Mark the work as ended, successfully or not: this process will not continue it."""
         _LIVE_NONCES.discard(self.nonce)
 
     @property
     def is_known_gone(self) -> bool:
-        """Whether the process, or its work, is provably over as seen from here.
+        """Whether the process, or its unit of work, has certainly ended.
 
-        False means unknown: another machine, another boot, or a process that is there.
+        False also means unknown: the process runs on another machine or boot, or it still exists.
         """
         if self.is_process_gone:
             return True
@@ -69,13 +69,13 @@ class Owner:
 
     @property
     def is_alive_here(self) -> bool:
-        """Whether the process is there, as far as this machine can know."""
+        """Whether the process runs on this machine, as far as this can be determined."""
         here = bool(self.boot_id) and (self.host, self.boot_id, self.pid_namespace) == _machine()
         return here and not self.is_process_gone
 
     @property
     def is_process_gone(self) -> bool:
-        """Whether the process is provably over as seen from here."""
+        """Whether the process has certainly ended. False also means unknown."""
         if not self.boot_id or (self.host, self.boot_id, self.pid_namespace) != _machine():
             return False
         started = _process_start(self.pid)
@@ -85,12 +85,12 @@ class Owner:
         return f"process {self.pid} on {self.host}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return the owner as plain JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Owner:
-        """The owner that :meth:`to_json` wrote; ValueError for anything else."""
+        """Return the owner that :meth:`to_json` wrote, or raise ValueError for any other document."""
         try:
             return from_json_value(cls, document, place="owner")
         except InvalidDataError as error:
@@ -99,6 +99,7 @@ class Owner:
 
 @cache
 def _machine() -> tuple[str, str, str]:
+    """Return host name, boot id and pid namespace; the last two are empty without /proc."""
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         namespace = str(Path("/proc/self/ns/pid").readlink())
@@ -108,12 +109,12 @@ def _machine() -> tuple[str, str, str]:
 
 
 def _sees_processes() -> bool:
-    """Whether other users' processes are in sight, of which there is always one: ``hidepid`` hides them."""
+    """Return whether processes of other users are visible; ``hidepid`` hides even process 1."""
     return _process_start(1) is not None
 
 
 def _process_start(pid: int) -> str | None:
-    """When the process started, in clock ticks since boot; None when there is no such process."""
+    """Return the start of the process in clock ticks since boot, or None if no such process runs."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,8 +1,8 @@
-"""The one place where a write becomes a commit.
+"""The publication of a write: the only place where a write becomes a commit.
 
-A write announces itself, writes its files, and is then published under the table's lock, after all
-it relied on has been checked again. Its completed file on the timeline is the commit, and nothing
-else is. A write that lost is undone and done again on what the winner left.
+A write announces itself, writes its files, and is then published under the table's lock, after everything it
+relied on has been checked again. The commit is the completed file on the timeline and nothing else. A write
+that lost is rolled back and repeated on the state that the winner left.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ from parquetry.version import VERSION
 _LOG = logging.getLogger(__name__)
 
 Narrow = Callable[[WriteOutcome, Timeline], WriteOutcome | None]
-"""Which part of a write still holds by the timeline as it is now, asked while the lock is held."""
+"""A function that returns the part of a write that is still valid at the current timeline, or None.
+
+It is called while the lock is held.
+"""
 
 APPLIED_KEY: Final = "parquetry.applied"
 PLAN_KEY: Final = "parquetry.plan_id"
@@ -55,7 +58,7 @@ _ATTEMPTS_TO_READ_BACK: Final = 5
 
 
 class _ConflictFound(Exception):  # noqa: N818 - a signal between publishing and the retry loop
-    """The transaction may not be published; it has been undone."""
+    """The transaction must not be published; it has been rolled back."""
 
     def __init__(self, conflict: Conflict) -> None:
         super().__init__(conflict.reason)
@@ -70,15 +73,23 @@ def run_write(
     body: Callable[[Transaction], WriteOutcome | None],
     timing: Timing = DEFAULT_TIMING,
 ) -> CommitResult:
-    """The result of a write that was published, or found to be unnecessary.
+    """Run a write until it is published or turns out to be unnecessary, and return its result.
 
-    ``body`` writes the files of a transaction and says what they are; None means that there is
-    nothing to write. It is called again, with a new transaction, when another writer got ahead.
-    ``operation`` is Hudi's name for it.
+    If another writer gets ahead, the write is repeated with a new transaction.
 
-    Raises ConflictError when the write lost too often or may not follow what another writer did,
-    UnknownOutcomeError when the store did not say whether the commit was written (the next write
-    finds out), and whatever ``body`` raises, after the transaction was rolled back.
+    Args:
+        table: The table to write to.
+        action: The action on the timeline.
+        operation: Hudi's name of the operation, such as "UPSERT".
+        body: Writes the files of a transaction and returns what they are, or None if there is nothing to
+            write. It is called again for each attempt.
+        timing: The waiting periods and the number of retries.
+
+    Raises:
+        ConflictError: If the write lost too often, or must not follow a write of another writer.
+        UnknownOutcomeError: If the store did not report whether the commit was written. The next write finds
+            out.
+        Exception: Whatever ``body`` raises, after the transaction was rolled back.
     """
     reasons: list[str] = []
     run: str | None = None
@@ -130,17 +141,17 @@ def run_write(
 def _written(
     transaction: Transaction, body: Callable[[Transaction], WriteOutcome | None]
 ) -> WriteOutcome | None:
-    """What the body has written; when it raises, the transaction is undone first.
+    """Run the body and write its sidecars; if either fails, roll back the transaction first.
 
-    Whatever a body dies of after another writer has rolled its transaction back is due to that:
-    its files were deleted under its hands. It is then tried again.
+    If another writer has rolled back the transaction, it deleted the files of the body while the body ran.
+    Any exception of the body is then taken as a consequence, and the write is repeated.
     """
     try:
         outcome = body(transaction)
         if outcome is not None:
             transaction.ensure_inflight()
             for path, content in outcome.sidecars:
-                # Nobody could read more, and footers say the same.
+                # No reader accepts a larger sidecar, and the footers contain the same data.
                 if len(content) <= MOST_BYTES:
                     transaction.store.put(path, content)
     except BaseException as error:
@@ -153,7 +164,7 @@ def _written(
 
 
 def _was_rolled_back(transaction: Transaction) -> bool:
-    """Whether another writer has taken the transaction for dead and undone it, or is about to."""
+    """Return whether another writer took the transaction for dead and rolls it back, or has done so."""
     requested = transaction.state(State.REQUESTED)
     try:
         now = transaction.timeline.reload()
@@ -168,11 +179,13 @@ def run_once(
     body: Callable[[Transaction], WriteOutcome | None],
     narrow: Narrow,
 ) -> CommitResult:
-    """The result of one attempt of a write that gives way to every other one: clustering.
+    """Make one attempt of a write that gives way to every other write (clustering), and return its result.
 
-    ``narrow`` is asked under the lock which part of the outcome still holds, and has deleted the files
-    of the rest when it answers: the same outcome for all of it, None for no part. What is lost is not
-    tried again: the result then has no instant, and says why.
+    A lost attempt is not repeated: its result has no instant and states the reason. ``body`` is as in
+    :func:`run_write`.
+
+    ``narrow`` is called under the lock. It deletes the files of the parts that are no longer valid, and
+    returns the valid part of the outcome: the same object for all of it, None for nothing.
     """
     reasons: list[str] = []
     outcome: WriteOutcome | None = None
@@ -193,10 +206,12 @@ def run_once(
 def _publish(
     transaction: Transaction, outcome: WriteOutcome, *, narrow: Narrow | None = None
 ) -> tuple[WriteOutcome | None, tuple[str, ...]]:
-    """Make the write a commit; answers what was published and what could not be tidied up.
+    """Publish the write; return the published outcome, and warnings about files that could not be deleted.
 
-    Raises _ConflictFound when it may not be. Nothing is published, and the write rolled back, when ``narrow``
-    leaves nothing of it.
+    If ``narrow`` leaves nothing of the write, the write is rolled back and the returned outcome is None.
+
+    Raises:
+        _ConflictFound: If the write must not be published.
     """
     publication = _Publication(transaction, outcome)
     try:
@@ -215,20 +230,20 @@ def _publish(
 
 
 class _State(Enum):
-    """How far the publication of a write is; what a failure undoes depends on it."""
+    """The progress of a publication, which decides how a failure is handled."""
 
     PENDING = auto()
-    """The completed file was not read back: it is not there, or the store failed while it was put."""
+    """The completed file was not read back: it does not exist, or the store failed while it was put."""
     PUBLISHED = auto()
-    """The completed file is there; the write only remains to be validated again if the lock was lost."""
+    """The completed file exists. If the lock was lost, the write still has to be validated again."""
     REJECTED = auto()
-    """The write may not be a commit and is undone, even if it was published."""
+    """The write must not be a commit and is rolled back, even if it was published."""
 
 
 class _Publication:
-    """A write on its way to be a commit, and what is to be done about a failure on that way.
+    """A publication in progress, and the handling of its failures.
 
-    ``outcome`` is the part of the write that still holds.
+    ``outcome`` is the part of the write that is still valid.
     """
 
     def __init__(self, transaction: Transaction, outcome: WriteOutcome) -> None:
@@ -238,9 +253,13 @@ class _Publication:
         self._content = b""
 
     def publish(self, narrow: Narrow | None) -> WriteOutcome | None:
-        """What was published; None when ``narrow`` leaves nothing, and the write was undone.
+        """Publish the write under the lock and return the published outcome.
 
-        Raises _ConflictFound when the write may not be a commit, after it was undone.
+        Returns:
+            None if ``narrow`` leaves nothing; the write was then rolled back.
+
+        Raises:
+            _ConflictFound: If the write must not be a commit, after it was rolled back.
         """
         transaction = self._transaction
         ahead = read_ahead(transaction, self.outcome)
@@ -258,16 +277,16 @@ class _Publication:
                     self._reject_for(validate(transaction, self.outcome, ahead, validated))
                     if lock.is_held() and _put_commit(transaction, self.outcome, self._content, validated):
                         self._state = _State.PUBLISHED
-                # After a pause longer than the lease somebody else may have published beside us, or be about
-                # to take the lock away and have begun with the rollback.
+                # After a pause longer than the lease, another writer may have published at the same time, or
+                # may have begun the rollback in order to remove the lock.
                 if self._state is _State.PUBLISHED and lock.is_held() and not _was_rolled_back(transaction):
                     return self.outcome
 
     def is_committed_after(self, error: BaseException) -> bool:
-        """Whether the write is a commit, though ``error`` ended its publication.
+        """Return whether the write is a commit although ``error`` ended its publication.
 
-        Only failures of the store leave that open. A failed put may have come through, so the completed file
-        is read, unless the store says itself that its outcome is unknown. What was published stands.
+        Only a failure of the store leaves this open. A failed put may have taken effect, so the completed
+        file is read, unless the store itself reports an unknown outcome. A published write stays published.
         """
         if not isinstance(error, FAILURES):
             return False
@@ -282,22 +301,22 @@ class _Publication:
         return stands and not _was_rolled_back(self._transaction)
 
     def roll_back_after(self, error: BaseException) -> None:
-        """Undo what ``error`` ended; a write of unknown outcome is left to the next writer."""
+        """Roll back the write that ``error`` ended; the next writer handles a write of unknown outcome."""
         if not isinstance(error, UnknownOutcomeError):
             _roll_back_after(self._transaction, error, self.outcome)
 
     def _holds(self, narrow: Narrow | None, now: Timeline) -> bool:
-        """Whether something of the write still holds, which it is narrowed to."""
+        """Narrow the write to its valid part, and return whether anything is left."""
         narrowed = self.outcome if narrow is None else narrow(self.outcome, now)
         if narrowed is not None and narrowed is not self.outcome:
             self.outcome, self._content = narrowed, _content(self._transaction, narrowed)
         return narrowed is not None
 
     def _reject_for(self, conflict: Conflict | None) -> None:
-        """Roll the write back and raise _ConflictFound if there is a conflict; the lock is held.
+        """Roll back the write and raise _ConflictFound if there is a conflict; the lock must be held.
 
-        If undoing fails the next writer does it. Unless the write was published: nobody takes that back, so
-        the error is raised.
+        If the rollback fails, the next writer repeats it. If the write was already published, no other writer
+        rolls it back, so the storage error is raised.
         """
         if conflict is None:
             return
@@ -315,6 +334,7 @@ class _Publication:
 
 
 def _content(transaction: Transaction, outcome: WriteOutcome) -> bytes:
+    """Return the content of the completed file."""
     metadata = CommitMetadata(
         operation=outcome.operation,
         stats=outcome.stats,
@@ -325,11 +345,10 @@ def _content(transaction: Transaction, outcome: WriteOutcome) -> bytes:
 
 
 def _put_commit(transaction: Transaction, outcome: WriteOutcome, content: bytes, now: Timeline) -> bool:
-    """Put the completed file and read it back; True when it is there.
+    """Put the completed file and read it back; return whether it exists.
 
-    Clustering plans that it puts out of date are withdrawn before.
-
-    False when the file is gone again: another writer has rolled the write back.
+    Before that, clustering plans that this commit makes obsolete are withdrawn. The result is False if the
+    file is gone again because another writer has rolled back the write.
     """
     touched = work_of_outcome(transaction.instant, outcome).touched
     withdraw_pending(touched, now, but=transaction.instant)
@@ -342,14 +361,14 @@ def _put_commit(transaction: Transaction, outcome: WriteOutcome, content: bytes,
         except NotFoundError:
             return False
         except FAILURES:
-            # The put was acknowledged: not being able to look does not undo it.
+            # The store acknowledged the put: a failed read does not make it undone.
             continue
         return there == content
     return put is not PutOutcome.LOST
 
 
 def _is_there(transaction: Transaction, content: bytes) -> bool:
-    """Whether the completed file stands as it was to be put, though the store reported a failure."""
+    """Return whether the completed file exists with this content, although the store reported a failure."""
     try:
         return transaction.store.read(transaction.state(State.COMPLETED).path) == content
     except FAILURES:
@@ -357,6 +376,7 @@ def _is_there(transaction: Transaction, content: bytes) -> bool:
 
 
 def _extra(transaction: Transaction, outcome: WriteOutcome) -> Mapping[str, str]:
+    """Return the extra metadata of the commit: schema, version, applied record, plan, sources and nonce."""
     table = transaction.table
     sources = sorted({consumption.source for consumption in outcome.footprint.consumed})
     marks = {
@@ -374,7 +394,7 @@ def _extra(transaction: Transaction, outcome: WriteOutcome) -> Mapping[str, str]
 def _roll_back_after(
     transaction: Transaction, error: BaseException, outcome: WriteOutcome | None = None
 ) -> None:
-    """Undo what ``error`` ended, unless it is committed already; failing at that hides no error."""
+    """Roll back what ``error`` ended, unless it is committed; note failures of the rollback on ``error``."""
     try:
         if transaction.store.stat(transaction.state(State.COMPLETED).path) is None:
             transaction.roll_back(also=_paths(outcome))
@@ -387,7 +407,7 @@ def _roll_back_after(
 
 
 def _tidy(transaction: Transaction) -> tuple[str, ...]:
-    """Remove what only a pending write needs; the next clean does it else."""
+    """Remove what only a pending write needs, and return warnings about what is left for the next clean."""
     left: list[str] = []
     try:
         remove_markers(transaction.store, transaction.instant)
@@ -401,6 +421,7 @@ def _tidy(transaction: Transaction) -> tuple[str, ...]:
 
 
 def _paths(outcome: WriteOutcome | None) -> list[str]:
+    """Return the paths of all files of the outcome."""
     return [] if outcome is None else [stat.path for stats in outcome.stats.values() for stat in stats]
 
 

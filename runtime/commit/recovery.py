@@ -1,8 +1,8 @@
-"""What other writers left unfinished, and what a new write has to do about it first.
+"""Unfinished work of other writers, and what a new write has to do about it first.
 
-Dead writes of this project are rolled back and their rollbacks and restores finished, under the lock,
-newest first, as Hudi demands (BaseRollbackActionExecutor.validateRollbackCommitSequence of Hudi
-0.15). What another program left pending is never touched: it may be alive.
+Under the lock, dead writes of this project are rolled back, and their rollbacks and restores are finished,
+newest first, as Hudi requires (BaseRollbackActionExecutor.validateRollbackCommitSequence of Hudi 0.15).
+Pending work of another program is never touched, because that program may be alive.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from parquetry.runtime.timing import Timing
 _LOG = logging.getLogger(__name__)
 
 SCHEDULED: Final = "clustering plan"
-"""The purpose of a claim on an instant whose plan is left for another process to execute."""
+"""The purpose of a claim on an instant whose clustering plan another process may execute."""
 
 _HUDI_HEARTBEAT_SECONDS = 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """Pending instants by what they ask for.
+    """The pending instants, by what is to be done about them.
 
-    ``ours`` are undoings (rollbacks, restores) that this project began; ``dead`` its writes whose
-    writer is gone; ``rolled_back`` its writes that were completed after they had been rolled back.
-    ``blocking`` are undoings of another program.
+    ``ours`` are rollbacks and restores that this project began. ``dead`` are writes of this project whose
+    writer is gone. ``rolled_back`` are writes that were completed after their rollback. ``blocking`` are
+    rollbacks and restores of another program, and ``foreign`` are writes of another program.
     """
 
     ours: tuple[Instant, ...]
@@ -50,14 +50,16 @@ class Unfinished:
 
     @property
     def needs_lock(self) -> bool:
-        """Whether there is something to be finished or rolled back."""
+        """Whether there is work to finish or to roll back."""
         return bool(self.ours or self.dead or self.rolled_back)
 
 
 def recovered_timeline(table: TableHandle, *, timing: Timing) -> Timeline:
-    """The timeline of a table that is to be changed, with everything dead of ours rolled back.
+    """Load the timeline of a table, recover from dead writes of this project, and return the new timeline.
 
-    Raises UnsupportedTableError when it may not be written to, ConflictError as :func:`recover` does.
+    Raises:
+        UnsupportedTableError: If the table must not be written to.
+        ConflictError: As in :func:`recover`.
     """
     timeline = Timeline.load(table.store)
     check_writable(table, timeline, table.store.now_ms())
@@ -65,10 +67,11 @@ def recovered_timeline(table: TableHandle, *, timing: Timing) -> Timeline:
 
 
 def recover(table: TableHandle, timeline: Timeline, *, timing: Timing) -> Timeline:
-    """The timeline with everything dead of ours rolled back.
+    """Roll back or finish all dead work of this project, and return the new timeline.
 
-    Raises ConflictError when another program has left a write, a rollback or a restore pending
-    that nobody may take for dead, with the command that removes it.
+    Raises:
+        ConflictError: If another program has left a write, a rollback or a restore pending that may be alive.
+            The message contains the command that removes it.
     """
     store = table.store
     started_ms = store.now_ms()
@@ -90,7 +93,7 @@ def recover(table: TableHandle, timeline: Timeline, *, timing: Timing) -> Timeli
 
 
 def find_unfinished(timeline: Timeline, timing: Timing) -> Unfinished:
-    """What is pending and may not stay so; requests are made for pending instants only."""
+    """Return the pending work that prevents a new write. Only pending instants cost storage requests."""
     store = timeline.store
     ours: list[Instant] = []
     blocking: list[Instant] = []
@@ -120,7 +123,7 @@ def find_unfinished(timeline: Timeline, timing: Timing) -> Unfinished:
 
 
 def _waits(timeline: Timeline, instant: Instant, claim: Claim, timing: Timing) -> bool:
-    """Whether this is a clustering plan that has not expired, for which nobody needs to live."""
+    """Return whether the instant is a scheduled clustering plan that has not expired and needs no writer."""
     requested = timeline.files.get(instant.with_state(State.REQUESTED).file_name)
     if claim.purpose != SCHEDULED or instant.state is not State.REQUESTED or requested is None:
         return False
@@ -128,7 +131,7 @@ def _waits(timeline: Timeline, instant: Instant, claim: Claim, timing: Timing) -
 
 
 def _finish(table: TableHandle, session: Session, timeline: Timeline) -> None:
-    """Finish and roll back what is unfinished now; the lock is held."""
+    """Finish pending rollbacks and restores and roll back dead writes; the lock must be held."""
     store, zone = table.store, table.config.timezone
     timing = session.timing
     for restore in find_unfinished(timeline, timing).ours:
@@ -146,16 +149,16 @@ def _finish(table: TableHandle, session: Session, timeline: Timeline) -> None:
 
 
 def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -> str | None:
-    """Why none of these file groups may be changed now, None when they may.
+    """Return why none of these file groups may be changed now, or None if they may.
 
-    Another program's pending clustering would undo a change to its file groups without a word;
-    Hudi's own writers refuse it too (SparkRejectUpdateStrategy of Hudi 0.15).
+    Pending clustering of another program would silently revert a change to its file groups. Hudi's own
+    writers refuse such a change too (SparkRejectUpdateStrategy of Hudi 0.15).
     """
     waiting = {time for group, time in timeline.groups_in_pending_clustering.items() if group in groups}
     unclaimed = {time for time in waiting if read_claim(timeline.store, time) is None}
     if not unclaimed:
         return None
-    # A clustering of this project gives up its claim when it ends: it may just have.
+    # A clustering of this project removes its claim when it ends, so it may just have ended.
     for group, time in timeline.reload().groups_in_pending_clustering.items():
         if group in groups and time in unclaimed:
             return Message(
@@ -168,10 +171,10 @@ def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -
 
 
 def withdraw_pending(groups: Collection[tuple[str, str]], timeline: Timeline, *, but: str) -> None:
-    """Take back the clustering plans that wait for a process and name one of the groups; the lock is held.
+    """Withdraw this project's unexecuted clustering plans that name one of the groups; the lock must be held.
 
-    Whoever executes such a plan from its files alone, as Hudi does, would undo the change of them.
-    ``but`` is the instant that changes them.
+    A program that executes such a plan from its files alone, as Hudi does, would revert the change of the
+    groups. ``but`` is the instant that changes them.
     """
     plans = {time for group, time in timeline.groups_in_pending_clustering.items() if group in groups}
     for time in sorted(plans - {but}):
@@ -183,13 +186,13 @@ def withdraw_pending(groups: Collection[tuple[str, str]], timeline: Timeline, *,
 
 
 def _refuse_silent(timeline: Timeline, foreign: tuple[Instant, ...], timing: Timing) -> None:
-    """Raise ConflictError for another program's write that has begun and shows no sign of life.
+    """Raise ConflictError if another program's write is in flight and shows no sign of life.
 
-    One that is only requested has written nothing; pending clustering is Hudi's to execute.
+    A write that is only requested has written no file. Pending clustering is left for Hudi to execute.
     """
     if not foreign:
         return
-    # A write of this project gives up its claim when it is completed: it may just have been.
+    # A write of this project removes its claim when it is completed, so it may just have been completed.
     now = timeline.reload()
     store = timeline.store
     for instant in foreign:
@@ -208,6 +211,7 @@ def _refuse_silent(timeline: Timeline, foreign: tuple[Instant, ...], timing: Tim
 
 
 def _blocked(timeline: Timeline, instant: Instant) -> ConflictError:
+    """Return the error for a pending rollback or restore of another program."""
     remedy = "let Hudi finish it by running a write of its own"
     if instant.action is Action.ROLLBACK:
         victim = timeline.rollback_plan(instant.time).instant.time
@@ -219,5 +223,5 @@ def _blocked(timeline: Timeline, instant: Instant) -> ConflictError:
 
 
 def _rollback(time: str) -> Message:
-    """The command that undoes a write."""
+    """Return the command that rolls back a write."""
     return command("service", "rollback", "TABLE", time)

@@ -1,8 +1,8 @@
-"""Restoring the table to a savepoint: every later write is undone, newest first.
+"""The restore of a table to a savepoint: it rolls back every later write, newest first.
 
-A restore that was begun is finished by whoever comes next. Readers see the later writes disappear
-one by one, newest first, within the shortest time possible: all completed files go before the
-first data file does. Source: RestorePlanActionExecutor and BaseRestoreActionExecutor of Hudi 0.15.
+If a restore was begun, the next writer finishes it. Readers see the later writes disappear one by one, newest
+first, in the shortest possible time: all completed files are deleted before the first data file. Source:
+RestorePlanActionExecutor and BaseRestoreActionExecutor of Hudi 0.15.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from parquetry.runtime.timeline.sidecars import claim_path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRollback:
-    """The rollback of one write within a restore: its instant, and what it deletes."""
+    """The rollback of one write within a restore: its instant, and the plan of files to delete."""
 
     rollback: Instant
     plan: RollbackPlan
@@ -41,9 +41,9 @@ class RestoreRollback:
 def finish_restore(
     session: Session, timeline: Timeline, restore: Instant, *, zone: Timezone, partitions: Iterable[str]
 ) -> int:
-    """Execute a restore that was requested; answers how many files went. The session holds the lock.
+    """Execute a requested restore and return the number of files deleted; the session must hold the lock.
 
-    Every step may be repeated. ``partitions`` are all those of the table.
+    Every step may be repeated. ``partitions`` are all partitions of the table.
     """
     store = session.store
     started_ms = store.now_ms()
@@ -52,7 +52,7 @@ def finish_restore(
     rollback_steps = _begin_rollbacks(session, timeline, plan.instants, zone=zone, partitions=partitions)
     victims = [rollback_step.plan.instant for rollback_step in rollback_steps]
     for victim in victims:
-        # One by one: what readers see in between is the table as of an earlier write.
+        # One by one: between two deletions, readers see the table as of an earlier write.
         store.delete(_state(victim, State.COMPLETED).path)
     for rollback_step in rollback_steps:
         _delete_traces(store, rollback_step.plan)
@@ -83,7 +83,7 @@ def _begin_rollbacks(
     zone: Timezone,
     partitions: Iterable[str],
 ) -> list[RestoreRollback]:
-    """A requested rollback for each victim, in their order; those of an earlier attempt are taken up."""
+    """Return a requested rollback for each victim, in order; continue those of an earlier attempt."""
     store = session.store
     begun = {}
     for rollback in timeline.of(Action.ROLLBACK):
@@ -107,6 +107,7 @@ def _begin_rollbacks(
 
 
 def _files_by_instant(store: ObjectStore, times: set[str], partitions: Iterable[str]) -> dict[str, list[str]]:
+    """Return the paths of the files in the partitions whose names contain one of the instants, by instant."""
     listings: list[list[ObjectInfo]] = map_each(list(partitions), store.list)
     files: dict[str, list[str]] = {}
     for listing in listings:
@@ -118,6 +119,7 @@ def _files_by_instant(store: ObjectStore, times: set[str], partitions: Iterable[
 
 
 def _plan(store: ObjectStore, victim: InstantInfo, paths: Iterable[str]) -> RollbackPlan:
+    """Return the plan to delete the files at ``paths``, which the write ``victim`` made."""
     by_partition: dict[str, list[str]] = {}
     for path in sorted(paths):
         by_partition.setdefault(path.rpartition("/")[0], []).append(absolute_path(store, path))
@@ -128,6 +130,7 @@ def _plan(store: ObjectStore, victim: InstantInfo, paths: Iterable[str]) -> Roll
 
 
 def _delete_traces(store: ObjectStore, plan: RollbackPlan) -> None:
+    """Delete the data files, sidecars, pending states, markers and heartbeat of the plan's write."""
     store.delete_all([relative_path(store, path) for request in plan.requests for path in request.files])
     victim = plan.instant
     remove_sidecars(store, victim.time)
@@ -154,7 +157,8 @@ def _remove_rollbacks_after(
 ) -> None:
     """Remove the restore's own rollbacks, and those between the savepoint and the restore.
 
-    What a crash leaves of one is completed, or pending and claimed: no writer takes it for another program's.
+    If a crash interrupts this, a rollback that is left is either completed, or pending and claimed, so no
+    writer takes it for one of another program.
     """
     store = timeline.store
     rollbacks = timeline.of(Action.ROLLBACK)

@@ -1,9 +1,8 @@
-"""Rolling back: every trace of a write goes, its timeline files last but one, by Hudi's own plan.
+"""The rollback of a write: it deletes every trace of the write by a plan in Hudi's format.
 
-Done under the table's lock, so that it never runs beside a publication; every step may be repeated,
-so that whoever takes over a lock can finish a rollback that its executor left. Source:
-BaseRollbackPlanActionExecutor, CopyOnWriteRollbackActionExecutor and BaseRollbackActionExecutor of
-Hudi 0.15.
+The table's lock is held, so that a rollback never runs at the same time as a publication. Every step may be
+repeated, so that the next holder of the lock can finish a rollback. Source: BaseRollbackPlanActionExecutor,
+CopyOnWriteRollbackActionExecutor and BaseRollbackActionExecutor of Hudi 0.15.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER, STATISTICS_FOLDER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackResult:
-    """What was undone: the instant, the rollback's own instant, and the files deleted.
+    """The instant that was rolled back, the instant of the rollback itself, and the number of files deleted.
 
-    ``reads_again`` is what its sources ingest again in the next run.
+    ``reads_again`` lists what the sources ingest again in the next run.
     """
 
     instant: str
@@ -59,14 +58,24 @@ def roll_back(
     also: Iterable[str] = (),
     partitions: Iterable[str] = (),
 ) -> RollbackResult | None:
-    """Undo a write, pending or completed; the session holds the lock, or the right to remove it.
+    """Roll back a pending or completed write; the session must hold the lock, or the right to remove it.
 
-    Its files are those that its markers or its commit name, those in ``also``, and whatever bears
-    its instant in their partitions and in ``partitions``. A rollback of it that this project began
-    is taken up; another program's is left to it.
+    The rollback deletes the files that the markers or the commit name, those in ``also``, and all files with
+    the write's instant in their partitions and in ``partitions``. If this project has already begun a
+    rollback of the write, it is finished. A rollback that another program began is left to that program.
 
-    None, and nothing is undone, when the pending write was completed at this moment, as its writer only
-    slept, or the ``lock`` was lost, so that others may have built on the write.
+    Args:
+        session: The session that holds the lock.
+        timeline: The current timeline, which contains ``victim``.
+        victim: The write to roll back.
+        zone: The time zone of the table's instants.
+        lock: The lock to check before the first deletion, or None if that is not needed.
+        also: Further paths of files of this write.
+        partitions: Further partitions in which to look for files of this write.
+
+    Returns:
+        None if nothing was rolled back. Either the pending write was completed at this moment, as its writer
+        was only suspended, or the ``lock`` was lost, so that other writes may depend on this one.
     """
     store = session.store
     begun = find_rollback_of(timeline, victim.time)
@@ -83,7 +92,8 @@ def roll_back(
     plan = plan_rollback(store, timeline, victim, also=also, partitions=partitions)
     requested = Instant(time=claim.instant, action=Action.ROLLBACK, state=State.REQUESTED)
     store.put_if_absent(requested.path, plan.encode())
-    # A writer looks for this request when it has put its completed file: one of the two sees the other's.
+    # After a writer has put its completed file, it looks for this request: one of the two sees the other's
+    # file.
     was_pending = not victim.is_completed
     is_published = was_pending and store.stat(victim.with_state(State.COMPLETED).path) is not None
     if (is_published or (lock is not None and not lock.is_held())) and withdraw(store, requested):
@@ -96,7 +106,7 @@ def roll_back(
 
 
 def withdraw(store: ObjectStore, requested: Instant) -> bool:
-    """Take back a request whose lock was lost; False when another has taken it up, who needs it."""
+    """Delete a rollback request, and return False if another writer has already begun to execute it."""
     is_free = store.stat(requested.with_state(State.INFLIGHT).path) is None
     if is_free:
         store.delete(requested.path)
@@ -109,7 +119,7 @@ def finish_rollback(store: ObjectStore, timeline: Timeline, rollback: Instant) -
 
 
 def find_rollback_of(timeline: Timeline, time: str) -> Instant | None:
-    """The pending rollback of the instant, if there is one."""
+    """Return the pending rollback of the instant, or None."""
     for rollback in timeline.of(Action.ROLLBACK):
         if not rollback.is_completed and timeline.rollback_plan(rollback.time).instant.time == time:
             return rollback
@@ -124,9 +134,11 @@ def plan_rollback(
     also: Iterable[str],
     partitions: Iterable[str],
 ) -> RollbackPlan:
-    """Which files have to go for the write to be undone; absolute paths without scheme.
+    """Return the plan of the files to delete, with absolute paths without scheme.
 
-    A file that does not bear the write's instant is never among them, whatever names it.
+    A file whose name does not contain the write's instant is never deleted, even if a marker names it.
+    ``also`` are further paths of files of the write, ``partitions`` further partitions in which to look for
+    such files.
     """
     named = {*marked_files(store, victim.time), *also}
     if victim.is_completed:
@@ -148,14 +160,17 @@ def plan_rollback(
 
 
 def remove_sidecars(store: ObjectStore, time: str) -> None:
-    """Remove what this project keeps about a write beside the timeline."""
+    """Remove the statistics and ledger entries of a write."""
     ledgers = store.list_folders(LEDGER_FOLDER)
     statistics = [info.path for info in store.list(STATISTICS_FOLDER) if f"/{time}." in info.path]
     store.delete_all([*statistics, *(f"{ledger}/{time}.json" for ledger in ledgers)])
 
 
 def remove_completed(timeline: Timeline, instants: Sequence[Instant]) -> None:
-    """Remove completed instants: their files of earlier states first, else they would look pending."""
+    """Remove completed instants.
+
+    Files of earlier states are deleted first, as the instants would look pending otherwise.
+    """
     store = timeline.store
     for state in (State.REQUESTED, State.INFLIGHT):
         early = (instant.with_state(state) for instant in instants)
@@ -165,14 +180,15 @@ def remove_completed(timeline: Timeline, instants: Sequence[Instant]) -> None:
 
 
 def _execute(store: ObjectStore, rollback: Instant, plan: RollbackPlan) -> RollbackResult:
+    """Delete the files of the plan and the states of its write, and complete the rollback."""
     started_ms = store.now_ms()
     victim = plan.instant
     action = Action(victim.action)
     states = {state: Instant(time=victim.time, action=action, state=state) for state in State}
     store.put_if_absent(rollback.with_state(State.INFLIGHT).path, b"")
-    # Readers first: from here on nobody sees the rows.
+    # The completed file goes first: from then on, no reader sees the rows.
     store.delete(states[State.COMPLETED].path)
-    # Hudi makes one request for each file, or for each partition.
+    # Hudi makes one request per file or one per partition.
     files: dict[str, list[str]] = {}
     for request in plan.requests:
         files.setdefault(request.partition, []).extend(request.files)

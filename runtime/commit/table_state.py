@@ -1,4 +1,4 @@
-"""A table as of one timeline, as far as a write needs to know it."""
+"""The state of a table at one timeline, as a write reads it."""
 
 from __future__ import annotations
 
@@ -20,51 +20,57 @@ from parquetry.runtime.timeline.active import Timeline
 
 @dataclass(frozen=True, kw_only=True)
 class TableState:
-    """A table as of one timeline, as far as a write needs to know it."""
+    """The state of a table at one timeline, as a write reads it."""
 
     handle: TableHandle
     timeline: Timeline
 
     @cached_property
     def spec(self) -> TableSpec:
-        """The spec in force."""
+        """The effective spec of the table at this timeline."""
         return self.handle.effective_spec(self.timeline)
 
     @cached_property
     def view(self) -> FileSystemView:
-        """The files."""
+        """The view of the table's files at this timeline."""
         return self.handle.view(self.timeline)
 
     @cached_property
     def rules(self) -> KeyRules:
-        """How keys and partition paths are spelled."""
+        """The rules by which record keys and partition paths are encoded."""
         config = self.handle.config
         named = bool(config.record_key) and self.handle.key_encoding(self.view) is KeyEncoding.PREFIXED
         return KeyRules.of(config, named_key=named)
 
     @property
     def schema_json(self) -> str:
-        """The Avro schema that a commit carries."""
+        """The Avro schema that a commit records."""
         return self.handle.schema_json(self.timeline, self.spec.columns)
 
     @cached_property
     def every_partition(self) -> frozenset[str]:
-        """The partitions that are there, and those that writes filled and somebody deleted as a whole."""
+        """All partitions that exist, and those that commits name but whose folder was deleted."""
         return frozenset(self.view.partitions()) | named_partitions(self.view)
 
     def slices(self, partitions: Iterable[str]) -> Mapping[str, Sequence[FileSlice]]:
-        """The current files of the partitions."""
+        """Return the current file slices of each partition."""
         listed = sorted(set(partitions))
         return dict(zip(listed, map_each(listed, self.view.slices), strict=True))
 
     def whole_slices(self, partitions: Iterable[str]) -> Mapping[str, Sequence[FileSlice]]:
-        """The same for a write that builds on them; CorruptTableError when files are gone or damaged."""
+        """Return the current file slices of each partition, after checking them for damage.
+
+        A write calls this before it builds on the files.
+
+        Raises:
+            CorruptTableError: If files of these partitions are missing or damaged.
+        """
         slices = self.slices(partitions)
         check_partitions(self.handle, self.view, slices.keys())
         return slices
 
     def with_key_ranges(self, files: Sequence[FileSlice]) -> list[FileSlice]:
-        """The files with their rows and key ranges, from recorded statistics or footers."""
+        """Return the files with row counts, key ranges and encryption, from statistics or footers."""
         known = look_up(self.handle.store, files, columns=())
         return [
             replace(

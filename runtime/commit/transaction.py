@@ -1,4 +1,4 @@
-"""A transaction: one attempt of a write, from its claim to the moment before it is published."""
+"""Transactions: one attempt of a write, from its claim to the moment before publication."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _LOOKS_UP_KEYS = frozenset({"UPSERT"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskGuard:
-    """Lets a task see whether its write still stands; travels to workers.
+    """A serializable check by which a task on a worker sees whether its write is still pending.
 
-    A task asks before it closes its file and again after the file has its name, and deletes the
-    file when the write, or its bucket, is gone: what was rolled back or given up must leave nothing
-    behind. ``abandons_buckets``: buckets may be given up while others are published, as clustering does.
+    A task checks before it closes its file, and again after the file has its final name. If the write was
+    rolled back or its bucket was abandoned, the task deletes the file, so that nothing is left behind.
+    ``abandons_buckets``: buckets may be abandoned while others are published, as in clustering.
     """
 
     instant: str
@@ -60,22 +60,23 @@ class TaskGuard:
     abandons_buckets: bool
 
     def is_abandoned(self, store: ObjectStore, bucket: int) -> bool:
-        """Whether the write is published, or about to be, without that bucket."""
+        """Return whether the write is published, or about to be, without that bucket."""
         return self.abandons_buckets and is_abandoned(store, self.instant, bucket)
 
     def still_alive(self, store: ObjectStore) -> bool:
-        """Whether the write has not been rolled back."""
+        """Return whether the write has not been rolled back."""
         return store.stat(self.inflight_path) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Neighbour:
-    """A pending write of somebody else whose claim, if it is one of this project, is known."""
+    """A pending write of another writer; ``claim`` is None if another program made it."""
 
     instant: Instant
     claim: Claim | None
 
     def is_older_than(self, claim: Claim) -> bool:
+        """Return whether this write has precedence over that of the claim."""
         if self.claim is None:
             return self.instant.time < claim.instant
         return (self.claim.run, self.claim.instant) < (claim.run, claim.instant)
@@ -84,9 +85,9 @@ class _Neighbour:
 class Transaction:
     """One attempt of a write.
 
-    ``instant`` is in the names of all it writes; ``run`` is that of the first attempt, which a
-    retry keeps, and ``attempt`` counts from 0. ``table`` and ``timeline`` are what the attempt is
-    based on; publishing validates that nothing it relied on has changed since.
+    The names of all files that the attempt writes contain ``instant``. ``run`` is the instant of the first
+    attempt, which a retry keeps, and ``attempt`` counts from 0. The attempt is based on ``table`` and
+    ``timeline``; publishing validates that nothing it relied on has changed since.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Transaction:
 
     @property
     def attempt(self) -> int:
-        """How many attempts were lost before this one."""
+        """The number of attempts that were lost before this one."""
         return self.session.claim.attempt
 
     @property
@@ -122,7 +123,7 @@ class Transaction:
 
     @property
     def guard(self) -> TaskGuard:
-        """For the tasks that write this transaction's files."""
+        """The guard for tasks that write files of this transaction."""
         return TaskGuard(
             instant=self.instant,
             inflight_path=self.state(State.INFLIGHT).path,
@@ -130,11 +131,11 @@ class Transaction:
         )
 
     def state(self, state: State) -> Instant:
-        """The transaction on the timeline, in that state."""
+        """Return the instant of the transaction in the given state."""
         return Instant(time=self.instant, action=self.action, state=state)
 
     def table_lock(self) -> TableLock:
-        """The table's lock, not held yet, on behalf of this transaction."""
+        """Return the table's lock for this transaction, not yet held."""
         return table_lock(self.table, self.session)
 
     def declare(
@@ -144,14 +145,21 @@ class Transaction:
         key_scope: KeyScope = KeyScope.PARTITION,
         inserted_keys: KeyRanges = NO_RANGES,
     ) -> frozenset[str]:
-        """The ids of the small files to leave out, after the intent was announced; to be called once.
+        """Announce the workload profile and return the ids of the small files to leave out.
 
-        Those are the ones that an older pending write has named, that a write has changed since,
-        or that are in a pending clustering plan. Files in which rows change are never among them:
-        when an older living write is about to change those too, this waits for its end, and
-        raises RetryWrite if it was published; ConflictError when they wait for another program's
-        clustering. ``inserted_keys`` says between which keys the new
-        rows of an upsert lie: others may insert beside them.
+        Call this only once per transaction. A small file is left out if an older pending write names it, if a
+        write has changed it since, or if a pending clustering plan names it. Files in which rows are updated
+        are never left out. If an older living write is about to change those too, the call waits for its end.
+
+        Args:
+            profile: The planned changes, by partition.
+            key_scope: Whether record keys are unique per partition or per table.
+            inserted_keys: The key range of the new rows of an upsert, by partition. Other writers may insert
+                outside it.
+
+        Raises:
+            RetryWrite: If a write that conflicts with the profile was published since the transaction began.
+            ConflictError: If pending clustering of another program names files to update.
         """
         self._announce(profile, inserted_keys)
         mine = profile_work(self.instant, self.operation, profile, inserted_keys)
@@ -182,9 +190,9 @@ class Transaction:
             round_number += 1
 
     def mark(self, files: Mapping[MarkerKind, Iterable[str]]) -> None:
-        """Put the markers of files (paths relative to the table) that are about to be written.
+        """Put the markers of files that are about to be written; paths are relative to the table.
 
-        Folders that get a first file are marked as partitions.
+        Folders that get their first file also get Hudi's partition metadata.
         """
         self.ensure_inflight()
         listed = {kind: tuple(paths) for kind, paths in files.items()}
@@ -197,15 +205,19 @@ class Transaction:
         )
 
     def ensure_inflight(self) -> None:
-        """Announce the write without a profile unless it has been announced."""
+        """Announce the write without a profile, unless it has been announced."""
         if not self._is_announced:
             self._announce({}, NO_RANGES)
 
     def roll_back(self, *, also: Iterable[str] = (), is_locked: bool = False) -> None:
-        """Remove every trace of the transaction, under the lock, which the caller may hold already.
+        """Remove every trace of the transaction under the lock.
 
-        A write that has put down no marker has no file: its announcement is simply withdrawn, unless it
-        was published already.
+        A write that has put no marker has written no file. Unless it was published, only its announcement is
+        removed.
+
+        Args:
+            also: Further paths of files to delete.
+            is_locked: Whether the caller already holds the lock.
         """
         if not self._marked and self.store.stat(self.state(State.COMPLETED).path) is None:
             self.store.delete(self.state(State.INFLIGHT).path)
@@ -227,8 +239,9 @@ class Transaction:
         )
 
     def _announce(self, profile: Profile, inserted_keys: KeyRanges) -> None:
+        """Put the inflight file with the workload profile; raise RetryWrite if it exists."""
         self._is_announced = True
-        # The plan of a clustering is its profile; Hudi leaves the file empty.
+        # A clustering announces its work in its plan, so Hudi leaves this file empty.
         content = b""
         if self.operation != CLUSTER:
             metadata = profile_metadata(self.operation, profile, inserted_keys)
@@ -237,9 +250,10 @@ class Transaction:
             raise RetryWrite(f"{self.instant} has been announced before")
 
     def _changed_since(self, now: Timeline, mine: Work, footprint: Footprint) -> set[str]:
-        """The ids of the file groups that others changed meanwhile.
+        """Return the ids of the file groups that other writes changed since the transaction began.
 
-        RetryWrite when the profile cannot be executed after what they did.
+        Raises:
+            RetryWrite: If the workload profile conflicts with one of these writes.
         """
         changed: set[str] = set()
         for completed in now.completed_writes:
@@ -255,6 +269,7 @@ class Transaction:
         return changed
 
     def _living_neighbours(self, now: Timeline) -> list[_Neighbour]:
+        """Return the pending writes of others whose writers are alive or unknown, without clusterings."""
         found = []
         for instant in now.pending_writes:
             if instant.time == self.instant or instant.time in now.pending_clusterings:
@@ -269,10 +284,18 @@ class Transaction:
 def begin(
     table: TableHandle, *, action: Action, operation: str, timing: Timing, run: str | None, attempt: int
 ) -> Iterator[Transaction]:
-    """A transaction that everybody can see, after what others left unfinished has been settled.
+    """Yield a transaction that other writers can see, after recovery from dead writes.
 
-    Its instant is greater than every completed one that could be seen before it was announced, so
-    that no incremental reader passes it by.
+    Its instant is greater than every completed instant that was visible before the announcement, so that no
+    incremental reader skips it.
+
+    Args:
+        table: The table to write to.
+        action: The action on the timeline.
+        operation: Hudi's name of the operation, such as "UPSERT".
+        timing: The waiting periods.
+        run: The instant of the first attempt of this write, or None if this is the first attempt.
+        attempt: The number of attempts that were lost before.
     """
     store = table.store
     zone = table.config.timezone
@@ -291,7 +314,8 @@ def begin(
             transaction = Transaction(session, table, timeline, action=action, operation=operation)
             is_requested = _request(transaction)
             if attempt > 0 and is_requested and not has_paused:
-                # Only now: younger writers give way to a request that is there to be seen.
+                # The pause comes after the request: younger writers give way only to a request that they can
+                # see.
                 timing.pause_before_retry(attempt)
                 has_paused = True
             timeline = timeline.reload()
@@ -305,7 +329,7 @@ def begin(
 
 
 def _request(transaction: Transaction) -> bool:
-    """Whether the write is requested now; not when another program took the same millisecond."""
+    """Put the requested file; return False if another program used the same millisecond."""
     content = b""
     if transaction.action is Action.REPLACECOMMIT:
         content = RequestedReplace(operation=transaction.operation).encode()
@@ -314,9 +338,9 @@ def _request(transaction: Transaction) -> bool:
 
 
 def _is_newest(requested: Instant, timeline: Timeline) -> bool:
-    """Whether no other action has the same time, and no write or restore a later one.
+    """Return whether no other action shares the instant, and no completed write or restore is later.
 
-    A write that is pending may. What lies before a restore counts as undone by it.
+    A later pending write is allowed. Writes before a restore count as rolled back by it.
     """
     for instant in timeline.instants:
         if instant.time == requested.time and instant.action is not requested.action:
@@ -326,7 +350,7 @@ def _is_newest(requested: Instant, timeline: Timeline) -> bool:
 
 
 def checked_record(metadata: CommitMetadata, *, place: str) -> bytes:
-    """Return the content of a state file; InvalidDataError if nobody could read so much of it."""
+    """Return the content of a state file, or raise InvalidDataError if it exceeds what readers accept."""
     content = metadata.to_json()
     if len(content) > MOST_RECORD_BYTES:
         files = sum(map(len, metadata.stats.values()))

@@ -1,4 +1,4 @@
-"""Whether a write may be published: what has to hold under the lock, checked against the store."""
+"""The validation of a write before publication: its conditions, checked against the store under the lock."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ NONCE_KEY: Final = "parquetry.nonce"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """What a writer has read before it takes the lock, so that others need not wait for it.
+    """Data that a writer reads before it takes the lock, so that other writers wait less.
 
-    ``timeline`` remembers what the writes did that completed before, ``inserted`` between which keys they
-    inserted, by instant. ``taken`` is what the ledger says against the write.
+    ``timeline`` has cached the commits that completed before. ``inserted`` are the key ranges that they
+    inserted, by instant. ``taken`` is the conflict that the ledger shows, or None.
     """
 
     timeline: Timeline
@@ -68,17 +68,17 @@ class Ahead:
 
 
 def read_ahead(transaction: Transaction, outcome: WriteOutcome) -> Ahead:
-    """Read what :func:`validate` will ask for, as far as it is there already.
+    """Read the data that :func:`validate` needs, as far as it exists before the lock is taken.
 
-    What completes afterwards is read under the lock. The ledger is not asked again there: what others
-    took after ``Ahead.timeline`` they say in commits that are then looked at, and a restore between is
-    noticed by itself.
+    Writes that complete afterwards are read under the lock. The ledger is not read again there: source files
+    that others consumed after ``Ahead.timeline`` are named in commits that are then checked, and a restore in
+    between is detected separately.
     """
     before = transaction.timeline
     timeline = before.reload()
     others = [instant.time for instant in _completed_since(before, timeline)]
     if any(outcome.stats.values()):
-        # What is to be there beside the files of the write.
+        # The validation compares the listed files with all commits of the timeline.
         map_each([i.time for i in timeline.completed_writes], lambda time: _commit_of(timeline, time))
     inserted: dict[str, KeyRanges] = {}
     metadata = zip(others, map_each(others, lambda time: _commit_of(timeline, time)), strict=True)
@@ -88,18 +88,25 @@ def read_ahead(transaction: Transaction, outcome: WriteOutcome) -> Ahead:
         keys = map_each(times, lambda time: inserted_keys_of(transaction.store, time, known[time]))
         inserted = dict(zip(times, keys, strict=True))
     with suppress(CorruptTableError):
-        # Remembered; whoever needs it is told then.
+        # The timeline caches the plans. An error is raised when the validation needs them.
         _ = timeline.groups_in_pending_clustering
     taken = _taken_before(transaction, outcome, timeline)
     return Ahead(timeline=timeline, inserted=inserted, taken=taken)
 
 
 def validate(transaction: Transaction, outcome: WriteOutcome, ahead: Ahead, now: Timeline) -> Conflict | None:
-    """Why the write may not be published, to be called while the lock is held; ``now`` was read under it.
+    """Return why the write must not be published, or None; the lock must be held.
 
-    Raises UnsupportedTableError when the table may not be written to any more, CorruptTableError when files
-    of the partitions that it writes to are gone or damaged, ForeignTableError when it was applied for
-    another target.
+    Args:
+        transaction: The attempt to validate.
+        outcome: The files that it wrote and the data on which it relied.
+        ahead: The result of :func:`read_ahead`.
+        now: The timeline, as read under the lock.
+
+    Raises:
+        UnsupportedTableError: If the table must no longer be written to.
+        CorruptTableError: If files of the partitions that it writes to are missing or damaged.
+        ForeignTableError: If the table was applied for another target.
     """
     before = transaction.timeline
     reason = (
@@ -122,11 +129,12 @@ def validate(transaction: Transaction, outcome: WriteOutcome, ahead: Ahead, now:
 
 
 def revalidate(transaction: Transaction, outcome: WriteOutcome, validated: Timeline) -> Conflict | None:
-    """Why a published write may not stand, after the lock was lost; the lock is held again.
+    """Return why a write that was published must be revoked after the lock was lost, or None.
 
-    Who takes a lock of ours away rolls its write back first unless it is published already. So if
-    it was not, nobody of ours has published beside it. Another program may have: what it began
-    before this commit could be seen counts, as far as it completed after the validation.
+    The lock must be held again. A writer of this project that removes a lock first rolls back the holder's
+    write unless it is published. So if the write was not rolled back, no writer of this project has published
+    at the same time. Another program may have: its writes count if they began before this commit was visible
+    and completed after the validation. ``validated`` is the timeline of that validation.
     """
     now = validated.reload()
     completed = transaction.state(State.COMPLETED)
@@ -149,11 +157,11 @@ def revalidate(transaction: Transaction, outcome: WriteOutcome, validated: Timel
 
 
 def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline) -> Conflict | None:
-    """Whether the ledger has changed under what the write took since its source was listed.
+    """Return a conflict if the ledger has changed for the consumed data since the source was listed.
 
-    That may be long before the transaction began, while Spark started or in an attempt that lost. Of a
-    Hudi table the write took what follows where the ledger ended: if that has moved on, rows would be
-    taken twice, and if a restore has moved it back, rows would never be taken.
+    The listing may be much older than the transaction, as Spark had to start or an attempt was lost. A read
+    of a Hudi table begins where the ledger ended. If the ledger has advanced since, rows would be ingested
+    twice; if a restore has moved it back, rows would never be ingested.
     """
     effective = EffectiveWrites(now, transaction.table.config.archive_folder)
     for mine in outcome.footprint.consumed:
@@ -185,11 +193,12 @@ def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline
 
 
 def _completed_since(before: Timeline, now: Timeline) -> list[Instant]:
+    """Return the writes that completed between two timelines."""
     return [instant for instant in now.completed_writes if not before.is_completed(instant.time)]
 
 
 def _commit_of(timeline: Timeline, time: str) -> CommitMetadata | None:
-    """What a completed write did; None when it cannot be read now: it is read again under the lock."""
+    """Return a commit's metadata, or None if it cannot be read yet; it is read again under the lock."""
     try:
         return timeline.commit_metadata(time)
     except (StaleTimelineError, CorruptTableError):
@@ -197,12 +206,13 @@ def _commit_of(timeline: Timeline, time: str) -> CommitMetadata | None:
 
 
 def _begun_ms(instant: Instant, timeline: Timeline) -> int:
-    """When a write was announced; the beginning of time when it left no announcement."""
+    """Return the time at which a write was requested, in milliseconds, or 0 if its requested file is gone."""
     requested = timeline.files.get(instant.with_state(State.REQUESTED).file_name)
     return 0 if requested is None else requested.modified_ms
 
 
 def _damaged_files(transaction: Transaction, now: Timeline) -> str | None:
+    """Return a message if another writer has rolled back this write, so that its state files are missing."""
     for state in (State.REQUESTED, State.INFLIGHT):
         if transaction.state(state).file_name not in now.files:
             return f"another writer has rolled {transaction.instant} back"
@@ -210,7 +220,7 @@ def _damaged_files(transaction: Transaction, now: Timeline) -> str | None:
 
 
 def _rolled_back_meanwhile(transaction: Transaction, now: Timeline) -> str | None:
-    """Whether something that the write built on was taken back."""
+    """Return a message if something that the write built on, or the write itself, was rolled back."""
     before = transaction.timeline
     for restore in now.of(Action.RESTORE):
         if not restore.is_completed or not before.contains(
@@ -226,7 +236,7 @@ def _rolled_back_meanwhile(transaction: Transaction, now: Timeline) -> str | Non
         return f"{victims[0]} is being rolled back"
     first = now.completed_writes[0].time if now.completed_writes else None
     for instant in before.completed_writes:
-        # What left the timeline at its old end was archived, anything else was undone.
+        # A write that left the timeline at its old end was archived; any other was rolled back.
         if not now.is_completed(instant.time) and (first is None or instant.time > first):
             return f"{instant.time}, which the write built on, was rolled back"
     for instant in before.pending_writes:
@@ -236,15 +246,19 @@ def _rolled_back_meanwhile(transaction: Transaction, now: Timeline) -> str | Non
 
 
 def _savepointed_meanwhile(transaction: Transaction, now: Timeline) -> str | None:
-    """Whether a savepoint lies behind: it protects the table without this write, which would be in it."""
+    """Return a message if a newer instant was savepointed meanwhile.
+
+    Such a savepoint protects the table without this write, although the write is older.
+    """
     behind = (time for time in now.savepoints if time > transaction.instant)
     return next((f"{time} was savepointed, which is newer than this write" for time in behind), None)
 
 
 def _missing_data(transaction: Transaction, outcome: WriteOutcome, now: Timeline) -> str | None:
-    """Whether every file is there with its size, in a folder that Hudi takes for a partition.
+    """Return a message if a file of the write is missing or has another size; put missing partition metadata.
 
-    CorruptTableError when another file is not there as its commit wrote it.
+    Raises:
+        CorruptTableError: If another file of these partitions differs from what its commit wrote.
     """
     store = transaction.store
     partitions = sorted(partition for partition, stats in outcome.stats.items() if stats)
@@ -257,7 +271,7 @@ def _missing_data(transaction: Transaction, outcome: WriteOutcome, now: Timeline
             put_partition_metadata(store, partition, instant=transaction.instant)
     there = {path: size for sizes in listings for path, size in sizes.items()}
     if partitions:
-        # Clustering has read the groups that it replaces, to write their rows anew.
+        # Clustering reads the groups that it replaces in order to rewrite their rows, so they must be intact.
         replaced = () if outcome.operation == CLUSTER else outcome.replaced.items()
         groups = {(partition, file_id) for partition, ids in replaced for file_id in ids}
         check_published(transaction.table, now, there, partitions=partitions, replaced=groups)
@@ -265,12 +279,12 @@ def _missing_data(transaction: Transaction, outcome: WriteOutcome, now: Timeline
 
 
 def _applied_meanwhile(transaction: Transaction, outcome: WriteOutcome) -> str | None:
-    """Whether another spec was applied since, by which the files would not be what they are.
+    """Return a message if a spec was applied meanwhile that requires other files.
 
-    Who applies holds the lock too. What only decides how rows lie in files does not count. Clustering
-    writes rows that the table has, so that to it only their encryption counts, and that no column or
-    field went: its files are newer than the drop, so that nobody would look for left-over values in
-    them. Columns that came are missing from them, as they are from any older file.
+    Apply holds the lock too. Settings that only arrange rows in files do not count. Clustering writes rows
+    that the table already has, so two rules suffice for it. The encryption must be the same. No column or
+    field may be dropped: the clustered files are newer than the drop, so no reader would look for left-over
+    values in them. New columns may be missing from its files, as from any older file.
     """
     table = transaction.table
     newer = read_newer(transaction.store, table.applied, owner=table.owner)
@@ -284,10 +298,12 @@ def _applied_meanwhile(transaction: Transaction, outcome: WriteOutcome) -> str |
 
 
 def _suit(before: TableSpec, now: TableSpec) -> bool:
+    """Return whether both specs make the same files, except for size, order and retention."""
     return _of_files(before) == _of_files(now)
 
 
 def _suit_clustered(before: TableSpec, now: TableSpec) -> bool:
+    """Return whether clustered files written under ``before`` are still valid under ``now``."""
     types = {column.name: parse_type(column.type) for column in now.columns}
     return before.files.encryption_key == now.files.encryption_key and all(
         column.name in types and is_widening(parse_type(column.type), types[column.name])
@@ -296,12 +312,12 @@ def _suit_clustered(before: TableSpec, now: TableSpec) -> bool:
 
 
 def _of_files(spec: TableSpec) -> TableSpec:
-    """The part of a spec that says which files are right: not how large, how ordered, or how long kept."""
+    """Return the spec without sizing, retention, sources and extras, which do not invalidate files."""
     return replace(spec, sizing=SizingPolicy(), retention=RetentionPolicy(), sources=(), extra=Extra())
 
 
 def _check_table(transaction: Transaction, now: Timeline) -> None:
-    """Raise UnsupportedTableError when the table was upgraded, or got a metadata table, meanwhile."""
+    """Raise UnsupportedTableError if the table was upgraded, or got a metadata table, meanwhile."""
     store = transaction.store
     config = transaction.table.confirmed_config()
     check_writable(replace(transaction.table, config=config), now, store.now_ms())
@@ -315,7 +331,10 @@ def _first_conflict(
     *,
     inserted: Mapping[str, KeyRanges],
 ) -> Conflict | None:
-    """The gravest conflict with one of these completed writes; ``inserted`` is known of some."""
+    """Return the gravest conflict with one of the completed writes ``others``, or None.
+
+    ``inserted`` are the key ranges that are already known, by instant; the others are read.
+    """
     mine = work_of_outcome(transaction.instant, outcome)
     schema_before = _newest_schema(transaction.timeline)
     found: list[Conflict] = []
@@ -333,6 +352,7 @@ def _first_conflict(
 
 
 def _newest_schema(timeline: Timeline) -> str | None:
+    """Return the schema of the newest completed write that records one, or None."""
     for instant in reversed(timeline.completed_writes):
         if schema := timeline.commit_metadata(instant.time).schema:
             return schema
@@ -342,7 +362,7 @@ def _newest_schema(timeline: Timeline) -> str | None:
 def _consumed(
     store: ObjectStore, time: str, metadata: CommitMetadata, mine: tuple[Consumption, ...]
 ) -> Iterator[Consumption]:
-    """What a completed write took of what this write takes too, with files named as this write names them."""
+    """Yield the source data that a completed write and this write both took, by this write's file names."""
     entries = [consumed_by(store, name, time) for name in sorted(_sources(metadata.extra))] if mine else []
     for consumption in mine:
         for entry in filter(None, entries):
@@ -354,16 +374,17 @@ def _consumed(
 
 
 def _counts_for(mine: Consumption, entry: Consumption) -> bool:
-    """Return False for an entry of another source if the write ingests again what those have ingested."""
+    """Return False for an entry of another source if the write ingests its files again (``apart``)."""
     return not mine.apart or entry.source == mine.source
 
 
 def _place_in(consumption: Consumption) -> Callable[[str], str]:
-    """Which file a path means where the consumption's paths start."""
+    """Return the function that resolves a path relative to the consumption's folder."""
     return str if consumption.directory is None else partial(place_of, base=consumption.directory)
 
 
 def _sources(extra: Mapping[str, str]) -> set[str]:
+    """Return the names of the sources that a commit records."""
     try:
         names = parsed_json(extra.get(SOURCES_KEY, "[]"))
     except ValueError:

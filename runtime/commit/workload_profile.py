@@ -1,8 +1,7 @@
-"""Intents: what a pending write has announced, so that others step out of its way beforehand.
+"""The workload profiles that pending writes announce, so that other writers can avoid conflicts in advance.
 
-The announcement is the workload profile that Hudi keeps in the in-flight file
-(BaseCommitActionExecutor.saveWorkloadProfileMetadataToInflight of Hudi 0.15): per partition one
-entry for new rows and one for each file group that will get a new slice.
+Hudi keeps the profile in the inflight file (BaseCommitActionExecutor.saveWorkloadProfileMetadataToInflight of
+Hudi 0.15): per partition one entry for new rows, and one for each file group that will get a new slice.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFile:
-    """A slice to be rewritten: rows to update or delete in it, and new rows to fill it with."""
+    """A file slice to rewrite: the number of rows to update or delete in it, and of new rows to add."""
 
     base_instant: str
     updates: int = 0
@@ -29,24 +28,24 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProfile:
-    """What a write intends in one partition: all its new rows, and the files it will rewrite by id."""
+    """The planned changes of one partition: its number of new rows, and the files to rewrite by file id."""
 
     inserts: int = 0
     files: Mapping[str, PlannedFile] = field(default_factory=dict)
 
 
 Profile = Mapping[str, PartitionProfile]
-"""The intent of a write, by partition."""
+"""The workload profile of a write, by partition."""
 
 
 KeyRanges = Mapping[str, KeyRange]
-"""The range in which the keys lie that a write inserts, by partition; absent where it is not known."""
+"""The range of the keys that a write inserts, by partition; absent if it is unknown."""
 
 INSERTED_KEYS: Final = "parquetry.inserted_keys"
 
 
 def profile_metadata(operation: str, profile: Profile, inserted_keys: KeyRanges) -> CommitMetadata:
-    """The content of the in-flight file."""
+    """Return the content of the inflight file."""
     ranges = {path: [keys.smallest, keys.largest] for path, keys in inserted_keys.items()}
     return CommitMetadata(
         operation=operation,
@@ -71,12 +70,12 @@ def profile_metadata(operation: str, profile: Profile, inserted_keys: KeyRanges)
 
 
 def named_files(announced: CommitMetadata) -> frozenset[str]:
-    """The ids of the file groups that a pending write has said it will rewrite."""
+    """Return the ids of the file groups that a pending write has announced it will rewrite."""
     return frozenset(stat.file_id for stat in announced.all_stats() if stat.file_id)
 
 
 def filled_files(profile: Profile) -> frozenset[str]:
-    """The ids of the small files that the profile only fills."""
+    """Return the ids of the small files that the profile fills without updating a row in them."""
     return frozenset(
         file_id
         for planned in profile.values()
@@ -86,7 +85,7 @@ def filled_files(profile: Profile) -> frozenset[str]:
 
 
 def profile_work(instant: str, operation: str, profile: Profile, inserted_keys: KeyRanges) -> Work:
-    """The part of the announced write that cannot be done otherwise: small files may be left out."""
+    """Return the effects of the announced write that are certain: filling small files is not."""
     return Work(
         instant=instant,
         operation=operation,
@@ -103,7 +102,7 @@ def profile_work(instant: str, operation: str, profile: Profile, inserted_keys: 
 
 
 def will_collide(mine: Work, announced: CommitMetadata, footprint: Footprint) -> bool:
-    """Whether both writes cannot be published on the same state: the second would have to retry."""
+    """Return whether the two writes cannot both be published on the same state."""
     if not {file_id for _, file_id in mine.merged}.isdisjoint(named_files(announced)):
         return True
     theirs = Work(
@@ -116,9 +115,10 @@ def will_collide(mine: Work, announced: CommitMetadata, footprint: Footprint) ->
 
 
 def _announced_keys(announced: CommitMetadata) -> KeyRanges:
+    """Return the key ranges that the write has announced; empty if they are missing or unreadable."""
     try:
         ranges = parsed_json(announced.extra.get(INSERTED_KEYS, "{}"))
         return {path: KeyRange(smallest=str(keys[0]), largest=str(keys[1])) for path, keys in ranges.items()}
     except (ValueError, TypeError, AttributeError, IndexError, KeyError):
-        # Another program's text under that name: its keys are not known.
+        # Another program used this name for other content: the key ranges are unknown.
         return {}
