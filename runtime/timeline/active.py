@@ -1,4 +1,4 @@
-"""The timeline of a table at one moment: the state files in ``.hoodie``, highest state per action.
+"""The active timeline of a table at one moment: the instants of ``.hoodie``, each in its highest state.
 
 Source: HoodieActiveTimeline, TimelineLayout V1 and ClusteringUtils of Hudi 0.15.
 """
@@ -35,10 +35,12 @@ _COMPLETES_AS = {Action.COMPACTION: Action.COMMIT, Action.LOGCOMPACTION: Action.
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """An immutable snapshot; what it has read of requested and completed ones is remembered and passed on.
+    """An immutable snapshot of the active timeline.
 
-    ``instants`` has one entry per time and action, its highest state, in the order of time. ``files``
-    maps every state file (by name) to its facts. What an instant was requested for, or did, never changes.
+    ``instants`` has one entry for each time and action, with its highest state, in the order of time.
+    ``files`` maps the name of each state file to its metadata. The contents of requested and completed files
+    never change, so a snapshot remembers those that it has read and passes them on to the snapshot that
+    ``reload`` returns.
     """
 
     store: ObjectStore
@@ -48,11 +50,11 @@ class Timeline:
 
     @classmethod
     def load(cls, store: ObjectStore) -> Timeline:
-        """The timeline as it stands: one listing, no file is read."""
+        """Return the current timeline. This takes one listing and reads no file."""
         return cls._from_listing(store, store.list(TIMELINE_FOLDER), {})
 
     def reload(self) -> Timeline:
-        """The timeline as it stands now; contents that were read are not read again."""
+        """Return the timeline as of now. Contents that this snapshot has read are not read again."""
         return self._from_listing(self.store, self.store.list(TIMELINE_FOLDER), self._contents)
 
     @classmethod
@@ -73,31 +75,31 @@ class Timeline:
 
     @OnceProperty
     def completed_writes(self) -> tuple[Instant, ...]:
-        """The completed commits and replacecommits: what readers see."""
+        """Return the completed commits and replacecommits, which readers see."""
         return tuple(instant for instant in self._writes if instant.is_completed)
 
     @OnceProperty
     def pending_writes(self) -> tuple[Instant, ...]:
-        """The commits and replacecommits (clustering too) that were announced and not completed."""
+        """Return the commits and replacecommits (clustering included) that are not completed."""
         return tuple(instant for instant in self._writes if not instant.is_completed)
 
     @OnceProperty
     def unbroken_since(self) -> str | None:
-        """The first completed write after which none is missing: what is older may have been archived.
+        """Return the first completed write after which no write is missing, or None before the first write.
 
-        Savepoints may have kept older commits than that, for Hudi can archive beyond them
-        (``hoodie.archive.beyond.savepoint``). None before the first write.
+        Older writes may have been archived. Savepoints may have kept older commits on the timeline, as Hudi
+        can archive beyond them (``hoodie.archive.beyond.savepoint``).
         """
         times = [instant.time for instant in self.completed_writes]
         savepoints = set(self.savepoints)
         return next((time for time in times if time not in savepoints), times[0] if times else None)
 
     def is_left_behind(self, time: str) -> bool:
-        """Whether an instant that is not on the timeline is taken for that of an archived write.
+        """Return whether an instant that is not on the timeline counts as that of an archived write.
 
-        Whatever is older than all writes here is, as by Hudi's readers. So is what lies between savepointed
-        commits and :attr:`unbroken_since`, where Hudi may have archived (its own readers miss those rows
-        then), unless rollbacks and restores here say that it was undone.
+        An instant that is older than all writes of the timeline does, as for Hudi's readers. So does an
+        instant between savepointed commits and :attr:`unbroken_since`, where Hudi may have archived (its own
+        readers then miss those rows), unless a rollback or restore of the timeline names it.
         """
         first = self.unbroken_since
         if first is None or time >= first or time in self._pending_times:
@@ -105,21 +107,21 @@ class Timeline:
         return time < self.completed_writes[0].time or not self.was_rolled_back(time)
 
     def was_rolled_back(self, time: str) -> bool:
-        """Whether a rollback or restore that is still on the timeline says that it undid that write."""
+        """Return whether a rollback or restore that is still on the timeline undid that write."""
         return time in self._rolled_back or any(begin < time < end for begin, end in self._restored)
 
     @property
     def last_instant(self) -> str | None:
-        """The greatest time of any instant in any state; a new one has to be greater."""
+        """The greatest time of all instants in any state, or None. A new instant must be greater."""
         return max((instant.time for instant in self.instants), default=None)
 
     @property
     def savepoints(self) -> tuple[str, ...]:
-        """The times of the commits that are savepointed."""
+        """The times of the commits with a savepoint."""
         return tuple(instant.time for instant in self.of(Action.SAVEPOINT, state=State.COMPLETED))
 
     def of(self, action: Action, *, state: State | None = None) -> tuple[Instant, ...]:
-        """The instants of one action, optionally those in one state."""
+        """Return the instants of one action, all of them or those in one state."""
         return tuple(
             instant
             for instant in self.instants
@@ -127,24 +129,27 @@ class Timeline:
         )
 
     def contains(self, time: str, action: Action | None = None, *, state: State | None = None) -> bool:
-        """Whether there is such an instant; ``state`` compares with the highest one."""
+        """Return whether there is such an instant. ``state`` is compared with its highest state."""
         return any(
             instant.time == time and action in (None, instant.action) and state in (None, instant.state)
             for instant in self.instants
         )
 
     def write_at(self, time: str) -> Instant | None:
-        """The commit or replacecommit of that time, in its highest state."""
+        """Return the commit or replacecommit of that time in its highest state, or None."""
         return next((instant for instant in self._writes if instant.time == time), None)
 
     def is_completed(self, time: str) -> bool:
-        """Whether a write of that time took effect and is still on the active timeline."""
+        """Return whether a write of that time is completed and still on the active timeline."""
         return time in self._completed_times
 
     def commit_metadata(self, time: str) -> CommitMetadata:
-        """What the completed write of that time did; read once.
+        """Return the content of the completed write of that time. It is read once.
 
-        CorruptTableError when the file is half written or no commit.
+        Raises:
+            CorruptTableError: If there is no completed write at that time, or its file is truncated or not a
+                commit.
+            StaleTimelineError: If the write has left the timeline since the listing.
         """
         instant = self.write_at(time)
         if instant is None or not instant.is_completed:
@@ -159,14 +164,14 @@ class Timeline:
         return metadata
 
     def has_read(self, time: str) -> bool:
-        """Whether what the completed write of that time did is remembered, so that asking is no request."""
+        """Return whether the content of the completed write of that time is in memory."""
         instant = self.write_at(time)
         return instant is not None and instant.is_completed and instant.file_name in self._contents
 
     def profile(self, time: str) -> CommitMetadata | None:
-        """What a pending write announced in its in-flight file; None when it said nothing readable.
+        """Return the workload profile in the inflight file of a pending write, or None if it is unreadable.
 
-        An announcement only spares conflicts, so a file that its writer has not finished is passed over.
+        The profile only helps to avoid conflicts, so a file that its writer has not finished is ignored.
         """
         instant = self.write_at(time)
         if instant is None or instant.with_state(State.INFLIGHT).file_name not in self.files:
@@ -177,7 +182,10 @@ class Timeline:
             return None
 
     def requested_replace(self, time: str) -> RequestedReplace:
-        """What the replacecommit of that time was requested for; an absent or empty file says nothing."""
+        """Return the request of the replacecommit of that time.
+
+        If the requested file is absent or empty, the operation of the result is None.
+        """
         requested = Instant(time=time, action=Action.REPLACECOMMIT, state=State.REQUESTED)
         info = self.files.get(requested.file_name)
         if info is None or info.size_bytes == 0:
@@ -189,14 +197,17 @@ class Timeline:
 
     @OnceProperty
     def pending_clusterings(self) -> Mapping[str, RequestedReplace]:
-        """The clustering plans that were scheduled and not executed, by time."""
+        """Return the clustering plans that are scheduled and not executed, by time."""
         pending = (instant.time for instant in self.pending_writes if instant.action is Action.REPLACECOMMIT)
         requests = {time: self.requested_replace(time) for time in pending}
         return {time: request for time, request in requests.items() if request.is_clustering}
 
     @OnceProperty
     def groups_in_pending_clustering(self) -> Mapping[tuple[str, str], str]:
-        """(partition, file id) of every file group in a pending clustering plan, and the plan's time."""
+        """Return the time of the pending clustering plan of each reserved file group.
+
+        The keys are pairs of partition and file id.
+        """
         return {
             (part.partition, part.file_id): time
             for time, request in self.pending_clusterings.items()
@@ -206,10 +217,10 @@ class Timeline:
         }
 
     def last_settled(self, end: str | None = None) -> str | None:
-        """The newest completed write, up to ``end``, that no pending one lies before; None without any.
+        """Return the newest completed write, up to ``end``, before which no write is pending, or None.
 
-        Whoever reads on from there misses nothing: a pending write may complete with its older instant.
-        Pending clusterings hold nothing up, as they change no row.
+        An incremental read that continues from this instant misses no rows. A pending write, in contrast, may
+        complete later with its older instant. Pending clusterings are ignored, as they change no row.
         """
         pending = (instant.time for instant in self.pending_writes)
         barrier = min((time for time in pending if time not in self.pending_clusterings), default=None)
@@ -219,24 +230,25 @@ class Timeline:
         )
 
     def cleaner_plan(self, time: str) -> CleanerPlan:
-        """The plan of a clean, from its requested file."""
+        """Return the plan of the clean of that time from its requested file."""
         return self._record(Instant(time=time, action=Action.CLEAN, state=State.REQUESTED), CleanerPlan)
 
     def clean_metadata(self, time: str) -> CleanMetadata:
-        """What the completed clean of that time did."""
+        """Return the metadata of the completed clean of that time."""
         return self._record(Instant(time=time, action=Action.CLEAN, state=State.COMPLETED), CleanMetadata)
 
     @OnceProperty
     def earliest_retained(self) -> str | None:
-        """The earliest commit that the last completed clean left whole; None when it does not say."""
+        """Return the earliest commit that the last completed clean retained in full, or None if unknown."""
         cleans = self.of(Action.CLEAN, state=State.COMPLETED)
         return self.clean_metadata(cleans[-1].time).earliest_commit_to_retain if cleans else None
 
     def may_be_cleaned(self, time: str) -> bool:
-        """Whether a clean, also one under way, may have taken versions that readers saw at that time.
+        """Return whether a completed or pending clean may have deleted file slices of that time.
 
-        The newest are asked first. One that found no write after that time took only what was older then,
-        and so did those before it, unless later writes were undone.
+        The newest cleans are read first. If a clean found no write after that time, then it deleted only
+        slices that were already old at that time. The same holds for all earlier cleans, unless later writes
+        were rolled back.
         """
         for cleans in growing_batches(self.of(Action.CLEAN)[::-1]):
             for found in map_each(cleans, self._limits_of):
@@ -249,33 +261,39 @@ class Timeline:
         return False
 
     def cleans_since(self, before: Timeline) -> list[CleanMetadata | CleanerPlan | None]:
-        """What the cleans begun after that snapshot did or are to do; None where that has gone meanwhile."""
+        """Return the metadata, or the plan, of each clean that started after the snapshot ``before``.
+
+        The entry of a clean whose file is gone is None.
+        """
         fresh = [clean for clean in self.of(Action.CLEAN) if not before.contains(clean.time, Action.CLEAN)]
         return map_each(fresh, self._limits_of)
 
     @OnceProperty
     def has_rollbacks(self) -> bool:
-        """Whether a rollback or restore is on the timeline: it may have uncovered versions cleaned before."""
+        """Return whether a rollback or restore is on the timeline.
+
+        It may have made slices current again that a clean had deleted.
+        """
         return any(instant.action in {Action.ROLLBACK, Action.RESTORE} for instant in self.instants)
 
     def rollback_plan(self, time: str) -> RollbackPlan:
-        """The plan of a rollback, from its requested file."""
+        """Return the plan of the rollback of that time from its requested file."""
         return self._record(Instant(time=time, action=Action.ROLLBACK, state=State.REQUESTED), RollbackPlan)
 
     def rollback_metadata(self, time: str) -> RollbackMetadata:
-        """What the completed rollback of that time did."""
+        """Return the metadata of the completed rollback of that time."""
         return self._record(
             Instant(time=time, action=Action.ROLLBACK, state=State.COMPLETED), RollbackMetadata
         )
 
     def savepoint_metadata(self, time: str) -> SavepointMetadata:
-        """What the savepoint of the commit of that time protects."""
+        """Return the metadata of the savepoint of the commit of that time, with the protected files."""
         return self._record(
             Instant(time=time, action=Action.SAVEPOINT, state=State.COMPLETED), SavepointMetadata
         )
 
     def restore_plan(self, time: str) -> RestorePlan:
-        """The plan of a restore, from its requested file."""
+        """Return the plan of the restore of that time from its requested file."""
         return self._record(Instant(time=time, action=Action.RESTORE, state=State.REQUESTED), RestorePlan)
 
     @OnceProperty
@@ -287,7 +305,7 @@ class Timeline:
         return frozenset(instant.time for instant in self.completed_writes)
 
     def _limits_of(self, clean: Instant) -> CleanMetadata | CleanerPlan | None:
-        """What a clean was to leave; None when its file has gone meanwhile."""
+        """Return the metadata of a completed clean or the plan of a pending one; None if its file is gone."""
         try:
             return self.clean_metadata(clean.time) if clean.is_completed else self.cleaner_plan(clean.time)
         except StaleTimelineError:
@@ -299,7 +317,7 @@ class Timeline:
 
     @OnceProperty
     def _rolled_back(self) -> frozenset[str]:
-        """The writes that rollbacks and restores name as undone."""
+        """Return the times of the writes that rollbacks and restores of the timeline name."""
         rollbacks = [r.time for r in self.of(Action.ROLLBACK, state=State.COMPLETED)]
         victims = [
             v.time
@@ -311,7 +329,10 @@ class Timeline:
 
     @OnceProperty
     def _restored(self) -> tuple[tuple[str, str], ...]:
-        """Between which times restores have undone everything; they take older rollbacks away too."""
+        """Return the savepoint and the time of each restore, which undid all writes between them.
+
+        A restore also removes older rollbacks from the timeline.
+        """
         restores = {restore.time: self.restore_plan(restore.time) for restore in self.of(Action.RESTORE)}
         return tuple((plan.savepoint, time) for time, plan in restores.items() if plan.savepoint is not None)
 

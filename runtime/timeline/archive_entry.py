@@ -1,7 +1,7 @@
-"""One state file of an instant as an entry of the archive log.
+"""The conversion of the state files of an instant to entries of the archive log.
 
-The files are taken as they are, whoever wrote them, so nothing of a foreign commit gets lost that the
-log has a place for. Source: MetadataConversionUtils.createMetaWrapper of Hudi 0.15.
+State files of any writer are converted. Every field of a foreign commit is kept if the log has a field for
+it. Source: MetadataConversionUtils.createMetaWrapper of Hudi 0.15.
 """
 
 from __future__ import annotations
@@ -23,9 +23,17 @@ _COMMITS = frozenset({Action.COMMIT, Action.DELTACOMMIT})
 def archive_entries(
     timeline: Timeline, instants: Iterable[Instant], timezone: Timezone
 ) -> Iterator[dict[str, Any]]:
-    """The log entries of all state files of these instants: in their order, each from requested on.
+    """Yield the log entries of all state files of the instants.
 
-    CorruptTableError for a state file that is not what its name says; it must not leave the timeline.
+    Args:
+        timeline: The timeline with the instants.
+        instants: The instants, whose order is kept. The states of an instant follow each other from requested
+            to completed.
+        timezone: The time zone of the table's instants.
+
+    Raises:
+        CorruptTableError: If a state file does not have the content of its action. It must not leave the
+            timeline.
     """
     for instant in instants:
         for state in State:
@@ -45,7 +53,7 @@ def archive_entries(
 
 
 def _content(instant: Instant, content: bytes, *, place: str) -> dict[str, Any]:
-    """The one branch of the entry that this action and state fill."""
+    """Return the one branch of the entry for this action and state."""
     match instant.action, instant.state:
         case action, _ if action in _COMMITS:
             return {"hoodieCommitMetadata": _commit(content, place)}
@@ -75,14 +83,14 @@ _AVRO_BRANCHES: Final[Mapping[tuple[Action, State], tuple[str, str]]] = {
 
 
 def _record(branch: str, name: str, content: bytes, place: str) -> dict[str, Any]:
-    """An Avro file's record, cut to the fields that the log has; an empty file gives an empty branch."""
+    """Return the record of an Avro file with the fields of the log. An empty file gives None."""
     if not content:
         return {branch: None}
     return {branch: _project(decode_container(content, place=place), record_schema(name), {})}
 
 
 def _project(value: Any, schema: Any, named: dict[str, Any]) -> Any:
-    """A value of a newer writer as a value of our schema: unknown fields are left out."""
+    """Return a value of a newer writer as a value of our schema. Unknown fields are dropped."""
     if isinstance(schema, str):
         schema = named.get(schema, schema)
     match schema:
@@ -121,7 +129,7 @@ def _replace(content: bytes, place: str) -> dict[str, Any]:
 
 
 def _stat(stat: Mapping[str, Any]) -> dict[str, Any]:
-    """A write statistic; the log's ``totalLogFiles`` is what JSON calls ``totalLogFilesCompacted``."""
+    """Return a write statistic. ``totalLogFiles`` of the log is ``totalLogFilesCompacted`` in the JSON."""
     fields = (field["name"] for field in record_schema("HoodieWriteStat")["fields"])
     return {**{name: stat.get(name) for name in fields}, "totalLogFiles": stat.get("totalLogFilesCompacted")}
 

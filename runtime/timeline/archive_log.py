@@ -1,8 +1,8 @@
-"""The archive log: where instants go that leave the active timeline (Hudi's log file format 1).
+"""The archive log, which holds the instants that left the active timeline (Hudi's log file format 1).
 
-A file holds blocks of Avro records, one record per state file of an instant. We write each batch
-into a file of its own and never append. Source: HoodieLogFormatWriter, HoodieLogFileReader and
-HoodieAvroDataBlock of Hudi 0.15, checked byte by byte against logs Hudi wrote.
+A file holds blocks of Avro records, one record for each state file of an instant. We write each batch to a
+new file and never append. Source: HoodieLogFormatWriter, HoodieLogFileReader and HoodieAvroDataBlock of Hudi
+0.15, compared byte by byte with logs that Hudi wrote.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FILE_NAME = re.compile(r"\.commits_\.archive\.(\d+)(?:_.*)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedInstant:
-    """A state of an instant that left the active timeline; ``entry`` is its whole Avro record."""
+    """One state of an archived instant. ``entry`` is its complete Avro record."""
 
     time: str
     action: str
@@ -49,7 +49,7 @@ class ArchivedInstant:
 
     @property
     def is_completed_write(self) -> bool:
-        """True for a commit or replacecommit that was completed."""
+        """Whether it is a completed commit or replacecommit."""
         return self.action in WRITE_ACTIONS and self.state == State.COMPLETED
 
     def commit_metadata(self) -> CommitMetadata:
@@ -59,10 +59,12 @@ class ArchivedInstant:
 
 
 def write_archive_log(store: ObjectStore, folder: str, entries: Iterable[Mapping[str, Any]]) -> str:
-    """Puts the entries, in their order, into a new log file after those in ``folder``; its path.
+    """Write the entries, in their order, to a new log file with the next number, and return its path.
 
-    ``folder`` is relative to the table; entries are made by
-    :func:`parquetry.runtime.timeline.archive_entry.archive_entries`.
+    Args:
+        store: The store of the table.
+        folder: The archive folder, relative to the table.
+        entries: Entries of :func:`parquetry.runtime.timeline.archive_entry.archive_entries`.
     """
     content = encode_log(entries)
     version = max(_versions(store, folder), default=0)
@@ -74,9 +76,10 @@ def write_archive_log(store: ObjectStore, folder: str, entries: Iterable[Mapping
 
 
 def read_newest_log(store: ObjectStore, folder: str) -> list[ArchivedInstant]:
-    """The instants in the log file that was written last, as far as the numbers say; [] without any.
+    """Return the instants of the log file with the highest number, or an empty list without log files.
 
-    CorruptTableError names the file when it is no archive log or is cut off.
+    Raises:
+        CorruptTableError: If the file is not an archive log or is truncated.
     """
     versions = _versions(store, folder)
     if not versions:
@@ -86,9 +89,10 @@ def read_newest_log(store: ObjectStore, folder: str) -> list[ArchivedInstant]:
 
 
 def newest_logs_first(store: ObjectStore, folder: str) -> Iterator[tuple[int, list[ArchivedInstant] | None]]:
-    """The log files by number, the highest first, each read when it is asked for.
+    """Yield the number and the instants of each log file, from the highest number down.
 
-    None is one that went since it was listed, or cannot be read.
+    Each file is read when the iterator reaches it. The instants are None if the file has been deleted since
+    the listing or cannot be read.
     """
     for number, path in sorted(_versions(store, folder).items(), reverse=True):
         log = None
@@ -103,7 +107,7 @@ def log_paths(store: ObjectStore, folder: str) -> list[str]:
 
 
 def encode_log(entries: Iterable[Mapping[str, Any]]) -> bytes:
-    """A log file with one block of these entries."""
+    """Return the content of a log file with one block of these entries."""
     text = json.dumps(record_schema(ARCHIVED_ENTRY), separators=(",", ":"))
     header = struct.pack(">iii", 1, _SCHEMA_HEADER, len(text.encode())) + text.encode()
     return _block(header, text, entries, footer=struct.pack(">i", 0))
@@ -112,9 +116,17 @@ def encode_log(entries: Iterable[Mapping[str, Any]]) -> bytes:
 def changed_log(
     content: bytes, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], *, place: str
 ) -> bytes | None:
-    """Return a log file with its entries as ``change`` makes them; None if it leaves all of them as they are.
+    """Return a log file with the entries that ``change`` returns, or None if no entry changes.
 
-    Blocks keep their own schema; those without a changed entry stay byte for byte.
+    Each block keeps its own schema. Blocks without a changed entry keep their bytes.
+
+    Args:
+        content: The content of the log file.
+        change: Returns the new entry for an entry, or an equal one.
+        place: The location of the file for error messages.
+
+    Raises:
+        CorruptTableError: If the content is not an archive log or is truncated.
     """
     log, blocks, is_changed = io.BytesIO(content), [], False
     with _reading(place):
@@ -157,7 +169,11 @@ def _block(header: bytes, schema_text: str, entries: Iterable[Mapping[str, Any]]
 
 
 def decode_log(content: bytes, *, place: str) -> list[ArchivedInstant]:
-    """The entries of every Avro block of a log file; blocks of other kinds are passed over."""
+    """Return the entries of all Avro blocks of a log file. Blocks of other types are skipped.
+
+    Raises:
+        CorruptTableError: If the content is not an archive log or is truncated.
+    """
     with _reading(place):
         return list(_blocks(io.BytesIO(content)))
 

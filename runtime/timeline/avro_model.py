@@ -1,10 +1,9 @@
-"""The Avro schemas of Hudi's timeline files, and one record to container bytes and back.
+"""The Avro schemas of Hudi's timeline files, and the encoding of single records as Avro containers.
 
-The records are listed in a short notation: ``?T`` is a union with null whose default is null,
-``T = x`` has a default, ``int|null = 1`` is a union whose first branch gives the default. Each schema
-spells a nested record out where it is first used, as Avro demands. Every string carries
-``avro.java.string``: without it Hudi 1.2 cannot read an archive log.
-Source: hudi-common/src/main/avro of Hudi 0.15.
+A short notation lists the records: ``?T`` is a union with null whose default is null, ``T = x`` has a
+default, ``int|null = 1`` is a union whose first branch gives the default. Each schema defines a nested record
+where it is first used, as Avro requires. Every string has ``avro.java.string``, without which Hudi 1.2 cannot
+read an archive log. Source: hudi-common/src/main/avro of Hudi 0.15.
 """
 
 from __future__ import annotations
@@ -144,7 +143,7 @@ AVRO_FAILURES: Final = (
     TypeError,
     ValueError,
 )
-"""What reading bytes that are no Avro, or another schema's, ends in."""
+"""The exceptions that fastavro raises for bytes that are not Avro or have another schema."""
 
 _COMPLEX: Final = ("record", "error", "array", "map", "fixed", "enum")
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "double"})
@@ -152,12 +151,17 @@ _JAVA_STRING = {"avro.java.string": "String"}
 
 
 def record_schema(name: str) -> dict[str, Any]:
-    """The Avro schema of one of Hudi's records, nested records spelled out at their first use."""
+    """Return the Avro schema of a record of Hudi. Nested records are defined at their first use."""
     return _record(name, set())
 
 
 def encode_container(name: str, record: Mapping[str, Any]) -> bytes:
-    """An Avro container with this one record; the same record gives the same bytes."""
+    """Return an Avro container with one record. Equal records give equal bytes.
+
+    Args:
+        name: Hudi's name of the record.
+        record: The Avro value of the record.
+    """
     schema = _parsed(name)
     body = io.BytesIO()
     fastavro.schemaless_writer(body, schema, record)
@@ -168,15 +172,21 @@ def encode_container(name: str, record: Mapping[str, Any]) -> bytes:
 
 
 def decode_container(content: bytes, *, place: str) -> dict[str, Any]:
-    """The first record of an Avro container, as the writer's schema has it.
+    """Return the first record of an Avro container.
 
-    Reading by the writer's schema takes files of every Hudi version. CorruptTableError names
-    ``place`` when there is no such record.
+    The record is read with the writer's schema, which supports files of every Hudi version.
+
+    Args:
+        content: The bytes of the container.
+        place: The location of the file for error messages.
+
+    Raises:
+        CorruptTableError: If the content is not an uncompressed Avro container with a record.
     """
     try:
         reader = fastavro.reader(io.BytesIO(content))
         if reader.codec != "null":
-            # Hudi writes its own files without: unpacked, a few bytes may be any number of them.
+            # Hudi does not compress these files. A few compressed bytes could expand to any size.
             raise CorruptTableError(
                 f"{place}: an Avro file in codec {reader.codec!r}; restore it from a copy"
             )
@@ -190,16 +200,16 @@ def decode_container(content: bytes, *, place: str) -> dict[str, Any]:
 
 
 def check_bounded(schema: Any) -> None:
-    """ValueError for a schema of a stranger whose values may be deeper or more than the bytes they take.
+    """Raise ValueError if values of an untrusted schema may overflow the stack or the memory.
 
-    The reader of Avro is C: a record within itself overflows its stack, and an array of what takes no byte
-    has as many members as the file cares to say.
+    The Avro reader is written in C: a record inside itself overflows its stack, and an array whose items take
+    no bytes can claim any number of items.
     """
     _least_bytes(schema, within=(), known={})
 
 
 def _least_bytes(schema: Any, *, within: tuple[str, ...], known: dict[str, int]) -> int:
-    """How many bytes a value takes at least."""
+    """Return the minimum number of bytes that a value takes."""
     if len(within) > MAX_DEPTH:
         raise ValueError(f"its schema has more than {MAX_DEPTH} levels")
     inside = partial(_least_bytes, within=(*within, ""), known=known)
@@ -277,39 +287,46 @@ def _type(notation: str, defined: set[str]) -> Any:
 
 
 def text(value: Any) -> str:
-    """Return a value that is a text; TypeError for any other, which only a schema of a stranger has there."""
+    """Return a value that is a string, or raise TypeError, which happens only with an untrusted schema."""
     if not isinstance(value, str):
         raise TypeError(f"a {type(value).__name__} stands for a text")
     return value
 
 
 def texts(values: Iterable[Any] | None) -> tuple[str, ...]:
-    """Return the texts of a list, none for None; TypeError as :func:`text`."""
+    """Return the strings of a list, or an empty tuple for None. Raise TypeError as :func:`text` does."""
     return tuple(map(text, values or ()))
 
 
 class AvroRecord(ABC):
-    """``RECORD`` is Hudi's name for it. ``decode`` reads files of any Hudi version."""
+    """A record of a timeline file.
+
+    ``RECORD`` is Hudi's name of the record. ``decode`` reads files of any Hudi version.
+    """
 
     __slots__ = ()
     RECORD: ClassVar[str]
 
     @abstractmethod
     def to_avro(self) -> dict[str, Any]:
-        """The record's Avro value."""
+        """Return the Avro value of the record."""
 
     @classmethod
     @abstractmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        """The record of an Avro value; fields that old versions lack get defaults."""
+        """Return the record of an Avro value. Fields that old versions lack get defaults."""
 
     def encode(self) -> bytes:
-        """The bytes of the state file; equal records give equal bytes."""
+        """Return the content of the state file. Equal records give equal bytes."""
         return encode_container(self.RECORD, self.to_avro())
 
     @classmethod
     def decode(cls, content: bytes, *, place: str) -> Self:
-        """The record in a state file; CorruptTableError, naming ``place``, for anything else."""
+        """Return the record of a state file.
+
+        Raises:
+            CorruptTableError: If the content is not such a record. The message starts with ``place``.
+        """
         value = decode_container(content, place=place)
         try:
             return cls.from_avro(value)

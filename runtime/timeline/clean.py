@@ -1,4 +1,4 @@
-"""What the state files of a clean say. Source: CleanPlanActionExecutor of Hudi 0.15."""
+"""The state files of a clean. Source: CleanPlanActionExecutor of Hudi 0.15."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from parquetry.runtime.timeline.avro_model import AvroRecord, texts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerPlan(AvroRecord):
-    """Which files a clean is to delete. ``.requested`` and ``.inflight`` both hold it.
+    """The files that a clean will delete, as ``.requested`` and ``.inflight`` contain them.
 
-    ``earliest_commit_to_retain`` bounds time travel; None when versions are kept by number. Paths
-    are absolute, with scheme. ``policy`` is Hudi's name, such as ``KEEP_LATEST_COMMITS``.
+    ``earliest_commit_to_retain`` limits time travel, and is None if retention counts versions. Paths are
+    absolute, with a scheme. ``policy`` is Hudi's name, such as ``KEEP_LATEST_COMMITS``.
     """
 
     RECORD: ClassVar[str] = "HoodieCleanerPlan"
@@ -28,7 +28,7 @@ class CleanerPlan(AvroRecord):
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def to_avro(self) -> dict[str, Any]:
-        """Its HoodieCleanerPlan, version 2."""
+        """Return the HoodieCleanerPlan, version 2."""
         earliest = self.earliest_commit_to_retain
         return {
             "earliestInstantToRetain": None
@@ -48,7 +48,7 @@ class CleanerPlan(AvroRecord):
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        """The plan of a HoodieCleanerPlan of any version."""
+        """Return the plan of a HoodieCleanerPlan of any version."""
         earliest = value.get("earliestInstantToRetain") or {}
         by_path = value.get("filePathsToBeDeletedPerPartition") or {}
         by_name = value.get("filesToBeDeletedPerPartition") or {}
@@ -66,7 +66,7 @@ class CleanerPlan(AvroRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanedPartition:
-    """What a clean did in one partition; file names without folders."""
+    """The result of a clean in one partition. File names have no folders."""
 
     policy: str
     deleted: tuple[str, ...]
@@ -76,10 +76,10 @@ class CleanedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanMetadata(AvroRecord):
-    """What a completed clean did.
+    """The result of a completed clean.
 
-    ``earliest_commit_to_retain`` is honest: Spark refuses time travel before it. None when versions
-    are kept by number.
+    ``earliest_commit_to_retain`` is exact, as Spark rejects time travel before it. It is None if retention
+    counts versions.
     """
 
     RECORD: ClassVar[str] = "HoodieCleanMetadata"
@@ -93,11 +93,11 @@ class CleanMetadata(AvroRecord):
 
     @property
     def files(self) -> Mapping[str, tuple[str, ...]]:
-        """The names of the files that went, by partition."""
+        """The names of the deleted files, by partition."""
         return {path: done.deleted for path, done in self.partitions.items()}
 
     def to_avro(self) -> dict[str, Any]:
-        """Its HoodieCleanMetadata, version 2."""
+        """Return the HoodieCleanMetadata, version 2."""
         return {
             "startCleanTime": self.start_time,
             "timeTakenInMillis": self.time_taken_ms,
@@ -122,7 +122,7 @@ class CleanMetadata(AvroRecord):
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        """The metadata of a HoodieCleanMetadata; version 1 holds full paths."""
+        """Return the metadata of a HoodieCleanMetadata. Version 1 contains full paths."""
         return cls(
             start_time=value["startCleanTime"],
             time_taken_ms=value["timeTakenInMillis"],

@@ -1,7 +1,7 @@
-"""What ``.replacecommit.requested`` says: the operation, and for clustering the plan.
+"""The content of ``.replacecommit.requested``: the operation and, for clustering, the plan.
 
-A replacecommit is a clustering exactly when this file says ``CLUSTER``.
-Source: ClusteringUtils of Hudi 0.15.
+A replacecommit is a clustering if and only if the operation in this file is ``CLUSTER``. Source:
+ClusteringUtils of Hudi 0.15.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SORT_AND_SIZE_STRATEGY: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringSlice:
-    """An input file: ``path`` absolute, with scheme."""
+    """An input file. ``path`` is absolute, with a scheme."""
 
     partition: str
     file_id: str
@@ -29,7 +29,7 @@ class ClusteringSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringGroup:
-    """Files that are rewritten together into ``output_files`` new ones."""
+    """Files that are rewritten together into ``output_files`` new files."""
 
     slices: tuple[ClusteringSlice, ...]
     output_files: int = 1
@@ -39,7 +39,7 @@ class ClusteringGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringPlan:
-    """The groups, and the execution strategy that a Hudi job would run: a Java class and its settings."""
+    """The clustering groups, and the execution strategy for a Hudi job: a Java class and its parameters."""
 
     groups: tuple[ClusteringGroup, ...]
     strategy: str = SORT_AND_SIZE_STRATEGY
@@ -49,7 +49,7 @@ class ClusteringPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedReplace(AvroRecord):
-    """The operation (Hudi's name) behind a replacecommit, None where the writer did not say."""
+    """The request of a replacecommit. ``operation`` is Hudi's name, or None if the writer recorded none."""
 
     RECORD: ClassVar[str] = "HoodieRequestedReplaceMetadata"
 
@@ -59,11 +59,11 @@ class RequestedReplace(AvroRecord):
 
     @property
     def is_clustering(self) -> bool:
-        """Whether rows only move."""
+        """Whether the operation is a clustering, which moves rows and changes none."""
         return self.operation == CLUSTER
 
     def to_avro(self) -> dict[str, Any]:
-        """Its HoodieRequestedReplaceMetadata."""
+        """Return the HoodieRequestedReplaceMetadata."""
         return {
             "operationType": self.operation,
             "clusteringPlan": None if self.plan is None else _plan_to_avro(self.plan),
@@ -73,7 +73,7 @@ class RequestedReplace(AvroRecord):
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        """The request of a HoodieRequestedReplaceMetadata of any version."""
+        """Return the request of a HoodieRequestedReplaceMetadata of any version."""
         plan = value.get("clusteringPlan")
         return cls(
             operation=value.get("operationType"),

@@ -1,4 +1,4 @@
-"""What a completed commit or replacecommit says: the JSON of HoodieCommitMetadata.
+"""The content of a completed commit or replacecommit: HoodieCommitMetadata as JSON.
 
 Source: HoodieCommitMetadata, HoodieReplaceCommitMetadata and HoodieWriteStat of Hudi 0.15.
 """
@@ -28,11 +28,11 @@ _Json = TypeVar("_Json", str, int, dict[str, Any], list[Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStat:
-    """What a write did to one file group.
+    """The write statistics of one file group.
 
-    ``num_writes`` counts the rows of the new file, whoever wrote them first; ``prev_commit`` is the
-    instant of the slice that was merged, None for a new file group. ``path`` is relative to the
-    table and empty where the writer left it out (an in-flight profile).
+    ``num_writes`` counts all rows of the new file, including those copied from the old slice. ``prev_commit``
+    is the instant of the slice that was merged, or None for a new file group. ``path`` is relative to the
+    table, and empty if the writer left it out (in a workload profile).
     """
 
     file_id: str
@@ -48,10 +48,10 @@ class WriteStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMetadata:
-    """A commit's content: files by partition, groups it replaced, and named text values.
+    """The content of a commit: files by partition, replaced file groups, and named text values.
 
-    ``operation`` is Hudi's name, such as ``UPSERT``. ``replaced`` maps partitions to the file ids
-    that are gone as of this instant; only replacecommits have it.
+    ``operation`` is Hudi's name, such as ``UPSERT``. ``replaced`` maps each partition to the file ids that
+    this instant replaced; only replacecommits have it.
     """
 
     operation: str
@@ -61,21 +61,21 @@ class CommitMetadata:
 
     @property
     def schema(self) -> str | None:
-        """The table's Avro schema as of this commit, without Hudi's meta columns."""
+        """The table's Avro schema as of this commit, without Hudi's meta columns, or None."""
         return self.extra.get(SCHEMA_KEY) or None
 
     @property
     def partitions(self) -> frozenset[str]:
-        """Every partition that gained or lost files."""
+        """All partitions that gained or lost files."""
         return frozenset(self.stats) | frozenset(self.replaced)
 
     def all_stats(self) -> Iterator[WriteStat]:
-        """The write statistics of every partition."""
+        """Yield the write statistics of all partitions."""
         for stats in self.stats.values():
             yield from stats
 
     def to_json(self) -> bytes:
-        """The bytes of a state file, in Hudi's own field names and order."""
+        """Return the content of a state file, with Hudi's field names in Hudi's order."""
         document: dict[str, Any] = {
             "partitionToWriteStats": {
                 partition: [_stat_to_json(stat) for stat in stats] for partition, stats in self.stats.items()
@@ -92,9 +92,13 @@ class CommitMetadata:
 
     @classmethod
     def from_json(cls, content: bytes | str, *, place: str = "commit metadata") -> CommitMetadata:
-        """What any Hudi version wrote; unknown fields are ignored, missing ones get defaults.
+        """Return the commit in a JSON text of any Hudi version.
 
-        ``place`` names the file in the CorruptTableError that anything but a JSON object gives.
+        Unknown fields are ignored, and missing ones get defaults.
+
+        Raises:
+            CorruptTableError: If the text is not a JSON object or a field has the wrong type. The message
+                starts with ``place``.
         """
         try:
             document = parsed_json(content)
@@ -106,7 +110,7 @@ class CommitMetadata:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], *, place: str = "commit metadata") -> CommitMetadata:
-        """What :meth:`from_json` gives, of the values of the JSON object, or of its archived entry."""
+        """Return the commit in a parsed JSON object or an archived entry, as :meth:`from_json` does."""
         stats = _member(document, "partitionToWriteStats", {}, place)
         replaced = _member(document, "partitionToReplaceFileIds", {}, place)
         extra = _member(document, "extraMetadata", {}, place)
@@ -175,7 +179,7 @@ def _member(document: Mapping[str, Any], key: str, default: _Json, place: str) -
     value = document.get(key)
     if value is None:
         return default
-    # The name of the place is only put together for a message: commits have a hundred thousand members.
+    # The location is formatted only for an error message, as commits have a hundred thousand members.
     return value if isinstance(value, type(default)) else _expect(value, default, f"{place}: {key}")
 
 

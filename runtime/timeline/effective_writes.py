@@ -1,4 +1,4 @@
-"""Which instants count: sidecars name the write they belong to, and count while it is in effect."""
+"""The state of the write to which a sidecar belongs. A sidecar counts as long as its write is in effect."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from parquetry.runtime.timeline.sidecars import claim_path
 
 
 class WriteState(StrEnum):
-    """What became of a write."""
+    """The state of a write."""
 
     COMPLETED = "completed"
-    """It is in effect, and on the timeline still, so that it may be undone."""
+    """In effect and still on the timeline, so a rollback is possible."""
     SETTLED = "settled"
-    """It is in effect and has left the timeline: nothing undoes it."""
+    """In effect and no longer on the timeline, so no rollback is possible."""
     ROLLED_BACK = "rolled back"
-    """It took no effect, and the timeline has left it behind: it never will."""
+    """Not in effect, and no longer on the timeline, so it never will be."""
     OPEN = "open"
-    """It is not in effect as far as the timeline reaches; it may be pending."""
+    """Not in effect as far as the timeline shows. The write may be pending."""
 
 
 class EffectiveWrites:
-    """What the timeline says of instants, and of those that it has left behind the archive log.
+    """The states of writes, according to the timeline and, for archived instants, the archive log.
 
-    Hudi removes no sidecar of ours when it rolls a write back, and may archive past it then. So what was
-    left behind took effect unless a rollback or restore names it, or a log file has writes before and
-    after it and not it. A log that is not there, or cannot be read, speaks against no write. Log files are
-    read as far back as is asked; who remembers what came out asks no more.
+    Hudi does not delete our sidecars when it rolls a write back, and may archive the timeline past it later.
+    So an archived write counts as in effect, unless a rollback or restore names it, or one log file contains
+    the writes before and after it but not the write itself. A log file that is missing or unreadable is no
+    evidence against a write. Log files are read only as far back as needed. Callers that remember a state do
+    not ask for it again.
     """
 
     def __init__(self, timeline: Timeline, archive_folder: str) -> None:
@@ -44,15 +45,21 @@ class EffectiveWrites:
 
     @property
     def has_asked_archive(self) -> bool:
-        """Whether a write that was asked for is known neither by the timeline nor by who asked."""
+        """Whether the state of a write was unknown to both the timeline and the caller."""
         return bool(self._states)
 
     def counts(self, instant: str, *, is_settled: bool = False) -> bool:
-        """Whether the write is in effect."""
+        """Return whether the write is in effect. The parameters are those of :meth:`state_of`."""
         return self.state_of(instant, is_settled=is_settled) in (WriteState.COMPLETED, WriteState.SETTLED)
 
     def state_of(self, instant: str, *, is_settled: bool = False) -> WriteState:
-        """What became of the write; ``is_settled`` if that was found out when it had been left behind."""
+        """Return the state of the write.
+
+        Args:
+            instant: The time of the write.
+            is_settled: Whether the caller already knows that the write is in effect if it is no longer on the
+                timeline. The archive log is then not read.
+        """
         if self._timeline.is_completed(instant):
             return WriteState.COMPLETED
         if not self._timeline.is_left_behind(instant):
@@ -70,7 +77,7 @@ class EffectiveWrites:
 
 
 class _Archive:
-    """What the archive log says of writes, read from its newest file on."""
+    """The writes in the archive log, which is read from the newest file on."""
 
     def __init__(self, store: ObjectStore, folder: str) -> None:
         self._unread = newest_logs_first(store, folder)
@@ -79,7 +86,7 @@ class _Archive:
         self._rolled_back: set[str] = set()
 
     def contradicts(self, time: str) -> bool:
-        """Whether a write is named as rolled back, or lacks between two of one log file."""
+        """Return whether the log has a rollback of the write, or lacks it between two writes of a file."""
         while time not in self._completed and time not in self._rolled_back:
             log = next(self._unread, None)
             if log is None:
@@ -88,7 +95,7 @@ class _Archive:
         return time in self._rolled_back
 
     def _take(self, number: int, log: Iterable[ArchivedInstant] | None) -> None:
-        """Note what a file says; of a write that newer files speak of these count, whatever was asked."""
+        """Add the writes of a log file. If files disagree about a write, the newer file counts."""
         if log is None:
             self._is_whole = False
             return
@@ -111,12 +118,12 @@ class _Archive:
 
     @cached_property
     def _times(self) -> list[str]:
-        """All completed writes, ascending: when this is asked for, every file has been read."""
+        """The times of all completed writes, ascending. All files have been read before this is used."""
         return sorted(self._completed)
 
 
 def writes_being_rolled_back(timeline: Timeline, rollback_steps: Iterable[Instant]) -> set[str]:
-    """The writes that these rollbacks and restores are taking back, completed ones too."""
+    """Return the times of the writes, also completed ones, that these rollbacks and restores undo."""
     victims: set[str] = set()
     for rollback_step in rollback_steps:
         if rollback_step.action is Action.RESTORE:
@@ -127,9 +134,11 @@ def writes_being_rolled_back(timeline: Timeline, rollback_steps: Iterable[Instan
 
 
 def completed_being_rolled_back(timeline: Timeline) -> tuple[str, ...]:
-    """The completed writes that will not stand: a rollback or restore of them was begun, or slept through.
+    """Return the times of the completed writes that will not last.
 
-    Nothing may be built on them, nor what they cover be deleted, until the next writer has settled that.
+    A rollback or restore of them has started, or they were completed by a writer that did not notice its
+    rollback. Until the next writer has resolved this, nothing may be built on them, and no slice that they
+    supersede may be deleted.
     """
     rollback_steps = (*timeline.of(Action.ROLLBACK), *timeline.of(Action.RESTORE))
     victims = writes_being_rolled_back(
@@ -140,9 +149,10 @@ def completed_being_rolled_back(timeline: Timeline) -> tuple[str, ...]:
 
 
 def rolled_back_writes(timeline: Timeline) -> tuple[Instant, ...]:
-    """Completed writes that had been rolled back before: their writer slept through its own end.
+    """Return the completed writes that had been rolled back before their writer completed them.
 
-    A write of this project always has a requested file, unless a rollback has removed it.
+    This happens if a writer is suspended and does not notice that others rolled its write back. A write of
+    this project always has a requested file, unless a rollback deleted it.
     """
     rollbacks = timeline.of(Action.ROLLBACK, state=State.COMPLETED)
     restores = timeline.of(Action.RESTORE, state=State.COMPLETED)

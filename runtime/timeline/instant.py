@@ -1,8 +1,8 @@
-"""Instants: the names and times of what happened to a table (timeline layout 1).
+"""Instants: the names, times and states of the actions on a table (timeline layout 1).
 
-Hudi names a state file ``<time>.<action>[.<state>]`` directly in ``.hoodie``, with one exception:
-an in-flight commit is ``<time>.inflight``. Times are compared as text.
-Source: HoodieInstant, HoodieActiveTimeline and HoodieInstantTimeGenerator of Hudi 0.15.
+Hudi names a state file ``<time>.<action>[.<state>]`` directly in ``.hoodie``, with one exception: an inflight
+commit is ``<time>.inflight``. Times are compared as text. Source: HoodieInstant, HoodieActiveTimeline and
+HoodieInstantTimeGenerator of Hudi 0.15.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _MILLIS_LENGTH = 17
 
 
 class Timezone(StrEnum):
-    """The zone in which a table's instants are written; Hudi's default is LOCAL."""
+    """The time zone of the instants of a table. Hudi's default is LOCAL."""
 
     LOCAL = "LOCAL"
     UTC = "UTC"
 
 
 class Action(StrEnum):
-    """What an instant does. This project writes the first six, and reads past the others."""
+    """The action of an instant. This project writes the first six, and ignores the others when it reads."""
 
     COMMIT = "commit"
     REPLACECOMMIT = "replacecommit"
@@ -50,7 +50,7 @@ WRITE_ACTIONS: Final = frozenset(
 
 
 class State(StrEnum):
-    """How far an instant has come."""
+    """The state of an instant."""
 
     REQUESTED = "requested"
     INFLIGHT = "inflight"
@@ -58,7 +58,7 @@ class State(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0, 1, 2: the order in which the state files appear."""
+        """0, 1 or 2: the order in which the state files are created."""
         return _STATE_ORDER.index(self)
 
 
@@ -68,7 +68,7 @@ _STATE_ORDER = (State.REQUESTED, State.INFLIGHT, State.COMPLETED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instant:
-    """One action at one time, in the state that one of its files stands for."""
+    """One action at one time, in the state of one of its files."""
 
     time: str
     action: Action
@@ -85,21 +85,21 @@ class Instant:
 
     @property
     def path(self) -> str:
-        """The state file, relative to the table."""
+        """The path of the state file, relative to the table."""
         return f"{TIMELINE_FOLDER}/{self.file_name}"
 
     @property
     def is_completed(self) -> bool:
-        """Whether the action took effect."""
+        """Whether the action is completed."""
         return self.state is State.COMPLETED
 
     def with_state(self, state: State) -> Instant:
-        """The same action in another state."""
+        """Return the instant with another state."""
         return Instant(time=self.time, action=self.action, state=state)
 
     @classmethod
     def parse(cls, name: str) -> Instant | None:
-        """The instant that a file name in ``.hoodie`` stands for; None for any other file."""
+        """Return the instant of a state file, given its name in ``.hoodie``, or None for any other file."""
         match = _FILE_NAME.fullmatch(name)
         if match is None:
             return None
@@ -117,9 +117,9 @@ class Instant:
 
 
 def format_instant(ms: int, zone: Timezone) -> str:
-    """The 17 digits ``yyyyMMddHHmmssSSS`` of a moment (ms since the epoch) in the table's zone.
+    """Return the 17 digits ``yyyyMMddHHmmssSSS`` of a time in ms since the epoch, in the zone of the table.
 
-    LOCAL is the zone of this machine, as for a Hudi writer.
+    LOCAL is the time zone of this machine, as for a Hudi writer.
     """
     seconds, millis = divmod(ms, 1000)
     moment = datetime.fromtimestamp(seconds, UTC if zone is Timezone.UTC else None)
@@ -127,10 +127,13 @@ def format_instant(ms: int, zone: Timezone) -> str:
 
 
 def parse_instant_ms(time: str, zone: Timezone) -> int:
-    """The moment of an instant in ms since the epoch.
+    """Return the time of an instant in ms since the epoch.
 
-    Fourteen digits (old tables) mean the last millisecond of their second; digits beyond the
-    seventeenth are ignored. CorruptTableError for text that is no time.
+    Fourteen digits (in old tables) mean the last millisecond of their second. Digits after the seventeenth
+    are ignored.
+
+    Raises:
+        CorruptTableError: If the text is not a time.
     """
     wall = _wall_clock(time)
     moment = wall.replace(tzinfo=UTC) if zone is Timezone.UTC else wall
@@ -138,9 +141,9 @@ def parse_instant_ms(time: str, zone: Timezone) -> int:
 
 
 def next_instant(after: str | None, now_ms: int, zone: Timezone) -> str:
-    """An instant for now that is greater than ``after``: now, or one millisecond after it.
+    """Return an instant for now that is greater than ``after``: now, or one millisecond after ``after``.
 
-    The result lies ahead of the clock when ``after`` does; the caller has to wait then.
+    If ``after`` is ahead of the clock, then so is the result, and the caller has to wait.
     """
     now = format_instant(now_ms, zone)
     if after is None or now > after:

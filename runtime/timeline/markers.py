@@ -1,8 +1,8 @@
-"""Markers: the names of data files that a write may create, put down before it creates them.
+"""Markers: the names of data files that a write may create, stored before the write creates the files.
 
-DIRECT markers of Hudi: empty files ``.hoodie/.temp/<T>/<partition>/<file>.marker.<kind>``; without a
-``MARKERS.type`` file Hudi takes them for that. Its rollback of a pending write deletes only what
-the markers name. Source: WriteMarkers, DirectWriteMarkers and MarkerUtils of Hudi 0.15.
+These are Hudi's DIRECT markers: empty files ``.hoodie/.temp/<T>/<partition>/<file>.marker.<kind>``. Without a
+``MARKERS.type`` file, Hudi assumes this form. Its rollback of a pending write deletes only the files that the
+markers name. Source: WriteMarkers, DirectWriteMarkers and MarkerUtils of Hudi 0.15.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ _BATCH_FILE = re.compile(r"^MARKERS[0-9]+\Z")
 
 
 class MarkerKind(StrEnum):
-    """Whether the file starts a file group or is the next slice of one."""
+    """CREATE if the file starts a file group, MERGE if it is the next slice of one."""
 
     CREATE = "CREATE"
     MERGE = "MERGE"
 
 
 def marker_path(instant: str, path: str, kind: MarkerKind) -> str:
-    """The marker for the data file ``path`` (relative to the table)."""
+    """Return the path of the marker for the data file ``path``. Both are relative to the table."""
     return f"{MARKER_FOLDER}/{instant}/{path}.marker.{kind}"
 
 
 def put_marker(store: ObjectStore, instant: str, path: str, kind: MarkerKind) -> None:
-    """Put the marker of one file; a task does so before a file whose name was not known beforehand."""
+    """Write the marker of one file. A task does this before it creates a file whose name was not planned."""
     store.put(marker_path(instant, path, kind), b"")
 
 
 def put_markers(store: ObjectStore, instant: str, files: Mapping[MarkerKind, Iterable[str]]) -> None:
-    """Put the markers of all the files."""
+    """Write the markers of all the files."""
     named = [(path, kind) for kind, paths in files.items() for path in paths]
     for_each(named, lambda item: put_marker(store, instant, *item))
 
 
 def marked_files(store: ObjectStore, instant: str) -> tuple[str, ...]:
-    """The data files that the instant's markers name, in either of Hudi's two forms, sorted."""
+    """Return the data files that the markers of the instant name, in either of Hudi's forms, sorted."""
     folder = f"{MARKER_FOLDER}/{instant}"
     names: set[str] = set()
     for info in store.list(folder, recursive=True):
@@ -60,7 +60,7 @@ def marked_files(store: ObjectStore, instant: str) -> tuple[str, ...]:
 
 
 def remove_markers(store: ObjectStore, instant: str) -> None:
-    """Remove all markers of the instant."""
+    """Delete all markers of the instant."""
     store.delete_folder(f"{MARKER_FOLDER}/{instant}")
 
 

@@ -1,4 +1,4 @@
-"""Reads of tables that others write: an instant may leave the timeline while it is read."""
+"""Reads of tables that others write, where an instant may leave the timeline during the read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _ATTEMPTS = 3
 
 
 def read_again(report: Callable[_Given, _Report]) -> Callable[_Given, _Report]:
-    """The same function, done anew when the timeline it read from was archived or undone beneath it."""
+    """Return a function that calls ``report`` up to three times, while it raises StaleTimelineError.
+
+    The error means that an instant was archived or rolled back while ``report`` read the timeline.
+    """
 
     @functools.wraps(report)
     def repeated(*args: _Given.args, **kwargs: _Given.kwargs) -> _Report:

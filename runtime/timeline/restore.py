@@ -1,4 +1,4 @@
-"""What the state files of savepoints, and of restores to them, say.
+"""The state files of savepoints, and of restores to them.
 
 Source: SavepointActionExecutor and BaseRestoreActionExecutor of Hudi 0.15.
 """
@@ -15,7 +15,7 @@ from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata, i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointMetadata(AvroRecord):
-    """Which files a savepoint protects: names by partition, the latest ones as of its commit."""
+    """The files that a savepoint protects: the names of the latest files as of its commit, by partition."""
 
     RECORD: ClassVar[str] = "HoodieSavepointMetadata"
 
@@ -25,7 +25,7 @@ class SavepointMetadata(AvroRecord):
     files: Mapping[str, tuple[str, ...]]
 
     def to_avro(self) -> dict[str, Any]:
-        """Its HoodieSavepointMetadata."""
+        """Return the HoodieSavepointMetadata."""
         return {
             "savepointedBy": self.by,
             "savepointedAt": self.at_ms,
@@ -39,7 +39,7 @@ class SavepointMetadata(AvroRecord):
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        """The savepoint of a HoodieSavepointMetadata."""
+        """Return the savepoint of a HoodieSavepointMetadata."""
         return cls(
             by=value["savepointedBy"],
             at_ms=value["savepointedAt"],
@@ -53,7 +53,7 @@ class SavepointMetadata(AvroRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlan(AvroRecord):
-    """Which instants a restore undoes, newest first, to get back to a savepoint."""
+    """The instants that a restore to a savepoint undoes, the newest first."""
 
     RECORD: ClassVar[str] = "HoodieRestorePlan"
 
@@ -61,7 +61,7 @@ class RestorePlan(AvroRecord):
     savepoint: str | None
 
     def to_avro(self) -> dict[str, Any]:
-        """Its HoodieRestorePlan, version 2."""
+        """Return the HoodieRestorePlan, version 2."""
         return {
             "instantsToRollback": [instant.to_avro() for instant in self.instants],
             "version": 2,
@@ -70,7 +70,7 @@ class RestorePlan(AvroRecord):
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        """The plan of a HoodieRestorePlan; version 1 does not name the savepoint."""
+        """Return the plan of a HoodieRestorePlan. Version 1 does not name the savepoint."""
         savepoint = value.get("savepointToRestoreTimestamp")
         return cls(
             instants=tuple(InstantInfo.of_plan(instant) for instant in value["instantsToRollback"]),
@@ -80,7 +80,7 @@ class RestorePlan(AvroRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreMetadata(AvroRecord):
-    """What a completed restore did: the rollbacks by the time of the instant undone."""
+    """The result of a completed restore, with the rollbacks by the time of the rolled-back instant."""
 
     RECORD: ClassVar[str] = "HoodieRestoreMetadata"
 
@@ -90,7 +90,7 @@ class RestoreMetadata(AvroRecord):
     rollbacks: Mapping[str, tuple[RollbackMetadata, ...]]
 
     def to_avro(self) -> dict[str, Any]:
-        """Its HoodieRestoreMetadata."""
+        """Return the HoodieRestoreMetadata."""
         return {
             "startRestoreTime": self.start_time,
             "timeTakenInMillis": self.time_taken_ms,
@@ -105,7 +105,7 @@ class RestoreMetadata(AvroRecord):
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        """The metadata of a HoodieRestoreMetadata."""
+        """Return the metadata of a HoodieRestoreMetadata."""
         return cls(
             start_time=value["startRestoreTime"],
             time_taken_ms=value["timeTakenInMillis"],

@@ -1,4 +1,4 @@
-"""What the state files of a rollback say. Source: BaseRollbackActionExecutor of Hudi 0.15."""
+"""The state files of a rollback. Source: BaseRollbackActionExecutor of Hudi 0.15."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from parquetry.runtime.timeline.instant import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstantInfo:
-    """An instant as rollbacks and restores name it."""
+    """An instant in a record of a rollback or restore."""
 
     time: str
     action: str
 
     def to_avro(self) -> dict[str, Any]:
-        """Its HoodieInstantInfo."""
+        """Return the HoodieInstantInfo."""
         return {"commitTime": self.time, "action": self.action}
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        """The instant of a HoodieInstantInfo."""
+        """Return the instant of a HoodieInstantInfo."""
         return cls(time=value["commitTime"], action=value["action"])
 
     @classmethod
     def of_plan(cls, value: Mapping[str, Any]) -> Self:
-        """The instant that a plan undoes; ValueError if it can be on no timeline."""
+        """Return the instant that a plan rolls back, or raise ValueError if its time or action is invalid."""
         info = cls.from_avro(value)
         known = Instant.parse(f"{text(info.time)}.{text(info.action)}")
         if known is None or not known.is_completed:
@@ -37,16 +37,16 @@ class InstantInfo:
 
 
 def instants_of(named: Iterable[Mapping[str, Any]] | None, times: Iterable[str]) -> tuple[InstantInfo, ...]:
-    """The instants that a record names; the oldest versions have only their times."""
+    """Return the instants that a record names. Records of the oldest versions contain only times."""
     instants = tuple(InstantInfo.from_avro(instant) for instant in named or ())
     return instants or tuple(InstantInfo(time=time, action="commit") for time in texts(times))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackRequest:
-    """Files that a rollback is to delete in one partition; absolute paths without scheme.
+    """The files that a rollback will delete in one partition. Paths are absolute, without a scheme.
 
-    ``file_id`` and ``base_instant`` are known when the request comes from a marker.
+    ``file_id`` and ``base_instant`` are known if the request comes from a marker.
     """
 
     partition: str
@@ -57,7 +57,7 @@ class RollbackRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackPlan(AvroRecord):
-    """Which instant is undone, and by deleting what."""
+    """The instant to roll back, and the files to delete."""
 
     RECORD: ClassVar[str] = "HoodieRollbackPlan"
 
@@ -65,7 +65,7 @@ class RollbackPlan(AvroRecord):
     requests: tuple[RollbackRequest, ...] = ()
 
     def to_avro(self) -> dict[str, Any]:
-        """Its HoodieRollbackPlan."""
+        """Return the HoodieRollbackPlan."""
         return {
             "instantToRollback": self.instant.to_avro(),
             "RollbackRequests": [
@@ -83,7 +83,7 @@ class RollbackPlan(AvroRecord):
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        """The plan of a HoodieRollbackPlan."""
+        """Return the plan of a HoodieRollbackPlan."""
         requests = (
             RollbackRequest(
                 partition=text(request["partitionPath"]),
@@ -98,7 +98,7 @@ class RollbackPlan(AvroRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolledBackPartition:
-    """What a rollback did in one partition; absolute paths without scheme."""
+    """The result of a rollback in one partition. Paths are absolute, without a scheme."""
 
     deleted: tuple[str, ...]
     failed: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class RolledBackPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackMetadata(AvroRecord):
-    """What a completed rollback did."""
+    """The result of a completed rollback."""
 
     RECORD: ClassVar[str] = "HoodieRollbackMetadata"
 
@@ -116,7 +116,7 @@ class RollbackMetadata(AvroRecord):
     partitions: Mapping[str, RolledBackPartition] = field(default_factory=dict)
 
     def to_avro(self) -> dict[str, Any]:
-        """Its HoodieRollbackMetadata."""
+        """Return the HoodieRollbackMetadata."""
         return {
             "startRollbackTime": self.start_time,
             "timeTakenInMillis": self.time_taken_ms,
@@ -138,7 +138,7 @@ class RollbackMetadata(AvroRecord):
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        """The metadata of a HoodieRollbackMetadata of any version."""
+        """Return the metadata of a HoodieRollbackMetadata of any version."""
         return cls(
             start_time=value["startRollbackTime"],
             time_taken_ms=value["timeTakenInMillis"],

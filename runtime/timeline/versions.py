@@ -1,6 +1,6 @@
-"""Which versions of files readers saw at a time, by what the writes of the active timeline say.
+"""The file slices that readers saw at an earlier time, according to the writes of the active timeline.
 
-The files themselves cannot tell what is missing of them once a clean has been there; commits can.
+After a clean, the remaining files do not show which slices are missing; the commits do.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ FileGroupId = tuple[str, str]
 
 
 def versions_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | None]:
-    """The instant of the version that readers saw at that time, by file group.
+    """Return the instants of the file slices that readers saw at that time, by file group.
 
-    Of a version whose own commit was archived the later write tells that merged it; None where a
-    later replacement tells no more than that there was one. A group that no write on the active timeline
-    touched is left out: its version of that time is its newest, which no clean takes.
+    If the commit of a slice was archived, its instant comes from the later write that merged it. It is None
+    if only a later replacement shows that the slice existed. A file group that no write of the active
+    timeline touched is left out: its slice of that time is its newest one, which no clean deletes.
     """
     times = [instant.time for instant in timeline.completed_writes]
     found: dict[FileGroupId, str | None] = {}
@@ -43,11 +43,12 @@ def versions_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | Non
 
 
 def cleanable_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | None]:
-    """The same of the file groups that writes after that time changed or replaced, whatever was cleaned.
+    """Return the slices of :func:`versions_as_of` that a later write changed or replaced, by file group.
 
-    The version of any other is its newest, which no clean takes. Only those writes are read, and of older
-    ones as many as it takes to tell the versions of groups that were replaced at once; all where writes
-    have left the timeline or were undone in between.
+    The slice of any other file group is its newest, which no clean deletes. The function reads only the
+    writes after that time, and as many older ones as are needed to find the slices of replaced groups. If
+    writes have left the timeline or were rolled back in between, it reads all writes, as
+    :func:`versions_as_of` does.
     """
     if timeline.has_rollbacks or time < (timeline.unbroken_since or ""):
         return versions_as_of(timeline, time)
@@ -71,7 +72,10 @@ def cleanable_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | No
 def _last_written(
     timeline: Timeline, times: list[str], groups: Collection[FileGroupId]
 ) -> dict[FileGroupId, str | None]:
-    """The last of these writes that wrote each group; None where none did, no entry where one replaced it."""
+    """Return the last of these writes that wrote each group, or None if there is none.
+
+    Groups that one of the writes replaced later are omitted.
+    """
     found: dict[FileGroupId, str | None] = {}
     left = set(groups)
     for batch in growing_batches(times[::-1]):
@@ -85,10 +89,10 @@ def _last_written(
 
 
 def _written(metadata: CommitMetadata) -> dict[FileGroupId, str | None]:
-    """The file groups that a write wrote, with the instants of the versions that it merged."""
+    """Return the file groups that a write wrote, with the instants of the slices that it merged."""
     return {(s.partition_path, s.file_id): s.prev_commit for s in metadata.all_stats() if s.path}
 
 
 def _replaced(metadata: CommitMetadata) -> list[FileGroupId]:
-    """The file groups that a write did away with."""
+    """Return the file groups that a write replaced."""
     return [(partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids]
