@@ -1,4 +1,4 @@
-"""What is done to one table: its steps, and what has to hold when they are executed."""
+"""The action on one table: its steps, and the requirements that must hold when they are executed."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _TABLE_VERSION = 6
 def creation(
     table: DeclaredTable, context: CommonPlanInputs, observation: Observation | None = None
 ) -> TableAction | Blocked:
-    """The action that makes a table, also one whose making was not finished: ``observation``.
+    """Return the action that creates a table, or a refusal if it names a plug-in that no allow entry permits.
 
-    Refused where it names a plug-in that nobody allowed.
+    ``observation`` is set if an earlier creation of the table was interrupted; the action finishes it.
     """
     plugins = plugin_changes(table.spec, origin=table.origin)
     plugins = tuple(with_allowance(change, table.reasons) for change in plugins)
@@ -44,7 +44,16 @@ def action(
     change_class: ChangeClass,
     code: str,
 ) -> TableAction:
-    """The action that puts a table's changes in force; ``code`` is what most of it is about."""
+    """Return the action that applies the declared spec to a table.
+
+    Args:
+        table: The declared table.
+        observation: The live table, None if it does not exist.
+        changes: The changes from the applied to the declared spec.
+        context: The inputs that all tables of the plan share.
+        change_class: The highest class of the changes.
+        code: The code under which the plan shows the action, usually that of its first change.
+    """
     steps = _steps(observation, table.spec, changes, change_class, context)
     rewrites = Step.REWRITE in steps
     return TableAction(
@@ -82,7 +91,7 @@ def _steps(
 
 
 def resettings(observation: Observation, context: CommonPlanInputs) -> tuple[SettingDifference, ...]:
-    """What of the target's settings is not what the table records."""
+    """Return the differences between the target's settings and those that the table records."""
     applied = observation.handle.applied
     return setting_differences(
         recorded_settings(context.settings), None if applied is None else applied.settings
@@ -90,7 +99,7 @@ def resettings(observation: Observation, context: CommonPlanInputs) -> tuple[Set
 
 
 def forgetting(table: Undeclared) -> TableAction:
-    """The action that records of a table that it is no more the project's business."""
+    """Return the action that records that the project no longer declares the table."""
     return TableAction(
         table=table.spec.name,
         location=table.location,

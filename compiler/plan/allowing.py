@@ -1,4 +1,4 @@
-"""What the project allows beyond the ordinary, and entries that allow nothing."""
+"""Allow entries of the project: the changes that they permit, and entries that permit nothing."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ from parquetry.compiler.plan.model import Blocked, Change, PlanWarning, TableAct
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """An entry of ``allow``: why, and where it stands."""
+    """An allow entry: its reason and its position."""
 
     reason: str
     origin: str
 
 
 def is_never_in_place(code: str) -> bool:
-    """Whether nobody can allow a change of that code: it needs a new table beside this one."""
+    """Return whether a change with this code always needs a new table beside the old one.
+
+    No allow entry can permit such a change.
+    """
     return code in IDENTITY_CODES | UNREADABLE_CODES | {"SC403"}
 
 
 def with_allowance(change: Change, reasons: Mapping[str, str]) -> Change:
-    """A change that needs leave with the reason, by code, for which it is allowed; any other as it is."""
+    """Return the change with the reason of the allow entry for its code; ``reasons`` maps codes to reasons.
+
+    A change that needs no permission, or that no entry can permit, is returned as it is.
+    """
     if not change.needs_leave or is_never_in_place(change.code):
         return change
     return replace(change, allowed=reasons.get(change.code))
@@ -32,7 +38,7 @@ def with_allowance(change: Change, reasons: Mapping[str, str]) -> Change:
 def unused(
     allowances: Iterable[tuple[str, Mapping[str, Allowance]]], outcomes: Sequence[TableAction | Blocked]
 ) -> tuple[PlanWarning, ...]:
-    """A warning for each entry about a planned table that no change of the plan needs."""
+    """Return a warning for each allow entry about a planned table that no change of the plan needs."""
     needed = {(outcome.table, change.code) for outcome in outcomes for change in outcome.changes}
     return tuple(
         PlanWarning(code="SC601", table=table, message=_message(code, table), origin=entry.origin)

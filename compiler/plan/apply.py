@@ -1,4 +1,4 @@
-"""Executing a plan: one change per table, each checked again before it is done."""
+"""Execution of a plan: one change per table, which is checked again before it is made."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from parquetry.runtime.table.acting_user import acting_user
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """What applying moved: the replacecommits, the files they replaced and made, and the bytes read."""
+    """The result of the rewrites of an apply: replacecommits, files before and after, and bytes read."""
 
     instants: tuple[str, ...] = ()
     files_before: int = 0
@@ -35,7 +35,7 @@ class Rewritten:
     size_bytes: int = 0
 
     def plus(self, result: JobResult) -> Rewritten:
-        """The same with what one more job did."""
+        """Return the sum of these figures and those of one more job."""
         done = result.clustering
         if done is None:
             return self
@@ -49,9 +49,10 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ActionResult(Brief):
-    """What became of one action; ``error`` is there when it failed.
+    """The result of one action. ``error`` is set if the action failed.
 
-    With both ``applied`` and ``error`` the spec is in force and rewriting failed: the rest is debt.
+    If both ``applied`` and ``error`` are set, the spec is applied but a rewrite failed. The remaining files
+    are debt.
     """
 
     action: TableAction
@@ -62,14 +63,14 @@ class ActionResult(Brief):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ApplyResult(Brief):
-    """What became of a plan, in the order of its actions."""
+    """The results of a plan's actions, in their order."""
 
     plan: PlanDocument
     results: tuple[ActionResult, ...]
 
     @property
     def failure(self) -> ParquetryError | None:
-        """What the command ends with: the error, or that some succeeded and some did not."""
+        """The error of the command, or PartialFailureError if some tables were applied and others failed."""
         errors = [result.error for result in self.results if result.error is not None]
         if not errors:
             return None
@@ -82,7 +83,11 @@ class ApplyResult(Brief):
 
 
 def check_fits(plan: PlanDocument, workspace: Workspace) -> None:
-    """Raise StalePlanError unless the plan is for this project at this target, with its settings."""
+    """Check that the plan was made for this project, this target and the target's current settings.
+
+    Raises:
+        StalePlanError: If one of them differs.
+    """
     intent, project = plan.intent, workspace.project
     if (intent.project, intent.target) != (project.name, project.target.name):
         raise StalePlanError(
@@ -99,11 +104,13 @@ def check_fits(plan: PlanDocument, workspace: Workspace) -> None:
 
 
 def by_intent_alone(plan: PlanDocument, workspace: Workspace, *, name: str) -> PlanDocument:
-    """The saved plan that was approved by its id, with the checked-out commit in place of the file's.
+    """Return a saved plan that was approved by its id alone, with the checked-out commit instead of its own.
 
-    The id covers neither the file's commit nor which files were uncommitted, and applying records both.
-    Whoever may edit the file can change them: files that are uncommitted here count too.
-    StalePlanError where the checked-out commit does not contain it.
+    `apply` records the commit and which files were uncommitted, but the plan id covers neither. An editor of
+    the file could have changed both. Therefore files that are uncommitted in this checkout count too.
+
+    Raises:
+        StalePlanError: If the checked-out commit does not contain the commit of the plan.
     """
     said = plan.intent.git_commit
     if said is not None and not _holds(workspace.tree, said):
@@ -130,11 +137,20 @@ def apply_plan(
     *,
     launch: Callable[[JobPlan], JobResult] = execute,
 ) -> ApplyResult:
-    """Carry the plan out; nothing is planned again and nothing asked.
+    """Execute the plan without planning again and without questions.
 
-    Tables are independent: one that fails does not stop the others. ``launch`` executes the jobs
-    that rewrite data, by default in this process. Raises BlockedPlanError, without doing anything,
-    for a plan that holds blocked changes.
+    Tables are independent: if one fails, the others are still applied.
+
+    Args:
+        plan: The plan with whole specs.
+        workspace: The project at the target of the plan.
+        launch: Executes the jobs that rewrite data, by default in this process.
+
+    Returns:
+        The result of each action, in the order of the plan.
+
+    Raises:
+        BlockedPlanError: If the plan contains blocked changes. Nothing is applied then.
     """
     if plan.intent.blocked:
         why = joined("; ", (Message(f"{b.table} ({b.code}): ", b.reason) for b in plan.intent.blocked))
@@ -195,9 +211,9 @@ def _rewrite(
     *,
     spent_bytes: int,
 ) -> ActionResult:
-    """Rewrite what the policy makes due, until nothing is left or the ceiling of the whole apply is met.
+    """Cluster the due files until none is left or the whole apply has used its budget.
 
-    ``spent_bytes`` of the ceiling went to other tables.
+    Other tables have already used ``spent_bytes`` of the budget.
     """
     action, applied = result.action, result.applied
     assert applied is not None, "only what is applied is executed"

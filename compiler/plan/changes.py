@@ -1,4 +1,4 @@
-"""What differs between the declared and the applied spec, and how far each difference reaches."""
+"""Changes between the applied and the declared spec, each with its class."""
 
 from __future__ import annotations
 
@@ -90,12 +90,17 @@ def spec_changes(
     origin: Callable[[str], str | None],
     is_written: Callable[[str], bool] = _always,
 ) -> tuple[Change, ...]:
-    """Every field that differs, the farthest-reaching first, then by path.
+    """Return every field that differs, by falling class and then by path.
 
-    ``origin`` says where a path of the declared spec comes from, as ``file:line:column``;
-    ``is_written`` whether a layer gives it a value of its own: sizes of clustering that no layer
-    writes follow ``sizing``, and are no changes of their own. Values of columns that hold personal
-    data in either spec are masked: what differs only in them is ``***`` on both sides.
+    Values of columns with personal data in either spec are masked. If only such values differ, both sides of
+    the change show ``***``.
+
+    Args:
+        applied: The applied spec.
+        declared: The declared spec.
+        origin: Returns the position (``file:line:column``) at which a path of the declared spec is written.
+        is_written: Returns whether a layer of the project sets a path. Clustering sizes that no layer sets
+            follow ``sizing`` and are not changes of their own.
     """
     old, new = _rules(applied), _rules(declared)
     pii = pii_columns(applied.columns, declared.columns)
@@ -109,7 +114,7 @@ def spec_changes(
         _rule_change(path, shown_old.get(path), shown_new.get(path))
         for path in sorted((old.keys() | new.keys()) - derived)
         if old.get(path) != new.get(path)
-        # Of an entry that comes or goes, what says nothing is no change.
+        # If an entry such as a source is added or removed, its fields with default values are no changes.
         and not (path not in old and is_default(path, new[path]))
         and not (path not in new and is_default(path, old[path]))
     )
@@ -128,12 +133,12 @@ def _masked_generation(change: Change, pii: frozenset[str]) -> Change:
 
 
 def highest(changes: Iterable[Change]) -> ChangeClass:
-    """The class of the whole: the highest of its changes, ``metadata`` when there is none."""
+    """Return the highest class of the changes, or ``metadata`` if there are none."""
     return max((c.change_class for c in changes), key=lambda c: c.rank, default=ChangeClass.METADATA)
 
 
 def _rewrites(declared: TableSpec) -> bool:
-    """Whether what a change of the clustering policy makes due is paid when it is applied."""
+    """Return whether `apply` rewrites the files that a change of the clustering policy makes due."""
     policy = declared.clustering
     return policy.existing is Existing.NOW and policy.trigger is not Trigger.OFF
 
@@ -145,7 +150,7 @@ def _rewriting(change: Change, declared: TableSpec) -> Change:
 
 
 def rewrites(changes: Iterable[Change], declared: TableSpec) -> bool:
-    """Whether what one of the changes makes due is paid when it is applied."""
+    """Return whether one of the changes makes files due that `apply` rewrites."""
     return _rewrites(declared) and any(
         change.change_class is ChangeClass.REWRITE
         or (change.change_class is ChangeClass.EXECUTES and is_of_layout(change, declared))
@@ -154,20 +159,20 @@ def rewrites(changes: Iterable[Change], declared: TableSpec) -> bool:
 
 
 def is_of_layout(change: Change, declared: TableSpec) -> bool:
-    """Whether existing files are laid out by what changes."""
+    """Return whether the change makes existing files due for clustering."""
     policy = declared.clustering
     is_key = change.path == "files.encryption_key" and policy.execution.encryption_key is not None
     return is_key or (change.path.startswith(_LAYOUT) and change.path != "clustering.execution.scope")
 
 
 def plugin_changes(declared: TableSpec, *, origin: Callable[[str], str | None]) -> tuple[Change, ...]:
-    """The fields of a new table that name a plug-in, whose code is executed."""
+    """Return a change for each field of a new table that names a plug-in, because its code is executed."""
     found = ((path, value) for path, value in _rules(declared).items() if _is_plugin(path, value))
     return tuple(_located(_rule_change(path, None, value), origin) for path, value in found)
 
 
 def _followers(spec: TableSpec) -> dict[str, str]:
-    """What the clustering sizes are where no layer writes them."""
+    """Return the clustering sizes that apply if no layer of the project sets them."""
     largest, limit = spec.sizing.max_file_size_bytes, spec.sizing.small_file_limit_bytes
     return {
         "clustering.plan.target_file_size": format_size(largest),
@@ -215,7 +220,7 @@ def _rule_change(path: str, old: Any, new: Any) -> Change:
 
 
 def _is_plugin(path: str, value: Any) -> bool:
-    """Whether the value, or one of a list, names what is no part of parquetry."""
+    """Return whether a value, or an entry of a list, names a strategy or KMS client outside parquetry."""
     known = KMS_CLIENTS if _KEYS.fullmatch(path) else _PLUGGED.get(path)
     names = value if isinstance(value, list) else [value]
     return known is not None and any(name and name.partition(":")[0] not in known for name in names)

@@ -1,9 +1,9 @@
-"""The saved plan: canonical JSON, strict both ways.
+"""The saved plan as canonical JSON, which is checked strictly when it is read.
 
-Where a change comes from (``file:line:column``) stands in the evidence, by table and path: a comment
-above it moves the line and changes nothing of what is approved. Beside them stands where texts name commands,
-which whoever prints the plan completes. For the same reason as the places, the plan's id leaves out the git
-commit, which a merge replaces.
+The position of each change (``file:line:column``) is part of the evidence, by table and path: a comment above
+it moves the line but changes nothing that is approved. The evidence also lists which texts contain commands;
+the code that prints the plan completes them. The plan id does not cover the git commit, because a merge
+replaces it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 
 
 def plan_of(intent: Intent, evidence: Evidence) -> PlanDocument:
-    """The plan with its id, the digest of the intent without its git commit."""
+    """Return the plan with its id, the digest of the intent without its git commit."""
     return PlanDocument(intent=intent, evidence=evidence, plan_id=_plan_id(intent_json(intent)))
 
 
@@ -53,13 +53,13 @@ def _plan_id(intent: dict[str, Any]) -> str:
 
 
 def encode(plan: PlanDocument) -> str:
-    """Canonical JSON with a digest over everything else in it; ends in a newline."""
+    """Return the plan as canonical JSON that contains a digest of all other fields and ends in a newline."""
     document = plan_json(plan)
     return canonical_json(document | {"digest": digest_of(document)}) + "\n"
 
 
 def plan_json(plan: PlanDocument) -> dict[str, Any]:
-    """The plan as plain JSON values, without the file's own digest."""
+    """Return the plan as plain JSON values, without the digest of the file."""
     document = {
         "intent": intent_json(plan.intent),
         "evidence": _evidence_json(plan.evidence) | {"origins": _origins(plan.intent)},
@@ -70,10 +70,15 @@ def plan_json(plan: PlanDocument) -> dict[str, Any]:
 
 
 def decode(text: str | bytes, *, name: str) -> PlanDocument:
-    """The plan that :func:`encode` wrote.
+    """Read a plan that :func:`encode` wrote.
 
-    Raises :class:`StalePlanError` for anything else: no JSON, another format or version, unknown
-    or missing fields, a digest that does not fit. ``name`` is what the messages call the file.
+    Args:
+        text: The content of the file.
+        name: The name of the file in messages.
+
+    Raises:
+        StalePlanError: If the text is not JSON, has another format or version, has unknown or missing fields,
+            or does not match its digest.
     """
     try:
         document = parsed_json(text)
@@ -114,7 +119,7 @@ def decode(text: str | bytes, *, name: str) -> PlanDocument:
 
 
 def _check_sense(plan: PlanDocument) -> None:
-    """Raise what follows from values that no plan has, before somebody shows or applies them."""
+    """Raise ValueError if a field has a value that no plan contains, before it is shown or applied."""
     if not 0 <= plan.evidence.created_ms <= _LATEST_MS:
         raise ValueError(f"created_ms is {plan.evidence.created_ms}")
     commit = plan.intent.git_commit
@@ -135,13 +140,13 @@ def _check_sense(plan: PlanDocument) -> None:
 
 
 def digest_in(text: str | bytes) -> str:
-    """The digest of everything else in a file that :func:`decode` has read."""
+    """Return the digest in a file that :func:`decode` has read."""
     digest: str = parsed_json(text)["digest"]
     return digest
 
 
 def check_age(plan: PlanDocument, now_ms: int, *, name: str) -> None:
-    """Raise :class:`StalePlanError` for a plan older than seven days, or not made yet."""
+    """Raise StalePlanError if the plan is older than seven days or its time is in the future."""
     if plan.evidence.created_ms > now_ms + _CLOCKS_DIFFER_MS:
         raise StalePlanError(
             f"{name} says that it is made at a time to come: it was edited, or a clock is wrong; plan again"
@@ -152,10 +157,10 @@ def check_age(plan: PlanDocument, now_ms: int, *, name: str) -> None:
 
 
 def intent_json(intent: Intent) -> dict[str, Any]:
-    """The intent as plain JSON values, without the places that its changes come from.
+    """Return the intent as plain JSON values, without the positions of its changes.
 
-    Values of columns that hold personal data are masked in the specs too; the digests of the jobs
-    say which they are (:mod:`parquetry.compiler.plan.unmasking`).
+    Specs are masked too: values of columns with personal data are hidden. The digests of the jobs identify
+    the hidden values (:mod:`parquetry.compiler.plan.unmasking`).
     """
     actions = tuple(replace(action, spec=masked(action.spec)) for action in intent.actions)
     document: dict[str, Any] = to_json_value(replace(intent, actions=actions))
@@ -168,7 +173,7 @@ def intent_json(intent: Intent) -> dict[str, Any]:
 
 
 def changes_json(changes: tuple[Change, ...]) -> list[dict[str, Any]]:
-    """The changes as plain JSON values, the class under ``class``."""
+    """Return the changes as plain JSON values, with the change class under the key ``class``."""
     return [_class_out(to_json_value(change)) for change in changes]
 
 

@@ -1,4 +1,4 @@
-"""How the columns of a table differ, down to the fields of structs."""
+"""Changes between the columns of two specs, down to the fields of structs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Struct
 
 
 def column_changes(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterator[Change]:
-    """The changes from the old columns to the new ones, in the new order, dropped ones last."""
+    """Yield the changes from the old columns to the new ones, in the new order, with dropped columns last."""
     before = {column.name: column for column in old}
     after = {column.name: column for column in new}
     respelled = _respelled(before, after)
@@ -67,7 +67,7 @@ def _type_changes(path: str, old: ColumnType, new: ColumnType) -> Iterator[Chang
 
 
 def _why_unreadable(old: ColumnType, new: ColumnType) -> str:
-    """Whether the new type is wider, narrower or another one, and what the column may become in place."""
+    """Return why files of the old type cannot be read as the new one, and which types are possible."""
     wider = widenings(old)
     ways = f"; in place {old} may become {' or '.join(map(str, wider))}" if wider else ""
     if holds_every(new, old):
@@ -117,7 +117,7 @@ def _reordered(path: str, before: Collection[str], after: Collection[str]) -> It
 
 
 def _respelled(before: Collection[str], after: Collection[str]) -> dict[str, str]:
-    """The new names that differ from a name which is gone by the case of letters alone, and that name."""
+    """Return the new names that differ from a dropped name only in case, each with the dropped name."""
     gone = {name.lower(): name for name in before if name not in after}
     return {name: gone[name.lower()] for name in after if name not in before and name.lower() in gone}
 

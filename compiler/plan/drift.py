@@ -1,4 +1,4 @@
-"""Drift: what somebody else changed of a table after its spec was applied, who it was, and when."""
+"""Drift: changes that other programs made to a table after its spec was applied, by whom and when."""
 
 from __future__ import annotations
 
@@ -49,19 +49,20 @@ CODES = {
     "DR401": "a file is missing, or its size differs from its commit",
 }
 RESTORE: Final = "a restore"
-"""The writer of a drift that a restore made: it took commits back, also those with a newer schema."""
+"""The writer of a drift that a restore caused: a restore also removes commits with a newer schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One difference.
+    """One difference between the applied record and the live table.
 
-    ``path`` is ``properties.KEY``, ``columns.NAME``, that with ``.type`` or ``.nullable``, ``files``,
-    ``files.PATH``, ``applied`` or ``table``.
-    ``instant`` is the commit that made it, or when the properties were written, in the table's time
-    zone; ``writer`` who did. ``restorable``: `apply` can put it back without losing rows;
-    ``acceptable``: `adopt` can write it into the spec; ``remedy`` is what to do where neither helps.
-    Each drift has one of the three.
+    ``path`` is ``properties.KEY``, ``columns.NAME``, ``columns.NAME.type``, ``columns.NAME.nullable``,
+    ``files``, ``files.PATH``, ``applied`` or ``table``. ``instant`` is the commit that caused the difference
+    or, for a property, the time in the table's time zone at which the properties were written. ``writer``
+    names the program.
+
+    Each drift has one of three ways out: `apply` restores it without losing rows (``restorable``), `adopt`
+    writes it into the spec (``acceptable``), or the user follows ``remedy``.
     """
 
     code: str
@@ -77,9 +78,9 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDrift:
-    """The drift of one table; ``is_applied`` False when nothing is applied that could drift.
+    """The drift of one table. ``is_applied`` is False if the table has no applied spec that could drift.
 
-    ``refusal`` says why the table was not looked at: it is another project's, or another target's.
+    ``refusal`` is set if the table was not compared because it belongs to another project or target.
     """
 
     table: str
@@ -90,7 +91,7 @@ class TableDrift:
 
 
 def drift_of_workspace(workspace: Workspace) -> tuple[TableDrift, ...]:
-    """The drift of every selected table, read side by side; nothing is written."""
+    """Return the drift of every selected table. Tables are read in parallel, and nothing is written."""
     return tuple(map_each(workspace.tables, lambda table: _drift_at(workspace, table)))
 
 
@@ -104,7 +105,10 @@ def _drift_at(workspace: Workspace, table: ResolvedTable) -> TableDrift:
 def table_drift(
     store: ObjectStore, *, table: str, location: str, owner: TableOwner | None = None
 ) -> TableDrift:
-    """The drift of the table in a store; of one that cannot be read any more, that."""
+    """Return the drift of the table in a store. If the table cannot be read, this is its only drift (DR100).
+
+    If ``owner`` is given, a table of another owner gets a refusal instead of drifts.
+    """
     try:
         observation = observe(store)
         if observation is not None and owner is not None:
@@ -124,10 +128,10 @@ def table_drift(
 
 @read_again
 def observed_drift(observation: Observation) -> tuple[Drift, ...]:
-    """The drift of an observed table; none where nothing is applied.
+    """Return the drift of an observed table, or nothing if no spec is applied.
 
-    Two requests more: a listing of the timeline and the newest commit with a schema; for a table that
-    nobody has written to since it was made, the listing alone.
+    This takes two requests: a listing of the timeline and a read of the newest commit with a schema. If the
+    table was not written since its creation, the listing is enough.
     """
     spec = observation.spec
     if not observation.is_applied or spec is None:
@@ -143,7 +147,10 @@ def observed_drift(observation: Observation) -> tuple[Drift, ...]:
 
 
 def _damage(observation: Observation) -> Iterator[Drift]:
-    """The files that somebody deleted or cut; all commits are read, and all partitions listed."""
+    """Yield a drift for each base file that is missing or truncated.
+
+    This reads all commits and lists all partitions.
+    """
     handle = observation.handle
     if not observation.is_applied:
         return
@@ -159,7 +166,7 @@ def _damage(observation: Observation) -> Iterator[Drift]:
 
 
 def unusable(refusal: UnsupportedTableError | CorruptTableError) -> Drift:
-    """The drift of a table that cannot be read any more."""
+    """Return the drift DR100 of a table that cannot be read."""
     return Drift(code="DR100", path="table", applied=None, live=None, remedy=refusal.message)
 
 
@@ -169,7 +176,7 @@ def _record(handle: TableHandle) -> Iterator[Drift]:
 
 
 def _signature(observation: Observation, owner: TableOwner | None) -> Iterator[Drift]:
-    """A signature that is not by a declared key; nothing where the keys are not here."""
+    """Yield a drift if no declared key signed the record. Without the keys, yield nothing."""
     handle = observation.handle
     try:
         check_signed(handle.store.uri, handle.seal, () if owner is None else owner.keys)
@@ -226,7 +233,7 @@ def _column(applied: Column, live: Column | None, *, is_key: bool) -> Drift | No
     path = f"columns.{applied.name}"
     if live is None:
         return Drift(code="DR203", path=path, applied=applied.type, live=None, restorable=True)
-    # What a commit spells as the spec does is the same: its spelling is its own.
+    # A type that the commit writes like the spec needs no conversion to its stored form.
     stored = applied if applied.type == live.type else _stored(applied)
     if stored.type != live.type:
         kept, found = parse_type(stored.type), parse_type(live.type)
@@ -251,13 +258,16 @@ def _remedy(applied: ColumnType, live: ColumnType) -> str | None:
 
 
 def _stored(column: Column) -> Column:
-    """The column as a commit's schema spells it: small integers are ints."""
+    """Return the column as the schema of a commit stores it: small integers become int."""
     (stored,) = columns_from_avro(table_avro_schema("t", [replace(column, nullable=True)]))
     return stored
 
 
 def _told(drift: Drift, name: str, live: Column | None, timeline: Timeline) -> Drift:
-    """The drift with the oldest of the newest commits that all have the column as it is now."""
+    """Return the drift with the commit that gave the column its live form, and with its writer.
+
+    If a restore followed that commit, the restore counts as the writer.
+    """
 
     def is_so(columns: Sequence[Column]) -> bool:
         return next((column for column in columns if column.name == name), None) == live
@@ -287,14 +297,17 @@ def _first_since(
 
 
 def writer_of(metadata: CommitMetadata) -> str:
-    """Who made a commit: parquetry of a version, or another program, and by which operation."""
+    """Return the program that made a commit and its operation, such as "parquetry 1.0, upsert"."""
     version = metadata.extra.get(VERSION_KEY)
     program = f"parquetry {version}" if version else "another program"
     return f"{program}, {metadata.operation.lower()}"
 
 
 def _layout(timeline: Timeline, spec: TableSpec) -> Iterator[Drift]:
-    """Clusterings of others after the newest one of ours, where the spec wants the files to be ours."""
+    """Yield a drift if another program clustered the table after the newest clustering by parquetry.
+
+    If clustering is off, yield nothing.
+    """
     if spec.clustering.trigger is Trigger.OFF:
         return
     for instant in reversed(timeline.completed_writes):

@@ -1,4 +1,4 @@
-"""Tables of the project for which there is no spec any more."""
+"""Tables of the project that no spec declares any more."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _LISTINGS: Final = 200
 
 
 def find_undeclared(workspace: Workspace) -> tuple[Undeclared, ...]:
-    """Applied tables of this project that it does not declare, in the order of their names.
+    """Return the applied tables of this project that no spec declares, sorted by name.
 
-    Looked for below the warehouse, and where tables were when they were applied from this directory.
-    Folders of tables and warehouses of other targets are not looked into, others down to the fourth
-    level and, the higher ones first, at most 200 of them; where the warehouse of another target is
-    not known here, and may be below this one, only down to the first level. Tables that cannot be read,
-    or that are applied for another target, are not among them.
+    The search covers the warehouse and the locations of tables that were applied from this directory. It
+    skips folders of tables and warehouses of other targets. It lists other folders down to the fourth level,
+    level by level, and at most 200 of them. If the warehouse of another target is unknown and may be inside
+    this one, the search stops after the first level. Tables that cannot be read, or that are applied for
+    another target, are not returned.
     """
     if not workspace.may_open(workspace.project.target.warehouse):
         return ()
@@ -51,7 +51,7 @@ def _former(workspace: Workspace) -> Iterable[str]:
 
 
 def _search(workspace: Workspace, known: Collection[str]) -> list[Undeclared]:
-    """The tables of the project below the warehouse, at places that are not ``known``, level by level."""
+    """Return the project's tables below the warehouse except those at ``known`` locations, level by level."""
     root = str(workspace.project.root)
     warehouse = workspace.project.target.warehouse.rstrip("/")
     store = workspace.store_at(warehouse)
@@ -79,7 +79,7 @@ def _search(workspace: Workspace, known: Collection[str]) -> list[Undeclared]:
 
 
 def _sub_folders(store: ObjectStore, folder: str) -> list[str] | None:
-    """The folders in a folder, as paths from the warehouse; None for that of a table."""
+    """Return the folders in a folder as paths from the warehouse, or None if the folder is a table."""
     paths = {path.rstrip("/").rpartition("/")[2]: path.rstrip("/") for path in store.list_folders(folder)}
     if TIMELINE_FOLDER in paths:
         return None

@@ -1,4 +1,4 @@
-"""What guards a plan: guardrails, which block or warn, and the authority that its commit changes."""
+"""Checks of a plan by guardrails, which block or warn, and the changes of authority that its commit makes."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ WARNED = "SC802"
 
 
 def guarded(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> PlanDocument:
-    """The plan with what the workspace's guardrails say of its actions.
+    """Return the plan with the verdicts of the workspace's guardrails on its actions.
 
-    What is denied, and allowed by no entry, is blocked. What warns, or is allowed, is noted in the action, so
-    that the plan's id covers it, and is a warning with its message in the evidence.
+    A denied action becomes blocked unless an allow entry overrides the guardrail. A warning or an overridden
+    denial is recorded in the action, so that the plan id covers it, and its message becomes a warning in the
+    evidence.
     """
     allowed = _overrides(workspace)
     found = {
@@ -79,10 +80,13 @@ def guarded(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> PlanDoc
 
 
 def changed_authority(workspace: Workspace) -> tuple[str | None, tuple[AuthorityChange, ...]]:
-    """The base of the checked-out commit, and what the commit changes of the authority in force there.
+    """Return the base of the checked-out commit, and the changes of authority that the commit makes to it.
 
-    Of an untrusted branch specs count as they were read. Without a repository nobody knows. RevisionError
-    where a base is needed that git cannot read.
+    For an untrusted branch, the files count as they were read for the plan. Without a git repository, or if
+    git cannot compare the commits of a trusted branch, the result is None and no changes.
+
+    Raises:
+        RevisionError: If git cannot read the base of an untrusted branch.
     """
     commit, base = workspace.tree.commit, workspace.base
     if commit is None:
@@ -100,9 +104,13 @@ def changed_authority(workspace: Workspace) -> tuple[str | None, tuple[Authority
 
 
 def as_merged(plan: PlanDocument, workspace: Workspace, commit: str | None = None) -> PlanDocument:
-    """The plan with what a commit, the checked-out one, changes of the commit that it was merged onto.
+    """Return the plan with the changes of authority that a commit makes to the commit it was merged onto.
 
-    It has the id that a review of the same change gave it. RevisionError where git does not have that commit.
+    The result has the plan id that a review of the same change produced. ``commit`` defaults to the
+    checked-out one.
+
+    Raises:
+        RevisionError: If git does not have the commit before the merge.
     """
     commit = commit or workspace.tree.commit
     if commit is None:
@@ -124,7 +132,7 @@ def _since(
 
 
 def check_guardrails(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> None:
-    """BlockedPlanError where guardrails deny an action of a saved plan as they, and the clock, are now."""
+    """Raise BlockedPlanError if the guardrails, at the time ``now_ms``, deny an action of a saved plan."""
     allowed = _overrides(workspace)
     denied = [finding for finding in _findings(plan, workspace, now_ms) if _blocks(finding, allowed)]
     if denied:
@@ -150,7 +158,7 @@ def _overrides(workspace: Workspace) -> _Overrides:
 
 
 def _allowing(finding: Finding, allowed: _Overrides) -> AllowEntry | None:
-    """The entry that overrides what is denied; None where there is none, or nothing may."""
+    """Return the allow entry that overrides a denial, or None. A guardrail can forbid overrides."""
     if finding.outcome is not RuleOutcome.DENY or finding.guardrail.override is Override.NEVER:
         return None
     return allowed.get((finding.table, finding.guardrail.name))
@@ -218,7 +226,7 @@ def _remedy(finding: Finding) -> str:
 def _unused(
     workspace: Workspace, allowed: _Overrides, found: Mapping[str, tuple[Finding, ...]]
 ) -> Iterator[PlanWarning]:
-    """A warning for each entry about a planned table that overrides nothing."""
+    """Yield a warning for each entry about a planned table that overrides no denial."""
     planned = {table.name for table in workspace.tables}
     used = {
         (finding.table, finding.guardrail.name)

@@ -1,4 +1,4 @@
-"""What a plan is made from: what is declared, how live tables are looked at, and what is due."""
+"""The inputs of a plan: declared tables, access to live tables, and due work."""
 
 from __future__ import annotations
 
@@ -21,11 +21,18 @@ from parquetry.runtime.table.former_columns import FormerColumn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTable:
-    """A table as the project declares it for the target, in ``file``. ``allowed`` is by code.
+    """A table as the project declares it for the target.
 
-    ``is_written`` says whether a layer of the project gives a path a value of its own; ``jobs`` is
-    asked only for tables that change. ``unnamed`` is why the table of an untrusted branch is not looked at;
-    then ``base`` is what the base declares, if anything. ``moved_from`` is the name that it had before.
+    Attributes:
+        file: The file of its spec.
+        origin: Returns the position at which a path of the spec is declared.
+        is_written: Returns whether a layer of the project sets a value for a path.
+        unnamed: The reason why this table of an untrusted branch is not read, None if it is read.
+        base: The spec in the base of an untrusted branch, if any.
+        moved_from: The former name of the table.
+        protected: True if the target refuses every breaking change of the table.
+        allowed: The allow entries by code.
+        jobs: Returns the jobs of the table. It is only called for tables that change.
     """
 
     spec: TableSpec
@@ -42,13 +49,13 @@ class DeclaredTable:
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """Why changes are allowed, by code."""
+        """The reasons of the allow entries, by code."""
         return {code: allowance.reason for code, allowance in self.allowed.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undeclared:
-    """A table of the project's for which there is no spec any more, and where it is."""
+    """A table of the project that no spec declares any more, and its location."""
 
     spec: TableSpec
     location: str
@@ -57,9 +64,10 @@ class Undeclared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
-    """Where a declared table is instead, its applied name, and the number of the applied record.
+    """The place where a declared table really is.
 
-    ``spelled`` is the location as a spec of the target has to say it: from the warehouse, or absolute.
+    ``spelled`` is its location as a spec of the target declares it: relative to the warehouse, or absolute.
+    ``name`` is its applied name, and ``applied`` the number of its applied record.
     """
 
     location: str
@@ -70,13 +78,17 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonPlanInputs:
-    """What all tables of a plan have in common; ``max_rewrite_bytes`` None is no limit to what is rewritten.
+    """The inputs that all tables of a plan share.
 
-    ``is_declared_since`` is asked where the applied spec comes from a commit that the checked-out one does
-    not contain: whether one that it contains declares the same.
-    ``settings`` are those of the target, ``authority`` is what the commit changes of the project's.
-    ``owner_of`` says whose a live table has to be. ``signing_keys`` refer to the keys of applied records;
-    those of an untrusted branch are not asked for (``checks_signatures``).
+    Attributes:
+        is_declared_since: Returns whether a commit in the checked-out history declares what is applied. It is
+            called if that history does not contain the commit of the applied record.
+        owner_of: Returns the project and target that a live table must belong to.
+        max_rewrite_bytes: The most bytes that `apply` may rewrite; None means no limit.
+        signing_keys: References to the keys that sign applied records.
+        checks_signatures: False for an untrusted branch: its keys are not used.
+        settings: The settings of the target.
+        authority: The changes of authority that the checked-out commit makes.
     """
 
     project: str
@@ -94,14 +106,20 @@ class CommonPlanInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReader:
-    """How the planner looks at live tables.
+    """The planner's access to live tables.
 
-    ``observe`` is asked for every table, ``drifts``, what others changed, for those that exist;
-    ``find_elsewhere``, which says where a table of that name and project was before, only for those
-    that are not there; ``admit``, which raises UnsupportedTableError, ``live_columns`` and
-    ``measure``, which lists files, only for tables that exist and change. ``former`` says which of some
-    columns the table had once; it is asked when columns are added. ``was_never_written`` is asked of tables
-    with a change that is never made in place.
+    Attributes:
+        observe: Reads a table; called for every table.
+        drifts: Returns the changes of other programs; called for tables that exist.
+        find_elsewhere: Returns another place with a table of this name and project; called for tables that do
+            not exist at their location.
+        admit: Raises UnsupportedTableError if the table cannot be written; called for tables that exist and
+            change.
+        live_columns: Reads the live schema; called for tables that exist and change.
+        former: Returns which of some columns the table had before; called if columns are added.
+        measure: Returns the figures of a table and lists its files; called for tables that exist and change.
+        was_never_written: Returns whether the table has no rows and no history; called for changes that are
+            never made in place.
     """
 
     observe: Callable[[DeclaredTable], Observation | None]
@@ -116,10 +134,14 @@ class TableReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueWork:
-    """What a run would do, by table: the debt it would pay, and what it would take from sources.
+    """The work that a run would do, by table.
 
-    ``forecasts`` say what its clustering would be good for. ``excluded`` are the files that it would leave,
-    None where that was not asked for. ``damage`` is why a table could not be measured.
+    Attributes:
+        debts: The debt that it would pay.
+        forecasts: The forecast of its clustering.
+        ingest: The sources that it would ingest.
+        excluded: The files that its clustering would leave out, None if not requested.
+        damage: The reason why a table could not be measured.
     """
 
     debts: Mapping[str, DueFigures]

@@ -1,4 +1,4 @@
-"""What a table itself says of a field that is about to change, whatever was applied to it."""
+"""The live state of a table's fields, and changes that restore it although the spec did not change."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from parquetry.runtime.table.config import TableConfig
 def with_live(
     changes: tuple[Change, ...], *, columns: Sequence[Column], config: TableConfig
 ) -> tuple[Change, ...]:
-    """The changes with what the newest schema and hoodie.properties say; None where they say nothing."""
+    """Return the changes with the values in the newest schema and hoodie.properties, None if absent."""
     return tuple(replace(change, live=_live(change, columns, config)) for change in changes)
 
 
 def restoring(observation: Observation) -> tuple[Change, ...]:
-    """The properties that do not say what was applied any more, and are to be put back."""
+    """Return changes that restore properties which no longer match the applied spec."""
     if observation.spec is None or not observation.is_applied:
         return ()
     handle = observation.handle
@@ -43,7 +43,7 @@ def restoring(observation: Observation) -> tuple[Change, ...]:
 
 
 def retargeting(observation: Observation, target: str) -> tuple[Change, ...]:
-    """That the table is applied for a target of another name, which was renamed: it is recorded anew."""
+    """Return a change that records the new name of the target if the applied record has another one."""
     applied = observation.handle.applied
     if applied is None or applied.forgotten or applied.target in (None, target):
         return ()
@@ -54,9 +54,9 @@ def retargeting(observation: Observation, target: str) -> tuple[Change, ...]:
 def restoring_columns(
     drifts: Iterable[Drift], *, applied: TableSpec, declared: TableSpec
 ) -> tuple[Change, ...]:
-    """The columns that another program or a restore dropped or narrowed, and that are put back.
+    """Return changes that restore columns which another program or a restore dropped or narrowed.
 
-    Only those of the type that was applied: for others the declared change counts.
+    Only columns whose declared type is the applied one are restored. For others the declared change counts.
     """
     wanted = {column.name: column.type for column in declared.columns}
     before = {column.name: column.type for column in applied.columns}
@@ -83,7 +83,7 @@ def _who(drift: Drift) -> str:
     writer = drift.writer or ""
     if writer == RESTORE:
         return RESTORE
-    # A write of ours drops nothing: what remains of ours is what a rollback has left.
+    # Writes of parquetry drop no columns, so if its commit is the newest, a rollback removed a later schema.
     return "a rollback" if writer.startswith("parquetry ") else "another program"
 
 
@@ -119,7 +119,7 @@ def _column(path: str, columns: Sequence[Column]) -> ColumnType | bool | None:
 
 
 def _below(kind: ColumnType, path: str) -> ColumnType | None:
-    """The type at a dotted path within another one; None where there is none, or no type is meant."""
+    """Return the type at a dotted path within a type, or None if the path leads to no type."""
     if not path:
         return kind
     step, _, rest = path.partition(".")

@@ -1,7 +1,7 @@
-"""The plan: what `apply` would do to each table, and what was seen when it was made.
+"""The plan: the changes that `apply` would make to each table, and the evidence that was read for it.
 
-``Intent`` is the part a reviewer approves: its digest is the plan's id, so that rows ingested
-between plan and apply change nothing. ``Evidence`` is what the live tables looked like.
+``Intent`` is the part that a reviewer approves. Its digest is the plan id, so rows that are ingested between
+plan and apply do not change the id. ``Evidence`` is the state of the live tables.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class ChangeClass(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for the mildest."""
+        """The position in the rising order; 0 for the mildest class."""
         return list(ChangeClass).index(self)
 
 
 class Step(StrEnum):
-    """What applying does to a table; the steps of an action are executed in their order."""
+    """A step of an action on a table. The steps of an action are executed in the order of its list."""
 
     CREATE = "create"
     RESTORE = "restore"
@@ -53,10 +53,11 @@ TARGET_CODES = frozenset({"SC701", "SC702"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One field that differs. ``origin`` is ``file:line:column``; ``live`` is what the table itself says.
+    """One field that differs between the declared spec and the applied one.
 
-    ``reason`` says why a change breaks or executes, or why there is a change that nobody declared;
-    ``allowed`` is why the project allows one that breaks or executes.
+    ``origin`` is the position of the declaration as ``file:line:column``. ``live`` is the value in the live
+    table. ``reason`` says why a change breaks or executes, or why a change exists that no spec declares.
+    ``allowed`` is the reason of the allow entry that permits a breaking or executing change.
     """
 
     path: str
@@ -71,18 +72,18 @@ class Change:
 
     @property
     def needs_leave(self) -> bool:
-        """Whether it is refused as long as nobody allows it, or whatever is allowed."""
+        """True if the change is blocked unless an allow entry permits it; some codes cannot be permitted."""
         return self.change_class in (ChangeClass.BREAKING, ChangeClass.EXECUTES)
 
     @property
     def undeclared(self) -> str | None:
-        """Why there is a change that nobody declared; None for those that are declared."""
+        """The reason for a change that no spec declares; None for declared changes."""
         return None if self.needs_leave else self.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetChange:
-    """A setting of the target that is not what is applied to ``tables``, which are to record it."""
+    """A changed setting of the target. ``tables`` are the tables that do not record its new value yet."""
 
     change: Change
     tables: tuple[str, ...]
@@ -90,7 +91,7 @@ class TargetChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReference:
-    """A job that the plan leads to, by name and digest."""
+    """The name and digest of a job that the plan leads to."""
 
     name: str
     digest: str
@@ -98,7 +99,10 @@ class JobReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardrailVerdict:
-    """A guardrail that an action does not fulfil, and that does not block it: it warns, or is ``allowed``."""
+    """A violated guardrail that does not block its action: it only warns, or an allow entry overrides it.
+
+    ``allowed`` is the reason of that entry.
+    """
 
     guardrail: str
     severity: RuleOutcome
@@ -107,12 +111,12 @@ class GuardrailVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAction:
-    """What is to be done to one table. ``spec`` is recorded whole, so that applying never plans again.
+    """The action of a plan on one table. It contains the whole ``spec``, so that `apply` does not plan again.
 
-    ``steps`` is the one list that applying walks and every view shows. A table that is forgotten
-    keeps the spec it was last applied with. ``max_rewrite_bytes`` is the most that the action may
-    rewrite, from the target's budget; None is no limit. ``guardrails`` are those that the action does not
-    fulfil and that do not block it, None where there are none.
+    `apply` executes ``steps``, and every view shows the same list. For a table that is forgotten, ``spec`` is
+    the applied one. ``max_rewrite_bytes`` limits the bytes that the action may rewrite, by the target's
+    budget; None means no limit. ``guardrails`` are the guardrails that the action violates without being
+    blocked, None if there are none.
     """
 
     table: str
@@ -129,13 +133,13 @@ class TableAction:
 
     @property
     def is_of_target(self) -> bool:
-        """Whether nothing is done but to record changed settings of the target."""
+        """True if the action only records changed settings of the target."""
         return self.code in TARGET_CODES and not self.changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeStep:
-    """One step of the way round a change that is not made in place; ``commands`` are typed as they stand."""
+    """One step of the recipe for a change that cannot be made in place; users can paste its ``commands``."""
 
     text: str
     commands: tuple[str, ...] = ()
@@ -143,9 +147,9 @@ class RecipeStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """A table whose changes may not be applied, why, and what to do instead: ``remedy``, by ``recipe``.
+    """A table whose changes must not be applied, with the reason, the ``remedy`` and perhaps a ``recipe``.
 
-    ``targets.NAME`` stands in place of a table, and no location, where settings of the target may not be.
+    If settings of the target are blocked, ``table`` is ``targets.NAME`` and ``location`` is empty.
     """
 
     table: str
@@ -158,16 +162,17 @@ class Blocked:
 
     @property
     def is_of_target(self) -> bool:
-        """Whether it is the target that is blocked, no table."""
+        """True if settings of the target are blocked instead of a table."""
         return self.code in TARGET_CODES and not self.location
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Intent(Brief):
-    """What is to be done, and nothing that ingestion could alter.
+    """The actions of a plan, without anything that an ingestion could change.
 
-    ``settings`` are those of the target by path, which every table of the plan records; ``target_changes``
-    say what of them is not applied yet. ``authority`` is what the plan's commit adds to that in force.
+    ``settings`` are the target's settings by path, which every table of the plan records. ``target_changes``
+    are the settings that are not applied yet. ``authority`` lists the changes of authority that the plan's
+    commit makes.
     """
 
     project: str
@@ -183,7 +188,7 @@ class Intent(Brief):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanWarning:
-    """What stops nothing and should be looked at; ``origin`` is the place that causes it."""
+    """A finding that blocks nothing but needs attention. ``origin`` is the position that causes it."""
 
     code: str
     table: str
@@ -193,10 +198,10 @@ class PlanWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """What besides project and target was asked for, so that the same plan can be asked for again.
+    """The options of the plan besides project and target, with which the same plan can be made again.
 
-    Values of ``variables`` are masked where tables of the plan have columns with personal data. ``base`` is
-    that of an untrusted branch, as it was given: empty for the default branch.
+    Values of ``variables`` are masked if tables of the plan have columns with personal data. ``base`` is the
+    base of an untrusted branch as the user gave it; an empty string means the default branch.
     """
 
     select: tuple[str, ...] = ()
@@ -207,17 +212,25 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What was seen, and when (milliseconds since 1970, UTC).
+    """The figures that were read for a plan. They do not belong to its plan id.
 
-    ``figures`` are of the tables that change; ``due``, where it was asked for, says what is due for
-    every table under its applied policy, ``forecasts`` what the next run's clustering would be good for,
-    ``ingest`` what it would take from its sources, and ``excluded`` (asked for by itself) which files
-    its clustering would leave. ``unchecked_sql`` names, by table, the SQL of changing tables that no
-    ``run`` has read yet: whether its functions exist and its types fit only Spark knows. ``costs`` are those
-    of all tables with figures, where the target has prices. ``sources`` are those of changing tables that are
-    new or changed, with what they bring. ``options`` are what the plan was asked for with. ``uncommitted``
-    are the files of the project that the intent's commit has otherwise, None where that is not known.
-    ``base_commit`` is what the intent's commit is to be merged into, as far as that is known.
+    Attributes:
+        created_ms: The time of the plan, in milliseconds since 1970 (UTC).
+        tables: The number of planned tables.
+        figures: The figures of each table that changes.
+        due: The due work of every table under its applied policy, if requested.
+        forecasts: The forecast of the next run's clustering by table, if due work was requested.
+        ingest: The sources that the next run would ingest by table, if due work was requested.
+        excluded: The files that the next run's clustering would leave out by table, if requested separately.
+        unchecked_sql: The paths of SQL that no ``run`` has executed yet, by table that changes. Only Spark
+            knows if its functions exist and its types fit.
+        sources: The new and changed sources of tables that change, with the files that they add.
+        costs: The costs of all tables with figures, if the target has prices.
+        warnings: Findings that block nothing.
+        drift: The changes that other programs made to the tables.
+        options: The options of the plan.
+        uncommitted: The files of the project that differ from the intent's commit, None if unknown.
+        base_commit: The commit into which the intent's commit will be merged, None if unknown.
     """
 
     created_ms: int
@@ -238,7 +251,7 @@ class Evidence:
 
     @property
     def tables_with_work(self) -> frozenset[str]:
-        """The tables for which the next run does something, as far as that was asked for."""
+        """The tables for which the next run has work, as far as due work was requested."""
         unpaid = {name for name, debt in (self.due or {}).items() if not debt.is_paid}
         new = {name for name, sources in (self.ingest or {}).items() if any(s.is_due for s in sources)}
         return frozenset(unpaid - self.tables_not_yet_due | new)
@@ -252,7 +265,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PlanDocument(Brief):
-    """Intent and evidence. ``plan_id`` is the digest of the intent."""
+    """The intent and the evidence of a plan. ``plan_id`` is the digest of the intent."""
 
     intent: Intent
     evidence: Evidence
@@ -260,7 +273,7 @@ class PlanDocument(Brief):
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to do, nothing is in the way, and no authority changed."""
+        """True if the plan has no actions, no blocked tables and no changes of authority."""
         return not self.intent.actions and not self.intent.blocked and not self.intent.authority
 
 

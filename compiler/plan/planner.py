@@ -1,4 +1,4 @@
-"""Declared tables against what was applied to them: the plan."""
+"""The planner: it compares declared tables with what is applied to them."""
 
 from __future__ import annotations
 
@@ -62,9 +62,15 @@ def make_plan(
     due: DueWork | None = None,
     drift: tuple[Change, ...] = (),
 ) -> PlanDocument:
-    """The plan for the tables, in their order; every table that is in the way is named at once.
+    """Return the plan for the tables in their order. It lists every table that is blocked.
 
-    ``due`` is there where it was asked for, ``drift`` is what others changed of the tables.
+    Args:
+        declared: The declared tables.
+        context: The inputs that all tables share.
+        reader: The access to live tables.
+        undeclared: Applied tables of the project that no spec declares.
+        due: The due work, None if not requested.
+        drift: The changes that other programs made to the tables.
     """
     tables = tuple(declared)
     outcomes: list[TableAction | Blocked] = []
@@ -86,7 +92,7 @@ def make_plan(
             unchecked_sql[table.spec.name] = texts
         if Step.RECORD in outcome.steps:
             applied[table.spec.name] = _applied_settings(observation)
-    # Without tables there is nobody to record them, or their storage is not to be opened.
+    # Without tables no setting is recorded, but settings that are not allowed are still reported.
     is_told = tables or unallowed(context.settings)
     target = target_plan(context.target, context.settings, applied) if is_told else TargetPlan()
     gone = tuple(undeclared)
@@ -127,7 +133,7 @@ def make_plan(
 
 
 def _likely_renamed(outcomes: Sequence[TableAction | Blocked]) -> Iterator[PlanWarning]:
-    """Yield a warning for each table that is made while one with the same columns is forgotten."""
+    """Yield a warning for each new table whose columns equal those of a table that is forgotten."""
     planned = [outcome for outcome in outcomes if isinstance(outcome, TableAction)]
     forgotten = {each.spec.columns: each.table for each in planned if Step.FORGET in each.steps}
     for made in planned:
@@ -153,13 +159,13 @@ def _applied_settings(observation: Observation | None) -> AppliedSettings:
 
 
 def _unchecked_sql(action: TableAction, observation: Observation | None) -> tuple[str, ...]:
-    """The paths of the SQL that the table has not been applied with before."""
+    """Return the paths of the SQL that is not part of the applied spec."""
     before = {} if observation is None or observation.spec is None else _sql(observation.spec)
     return tuple(path for path, text in _sql(action.spec).items() if before.get(path) != text)
 
 
 def _sql(spec: TableSpec) -> dict[str, str]:
-    """The SQL that a run hands to Spark, by path."""
+    """Return the SQL that a run executes with Spark, by path."""
     texts = {f"columns.{column.name}.generated": column.generated for column in spec.columns}
     for source in spec.sources:
         texts[f"sources.{source.name}.select"] = source.select
@@ -170,7 +176,7 @@ def _sql(spec: TableSpec) -> dict[str, str]:
 def _unusable(
     drift: Iterable[Change], due: DueWork | None, outcomes: Iterable[TableAction | Blocked]
 ) -> Iterator[PlanWarning]:
-    """The tables that cannot be read or written as they are, and that nothing else is said of."""
+    """Yield a warning for each table that cannot be read or written and is not reported as blocked."""
     told = {outcome.table for outcome in outcomes if isinstance(outcome, Blocked)}
     drifted = ((change.path.rpartition(".")[0], change.reason) for change in drift if change.code == "DR100")
     for table, reason in (*drifted, *(due.damage.items() if due else ())):
@@ -182,9 +188,9 @@ def _unusable(
 def _planned(
     tables: Sequence[DeclaredTable], context: CommonPlanInputs, reader: TableReader
 ) -> list[tuple[TableAction | Blocked | None, TableFigures | None]]:
-    """What each table needs, and the figures of those that change.
+    """Return the outcome of each table, None if it needs nothing, and the figures of those that change.
 
-    These are looked at side by side, since what that takes is requests.
+    Live tables are read in parallel because that mostly takes requests.
     """
     wanted = [_wanted(table, context, reader) for table in tables]
 
@@ -203,7 +209,7 @@ def _planned(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What a table needs by its spec; with the ``observation`` where it is to be looked at for that."""
+    """The outcome of a table by its spec. ``observation`` is set if live values have to complete it."""
 
     outcome: TableAction | Blocked | None
     observation: Observation | None = None
@@ -230,7 +236,7 @@ def _completed(
     observation: Observation,
     reader: TableReader,
 ) -> tuple[TableAction | Blocked | None, TableFigures | None]:
-    """The outcome with what the table itself says of it, and its figures."""
+    """Return the outcome with the live values of its changes, and the figures of the table if it changes."""
     if isinstance(outcome, TableAction):
         reader.admit(observation)
     if outcome is not None and outcome.changes:
@@ -246,7 +252,7 @@ def _completed(
 def _outcome_of(
     table: DeclaredTable, observation: Observation, context: CommonPlanInputs, reader: TableReader
 ) -> TableAction | Blocked | None:
-    """What a table that exists needs: an action, a refusal, or nothing."""
+    """Return the action or the refusal for a table that exists, or None if it needs nothing."""
     drifts = reader.drifts(table)
     refusal = refuse_foreign(table, observation, context) or refuse_faulty(table, observation)
     refusal = refusal or refuse_wrong(table, observation, context) or refuse_renamed(table, observation)
@@ -285,7 +291,10 @@ def _outcome_of(
 def _resetting(
     table: DeclaredTable, observation: Observation, context: CommonPlanInputs
 ) -> TableAction | Blocked | None:
-    """What a table needs whose spec is applied: that it records the target's settings, where they changed."""
+    """Return the action that records changed settings of the target, for a table whose spec is applied.
+
+    The result is None if no setting changed, or a refusal if the action would revert a newer commit.
+    """
     differences = resettings(observation, context)
     if not differences:
         return None

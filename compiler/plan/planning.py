@@ -1,4 +1,4 @@
-"""The plan of a workspace: live tables are read, side by side, and nothing is written."""
+"""The plan of a workspace. Live tables are read in parallel, and nothing is written."""
 
 from __future__ import annotations
 
@@ -55,13 +55,18 @@ from parquetry.secret_names import MASK
 def plan_workspace(
     workspace: Workspace, *, now_ms: int, due: bool = False, excluded: bool = False
 ) -> PlanDocument:
-    """The plan for the selected tables; raises what reading their stores raises.
+    """Return the plan for the selected tables.
 
-    What the declared queries of tables that change will read is predicted from a bounded sample of rows.
-    With ``due`` the debt of every applied table under its applied policy is measured, what paying that is
-    good for is predicted in the same way, and its sources are listed;
-    with ``excluded`` besides, the files that clustering would leave. Of an untrusted branch nothing is
-    looked at that its base does not name; of storage options that are not allowed the plan says so alone.
+    A bounded sample of rows predicts what the declared queries of changing tables will read. Of an untrusted
+    branch, only what its base names is read. If a storage option is not allowed, no table is read and the
+    plan only reports that. Errors of the stores are raised.
+
+    Args:
+        workspace: The project with its selected tables.
+        now_ms: The time of the plan, in milliseconds since 1970 (UTC).
+        due: Also measure the debt of every applied table under its applied policy, predict the effect of its
+            next clustering, and list its sources.
+        excluded: Also list the files that clustering would leave out; needs ``due``.
     """
     is_open = workspace.base is not None or not workspace.unallowed_storage
     workspace = workspace if is_open else replace(workspace, tables=())
@@ -141,7 +146,7 @@ def plan_workspace(
 def _with_shared_runs(
     plan: PlanDocument, debts: Mapping[str, MeasuredDebt], *, budget_bytes: int
 ) -> PlanDocument:
-    """The plan whose tables, as far as they are measured, share the budget of each run."""
+    """Return the plan with the number of runs computed for tables that share the budget of each run."""
     shared = with_shared_runs(debts, budget_bytes=budget_bytes, coming=_coming(plan.evidence.ingest or {}))
     figures = {
         name: replace(found, debt=None if found.debt is None else shared[name])
@@ -151,14 +156,14 @@ def _with_shared_runs(
 
 
 def _coming(ingest: Mapping[str, tuple[DueSource, ...]]) -> dict[str, int]:
-    """Return how many commits the next run's ingestion makes, by table: one for each source with files."""
+    """Return how many commits the next run's ingestion makes by table: one for each source with files."""
     return {name: sum(source.is_due for source in sources) for name, sources in ingest.items()}
 
 
 def _new_sources(
     workspace: Workspace, plan: PlanDocument, seen: Mapping[str, _Seen]
 ) -> dict[str, tuple[DueSource, ...]]:
-    """Return what new and changed sources bring, of the tables whose spec the plan records."""
+    """Return the files of new and changed sources, for tables whose spec the plan records."""
     recorded = [action for action in plan.intent.actions if Step.RECORD in action.steps]
     found = map_each(
         recorded,
@@ -174,14 +179,17 @@ def _new_sources(
 
 
 def _costs(plan: PlanDocument, prices: PlanPrices) -> PlanCosts | None:
-    """The sums over the tables that the plan acts on; None where none of them has costs."""
+    """Return the total costs of the tables that the plan acts on, or None if none of them has costs."""
     figures = (plan.evidence.figures.get(action.table) for action in plan.intent.actions)
     tables = tuple(found.costs for found in figures if found is not None and found.costs is not None)
     return plan_costs(tables, prices) if tables else None
 
 
 def _options(workspace: Workspace, plan: PlanDocument) -> PlanOptions:
-    """What was asked for. A variable may be a value of a column, so personal columns hide them all."""
+    """Return the options of the plan.
+
+    A variable may be a value of a column, so if any table has personal columns, all variables are masked.
+    """
     hides = any(column.pii for table in workspace.tables for column in table.spec.columns) or any(
         pii_columns(action.spec.columns) for action in plan.intent.actions
     )
@@ -194,7 +202,7 @@ def _options(workspace: Workspace, plan: PlanDocument) -> PlanOptions:
 
 
 def _unnamed(workspace: Workspace) -> dict[str, str]:
-    """Why tables of an untrusted branch are not looked at, by name."""
+    """Return the reasons, by table name, why tables of an untrusted branch are not read."""
     found = {}
     for table in workspace.tables:
         try:
@@ -205,7 +213,11 @@ def _unnamed(workspace: Workspace) -> dict[str, str]:
 
 
 def _unnamed_by_records(workspace: Workspace, seen: Mapping[str, _Seen]) -> dict[str, str]:
-    """The same by what is recorded in the tables: plug-ins, which would be loaded, and personal columns."""
+    """Return further reasons, which follow from the applied records of the tables of an untrusted branch.
+
+    A record can name a plug-in, which would be loaded, or mark other columns as personal than the branch
+    does.
+    """
     found = {}
     for table in workspace.tables:
         observation = seen[table.name].observation if table.name in seen else None
@@ -220,13 +232,13 @@ def _unnamed_by_records(workspace: Workspace, seen: Mapping[str, _Seen]) -> dict
 
 
 def _declared(workspace: Workspace, table: ResolvedTable, unnamed: Mapping[str, str]) -> DeclaredTable:
-    """The table as the planner wants it, with why it is not looked at."""
+    """Return the table as the planner needs it, with the data that only an untrusted branch has."""
     base = None if workspace.base is None else workspace.base.specs.get(table.name)
     return replace(declared(workspace, table), unnamed=unnamed.get(table.name), base=base)
 
 
 def declared(workspace: Workspace, table: ResolvedTable) -> DeclaredTable:
-    """The table as the planner wants it, alike in every checkout of the project."""
+    """Return the table as the planner needs it, equal in every checkout of the project."""
     return DeclaredTable(
         spec=table.spec,
         location=table.location_declared,
@@ -244,7 +256,7 @@ def declared(workspace: Workspace, table: ResolvedTable) -> DeclaredTable:
 
 
 def job_references(workspace: Workspace, table: ResolvedTable) -> tuple[JobReference, ...]:
-    """The table's jobs with digests that are alike in every checkout and commit."""
+    """Return the table's jobs with digests that are equal in every checkout and commit."""
     jobs = (
         replace(job, location=table.location_declared, directory=".", git_commit=None)
         for job in jobs_of(workspace, table)
@@ -259,7 +271,7 @@ def _due(
     *,
     excluded: bool,
 ) -> tuple[DueWork, dict[str, MeasuredDebt]]:
-    """What a run would do for the tables that have an applied spec and can be read, and their debts."""
+    """Return the work of the next run, and the debts, of all tables that are applied and can be read."""
     budget_bytes = workspace.project.target.budget.services_bytes
     usable = {name: table.observation for name, table in seen.items() if not _is_unusable(drifts[name])}
     applied = {name: o for name, o in usable.items() if o is not None and o.is_applied}
@@ -279,7 +291,7 @@ def _due(
             budget = budget.left_after(found.forecast.rewrite_bytes)
         return found
 
-    # One after the other, as a run does, and so that the samples of many tables are not in memory at once.
+    # In sequence like a run, and because the samples of many tables would need too much memory at once.
     found = measuring.each(
         next_of, in_order=by_last_clustering({name: debt.clustered for name, debt in debts.items()})
     )
@@ -306,18 +318,18 @@ def _due(
 
 
 def _is_unusable(drifts: tuple[Drift, ...]) -> bool:
-    """Whether it is told already that the table cannot be read or written."""
+    """Return whether the drift already reports that the table cannot be read or written."""
     return any(drift.code == "DR100" for drift in drifts)
 
 
 def _shown(error: CorruptTableError, observation: Observation, declared: TableSpec) -> str:
-    """What is wrong with a table, without values of its personal columns."""
+    """Return the text of an error about a table, with values of its personal columns masked."""
     shown_by = masked_by(observation.spec, declared)
     return masked_message(error.message, shown_by, location=observation.handle.store.uri)
 
 
 def _debt(observation: Observation, budget_bytes: int) -> MeasuredDebt | None:
-    """The debt of the table under its applied policy; None where strategies of that are not declared too."""
+    """Return the debt under the applied policy, or None if the policy uses undeclared strategies."""
     spec = observation.spec
     if spec is None or not are_allowed(spec.clustering, observation.handle.store.allowed):
         return None
@@ -325,13 +337,16 @@ def _debt(observation: Observation, budget_bytes: int) -> MeasuredDebt | None:
 
 
 def _is_ours(workspace: Workspace, seen: _Seen) -> bool:
-    """Whether a table, if there is one that can be read, is the project's: of others nothing is measured."""
+    """Return whether the project owns the table. Tables of others are not measured.
+
+    A table that does not exist or cannot be read counts as the project's own.
+    """
     observation = seen.observation
     return observation is None or observation.foreign_to(workspace.owner_of(observation)) is None
 
 
 def _drifts(seen: _Seen) -> tuple[Drift, ...]:
-    """What others changed of a table; of one that cannot be read any more, that."""
+    """Return the drift of a table. If the table cannot be read, this is its only drift (DR100)."""
     if seen.refusal is not None:
         return (unusable(seen.refusal),)
     if seen.observation is None:
@@ -343,7 +358,7 @@ def _drifts(seen: _Seen) -> tuple[Drift, ...]:
 
 
 def _drift_lines(drifts: Mapping[str, tuple[Drift, ...]]) -> tuple[Change, ...]:
-    """What others changed of the selected tables, by table and path."""
+    """Return the drift of the selected tables as changes with the path ``TABLE.PATH``."""
     return tuple(
         Change(
             path=f"{table}.{drift.path}",
@@ -360,7 +375,10 @@ def _drift_lines(drifts: Mapping[str, tuple[Drift, ...]]) -> tuple[Change, ...]:
 
 
 def _gone(undeclared: Iterable[Undeclared], seen: Mapping[str, _Seen]) -> tuple[Undeclared, ...]:
-    """Return the tables that no spec declares, less those whose spec names a place where no table is."""
+    """Return the undeclared tables without those whose name is declared at a location that contains no table.
+
+    Such a table has moved, which is refused elsewhere (SC403).
+    """
     return tuple(
         found
         for found in undeclared
@@ -371,9 +389,9 @@ def _gone(undeclared: Iterable[Undeclared], seen: Mapping[str, _Seen]) -> tuple[
 def _elsewhere(
     workspace: Workspace, table: DeclaredTable, undeclared: Sequence[Undeclared]
 ) -> Elsewhere | None:
-    """Return where else the project has a table of that name, or of its former one.
+    """Return another place where the project has a table with this name or its former name, else None.
 
-    That is the default location, the last known one, or any below the warehouse.
+    The candidates are the default location, the last known location, and all places below the warehouse.
     """
     root, target = workspace.project.root, workspace.project.target
     names = tuple(filter(None, (table.spec.name, table.moved_from)))
@@ -403,13 +421,13 @@ def _elsewhere(
 
 
 def _name_of(observation: Observation) -> str:
-    """The name that was applied last; hoodie.properties keep the one that the table was made with."""
+    """Return the applied name of a table. hoodie.properties keep the name with which it was created."""
     return observation.handle.config.name if observation.spec is None else observation.spec.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """An observation, or the reason why there is none: it is raised where the table is planned."""
+    """An observation, or the error that prevented it. The error is raised when the table is planned."""
 
     observation: Observation | None = None
     refusal: UnsupportedTableError | CorruptTableError | None = None

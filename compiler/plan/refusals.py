@@ -1,4 +1,4 @@
-"""Why a table's changes may not be applied, and what to do instead."""
+"""Refusals: the reason why a table's changes must not be applied, and the remedy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REMEDY = "this never changes in place: make a new table from the old one, then s
 def refuse_foreign(
     table: DeclaredTable, observation: Observation, context: CommonPlanInputs
 ) -> Blocked | None:
-    """SC501 for another project's table, SC504 for another target's; None for one of this target."""
+    """Return SC501 for a table of another project, SC504 for one of another target, else None."""
     found = observation.foreign_to(context.owner_of(observation))
     if found is None:
         return None
@@ -33,7 +33,7 @@ def refuse_foreign(
 
 
 def refuse_faulty(table: DeclaredTable, observation: Observation) -> Blocked | None:
-    """SC505 where the applied record, or the table's identity, is not to be acted by; else None."""
+    """Return SC505 if the applied record or the table's identity must not be used, else None."""
     fault = observation.handle.fault
     return None if fault is None else _faulty(table.spec.name, table.location, fault)
 
@@ -43,7 +43,7 @@ def _faulty(name: str, location: str, fault: RecordFault) -> Blocked:
 
 
 def refuse_renamed(table: DeclaredTable, observation: Observation) -> Blocked | None:
-    """Return SC405 for a table that is applied under a name that its spec does not mention."""
+    """Return SC405 if the table is applied under a name that its spec does not mention, else None."""
     former = None if observation.spec is None else observation.spec.name
     if former in (None, table.spec.name, table.moved_from):
         return None
@@ -56,7 +56,10 @@ def refuse_renamed(table: DeclaredTable, observation: Observation) -> Blocked | 
 
 
 def refuse_move(table: DeclaredTable, elsewhere: Elsewhere) -> Blocked:
-    """Return SC403 for a table whose rows are somewhere else than it is declared."""
+    """Return SC403 for a table whose rows are at another location than the declared one.
+
+    If the table is also renamed, the remedy is to declare its location. Otherwise a recipe copies the rows.
+    """
     move = Change(
         path="location",
         old=elsewhere.location,
@@ -84,7 +87,7 @@ def refuse_move(table: DeclaredTable, elsewhere: Elsewhere) -> Blocked:
 def refuse_reverting(
     table: DeclaredTable, observation: Observation, changes: tuple[Change, ...], context: CommonPlanInputs
 ) -> Blocked | None:
-    """SC502 where the applied spec comes from a commit that the checked-out one does not contain."""
+    """Return SC502 if the checked-out history does not contain the commit of the applied spec, else None."""
     applied = _commit_not_contained(observation, context)
     if applied is None:
         return None
@@ -99,10 +102,10 @@ def refuse_reverting(
 
 
 def refuse_forgetting(table: Undeclared, context: CommonPlanInputs) -> Blocked | None:
-    """Why a table that has no spec is not to be forgotten; None where it is.
+    """Return why a table without a spec must not be forgotten, or None if it can be.
 
-    SC505 for a record that is not to be acted by, SC502 where the checked-out commit lacks the one that
-    declares the table.
+    The code is SC505 if the applied record must not be used, or SC502 if the checked-out history does not
+    contain the commit that declares the table.
     """
     if (fault := table.observation.handle.fault) is not None:
         return _faulty(table.spec.name, table.location, fault)
@@ -121,7 +124,12 @@ def refuse_forgetting(table: Undeclared, context: CommonPlanInputs) -> Blocked |
 
 
 def refuse_unnamed(table: DeclaredTable, why: str) -> Blocked:
-    """SC507 for a table of an untrusted branch that is not looked at, with what the branch changes of it."""
+    """Return SC507 for a table of an untrusted branch that is not read, with the branch's changes to it.
+
+    Args:
+        table: The table as the branch declares it.
+        why: The reason why it is not read.
+    """
     changes: tuple[Change, ...] = ()
     if table.base is not None:
         changes = spec_changes(table.base, table.spec, origin=table.origin, is_written=table.is_written)
@@ -136,14 +144,20 @@ def refuse_unnamed(table: DeclaredTable, why: str) -> Blocked:
 
 
 def refuse_unusable(table: DeclaredTable, why: UnsupportedTableError | CorruptTableError) -> Blocked:
-    """SC503 for a table that cannot be read, or written."""
+    """Return SC503 for a table that cannot be read or written."""
     return _refusal(table, "SC503", reason=why.message, remedy="do what the message says, then plan again")
 
 
 def refuse_breaking(
     table: DeclaredTable, observation: Observation, changes: tuple[Change, ...]
 ) -> Blocked | None:
-    """A change that is never made in place, or that nobody allowed; None where there is none."""
+    """Return a refusal of a change that is never made in place or that no allow entry permits, else None.
+
+    Args:
+        table: The declared table.
+        observation: The live table.
+        changes: The changes, by falling class.
+    """
     breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
     recipe: tuple[RecipeStep, ...] = ()
     for never in (IDENTITY_CODES, UNREADABLE_CODES):
@@ -171,7 +185,7 @@ def refuse_breaking(
 def refuse_lost_key(
     table: DeclaredTable, observation: Observation, changes: tuple[Change, ...]
 ) -> Blocked | None:
-    """Return SC406 where files are encrypted by a key that the declared spec does not name, else None."""
+    """Return SC406 if files are encrypted with a key that the declared spec does not name, else None."""
     key = None if observation.spec is None else observation.spec.files.encryption_key
     if key is None or key in table.spec.files.keys:
         return None
@@ -185,7 +199,7 @@ def refuse_lost_key(
 
 
 def refuse_unallowed(table: DeclaredTable, changes: tuple[Change, ...]) -> Blocked | None:
-    """SC702 where a change can have other code executed and nobody allowed it; else None."""
+    """Return a refusal (SC702) if a change can execute code and no allow entry permits it, else None."""
     found = [c for c in changes if c.change_class is ChangeClass.EXECUTES and c.allowed is None]
     if not found:
         return None
@@ -195,12 +209,15 @@ def refuse_unallowed(table: DeclaredTable, changes: tuple[Change, ...]) -> Block
 
 
 def _leave(table: DeclaredTable, code: str) -> str:
-    """How a change of a table is allowed."""
+    """Return the remedy that adds an allow entry for a change of the table."""
     return f'add to parquetry.yml: `allow: [{{code: {code}, table: {table.spec.name}, reason: "..."}}]`'
 
 
 def _renamed(changes: tuple[Change, ...]) -> tuple[str, str] | None:
-    """The old and the new name of a column, where one went and one of its type came; else None."""
+    """Return the old and new name of a column that was probably renamed, else None.
+
+    That is assumed if exactly one column was dropped, exactly one was added, and both have the same type.
+    """
     columns = [change for change in changes if change.path.count(".") == 1]
     gone = [change for change in columns if change.code == "SC310" and change.allowed is None]
     come = [change for change in columns if change.code == "SC301"]
@@ -221,7 +238,7 @@ def _copy_recipe(table: DeclaredTable, observation: Observation) -> tuple[Recipe
 
 
 def _typed(location: str) -> str:
-    """Return the location as commands take it: with a '/', which the name of a table lacks."""
+    """Return the location as commands accept it: with a '/', which no table name contains."""
     return shell.place(location) if "/" in location else f"./{location}"
 
 
@@ -234,7 +251,7 @@ def _commit_not_contained(observation: Observation, context: CommonPlanInputs) -
 
 
 def _reaching(commit: str, tree: GitWorkTree) -> str:
-    """What makes the checked-out commit contain another one."""
+    """Return the instruction by which the checked-out history comes to contain the commit."""
     if tree.is_shallow:
         return "this clone has a part of the history alone: fetch all of it (`git fetch --unshallow`)"
     return f"merge or rebase onto {commit[:12]}"
@@ -269,7 +286,7 @@ def _head(tree: GitWorkTree) -> str:
 
 
 def remedy_afresh(location: str) -> str:
-    """What to do instead of the recipe about a table at ``location`` that nothing was ever written to."""
+    """Return the remedy for a table that was never written to: delete its folder and create it again."""
     return (
         f"nothing was ever written to this table: delete its folder {location} and plan again; or make a new "
         "table beside it, then swap"
@@ -277,7 +294,10 @@ def remedy_afresh(location: str) -> str:
 
 
 def remedy_renamed(old: str, new: str, *, otherwise: str) -> str:
-    """What to do about a column that went while one of its type came: perhaps it has another name now."""
+    """Return the remedy for a dropped column that was perhaps renamed: copy the table under the new name.
+
+    ``otherwise`` is the remedy if the column is really dropped.
+    """
     return (
         f"if {old} is to be called {new}, which is never done in place, make a new table from the old one, "
         f"with `select: SELECT *, {old} AS {new} FROM source` and `drop: [{old}]`, then swap; to give its "
@@ -293,12 +313,15 @@ def copy_recipe(
     recorded: tuple[str, int] | None,
     names_location: bool,
 ) -> tuple[RecipeStep, ...]:
-    """How a table gets another key, partitioning, type or place: by a new table beside it.
+    """Return the steps that copy a table into a new one with another key, partitioning, type or location.
 
-    ``spec`` is the wanted one, ``file`` where it is declared, ``location`` where the rows are, and
-    ``recorded`` the name or place of the table that commands find it by, and the number of the applied
-    record; None, for which there is no recipe, where nothing is applied.
-    ``names_location``: the wanted spec says that it is where the rows are.
+    Args:
+        spec: The wanted spec.
+        file: The file that declares it.
+        location: The location of the rows.
+        recorded: The name or location by which commands find the table, and the number of its applied record.
+            If it is None, nothing is applied and the result is empty.
+        names_location: True if the wanted spec declares the location of the rows.
     """
     if recorded is None:
         return ()

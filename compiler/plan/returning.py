@@ -1,4 +1,4 @@
-"""Columns that are added again under a name that files know from before: their old values would be back."""
+"""Columns that are added again under a name that existing files contain: their old values would reappear."""
 
 from __future__ import annotations
 
@@ -23,10 +23,15 @@ def with_returning(
     declared: TableSpec,
     former: Callable[[Collection[ColumnPath]], Iterable[FormerColumn]],
 ) -> tuple[Change, ...]:
-    """The changes, those that add what was dropped before as the breaking ones they are.
+    """Return the changes, with those that add a dropped column again turned into breaking changes.
 
-    SC311 where files hold it as a type that cannot be read as the new one, else SC316. ``former`` is
-    asked only when something is added.
+    The code is SC311 if files contain the column in a type that cannot be read as the new one, else SC316.
+
+    Args:
+        changes: The changes from the applied to the declared spec.
+        applied: The applied spec.
+        declared: The declared spec.
+        former: Returns which of some columns the table had before. It is only called if a column is added.
     """
     if not any(change.code == "SC301" for change in changes):
         return changes
@@ -55,7 +60,7 @@ def _returning(change: Change, found: Iterable[FormerColumn], added: dict[Column
 
 
 def _is_readable(former: FormerColumn, wanted: ColumnType) -> bool:
-    """Whether files that hold the former type can be read as the new one."""
+    """Return whether files with the former type can be read as the new type."""
     name = former.path[-1]
     old, new = (Column(name=name, type=str(kind)) for kind in (former.type, wanted))
     return not any(change.code in UNREADABLE_CODES for change in column_changes((old,), (new,)))

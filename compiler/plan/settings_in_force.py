@@ -1,4 +1,4 @@
-"""Whether jobs may use the settings of their target: those that execute have to be allowed and applied."""
+"""Permission to use a target's settings in jobs: settings that execute code must be allowed and applied."""
 
 from __future__ import annotations
 
@@ -14,18 +14,24 @@ from parquetry.runtime.table.applied import AppliedRef
 
 
 def check_allowed(workspace: Workspace) -> None:
-    """UnappliedError where the target has settings that execute and that it does not allow; asks no table.
+    """Check, without reading a table, that the target allows all of its settings that can execute code.
 
-    What is read over an endpoint cannot say whether that may be used.
+    A setting can redirect reads to another endpoint, so what is read there cannot prove that it may be used.
+
+    Raises:
+        UnappliedError: If one of them is not allowed.
     """
     target = workspace.project.target
     check_values_allowed(target.name, target.declared, unallowed(target.declared))
 
 
 def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedRef | None) -> tuple[str, ...]:
-    """What may be used although it is not applied to the table: settings with both values, in words.
+    """Return a text with both values for each setting of the target that the table does not record yet.
 
-    UnappliedError where one of them executes.
+    Such a setting may be used unless it can execute code.
+
+    Raises:
+        UnappliedError: If a setting that is not applied can execute code.
     """
     target = workspace.project.target
     before = None if applied is None else applied.settings

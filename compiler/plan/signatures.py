@@ -1,4 +1,4 @@
-"""What a plan says of the signatures of applied records: apply signs anew, one is wrong, or not checked."""
+"""Findings of a plan about the signature of an applied record: it is replaced, wrong or not checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ SIGNATURE_PATH = "applied.signature"
 
 
 def resigning(observation: Observation, context: CommonPlanInputs) -> tuple[Change, ...]:
-    """That the record is signed anew, or not any more; without the keys, as far as that can be told."""
+    """Return the change SC103 if `apply` adds, replaces or removes the record's signature, else nothing.
+
+    If the keys are not available here, only a missing or superfluous signature is found.
+    """
     seal, keys = observation.handle.seal, context.signing_keys
     if seal is None or not observation.is_applied:
         return ()
@@ -35,7 +38,10 @@ def resigning(observation: Observation, context: CommonPlanInputs) -> tuple[Chan
 
 
 def refuse_wrong(table: DeclaredTable, observation: Observation, context: CommonPlanInputs) -> Blocked | None:
-    """SC508 where no declared key signed the record that is in force; None where that is not known."""
+    """Return SC508 if no declared key signed the applied record, else None.
+
+    If the keys are not available here, the signature is not checked and the result is None.
+    """
     seal = observation.handle.seal
     if seal is None or _state(observation, context) is not Signed.WRONG:
         return None
@@ -52,7 +58,7 @@ def refuse_wrong(table: DeclaredTable, observation: Observation, context: Common
 def unchecked(
     table: DeclaredTable, observation: Observation, context: CommonPlanInputs
 ) -> tuple[PlanWarning, ...]:
-    """That a signature is not checked, as a key is not here."""
+    """Return a warning if the signature cannot be checked because a key is not available here."""
     seal = observation.handle.seal
     if seal is None or seal.signature is None or not context.signing_keys:
         return ()
@@ -67,7 +73,7 @@ def unchecked(
 
 
 def _state(observation: Observation, context: CommonPlanInputs) -> Signed | None:
-    """Whose signature the record has; None where that cannot be told here."""
+    """Return which key signed the record, or None if that cannot be checked here."""
     seal, keys = observation.handle.seal, context.signing_keys
     if seal is None or not keys:
         return None

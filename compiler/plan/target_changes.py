@@ -1,4 +1,4 @@
-"""What of a target's settings is not applied to its tables, and what it does not allow."""
+"""Settings of a target that its tables do not record yet, and settings that the target does not allow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHANGED = "SC701"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedSettings:
-    """The settings that are applied to a table; those of a table that is not there yet are ``new``."""
+    """The settings that a table records. ``is_new`` is True for a table that does not exist yet."""
 
     settings: Settings | None
     is_new: bool = False
@@ -38,7 +38,7 @@ class AppliedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPlan:
-    """The changes of a target's settings that may be applied, those that may not, and warnings."""
+    """The changes of a target's settings that may be applied, the blocked ones, and warnings."""
 
     changes: tuple[TargetChange, ...] = ()
     blocked: Blocked | None = None
@@ -46,11 +46,17 @@ class TargetPlan:
 
 
 def target_plan(name: str, declared: TargetSettings, applied: Mapping[str, AppliedSettings]) -> TargetPlan:
-    """What to do about a target's settings; ``applied`` are those of the tables that are to record them."""
+    """Return the changes of a target's settings, with the refusal of those that are not allowed.
+
+    Args:
+        name: The name of the target.
+        declared: The declared settings with their allow entries.
+        applied: The recorded settings by table, for the tables that will record the declared ones.
+    """
     found = tuple(_changes(declared, applied))
     refused = {c.change.path: c.change for c in found if _is_refused(c.change)}
     for setting in unallowed(declared):
-        # Where no record was looked at, nothing is known to be applied.
+        # If no record was read, it is unknown which value is applied.
         known = setting.value if applied else None
         standing = SettingDifference(path=setting.path, declared=setting.value, applied=known)
         refused.setdefault(setting.path, setting_change(standing, declared))
@@ -62,7 +68,7 @@ def target_plan(name: str, declared: TargetSettings, applied: Mapping[str, Appli
 
 
 def setting_change(difference: SettingDifference, declared: TargetSettings) -> Change:
-    """The difference as a change: where it is declared, how far it reaches, and why it is allowed."""
+    """Return the difference as a change with its position, its class and the reason that allows it."""
     path = difference.path
     origin = next((setting.origin for setting in declared.settings if setting.path == path), declared.origin)
     change = Change(
@@ -86,7 +92,7 @@ def setting_change(difference: SettingDifference, declared: TargetSettings) -> C
 
 
 def _changes(declared: TargetSettings, applied: Mapping[str, AppliedSettings]) -> Iterator[TargetChange]:
-    """Each difference once, with the tables that it is in; of new tables what executes nothing is no news."""
+    """Yield each difference once, with its tables. For new tables, only settings that execute code count."""
     tables: dict[str, tuple[SettingDifference, list[str]]] = {}
     for table, before in applied.items():
         for difference in setting_differences(recorded_settings(declared), before.settings):

@@ -1,8 +1,8 @@
-"""The values that a saved plan does not show, put back before it is executed.
+"""Masked values of a saved plan, which are restored before the plan is executed.
 
-A plan's specs hide literals that may be personal data. They are taken from the project, or for a
-table that is forgotten from its applied record, and only when they are the ones that were planned:
-the plan has digests of the jobs, or of the record, that they are in.
+The specs in a plan hide literals that may be personal data. They are read from the project or, for a table
+that is forgotten, from its applied record. They are only used if they are the planned ones: the plan contains
+digests of the jobs, or of the record, that they belong to.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from parquetry.runtime.spec.table_spec import TableSpec
 
 
 def unmasked(plan: PlanDocument, workspace: Workspace) -> PlanDocument:
-    """The plan with whole specs; the same where nothing is hidden.
+    """Return the plan with unmasked specs.
 
-    StalePlanError when the project, or the table's record, has other values by now.
+    Raises:
+        StalePlanError: If the project or the applied record contains other values now.
     """
     actions = tuple(
         replace(action, spec=_spec(action, workspace)) if is_masked(action.spec) else action
