@@ -1,6 +1,6 @@
-"""What people declare: a folder of YAML files becomes a checked, resolved project.
+"""The declared side of parquetry: a folder of YAML files becomes a checked, resolved project.
 
-The names below are loaded when they are first used, so importing the package costs nothing.
+The names below are imported when they are first used, so importing the package costs nothing.
 """
 
 from __future__ import annotations

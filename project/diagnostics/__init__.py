@@ -1,1 +1,1 @@
-"""Findings: codes, places in files, rendering of source lines."""
+"""Diagnostics: codes, positions in files and the rendering of source lines."""

@@ -1,4 +1,4 @@
-"""The diagnostic codes: what each means and what to do, the text of the page on diagnostics."""
+"""The diagnostic codes with title, explanation and remedy, which the reference page on diagnostics shows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """A kind of finding. A ``warning`` never stops a command."""
+    """A kind of diagnostic. If ``warning`` is True, it never stops a command."""
 
     code: str
     title: str
@@ -18,7 +18,7 @@ class Code:
 
 
 def _code(code: str, title: str, explanation: str, remedy: str, *, warning: bool = False) -> Code:
-    """The entry of the registry, in the order in which it is read."""
+    """Make an entry of the registry; the positional order is the order of reading."""
     return Code(code=code, title=title, explanation=explanation, remedy=remedy, warning=warning)
 
 

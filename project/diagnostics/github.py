@@ -1,4 +1,4 @@
-"""Lines of a GitHub workflow's log that become annotations of a pull request.
+"""Workflow commands: lines in the log of a GitHub workflow that become annotations of a pull request.
 
 Source: ``command.ts`` of the package ``@actions/core``.
 """
@@ -11,7 +11,7 @@ from parquetry.printable import visible
 
 
 def workflow_command(kind: str, properties: Mapping[str, object], message: str) -> str:
-    """The line, without its end; ``kind`` is ``error``, ``warning`` or ``notice``."""
+    """Return the escaped line without its end; ``kind`` is ``error``, ``warning`` or ``notice``."""
     said = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
     return f"::{kind} {said}::{_data(message)}"
 

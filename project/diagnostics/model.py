@@ -1,4 +1,4 @@
-"""What is wrong with a project, as values: code, place, message, snippet and hint."""
+"""Diagnostics as values: code, position, message, snippet and hint."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _COLUMNS_BEFORE: Final = 40
 _SHOWN = 10
 _KEY = r"""\benc\w*key\w*["']?\s*:\s*"""
 _PASTED_KEY = re.compile(rf"""({_KEY})(?!["']?(?:env:|file:|{{{{))\S.*""")
-"""The rest of a line that may hold a key where a reference such as ``env:NAME`` belongs."""
+"""The rest of a line that may contain an encryption key in place of a reference such as ``env:NAME``."""
 _KEY_BELOW = re.compile(rf"{_KEY}(?:[>|][-+0-9]*)?\s*$")
 
 
 class Severity(IntEnum):
-    """How much a finding matters: an error stops every command, a warning none."""
+    """The effect of a diagnostic: an error stops every command, a warning stops none."""
 
     WARNING = 1
     ERROR = 2
@@ -38,7 +38,7 @@ class Severity(IntEnum):
 
 
 class Problem(Exception):  # noqa: N818 - becomes a diagnostic, never leaves the package
-    """What is wrong with a text, said where its place is not known: code, summary and hint of a finding."""
+    """An error in a text whose position is not known here: code, summary and hint of a later diagnostic."""
 
     def __init__(self, code: str, summary: str, hint: str | None = None) -> None:
         super().__init__(summary)
@@ -49,11 +49,11 @@ class Problem(Exception):  # noqa: N818 - becomes a diagnostic, never leaves the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One finding. ``file`` is relative to the project; lines and columns count from 1.
+    """One diagnostic. ``file`` is relative to the project; lines and columns count from 1.
 
-    ``snippet`` holds the line before (where there is one) and the line of the finding, each
-    with its number. ``table`` is the one it was found in, also where the file is shared by many; it
-    does not tell findings apart.
+    ``snippet`` has the line before the diagnostic (if there is one) and its own line, each with its number.
+    ``table`` is the table in which it was found, also if several tables share the file. It does not count for
+    equality.
     """
 
     code: str
@@ -67,12 +67,12 @@ class Diagnostic:
 
     @property
     def line(self) -> int:
-        """First line of the finding."""
+        """The first line of the diagnostic."""
         return self.span.start.line
 
     @property
     def column(self) -> int:
-        """First column of the finding."""
+        """The first column of the diagnostic."""
         return self.span.start.column
 
     @property
@@ -82,7 +82,7 @@ class Diagnostic:
 
     @property
     def detail(self) -> str:
-        """What findings of this code mean, from the reference."""
+        """The explanation of the code in the reference."""
         return CODES[self.code].explanation
 
 
@@ -96,10 +96,20 @@ def diagnostic(
     shows_lines: bool = True,
     table: str | None = None,
 ) -> Diagnostic:
-    """A finding in ``source`` with its snippet; the code decides the severity.
+    """Make a diagnostic with a snippet of ``source``; the code decides the severity.
 
-    Without ``shows_lines`` there is no snippet: what stands there may be a secret. What looks like an
-    encryption key is shown by no snippet, nor is SQL in a file that declares personal data.
+    A snippet never shows a text that looks like an encryption key, nor SQL in a file that declares personal
+    data.
+
+    Args:
+        code: a key of CODES.
+        summary: what is wrong, without a full stop.
+        source: the file.
+        span: the position in the file; by default its beginning.
+        hint: what to do.
+        shows_lines: False if the lines may contain a secret; then there is no snippet.
+        table: the table in which it was found.
+
     """
     lines = source.lines if source.text and shows_lines else []
     first = max(1, span.start.line - 1)
@@ -120,25 +130,25 @@ def diagnostic(
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """The findings by file, place and code, each once."""
+    """Sort diagnostics by file, position and code, and drop duplicates."""
     return tuple(
         sorted(set(diagnostics), key=lambda found: (found.file, found.span, found.code, found.summary))
     )
 
 
 def errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Those that stop a command."""
+    """Return the diagnostics that stop a command."""
     return tuple(found for found in diagnostics if found.severity is Severity.ERROR)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """The hint ``did you mean 'x'?`` for the known word nearest to ``word``, or None."""
+    """Return the hint ``did you mean 'x'?`` with the known word nearest to ``word``, or None."""
     near = nearest(word, known)
     return None if near is None else f"did you mean '{near}'?"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that ``word`` may be a misspelling of, in any case of letters; None without one."""
+    """Return the known word that ``word`` may misspell, or None. Upper and lower case count as the same."""
     candidates = sorted(known)
     if len(candidates) > _MOST_CANDIDATES:
         alike = [name for name in candidates if name[:1] == word[:1] and abs(len(name) - len(word)) <= 1]
@@ -149,20 +159,23 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def one_of(noun: str, word: str, known: Iterable[str]) -> str:
-    """What an unknown name may be meant as: the nearest of the known ones, else the first of them all."""
+    """Return a hint for an unknown name: the nearest known name, or else a list of the first known names."""
     words = sorted(known)
     listed = f"{noun}s are {some(words)}" if words else f"the project has no {noun}s"
     return did_you_mean(word, words) or listed
 
 
 def some(known: Iterable[str]) -> str:
-    """The first of the known words in their order, all of them where they are few."""
+    """Return the sorted words as a list in a sentence, cut after the first 10."""
     words = sorted(known)
     return f"{', '.join(words[:_SHOWN])}{', ...' if len(words) > _SHOWN else ''}"
 
 
 def render_text(diagnostics: Sequence[Diagnostic], *, files: int) -> str:
-    """The findings as a terminal shows them, ending in a count; empty when there are none."""
+    """Render diagnostics for a terminal, with a last line of counts; return an empty text if there are none.
+
+    ``files`` is the number of files that were read.
+    """
     if not diagnostics:
         return ""
     blocks = [_block(found) for found in diagnostics]
@@ -170,7 +183,7 @@ def render_text(diagnostics: Sequence[Diagnostic], *, files: int) -> str:
 
 
 def summary_line(diagnostics: Sequence[Diagnostic], *, files: int) -> str:
-    """Such as ``2 errors in 1 of 12 files``."""
+    """Return the counts of diagnostics and files, such as ``2 errors in 1 of 12 files``."""
     counts = []
     for severity in (Severity.ERROR, Severity.WARNING):
         count = sum(found.severity is severity for found in diagnostics)
@@ -182,7 +195,7 @@ def summary_line(diagnostics: Sequence[Diagnostic], *, files: int) -> str:
 
 
 def render_json(diagnostics: Sequence[Diagnostic], *, files: int) -> dict[str, Any]:
-    """The findings as plain JSON values: ``valid``, counts and ``diagnostics[]``."""
+    """Return diagnostics as plain JSON values: ``valid``, the counts and ``diagnostics[]``."""
     failed = len(errors(diagnostics))
     return {
         "valid": failed == 0,
@@ -208,7 +221,7 @@ def render_json(diagnostics: Sequence[Diagnostic], *, files: int) -> dict[str, A
 
 
 def render_github(diagnostics: Sequence[Diagnostic], *, prefix: str = "") -> str:
-    """The findings as GitHub workflow commands; ``prefix`` leads from repository to project."""
+    """Render diagnostics as GitHub workflow commands; ``prefix`` is the path from repository to project."""
     lines = []
     for found in diagnostics:
         start, end = found.span
@@ -243,7 +256,7 @@ def _block(found: Diagnostic) -> str:
 
 
 def _around(text: str, column: int) -> tuple[str, int]:
-    """Return what is shown of a line, and how many columns further left it stands than in the file."""
+    """Return the shown part of a line, and by how many columns it starts further left than in the file."""
     if len(text) <= _MOST_COLUMNS:
         return text, 0
     first = max(min(column - 1 - _COLUMNS_BEFORE, len(text) - _MOST_COLUMNS), 0)
@@ -254,7 +267,7 @@ def _around(text: str, column: int) -> tuple[str, int]:
 
 
 def _shown_line(source: SourceText, lines: Sequence[str], number: int) -> str:
-    """A line, counted from 1, without what may be a key or personal."""
+    """Return a line (counted from 1) without a possible key and without SQL that may hold personal data."""
     if not source.declares_pii:
         return _without_key(lines, number)
     if number in source.lines_within_sql:
@@ -265,7 +278,7 @@ def _shown_line(source: SourceText, lines: Sequence[str], number: int) -> str:
 
 
 def _without_key(lines: Sequence[str], number: int) -> str:
-    """A line, counted from 1, without what may be an encryption key."""
+    """Return a line (counted from 1) without a possible encryption key."""
     line = lines[number - 1]
     if number > 1 and _KEY_BELOW.search(lines[number - 2]):
         return "..."
@@ -273,5 +286,5 @@ def _without_key(lines: Sequence[str], number: int) -> str:
 
 
 def _visible(text: str) -> str:
-    """The line with tabs as one blank, so that carets stand below what they mean; no escapes."""
+    """Return a line with each tab as one space (so that carets line up) and escaped control characters."""
     return visible(text.replace("\t", " "))

@@ -1,4 +1,4 @@
-"""The text of one project file, and places in it."""
+"""The text of one project file, and positions in it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-# What libyaml counts as the end of a line, so that our line numbers and its marks agree.
+# The line ends of libyaml, so that line numbers agree with its marks.
 LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 
 SQL_KEY = re.compile(r"""(?<![\w-])["']?(?:select|where|generated|delete_when|expression)["']?\s*:(?=\s|$)""")
-"""A key of SQL, whose literals may be values of the columns that it names."""
+"""A key whose value is SQL. The literals of that SQL may be values of columns."""
 _PII = re.compile(r"""\bpii["']?\s*:\s*(?!["']?false\b)""")
 
 
 class Position(NamedTuple):
-    """A place between two characters; line and column count from 1."""
+    """A position between two characters; line and column count from 1."""
 
     line: int
     column: int
 
 
 class Span(NamedTuple):
-    """A stretch of text from ``start`` up to, not including, ``end``."""
+    """A range of text from ``start`` up to, but not including, ``end``."""
 
     start: Position
     end: Position
@@ -33,7 +33,7 @@ START = Span(Position(1, 1), Position(1, 1))
 
 
 class _Opened(NamedTuple):
-    """A line that deeper ones may belong to; a bare key has items of a list at its own indent too."""
+    """A line that may have nested lines below it; list items of a bare key may have the key's own indent."""
 
     indent: int
     is_sql: bool
@@ -57,12 +57,15 @@ class SourceText:
 
     @cached_property
     def declares_pii(self) -> bool:
-        """Whether the file says of a column that it holds personal data, also where it cannot be parsed."""
+        """True if the file marks a column as personal data; known even if the file cannot be parsed."""
         return _PII.search(self.text) is not None
 
     @cached_property
     def lines_within_sql(self) -> frozenset[int]:
-        """The lines below a key of SQL that its value goes on in, by their indents: also of a broken file."""
+        """The lines below an SQL key that belong to its value.
+
+        Indentation decides, so that the lines of a file that cannot be parsed are known too.
+        """
         found: list[int] = []
         above: list[_Opened] = []
         for number, line in enumerate(self.lines, start=1):
@@ -81,6 +84,6 @@ class SourceText:
         return frozenset(found)
 
     def position(self, offset: int) -> Position:
-        """The place of the character at ``offset``."""
+        """Return the position of the character at ``offset``."""
         before = LINE_END.split(self.text[:offset])
         return Position(len(before), len(before[-1]) + 1)

@@ -1,1 +1,1 @@
-"""Rules over plans as they are declared: CEL expressions, compiled once and bounded."""
+"""Declared rules over plans: CEL expressions, compiled once and limited in cost."""

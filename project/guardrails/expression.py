@@ -1,7 +1,7 @@
-"""CEL expressions of guardrails: compiled once, and bounded before they are evaluated.
+"""CEL expressions of guardrails, compiled once and limited in cost before evaluation.
 
-CEL (https://cel.dev) has no loops but its macros over lists and maps, no recursion and no side effects. How
-macros nest is bounded, and how often ``+`` may double what they go over.
+CEL (https://cel.dev) has no recursion, no side effects, and no loops except its macros over lists and maps.
+The nesting of macros is limited, and so is the number of ``+``, each of which may double a list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VARIABLES: Final = (
     "table",
     "target",
 )
-"""What an expression may read."""
+"""The variables that an expression may read."""
 
 MOST_STEPS: Final = 100_000
 _MOST_NESTED: Final = 2
@@ -35,7 +35,7 @@ _DATE_PARTS: Final = ("Date", "DayOfMonth", "DayOfWeek", "DayOfYear", "FullYear"
 _TIME_PARTS: Final = ("Hours", "Milliseconds", "Minutes", "Seconds")
 _DATES: Final = frozenset(f"get{part}" for part in (*_DATE_PARTS, *_TIME_PARTS))
 _TEXTS: Final = frozenset({"contains", "endsWith", "size", "startsWith"})
-"""Without `matches`: it compiles its pattern each time, which may take a second."""
+"""`matches` is missing: it compiles its pattern at each call, which may take a second."""
 _TYPES: Final = frozenset({"double", "duration", "has", "int", "string", "timestamp", "type", "uint"})
 _FUNCTIONS: Final = _DATES | _TEXTS | _TYPES
 _CODE: Final = "PQ107"
@@ -44,16 +44,16 @@ _TOKEN: Final = re.compile(
 )
 _PREFIXED: Final = re.compile(r"""["'A-Za-z0-9_]\Z""")
 _FAILURES: Final = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError)
-"""What the library raises for an expression that is none, or has no value."""
+"""The library's exceptions for a text that is not an expression, or an expression without a value."""
 
 
 class EvaluationError(Exception):
-    """An expression that has no value for this action; the message says why."""
+    """An expression has no value for this action; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Size:
-    """How much an expression may do: its macros, how deep they nest, its sums, and its entries."""
+    """The cost of an expression: the number and nesting of its macros, its sums and its literal entries."""
 
     loops: int
     nested: int
@@ -61,14 +61,14 @@ class _Size:
     entries: int
 
     def steps(self, longest: int) -> int:
-        """At most so many steps over values whose longest list or map has so many entries."""
+        """Return an upper bound of the steps if the longest list or map has ``longest`` entries."""
         width = max(longest, self.entries, 1) << self.sums
         return max(self.loops, 1) * int(width**self.nested)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """A compiled expression; ``variables`` are those of :data:`VARIABLES` that it reads."""
+    """A compiled expression; ``variables`` are the names of :data:`VARIABLES` that it reads."""
 
     text: str
     variables: frozenset[str]
@@ -76,9 +76,15 @@ class Expression:
     program: Any = field(compare=False, repr=False)
 
     def value(self, context: Any, *, longest: int) -> Any:
-        """What it evaluates to; EvaluationError where it has no value, or would take too long.
+        """Evaluate the expression.
 
-        ``context`` is of :func:`context_of`, ``longest`` the entries of its longest list or map.
+        Args:
+            context: a result of :func:`context_of`.
+            longest: the number of entries of the context's longest list or map.
+
+        Raises:
+            EvaluationError: if the expression has no value, or may take too many steps.
+
         """
         if self.size.steps(longest) > MOST_STEPS:
             raise EvaluationError(
@@ -91,7 +97,12 @@ class Expression:
 
 
 def context_of(values: Mapping[str, Any]) -> Any:
-    """The variables for any number of expressions; EvaluationError for what CEL has no value for."""
+    """Convert variables into a context that any number of expressions can read.
+
+    Raises:
+        EvaluationError: if CEL has no value for one of them.
+
+    """
     try:
         return _cel().Context(variables=dict(values))
     except _FAILURES as error:
@@ -99,7 +110,12 @@ def context_of(values: Mapping[str, Any]) -> Any:
 
 
 def compiled(text: str) -> Expression:
-    """The expression; raises :class:`Problem` where it is none, reads what is not there, or is too large."""
+    """Compile an expression.
+
+    Raises:
+        Problem: if the text is not an expression, reads unknown names, or may take too long.
+
+    """
     size, loop_variables = _measured(text)
     try:
         program = _cel().compile(text)
@@ -116,7 +132,7 @@ def compiled(text: str) -> Expression:
 
 
 def longest_in(value: Any) -> int:
-    """The entries of the longest list or map in a value of JSON."""
+    """Return the number of entries of the longest list or map in a JSON value."""
     if not isinstance(value, dict | list) or not value:
         return 0
     children = value.values() if isinstance(value, dict) else value
@@ -125,14 +141,14 @@ def longest_in(value: Any) -> int:
 
 @cache
 def _cel() -> Any:
-    """The library: imported when there is a guardrail, since it brings a command line of its own."""
-    import cel  # noqa: PLC0415  # only where there is a guardrail
+    """Import the CEL library; only projects with guardrails need it, and it brings a command line along."""
+    import cel  # noqa: PLC0415  # only projects with guardrails need it
 
     return cel
 
 
 def _measured(text: str) -> tuple[_Size, frozenset[str]]:
-    """How much the expression may do, and the names that its macros bind."""
+    """Return the cost of an expression, and the names that its macros bind."""
     opened: list[bool] = []
     words: list[str] = []
     loops = nested = sums = commas = 0
@@ -165,7 +181,7 @@ def _measured(text: str) -> tuple[_Size, frozenset[str]]:
 
 
 def _check_sign(text: str, start: int) -> None:
-    """Problem for what would hide a part of the expression from its measuring."""
+    """Raise Problem for a sign that would hide a part of the expression from the cost limit."""
     if text[start] in "\"'":
         raise Problem(_CODE, "a text is not closed, or spans lines")
     if text.startswith("//", start):
@@ -173,7 +189,7 @@ def _check_sign(text: str, start: int) -> None:
 
 
 def _complaint(error: Exception) -> str:
-    """The parser's own words, without the excerpt below them."""
+    """Return the parser's error message without the excerpt below it."""
     found = re.search(r"ERROR: <input>:\d+:\d+: ([^\n]+)", str(error))
     return found[1] if found else _first_sentence(error)
 

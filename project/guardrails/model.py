@@ -1,4 +1,4 @@
-"""A guardrail as it is declared: what every action of a plan has to fulfil."""
+"""A declared guardrail: a rule that every action of a plan has to fulfil."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PLACE: Final = re.compile(r"\{([^{}]*)\}")
 
 
 class RuleOutcome(StrEnum):
-    """What a guardrail says of an action, or of an example plan: the gravest of its actions."""
+    """The outcome of a guardrail for an action; for an example plan, the worst outcome of its actions."""
 
     FULFILLED = "pass"
     WARN = "warn"
@@ -21,7 +21,7 @@ class RuleOutcome(StrEnum):
 
 
 class Override(StrEnum):
-    """Whether an entry of ``allow`` overrides what a guardrail denies."""
+    """The choice of whether an entry of ``allow`` can override a denial."""
 
     ALLOW = "allow"
     NEVER = "never"
@@ -29,14 +29,19 @@ class Override(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleMessage:
-    """A text with values: ``parts`` are words and the expressions between them."""
+    """A text with values: ``parts`` are texts and the expressions between them."""
 
     text: str
     parts: tuple[str | Expression, ...]
 
     @classmethod
     def of(cls, text: str) -> RuleMessage:
-        """The message of a text with ``{expression}``; raises the Problem of the first that is none."""
+        """Parse a text with ``{expression}`` parts.
+
+        Raises:
+            Problem: if one of them is not an expression.
+
+        """
         pieces = _PLACE.split(text)
         parts = (piece if number % 2 == 0 else compiled(piece) for number, piece in enumerate(pieces))
         return cls(text=text, parts=tuple(part for part in parts if part != ""))
@@ -44,7 +49,7 @@ class RuleMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A plan beside the rules, in the file ``plan``, and what the rule says of it at the time ``now``."""
+    """An example plan in the file ``plan``, and the expected outcome at the time ``now``."""
 
     plan: str
     expected: RuleOutcome
@@ -54,7 +59,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guardrail:
-    """A rule over each action of a plan. Where ``expression`` is not true, the outcome is ``severity``."""
+    """A rule over each action of a plan. If ``expression`` is not true, the outcome is ``severity``."""
 
     name: str
     expression: Expression
@@ -67,11 +72,11 @@ class Guardrail:
 
     @property
     def file(self) -> str:
-        """The file that declares it, relative to the project."""
+        """The file that declares the guardrail, relative to the project."""
         return self.origin.partition(":")[0]
 
     @property
     def variables(self) -> frozenset[str]:
-        """The variables that its expression and its message read."""
+        """The variables that the expression and the message read."""
         read = (part.variables for part in self.message.parts if isinstance(part, Expression))
         return self.expression.variables.union(*read)

@@ -1,1 +1,1 @@
-"""Loading a project: resolution and checks across files."""
+"""Loading of a project: resolution of its layers, and checks across files."""

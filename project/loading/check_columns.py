@@ -1,4 +1,4 @@
-"""Checks of a table's columns: names, types, and every setting that refers to one."""
+"""Checks of a table's columns: their names and types, and each setting that refers to a column."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _BY_KEY = (Operation.UPSERT, Operation.DELETE)
 _CHANGING = frozenset(
     {"current_date", "current_timestamp", "now", "rand", "randn", "random", "unix_timestamp", "uuid"}
 )
-"""Functions that give another value at another time; the commonest of them."""
+"""The most common functions whose value changes between calls."""
 _UNSTABLE_TEXTS = frozenset({"float", "double", "timestamp"})
 _MOST_HINTS = 50
 
 
 def check_columns(resolution: Resolution) -> None:
-    """Reports what is wrong with columns and references to them."""
+    """Report errors and warnings about columns and references to them."""
     _check_names(resolution)
     _check_types(resolution)
     _check_record_key(resolution)
@@ -53,7 +53,7 @@ def _check_names(resolution: Resolution) -> None:
     names = [entry["name"] for entry in entries] or [column.name for column in resolution.table.spec.columns]
     for index, broken in broken_names(names, new=True):
         if broken.rule is Rule.TWICE:
-            # At the second of them: the path of a column is that of the first.
+            # Report at the second column's node: a path by name leads to the first.
             node = resolution.file.node.at(("columns", index, "name") if listed else ("columns", "file"))
             resolution.report_at("PQ301", broken.problem, node, broken.remedy)
         elif broken.rule in (Rule.RESERVED, Rule.CONTROL):
@@ -130,7 +130,7 @@ def _check_partitioning(resolution: Resolution) -> None:
 
 
 def _check_moving_keys(resolution: Resolution) -> None:
-    """Warns of keys that can come with another partition value, where writes look such keys up."""
+    """Warn if a key can come with another partition value and a write looks keys up by partition."""
     table = resolution.table
     looked_up = not table.spec.sources or any(source.operation in _BY_KEY for source in table.spec.sources)
     if table.spec.key_scope is not KeyScope.PARTITION or not table.spec.record_key or not looked_up:
@@ -147,7 +147,7 @@ def _check_moving_keys(resolution: Resolution) -> None:
 
 
 def _follows_from_key(table: ResolvedTable, name: str) -> bool:
-    """Whether rows of one key have one value in a column: as part of the key, or computed from it."""
+    """Return whether a key determines the column: it is part of the key, or is generated from it."""
     if name in table.spec.record_key:
         return True
     generated = next((c.generated for c in table.spec.columns if c.name == name), None)
@@ -156,7 +156,7 @@ def _follows_from_key(table: ResolvedTable, name: str) -> bool:
     try:
         found = tokens(generated)
     except SqlProblem:
-        return True  # an error of its own
+        return True  # check_sources reports it
     if any(token.text.lower() in _CHANGING for token in found):
         return False
     read = columns_read(found, {column.name.lower() for column in table.spec.columns})
@@ -185,7 +185,7 @@ def _check_references(resolution: Resolution) -> None:
 
 
 def _tested(resolution: Resolution) -> Iterator[tuple[str, str]]:
-    """Paths and columns that tests name."""
+    """Yield the path and name of each column that a test names."""
     for path, entry in test_entries(resolution):
         for kind in ("not_null", "unique"):
             names: Sequence[str] = entry.get(kind, ())
@@ -212,7 +212,7 @@ def _report_missing(resolution: Resolution, broken: BrokenRule, path: str, name:
 
 
 def _names(resolution: Resolution) -> list[str]:
-    """Every column, and every field of a struct by its dotted name."""
+    """Return the names of all columns and, with dots, of all fields of structs."""
     found = []
     pending: list[tuple[str, ColumnType]] = list(resolution.types.items())
     while pending:

@@ -1,4 +1,4 @@
-"""Checks of a table's limits, clustering and retention: order, strategies, combinations."""
+"""Checks of a table's limits, clustering and retention: order of limits, strategies, combinations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAIN_NAME = re.compile(r"[a-z][a-z0-9_-]{0,19}")
 
 
 def check_settings(resolution: Resolution) -> None:
-    """Reports limits out of order, unknown strategies and settings without effect."""
+    """Report limits out of order, unknown strategies and settings without effect."""
     _check_sizing(resolution)
     _check_clustering_limits(resolution)
     _check_strategies(resolution)
@@ -60,7 +60,7 @@ def _check_clustering_limits(resolution: Resolution) -> None:
 
 
 def _out_of_order(resolution: Resolution, lower: str, upper: str) -> None:
-    """Reports at whichever of the two was declared, the lower one first; derived ones pass."""
+    """Report at the declared one of two limits, the lower one first; do nothing if neither was declared."""
     if not resolution.was_declared(lower) and not resolution.was_declared(upper):
         return
     path = lower if resolution.was_declared(lower) or not resolution.was_declared(upper) else upper
@@ -193,11 +193,11 @@ def _check_files(resolution: Resolution) -> None:
 
 
 def check_key(resolution: Resolution, path: str, reference: str) -> bool:
-    """Return True if the text refers to a key; else report that it does not."""
+    """Return whether a text refers to a key, and report it if not. The text itself is never shown."""
     kind, colon, name = reference.partition(":")
     known = [*KMS_CLIENTS, *sorted(point.name for point in entry_points(group="parquetry.kms_clients"))]
     if not colon or not name or kind not in known:
-        # It may be the key itself, pasted by mistake: nothing but the name of a client is shown.
+        # The text may be a key that was pasted by mistake, so only the name of a client is shown.
         named = f"'{kind}:'" if colon and _PLAIN_NAME.fullmatch(kind) else "the text (not shown)"
         summary = f"{named} names no key: before the colon stands one of {', '.join(known)}"
         hint = "write env:NAME or file:/PATH, or install the plug-in of your key management service"
@@ -207,6 +207,6 @@ def check_key(resolution: Resolution, path: str, reference: str) -> bool:
 
 
 def _in_table(resolution: Resolution, path: str) -> bool:
-    """Whether the table's own file says something at the path, not a layer meant for many."""
+    """Return whether the table's own file sets this path, and not a layer for many tables."""
     place = resolution.layered.places.get(path)
     return place is not None and place.source is resolution.file.source

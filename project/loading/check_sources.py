@@ -1,4 +1,4 @@
-"""Checks of sources, queries and the SQL in a table."""
+"""Checks of sources, queries and SQL in a table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTAL
 
 
 def check_sources(resolution: Resolution) -> None:
-    """Reports sources, queries and SQL that cannot work."""
+    """Report sources, queries and SQL that cannot work."""
     _check_unique(resolution, "sources", "source")
     _check_unique(resolution, "queries", "query")
     _check_unique(resolution, "tests", "test")
@@ -34,7 +34,7 @@ def check_sources(resolution: Resolution) -> None:
 
 
 def check_sql_of_tests(resolution: Resolution) -> None:
-    """Reports names that are there twice and SQL that is none, in a table whose columns are not known."""
+    """Report duplicate names and invalid SQL in a file of tests, where the columns are not known."""
     _check_unique(resolution, "queries", "query")
     _check_unique(resolution, "tests", "test")
     effort = Effort.of_a_table()
@@ -139,7 +139,7 @@ def _check_sql(resolution: Resolution) -> None:
             found = _guarded(resolution, check_expression, column.generated, path, effort)
             names = columns_read(found, generated, effort=effort)
             if names:
-                # All are computed at once, so that one would see another as null.
+                # All generated columns are computed at once, so one would read another as null.
                 other = (
                     "itself" if column.name.lower() in names else f"'{generated[min(names)]}', which is too"
                 )
@@ -171,7 +171,7 @@ def _check_sql(resolution: Resolution) -> None:
 
 
 def _check_of_partitions(resolution: Resolution, found: Sequence[Token], path: str, effort: Effort) -> None:
-    """Reports columns in the condition of a layout test that say nothing of a partition."""
+    """Report columns of a layout test's condition that are not partition columns."""
     partitioned = {name.lower() for name in resolution.table.spec.partition_by}
     others = {name.lower(): name for name in resolution.types if name.lower() not in partitioned}
     for name in sorted(columns_read(found, others, effort=effort)):
@@ -197,9 +197,9 @@ def _guarded(
 
 
 def _without_values(resolution: Resolution, message: str, text: str) -> str:
-    """A message about SQL without the words that it quotes of it, where these may be personal data.
+    """Return a message about SQL in which quoted words that may be personal data are masked.
 
-    So it is where the SQL names a column with ``pii: true``; names of columns stay.
+    Words are masked if the SQL names a column with ``pii: true``. Names of columns are never masked.
     """
     columns = resolution.table.spec.columns
     if not any(column.pii and column.name.lower() in text.lower() for column in columns):
@@ -222,7 +222,10 @@ def _check_names(
     *,
     of_stored_rows: bool = False,
 ) -> None:
-    """Reports columns that the table lacks; ``of_stored_rows`` may name Hudi's, and the table itself."""
+    """Report columns that the table lacks.
+
+    If ``of_stored_rows`` is True, Hudi's meta columns and the table's own name are accepted too.
+    """
     if not found or not resolution.columns_known:
         return
     types = {name.lower(): type_ for name, type_ in resolution.types.items()}
@@ -249,7 +252,7 @@ def _check_names(
 
 
 def _check_given(resolution: Resolution, source: Source, selected: frozenset[str] | None) -> None:
-    """Reports columns that the select gives, the table lacks and nothing drops, as writing refuses them."""
+    """Report columns that the select returns, the table lacks and ``drop`` omits: the write would fail."""
     if selected is None or not resolution.columns_known or source.operation is Operation.DELETE:
         return
     names = [column.name for column in resolution.table.spec.columns]
@@ -264,7 +267,7 @@ def _check_selected(
     resolution: Resolution, found: Sequence[Token], selected: frozenset[str], path: str, effort: Effort
 ) -> None:
     def known(chain: tuple[str, ...]) -> bool:
-        # A column that is selected as it is keeps the name of its table in front: `source.op`.
+        # A column that is selected unchanged can also be read with its table's name: `source.op`.
         return not selected.isdisjoint(chain[:2])
 
     text = " ".join(token.text for token in found)

@@ -1,4 +1,4 @@
-"""Checks of a table's tests: limits in order, queries that exist, settings that have an effect."""
+"""Checks of a table's tests: order of limits, existing queries, settings that have an effect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from parquetry.runtime.spec.table_spec import TableTest
 
 
 def check_tests(resolution: Resolution) -> None:
-    """Reports tests that cannot fail, cannot be measured, or contradict themselves."""
+    """Report tests that cannot fail, cannot be measured, or contradict themselves."""
     for path, entry in test_entries(resolution):
         test = table_test(entry)
         if test is None:
@@ -36,7 +36,7 @@ def check_tests(resolution: Resolution) -> None:
 
 
 def check_relationships(resolution: Resolution, tables: Collection[str]) -> None:
-    """Reports relationships to what is no table of the project, whose tables these are."""
+    """Report relationships to a table that is not in ``tables``, the names of the project's tables."""
     for path, entry in test_entries(resolution):
         to = entry.get(RELATIONSHIPS, {}).get("to")
         if to is not None and to not in tables:
@@ -45,7 +45,7 @@ def check_relationships(resolution: Resolution, tables: Collection[str]) -> None
 
 
 def check_tests_in_file(resolution: Resolution) -> None:
-    """The same of a file for any table, as far as no policy and no column of a table is asked for."""
+    """Run the checks of tests that need no policy and no column, for a file of tests."""
     for path, entry in test_entries(resolution):
         test = table_test(entry)
         if test is not None:
@@ -67,7 +67,7 @@ def _check_columns_in_pairs(resolution: Resolution, test: TableTest, path: str) 
 
 
 def _check_location(resolution: Resolution, test: TableTest, path: str) -> None:
-    """A file of tests knows no project."""
+    """Report a relationship to a table by name, as a file of tests does not know a project."""
     if test.kind == RELATIONSHIPS and "/" not in test.arguments["to"]:
         summary = f"'{test.arguments['to']}' is no path or URI, and a file of tests knows no other tables"
         hint = f"write ./{test.arguments['to']} for a folder"

@@ -1,4 +1,4 @@
-"""The guardrails of a project: each file against its schema, its expressions compiled."""
+"""The guardrails of a project: each file checked against its schema, its expressions compiled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from parquetry.project.yaml.folder import ProjectFiles
 def load_guardrails(
     paths: Sequence[str], files: ProjectFiles, found: list[Diagnostic]
 ) -> tuple[Guardrail, ...]:
-    """The guardrails of these files in the order of their names; ``found`` takes what is wrong with them."""
+    """Load the guardrails in these files and return them sorted by name; add diagnostics to ``found``."""
     by_name: dict[str, Guardrail] = {}
     for path in paths:
         guardrail = _loaded(path, files, found)

@@ -1,4 +1,4 @@
-"""From a folder to a project: every file read, resolved and checked in one pass."""
+"""Loading of a project folder: each file is read, resolved and checked in one pass."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ _LITERAL = frozenset({"apiVersion", "kind", "name"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """What came of loading: ``project`` is None exactly when there is an error.
+    """The result of loading; ``project`` is None exactly if a diagnostic is an error.
 
-    ``diagnostics`` are in the order of files and places; ``files`` counts the files read.
-    ``tables`` are those that could be resolved, which is all of them without an error, and
-    ``unresolved`` the files of the others; tables beside errors are for selecting only. ``targets`` are the
-    names that parquetry.yml declares, ``contents`` what was read, by path.
+    ``diagnostics`` are sorted by file and position; ``files`` is the number of files read. ``tables`` are
+    those that could be resolved (all of them without an error), and ``unresolved`` the files of the others;
+    beside errors, ``tables`` serves only to select. ``targets`` are the names that parquetry.yml declares.
+    ``contents`` has the content of each file read, by path.
     """
 
     project: ResolvedProject | None
@@ -67,7 +67,7 @@ class LoadResult:
     contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def lacks(self, target: str) -> bool:
-        """Whether there are targets, and this one is not among them."""
+        """Return whether targets are declared and this one is not among them."""
         return bool(self.targets) and target not in self.targets
 
 
@@ -80,13 +80,23 @@ def load(
     declared: DeclaredVariables | None = None,
     files: Mapping[str, bytes] | None = None,
 ) -> LoadResult:
-    """The project in a folder (or that of a ``parquetry.yml``) at a target, and all findings.
+    """Load the project in a folder (or of a ``parquetry.yml``) at a target, with all diagnostics.
 
-    ``variables`` replace declared ones; texts take the type of the declared value. Without an
-    ``environment`` none is read: ``env_var`` gives its default or the placeholder ``${NAME}``.
-    ``declared`` are the names that may be read, in place of those of the project's own `environment`.
-    With ``files``, contents by path, nothing is read from the folder, which is where relative places start.
-    Never raises for what is in the files; UndeclaredVariableError for a variable that they do not declare.
+    Errors in the files become diagnostics, never exceptions.
+
+    Args:
+        path: the folder, or its parquetry.yml.
+        target: the target's name; None chooses the default one.
+        variables: values that replace declared ones; a text is converted to the type of the declared value.
+        environment: the environment variables. If it is None, none is read: ``env_var`` returns its default
+            or
+        the placeholder ``${NAME}``, and the tables of all targets are checked.
+        declared: the names that may be read, in place of those of the project's own `environment`.
+        files: contents by path; then nothing is read from the folder, at which relative locations start.
+
+    Raises:
+        UndeclaredVariableError: if ``variables`` has a name that the project does not declare.
+
     """
     given = Path(path)
     root = Path(os.path.realpath(given.parent if given.name == PROJECT_FILE else given))
@@ -174,7 +184,7 @@ def load(
 def _file(
     path: str, kind: Kind, fetch: Any, scope: TemplateScope, found: list[Diagnostic]
 ) -> SpecFile | None:
-    """A table's or policy's file after templates and schema; None where it is no mapping."""
+    """Return a table's or policy's file after templates and schema, or None if it has no YAML root."""
     data = fetch(path)
     if isinstance(data, Diagnostic):
         found.append(data)
@@ -192,7 +202,7 @@ def _file(
 
 
 def _at_target(file: SpecFile, kind: Kind, *, fetch: Any, scope: TemplateScope) -> SpecFile | None:
-    """The file with the values of another target in its templates."""
+    """Return the file with its templates evaluated for another target."""
     return _file(file.source.path, kind, fetch, scope, []) if is_template(file.source.text) else file
 
 
@@ -208,7 +218,7 @@ def _check_file_name(file: SpecFile, found: list[Diagnostic]) -> None:
 def _policies(
     paths: Sequence[str], fetch: Any, scope: TemplateScope, found: list[Diagnostic]
 ) -> dict[str, SpecFile | None]:
-    """Policies by name; None for one that could not be read, named after its file."""
+    """Return the policies by name. An unreadable one has the name of its file and the value None."""
     policies: dict[str, SpecFile | None] = {}
     for path in paths:
         file = _file(path, Kind.POLICY, fetch, scope, found)
@@ -224,7 +234,7 @@ def _policies(
 
 
 def _resolved(files: Iterable[SpecFile], around: Surroundings, found: list[Diagnostic]) -> list[Resolution]:
-    """The tables resolved and checked one by one; the first one of each name, in any case of letters."""
+    """Resolve and check tables one by one; of tables with equal names (in any case), return the first."""
     resolutions: dict[str, Resolution] = {}
     for file in files:
         resolution = resolve(file, around)
@@ -255,10 +265,10 @@ def _resolved_at_targets(
     elsewhere: Callable[[str], tuple[Sequence[SpecFile], Surroundings]] | None,
     found: list[Diagnostic],
 ) -> list[Resolution]:
-    """The tables as they are at the chosen target, and ``found`` what is wrong with them there.
+    """Return the tables at the chosen target, and add their diagnostics to ``found``.
 
-    With ``elsewhere``, which gives files and surroundings at another target, also what is wrong with them by
-    the overrides there. What only overrides bring about names their targets.
+    ``elsewhere`` returns the files and surroundings at another target. If it is given, diagnostics of targets
+    with overrides are added too. The summary of a diagnostic that only overrides cause names their targets.
     """
     by_target: dict[str, list[Diagnostic]] = {around.target: []}
     resolutions = _resolved(files, around, by_target[around.target])
@@ -297,7 +307,7 @@ def _has_overrides(file: SpecFile | None, target: str) -> bool:
 
 
 def _check_locations(resolutions: Sequence[Resolution], found: list[Diagnostic]) -> None:
-    """Reports tables that share a folder or lie inside another one's."""
+    """Report tables that share a folder or are inside another table's folder."""
     ordered = sorted(resolutions, key=lambda resolution: resolution.table.location.rstrip("/") + "/")
     outer: Resolution | None = None
     for resolution in ordered:
@@ -327,7 +337,7 @@ def _check_readers(
     resolutions: Sequence[Resolution],
     found: list[Diagnostic],
 ) -> None:
-    """Reports sources of Avro files where targets name no package that reads them."""
+    """Report sources of Avro files at targets that name no package for reading Avro."""
     declared = project.value.get("targets", {})
     lacking = [name for name in targets if name and AVRO_READER not in str(declared.get(name))]
     for resolution in resolutions if lacking else ():
@@ -345,9 +355,10 @@ def _check_readers(
 def _accepted(
     found: list[Diagnostic], allow: Sequence[AllowEntry], resolutions: Sequence[Resolution], project: SpecFile
 ) -> list[Diagnostic]:
-    """The findings without the warnings that the project allows; unused entries are findings.
+    """Return the diagnostics without the allowed warnings, and with diagnostics for unused allow entries.
 
-    A warning at a policy, at defaults or at overrides goes once every table it was found in allows it.
+    A warning in a policy, in defaults or in overrides is dropped if each table in which it was found allows
+    it.
     """
     tables = [resolution.table.name for resolution in resolutions]
     by_file = {resolution.table.file: resolution.table.name for resolution in resolutions}
@@ -382,7 +393,7 @@ def _accepted(
 
 
 def _of_tables(found: Diagnostic, names: Sequence[str]) -> Diagnostic:
-    """A finding in a file that tables share, which names those that it is about."""
+    """Return a diagnostic of a shared file with the names of the tables it is about in its summary."""
     if not names:
         return found
     return replace(found, summary=f"in {_counted('table', names)}: {found.summary}")
@@ -411,7 +422,7 @@ def _check_protected(project: SpecFile, resolutions: Sequence[Resolution], found
 def _check_overrides(
     project: SpecFile, allow: Sequence[AllowEntry], names: Iterable[str], found: list[Diagnostic]
 ) -> None:
-    """Reports entries of ``allow`` whose guardrail is missing, or does not exist."""
+    """Report entries of ``allow`` that lack a guardrail, or name one that does not exist."""
     for index, entry in enumerate(allow):
         place = project.node.at(("allow", index)).span
         if (entry.code == "SC801") != (entry.guardrail is not None):

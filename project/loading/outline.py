@@ -1,6 +1,6 @@
-"""What a project declares by name, read in milliseconds: for shells that complete words.
+"""The names that a project declares, read in milliseconds, for the completion of words in shells.
 
-Nothing is checked, rendered or reported. What cannot be read is left out.
+Nothing is checked, rendered or reported, and unreadable parts are left out.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from parquetry.project.yaml.folder import PROJECT_FILE, TABLES, FilesOnDisk
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """Names in alphabetical order; ``folders`` are those of tables, relative to the project.
+    """Sorted names of a project; ``folders`` are those with tables, relative to the project.
 
-    ``project`` is the project's own, None where there is none. ``shared_targets`` are those whose warehouse
-    is no folder within the project, such as an address of an object store.
+    ``project`` is the project's name or None. ``shared_targets`` are the targets whose warehouse is not a
+    folder in the project, such as a bucket.
     """
 
     project: str | None
@@ -33,7 +33,7 @@ class Outline:
 
 
 def outline(root: Path) -> Outline:
-    """The names that the files below ``root`` declare as they are written; none where there is no project."""
+    """Return the names in the files below ``root`` as they are written; all empty without a project."""
     files = FilesOnDisk(root.resolve())
     project = _mapping(files, PROJECT_FILE)
     paths = sorted(path for path in files.below(TABLES, []) if path.endswith(".yml"))
@@ -76,7 +76,7 @@ def _at(value: Any, *path: str) -> Any:
 
 
 def _is_within(warehouse: Any) -> bool:
-    """Return True for a relative path; what a template makes of its place is not known."""
+    """Return whether a warehouse is a folder in the project; a text that begins with a template is not."""
     return not isinstance(warehouse, str) or (is_relative(warehouse) and not warehouse.startswith("{{"))
 
 
@@ -85,6 +85,6 @@ def _names(value: Any) -> list[str]:
 
 
 def _tags(value: Any) -> list[str]:
-    """The tags of a section; those that a template computes are not known."""
+    """Return the tags of a section, without those that a template computes."""
     tags = value.get("tags") if isinstance(value, Mapping) else None
     return [t for t in tags if isinstance(t, str) and "{{" not in t] if isinstance(tags, list) else []

@@ -54,7 +54,7 @@ _ADDRESS = re.compile(
 
 
 class UndeclaredVariableError(ParquetryError):
-    """A variable, ``name``, was given that the project does not declare: the command line is wrong."""
+    """A variable, ``name``, is given by a command line or a call, but the project does not declare it."""
 
     exit_code: ClassVar[int] = 2
 
@@ -67,12 +67,12 @@ class UndeclaredVariableError(ParquetryError):
 
 @dataclass(slots=True, kw_only=True)
 class ProjectFile:
-    """The project file after loading, and what tables are resolved with.
+    """The loaded project file, with the values that tables need for their resolution.
 
-    ``file`` is None where nothing could be made of it. ``variables`` is None where ``vars``
-    could not be read. ``warehouse`` is normalised and may be relative to the project's root, as are
-    those of the other targets; None is one that is not known here. ``environment`` are the names of
-    variables that the file declares.
+    ``file`` is None if the file has no usable value, and ``variables`` is None if ``vars`` could not be read.
+    ``warehouse`` is normalised and may be relative to the project's root, as are those of the other targets;
+    one of these is None if it is not known here. ``environment`` has the declared names of environment
+    variables.
     """
 
     file: SpecFile | None
@@ -86,7 +86,7 @@ class ProjectFile:
     found: list[Diagnostic]
 
     def scope(self) -> TemplateScope:
-        """What templates of tables and policies read."""
+        """Return the values that templates of tables and policies can read."""
         view = TargetView(name=self.target or "default", warehouse=self.warehouse)
         return TemplateScope(variables=self.variables, target=view)
 
@@ -99,10 +99,18 @@ def load_project_file(
     environment: Mapping[str, str] | None,
     declared: DeclaredVariables | None = None,
 ) -> ProjectFile:
-    """The project file at a target; without ``environment`` nothing of it is read.
+    """Load the project file at a target; if ``environment`` is None, no environment variable is read.
 
-    ``declared`` are the environment variables that may be read, in place of those that the file declares.
-    Raises UndeclaredVariableError where ``variables`` has one that the file does not declare.
+    Args:
+        document: the parsed file.
+        target: the name of the target; None chooses the default one.
+        variables: values that replace declared ones.
+        environment: the environment variables, or None.
+        declared: the environment variables that may be read, in place of those that the file declares.
+
+    Raises:
+        UndeclaredVariableError: if ``variables`` has a name that the file does not declare.
+
     """
     found: list[Diagnostic] = []
     root = document.root
@@ -151,7 +159,7 @@ def load_project_file(
 
 
 def build_target(head: ProjectFile, file: SpecFile, name: str, *, root: Path) -> Target:
-    """The target's settings; its part of the file is valid."""
+    """Return the settings of a target whose part of the file is valid."""
     value = file.value["targets"][name]
     spark = value.get("spark", {})
     return Target(
@@ -166,7 +174,7 @@ def build_target(head: ProjectFile, file: SpecFile, name: str, *, root: Path) ->
         ),
         storage=value.get("storage", {}),
         budget=_budget(file, name),
-        # A currency that an environment decides, which is not read here, is left out of the value.
+        # The value lacks the currency if it depends on an environment variable that is not read here.
         prices=Prices.of(value["prices"]) if "currency" in value.get("prices", {}) else None,
         protect=tuple(value.get("protect", ())),
         signing_keys=_signing_keys(value.get("applied") or file.value.get("applied") or {}),
@@ -182,7 +190,7 @@ def _signing_keys(applied: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def allow_entries(file: SpecFile) -> tuple[AllowEntry, ...]:
-    """The findings that the project accepts."""
+    """Return the project's allow entries."""
     entries = []
     for index, entry in enumerate(file.value.get("allow", ())):
         start = file.node.at(("allow", index)).span.start
@@ -200,7 +208,7 @@ def allow_entries(file: SpecFile) -> tuple[AllowEntry, ...]:
 
 
 def _budget(file: SpecFile, target: str) -> Budget:
-    """Built-in budget < project defaults < target < the target's overrides."""
+    """Return the target's budget. Later ones win: built-in, defaults, target, target's overrides."""
     paths: tuple[DocumentPath, ...] = (("defaults",), ("targets", target), ("targets", target, "overrides"))
     parts = [section(Layer.DEFAULTS, file, path, ("budget",)) for path in paths]
     merged = merge(parts).value.get("budget", {})
@@ -220,10 +228,14 @@ def _variables(
     given: Mapping[str, Any],
     report: Callable[..., None],
 ) -> Mapping[str | None, Mapping[str, Any] | None]:
-    """The variables of every target, and of none: the project's < the target's < those that were given.
+    """Return the variables of each target, and under None those without a target.
 
-    None where one has no value. A variable that the project does not declare needs a value at every target.
-    Raises UndeclaredVariableError for one that is given, and that the chosen target does not know.
+    Later values win: the project's, the target's, the given ones. The result is None for each target if one
+    value cannot be used. A variable that only targets declare needs a value at every target.
+
+    Raises:
+        UndeclaredVariableError: if a given variable is unknown at the chosen target.
+
     """
     declared = _scalars(root.children.get("vars"))
     own = {name: _scalars(_target_vars(root, name)) for name in targets}
@@ -261,7 +273,7 @@ def _variables(
 
 
 def _declared_environment(root: Node, report: Callable[..., None]) -> frozenset[str]:
-    """The environment variables that the project declares, without those that are secrets by their names."""
+    """Return the declared environment variables, and report those with the names of secrets."""
     node = root.children.get("environment")
     names = set()
     for entry in node.children.values() if node and isinstance(node.value, list) else ():
@@ -287,7 +299,7 @@ def _target_vars(root: Node, target: str) -> Node | None:
 
 
 def _scalars(node: Node | None) -> Mapping[str, Any] | None:
-    """The variables that a node declares; None where one is no text, number or flag."""
+    """Return the variables of a node, or None if a value is not a text, number or boolean."""
     declared = node.value if node else {}
     if not isinstance(declared, dict):
         return None
@@ -295,7 +307,10 @@ def _scalars(node: Node | None) -> Mapping[str, Any] | None:
 
 
 def _given(value: Any, declared: Any, what: str, span: Span, report: Callable[..., None]) -> Any:
-    """A value in the type of the declared one; where it has no such form the declared one, and a finding."""
+    """Return a value in the type of the declared one.
+
+    A value that cannot be converted is reported, and the declared one is returned.
+    """
     typed = _typed(value, declared)
     if typed is not None:
         return typed
@@ -305,7 +320,7 @@ def _given(value: Any, declared: Any, what: str, span: Span, report: Callable[..
 
 
 def _typed(value: Any, declared: Any) -> Any:
-    """A given value in the type of the declared one; None where it has no such form."""
+    """Return a given value in the type of the declared one, or None if it cannot be converted."""
     if isinstance(declared, str):
         return None if is_template(value) else str(value)
     parsed = scalar(value) if isinstance(value, str) else value
@@ -328,7 +343,7 @@ def _target_names(root: Node) -> tuple[str, ...]:
 def _chosen(
     root: Node, targets: tuple[str, ...], wanted: str | None, report: Callable[..., None], *, strict: bool
 ) -> str | None:
-    """The target to use; the first one where none was asked for and none needs to be."""
+    """Return the target to use: the wanted or default one, or else the first; report an unclear choice."""
     if not targets:
         return None
     default = root.children.get("default_target")
@@ -361,7 +376,7 @@ def _chosen(
 
 
 def _known_targets(name: str, targets: tuple[str, ...]) -> str:
-    """The targets there are, and which of them may be meant."""
+    """Return the list of targets in words, and the nearest one to ``name``."""
     nearest = did_you_mean(name, targets)
     return _listed(targets) if nearest is None else f"{_listed(targets)}; {nearest}"
 
@@ -371,7 +386,7 @@ def _listed(targets: tuple[str, ...]) -> str:
 
 
 def _site(path: DocumentPath, beside: Node) -> Site:
-    """What a part of a target may hold: what is not to be seen is on no command line, and in no address.
+    """Return the site of a target's part: secrets may not be in addresses or on command lines.
 
     ``beside`` is the list or mapping that holds the part.
     """
@@ -406,7 +421,7 @@ def _reading(
     chosen: str | None,
     environment: Mapping[str, str] | None,
 ) -> Callable[[DocumentPath], tuple[Site, TemplateScope] | None]:
-    """What templates of the project file may read, by where they stand."""
+    """Return the function that decides what a template at a path of the project file may read."""
 
     def scope_of(target: str) -> TemplateScope:
         known = environment if target == chosen else None
@@ -433,14 +448,14 @@ def _reading(
 
 
 def _steps(setting: Any) -> list[str | int]:
-    """The way to a setting that an entry of ``allow`` names: the value is to read what that may read."""
+    """Return the path of a setting in an allow entry: its value may read the same as the setting itself."""
     section, _, rest = str(setting).partition(".")
     first, _, key = rest.partition(".")
     return [section, first, *filter(None, [key])] if section == "spark" else [section, *rest.split(".")]
 
 
 def _warehouse(file: SpecFile, target: str | None, report: Callable[..., None]) -> str:
-    """The target's warehouse in one spelling; a placeholder where it is not known."""
+    """Return the target's normalised warehouse, or a placeholder if it is not known."""
     targets = file.value.get("targets")
     chosen = targets.get(target) if isinstance(targets, dict) else None
     warehouse = masked(chosen.get("warehouse")) if isinstance(chosen, dict) else None
@@ -454,7 +469,7 @@ def _warehouse(file: SpecFile, target: str | None, report: Callable[..., None]) 
 
 
 def _warehouse_elsewhere(root: Node, scope: TemplateScope) -> str | None:
-    """The warehouse of a target that was not chosen; None where it hangs on what is not set here."""
+    """Return the warehouse of another target, or None if it depends on values that are not set here."""
     text = root.at(("targets", scope.target.name, "warehouse")).value
     if not isinstance(text, str):
         return None

@@ -1,4 +1,4 @@
-"""A table's layers become one resolved table, with what is needed to check it."""
+"""Resolution of a table's layers into one table, with the information that checks need."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _FROM_OVERRIDES = ("sizing", "clustering", "retention", "tags")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a table is resolved in: the other files of its project, and the target.
+    """The context in which tables are resolved: the other files of the project, and the target.
 
-    ``project`` is None where its file could not be read. ``warehouse`` is normalised and may
-    be relative to ``root``. ``read`` gives a file's bytes, or why not.
+    ``project`` is None if its file could not be read. ``warehouse`` is normalised and may be relative to
+    ``root``. ``read`` returns the bytes of a file, or a diagnostic.
     """
 
     root: Path
@@ -47,10 +47,10 @@ class Surroundings:
 
 @dataclass(slots=True, kw_only=True)
 class Resolution:
-    """A resolved table beside its columns' types, the merged layers and the findings so far.
+    """A resolved table with its columns' types, its merged layers and the diagnostics so far.
 
-    ``types`` has an entry for each column; ``columns_known`` is False where a column could
-    not be understood, so that a name that is not found proves nothing.
+    ``types`` has an entry for each column that was understood. If one was not, ``columns_known`` is False,
+    and an unknown column name proves nothing. ``damaged`` has the paths of parts that were left out.
     """
 
     table: ResolvedTable
@@ -71,7 +71,17 @@ class Resolution:
         at_key: bool = False,
         shows_lines: bool = True,
     ) -> None:
-        """Adds a finding at the place that the value at ``path`` comes from."""
+        """Add a diagnostic at the position from which the value at ``path`` comes.
+
+        Args:
+            code: the diagnostic code.
+            summary: what is wrong.
+            path: the dotted path of a setting.
+            hint: what to do.
+            at_key: True to point at the key instead of the value.
+            shows_lines: False if the line may contain a secret.
+
+        """
         place = self.layered.place(path)
         span = (place.key if at_key else place.value) if place else self.file.node.span
         source = place.source if place else self.file.source
@@ -90,11 +100,11 @@ class Resolution:
         )
 
     def report_at(self, code: str, summary: str, node: Node, hint: str | None) -> None:
-        """Adds a finding at a node of the table's own file."""
+        """Add a diagnostic at a node of the table's own file."""
         self.found.append(diagnostic(code, summary, source=self.file.source, span=node.span, hint=hint))
 
     def intact(self, *paths: str) -> bool:
-        """Whether nothing at, above or below these paths was left out because of a finding."""
+        """Return whether nothing at, above or below these paths was left out because of an error."""
         wanted = [tuple(path.split(".")) for path in paths]
         for path in self.damaged:
             dotted = tuple(str(step) for step in path)
@@ -105,18 +115,18 @@ class Resolution:
         return True
 
     def was_declared(self, path: str) -> bool:
-        """Whether a layer of the project says something at exactly this path."""
+        """Return whether a layer of the project sets exactly this path."""
         return path in self.layered.places
 
 
 def test_entries(resolution: Resolution) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The entries of ``tests`` with their paths."""
+    """Yield the path and value of each entry of ``tests``."""
     for index, entry in enumerate(resolution.layered.value.get("tests", ())):
         yield f"tests.{entry_name(entry, index)}", entry
 
 
 def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
-    """The table a file declares at a target; None where it has no name."""
+    """Return the table that a file declares, at the target of ``around``; None if it has no name."""
     name = file.value.get("name")
     if not isinstance(name, str):
         return None
@@ -178,7 +188,7 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
         resolution.report(location_problem.code, location_problem.summary, path, location_problem.hint)
     elif len(around.targets) > 1 and (shared := _shared_location(file, around.target)) is not None:
         summary = f"'{shared}' is the same folder at more than one target"
-        # Alike at every target, so that `validate`, which resolves the tables at all of them, says it once.
+        # The hint names no target, so that `validate`, which resolves tables at each target, reports it once.
         hint = f"name it by target: `location: {{TARGET: {shared}}}`"
         resolution.report("PQ310", summary, "location", hint)
     for path, problem in source_problems:
@@ -189,7 +199,7 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
 def _parts(
     file: SpecFile, around: Surroundings, found: list[Diagnostic]
 ) -> tuple[list[LayerValues], frozenset[DocumentPath]]:
-    """The layers of a table from the bottom up, and which of their parts are missing."""
+    """Return the layers of a table, the weakest first, and the paths of their missing parts."""
     parts = [LayerValues(layer=Layer.BUILT_IN, value=settings.built_in_settings())]
     damaged = set(file.damaged)
     sections: set[DocumentPath] = {(section,) for section in _SECTIONS}
@@ -225,7 +235,7 @@ def _parts(
 
 
 def _table_layer(file: SpecFile, target: str) -> LayerValues:
-    """The table's own file, with the location that it names for the target where it names them by target."""
+    """Return the layer of the table's own file; of locations by target, it has only that of the target."""
     value, node = file.value, file.node
     located = value.get("location")
     if isinstance(located, dict):
@@ -240,9 +250,9 @@ def _table_layer(file: SpecFile, target: str) -> LayerValues:
 
 
 def _shared_location(file: SpecFile, target: str) -> str | None:
-    """The location that the table has at the target and at others too, as it is written; else None.
+    """Return the absolute location that the table has at this target and at others too, or None.
 
-    One with a template may differ, which `plan` finds out.
+    A location with a template may differ by target, which `plan` checks.
     """
     located = file.value.get("location")
     if isinstance(located, dict):
@@ -255,7 +265,7 @@ def _shared_location(file: SpecFile, target: str) -> str | None:
 
 
 def _unknown_targets(file: SpecFile, targets: Collection[str]) -> Iterator[Diagnostic]:
-    """The targets for which the table names a location and which the project does not have."""
+    """Yield a diagnostic for each unknown target in the table's locations."""
     located = file.value.get("location")
     for name in located if isinstance(located, dict) else ():
         if name not in targets:
@@ -269,7 +279,7 @@ def _unknown_targets(file: SpecFile, targets: Collection[str]) -> Iterator[Diagn
 
 
 def section(layer: Layer, file: SpecFile, at: DocumentPath, keys: Iterable[str]) -> LayerValues:
-    """The layer below a path of a file, of which only ``keys`` count."""
+    """Return a layer from the mapping at a path of a file, restricted to ``keys``."""
     node = file.node
     for step in at:
         below = node.children.get(step)

@@ -1,4 +1,4 @@
-"""Tests in a file of their own, for any table: `queries` and `tests` as in the spec of a table."""
+"""Tests in a file of their own, for any table, with `queries` and `tests` as in a table's spec."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ _AROUND: Final = {
     "name": "any",
     "columns": [{"name": "any", "type": "string"}],
 }
-"""What the schema wants of a table besides."""
+"""The keys that the schema of a table requires besides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestsFile:
-    """What a file declares. ``origins`` has the place of each test; with findings nothing may be used."""
+    """The content of a file of tests. ``origins`` has the position of each test.
+
+    If there are diagnostics, nothing else may be used.
+    """
 
     queries: tuple[Query, ...] = ()
     tests: tuple[TableTest, ...] = ()
@@ -39,7 +42,7 @@ class TestsFile:
 
 
 def load_tests_file(path: str, content: bytes) -> TestsFile:
-    """The tests in a file of that name, or what is wrong with it. Templates are not evaluated."""
+    """Return the tests in a file's content, or its diagnostics. Templates are not evaluated."""
     document = parse(path, content)
     root = document.root
     if root is None or not isinstance(root.value, dict):
@@ -75,7 +78,7 @@ def load_tests_file(path: str, content: bytes) -> TestsFile:
 
 
 def _checked(file: SpecFile) -> tuple[Diagnostic, ...]:
-    """What the checks of a table's tests find that need no column, policy or file of a project."""
+    """Return the diagnostics of the checks that need no columns, policies or other files."""
     around = Surroundings(
         root=Path("/"), project=None, policies={}, target="", warehouse="warehouse", read=lambda _: b""
     )
@@ -87,7 +90,7 @@ def _checked(file: SpecFile) -> tuple[Diagnostic, ...]:
 
 
 def _as_table(document: Document, root: Node) -> Document:
-    """The document as that of a table, whose schema then has the last word."""
+    """Return the document as that of a table, so that the schema of tables can check it."""
     around: dict[str | int, Node] = {key: _node(value, root.span) for key, value in _AROUND.items()}
     own: dict[str | int, Node] = {key: root.children[key] for key in _KEYS if key in root.value}
     children: dict[str | int, Node] = {**around, **own}

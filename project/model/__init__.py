@@ -1,1 +1,1 @@
-"""A project as resolved values: tables, targets, policies."""
+"""The resolved values of a project: tables, targets, policies."""

@@ -19,7 +19,7 @@ from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import TYPE_NAMES, ColumnType, TypeSyntaxError, parse_type
 
 Read = Callable[[str], bytes | Diagnostic]
-"""The bytes of a file of the project, or why there are none."""
+"""A function that returns the bytes of a project's file, or a diagnostic."""
 
 _IN_QUOTES = 'put the whole type in quotes, such as "decimal(10,2)"'
 
@@ -27,9 +27,9 @@ _IN_QUOTES = 'put the whole type in quotes, such as "decimal(10,2)"'
 def declared_columns(
     file: SpecFile, read: Read, found: list[Diagnostic]
 ) -> tuple[tuple[Column, ...], Mapping[str, ColumnType], bool]:
-    """The columns of a table's file, their types by name, and whether these are all.
+    """Return the columns of a table's file, their types by name, and whether these are all columns.
 
-    What is wrong with them is added to ``found``.
+    Diagnostics are added to ``found``.
     """
     declared = file.value.get("columns")
     known = not any(path[:1] == ("columns",) for path in file.damaged)
@@ -58,7 +58,7 @@ class _Refused:
 
 
 def _type_of(text: str) -> ColumnType | _Refused:
-    """The type that a table can hold, else why it cannot."""
+    """Return a type that a table can hold, or the reason why the text is refused."""
     try:
         type_ = parse_type(text)
     except TypeSyntaxError as error:
@@ -69,7 +69,7 @@ def _type_of(text: str) -> ColumnType | _Refused:
 
 
 def _from_file(file: SpecFile, read: Read, found: list[Diagnostic]) -> list[dict[str, Any]] | None:
-    """The columns in the Avro schema file that a table names; None after a finding."""
+    """Return the columns of the Avro schema file that a table names, or None after a diagnostic."""
     node = file.node.at(("columns", "file"))
     if not isinstance(node.value, str):
         return None
@@ -102,7 +102,7 @@ def _schema(path: str, read: Read) -> Any:
     data = read(path)
     if isinstance(data, Diagnostic):
         raise AvroSchemaError(data.summary.partition("' ")[2])
-    # JSON is YAML, so the bounds and the care for duplicate keys hold for schemas too.
+    # JSON is YAML, so the size limits and the check for duplicate keys apply to schemas too.
     document = parse(path, data)
     if document.root is None or document.diagnostics:
         first = document.diagnostics[0]

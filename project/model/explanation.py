@@ -1,4 +1,4 @@
-"""What a setting of a table is, what it means, and which file and line it comes from."""
+"""Explanations of a table's settings: value, meaning, and the file and line that it comes from."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _UNITED = "tags"
 
 
 class UnknownSettingError(ParquetryError):
-    """A table has no setting of that name."""
+    """The table has no setting of that name."""
 
     exit_code: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedSetting:
-    """A value as it was written, by its path in the table, and where it comes from."""
+    """A value as written, its path in the table, and its origin."""
 
     path: str
     value: Any
@@ -33,11 +33,11 @@ class ExplainedSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """A table, a section or a setting of it.
+    """A table, or a section or setting of it.
 
-    ``path`` is empty for the whole table. ``settings`` are the values at and below the path in
-    the order of the spec. For a single setting ``layers`` says what each layer wrote, the
-    weakest first, and ``is_united`` that all of them count. ``description`` is that of the key.
+    ``path`` is empty for the whole table. ``settings`` are the values at and below the path, in the order of
+    the spec. For a single setting, ``layers`` has the value of each layer, the weakest first, and
+    ``is_united`` is True if all of them count. ``description`` is that of the key.
     """
 
     table: ResolvedTable
@@ -49,12 +49,12 @@ class Explanation:
 
 
 def explain_table(table: ResolvedTable, path: str = "") -> Explanation:
-    """The setting or section at a dotted path of a table, such as ``sizing.max_file_size``.
+    """Explain the setting or section at a dotted path of a table, such as ``sizing.max_file_size``.
 
-    Entries of lists go by their names (``columns.distance.type``), those without by index.
+    Entries of lists are addressed by name (``columns.distance.type``), or by index if they have no name.
 
     Raises:
-        UnknownSettingError: tables have no such key, or this one has no such entry.
+        UnknownSettingError: if tables have no such key, or this table has no such entry.
 
     """
     steps = _spelled(path)
@@ -78,12 +78,12 @@ def explain_table(table: ResolvedTable, path: str = "") -> Explanation:
 
 
 def _spelled(path: str) -> tuple[str, ...]:
-    """The steps of a path; ``columns[2]`` means ``columns.2``."""
+    """Return the steps of a path; ``columns[2]`` means ``columns.2``."""
     return tuple(step for step in re.sub(r"\[(\w+)\]", r".\1", path).split(".") if step)
 
 
 def _key(schema: Mapping[str, Any], steps: tuple[str, ...]) -> tuple[Mapping[str, Any], str] | None:
-    """The schema of the key that a path leads to, and its path with ``[]`` for entries of lists."""
+    """Return the schema of the key at a path, and the path with ``[]`` for list entries; None without one."""
     node, spoken = schema, ""
     for step in steps:
         if step in node.get("properties", {}):
@@ -99,7 +99,7 @@ def _key(schema: Mapping[str, Any], steps: tuple[str, ...]) -> tuple[Mapping[str
 
 
 def _hint(table: ResolvedTable, steps: tuple[str, ...]) -> str:
-    """The nearest path that exists below the part of the path that does, else what there is below it."""
+    """Return a hint for an unknown path: the nearest existing path, or the keys that could follow."""
     known = {name[: len(name) if at < 0 else at] for name in table.settings for at in _ends(name)}
     depth = next(at for at in range(len(steps) - 1, -1, -1) if _is_known(steps[:at], known))
     above = "".join(f"{step}." for step in steps[:depth])
@@ -116,7 +116,7 @@ def _hint(table: ResolvedTable, steps: tuple[str, ...]) -> str:
 
 
 def _is_known(steps: tuple[str, ...], known: set[str]) -> bool:
-    """Whether the steps lead to a setting, a section or a key, or to an entry that a list has."""
+    """Return whether the steps lead to a setting, a section or a key, or to an existing list entry."""
     if not steps or ".".join(steps) in known:
         return True
     key = _key(inlined(Kind.TABLE), steps)
@@ -124,7 +124,7 @@ def _is_known(steps: tuple[str, ...], known: set[str]) -> bool:
 
 
 def _keys(steps: tuple[str, ...]) -> set[str]:
-    """The keys that any table may have below the steps, none of lists and their entries."""
+    """Return the keys that a table may have below the steps; none for lists and their entries."""
     if not steps:
         return set(inlined(Kind.TABLE)["properties"])
     key = _key(inlined(Kind.TABLE), steps)

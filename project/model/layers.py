@@ -1,6 +1,6 @@
-"""Layers of settings laid over each other, with the place that each value came from.
+"""Layers of settings, merged in order, with the position that each value came from.
 
-Mappings merge by key, everything else is replaced by the later layer, and tags unite.
+Mappings are merged by key. Tags are united. Of every other value, the one of the later layer counts.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from parquetry.project.model.resolved import BUILT_IN, History, Layer, LayerValu
 from parquetry.project.yaml.document import Node
 
 Note = Callable[[str, Span, Span], None]
-"""Takes a dotted path and the places of its key and its value."""
+"""A function that records the positions of a dotted path's key and value."""
 
 _UNITED = "tags"
 _REPLACED = frozenset({"options"})
 
 
 class Place(NamedTuple):
-    """Where the winning value of a setting stands."""
+    """The position of the setting's effective value."""
 
     layer: Layer
     source: SourceText
@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerValues:
-    """One layer: values and the node they were written in; the built-in one has no node."""
+    """One layer: its values and their node. The built-in layer has no node."""
 
     layer: Layer
     value: Mapping[str, Any]
@@ -41,13 +41,13 @@ class LayerValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layered:
-    """The merged values, nested as in a file, and the place of each dotted path."""
+    """The merged values, nested as in a file, and the position of each dotted path."""
 
     value: Mapping[str, Any]
     places: Mapping[str, Place]
 
     def place(self, path: str) -> Place | None:
-        """The place of a path, or of the nearest one above it that was written."""
+        """Return the position of a path, or of its nearest parent that was written, or None."""
         while path:
             if path in self.places:
                 return self.places[path]
@@ -55,7 +55,7 @@ class Layered:
         return None
 
     def origins(self, paths: Iterable[str]) -> dict[str, Origin]:
-        """The origin of every path that was written, and of ``paths`` that were not."""
+        """Return the origin of each written path; a path of ``paths`` that was not written is built in."""
         found = {
             path: Origin(place.layer, place.source.path, *place.key.start)
             for path, place in self.places.items()
@@ -66,7 +66,7 @@ class Layered:
 
 
 def merge(parts: Iterable[LayerValues]) -> Layered:
-    """The parts laid over each other in their order."""
+    """Merge layers in their order; a later one wins."""
     value: dict[str, Any] = {}
     places: dict[str, Place] = {}
     for part in parts:
@@ -76,7 +76,7 @@ def merge(parts: Iterable[LayerValues]) -> Layered:
 
 
 def history(parts: Iterable[LayerValues]) -> History:
-    """What each part says about each dotted path, in the order of the parts."""
+    """Return the value of each layer for each dotted path, in the order of the layers."""
     found: dict[str, list[LayerValue]] = {}
     for part in parts:
         layered = merge([part])
@@ -88,7 +88,7 @@ def history(parts: Iterable[LayerValues]) -> History:
 
 
 def leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The dotted path and value of everything that is no mapping and no list of mappings."""
+    """Yield the dotted path and value of everything but mappings and lists of mappings."""
     for key, child in value.items():
         path = f"{prefix}{key}"
         if isinstance(child, Mapping):
@@ -101,13 +101,13 @@ def leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def entry_name(entry: Any, index: int) -> str:
-    """How an entry of a list is addressed in a path: by its name, else by its index."""
+    """Return the step of a path that addresses a list entry: its name, or else its index."""
     name = entry.get("name") if isinstance(entry, Mapping) else None
     return name if isinstance(name, str) else str(index)
 
 
 def _notebook(part: LayerValues, places: dict[str, Place]) -> Note:
-    """Writes down places of one layer; nothing for the built-in one, which has no file."""
+    """Return a function that records positions of one layer; it does nothing for the built-in layer."""
 
     def note(path: str, key: Span, value: Span) -> None:
         if part.source is not None:
@@ -119,7 +119,7 @@ def _notebook(part: LayerValues, places: dict[str, Place]) -> Note:
 def _lay(
     target: dict[str, Any], value: Mapping[str, Any], node: Node | None, prefix: str, note: Note
 ) -> None:
-    """Lays a mapping over ``target``; ``prefix`` is the path of both with a dot at its end."""
+    """Merge a mapping into ``target``; ``prefix`` is the path of both, with a dot at its end."""
     for key, child in value.items():
         path = f"{prefix}{key}"
         below = node.children.get(key) if node else None
@@ -138,7 +138,7 @@ def _lay(
 
 
 def _note_entries(value: Any, node: Node, path: str, note: Note) -> None:
-    """Notes the places of what stands in a list or in a mapping that does not merge."""
+    """Record the positions within a list, or within a mapping that does not merge."""
     if isinstance(value, Mapping):
         for key, child in value.items():
             below = node.children[key]

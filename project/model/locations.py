@@ -1,4 +1,4 @@
-"""Where tables and sources lie: relative paths, local folders and buckets, in one spelling."""
+"""Locations of tables and sources: relative paths, local folders and buckets, in one spelling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parquetry.project.diagnostics.model import Problem
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _BUCKETS = {"s3": "s3", "s3a": "s3", "gs": "gs"}
-"""The schemes of object stores, and how each is spelled here."""
+"""The schemes of object stores, each with its spelling in parquetry."""
 
 
 class LocationProblem(Problem):
@@ -19,18 +19,18 @@ class LocationProblem(Problem):
 
 
 def is_relative(path: str) -> bool:
-    """Whether the path starts at the folder of something else."""
+    """Return whether a path has no scheme and no leading slash."""
     return not _SCHEME.match(path) and not path.startswith("/")
 
 
 def joined(base: str, path: str) -> str:
-    """``path`` below ``base`` where it is relative, else ``path``; normalised.
+    """Return ``path`` below ``base`` if it is relative, or else ``path`` itself, normalised.
 
-    Both are relative or absolute paths, ``file:`` URIs or those of buckets. ``s3a`` becomes ``s3``, ``file:``
-    URIs become paths, doubled and trailing slashes and ``.`` go away.
+    Both are relative paths, absolute paths, or URIs of files or buckets. ``s3a`` becomes ``s3``, a ``file:``
+    URI becomes a path; doubled and trailing slashes and ``.`` are removed.
 
     Raises:
-        LocationProblem: the scheme is unknown, or ``..`` leads out of the folder it starts from.
+        LocationProblem: if the scheme is unknown, or if ``..`` leads out of the base folder.
 
     """
     if path.startswith("~"):
@@ -43,7 +43,12 @@ def joined(base: str, path: str) -> str:
 
 
 def normalised(path: str) -> str:
-    """One spelling of a path or URI, see :func:`joined`."""
+    """Return the one spelling of a path or URI, see :func:`joined`.
+
+    Raises:
+        LocationProblem: if the scheme is unknown, or if ``..`` leads out of the bucket or folder.
+
+    """
     scheme = _SCHEME.match(path)
     if scheme is None:
         return _clean(path)
@@ -66,17 +71,17 @@ def normalised(path: str) -> str:
 
 
 def absolute(root: Path, path: str) -> str:
-    """A normalised path with relative ones starting at ``root``."""
+    """Return a normalised path; a relative one starts at ``root``."""
     return posixpath.normpath(posixpath.join(root.as_posix(), path)) if is_relative(path) else path
 
 
 def contains(outer: str, inner: str) -> bool:
-    """Whether one absolute location is, or lies below, another."""
+    """Return whether the absolute location ``inner`` is ``outer`` or is below it."""
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")
 
 
 def _within(base: str, path: str) -> str:
-    """``path`` below ``base``; refuses what ``..`` leads out of it."""
+    """Return ``path`` below ``base``; raise LocationProblem if ``..`` leads out of it."""
     clean = posixpath.normpath(path.lstrip("/")) if path.strip("/") else ""
     if clean == ".." or clean.startswith("../"):
         raise LocationProblem(

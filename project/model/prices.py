@@ -1,4 +1,4 @@
-"""What a target pays for storage, requests, compute and scans: exact decimals, as they are declared."""
+"""A target's prices of storage, requests, compute and scans, as exact decimals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MICRO: Final = Decimal("0.000001")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Prices in one currency; a month has 30 days. What no price is declared for costs nothing."""
+    """Prices in one currency; a month has 30 days. A resource without a declared price is free."""
 
     currency: str
     storage_gib_month: Decimal = ZERO
@@ -25,22 +25,22 @@ class Prices:
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Self:
-        """Those of the YAML, which has numbers.
+        """Read prices from YAML values.
 
-        A number is the decimal that is written: the shortest one that has its binary value, which up to 15
-        digits is the one in the file. ``-0.0`` is 0.
+        A YAML number becomes the shortest decimal with its binary value; up to 15 digits, this is the decimal
+        in the file. ``-0.0`` becomes 0.
         """
         amounts = {name: Decimal(str(amount)) + ZERO for name, amount in value.items() if name != "currency"}
         return cls(currency=str(value["currency"]), **amounts)
 
 
 def cents(micros: int, *, up: bool) -> str:
-    """Millionths of the currency in hundredths, rounded up or down."""
+    """Return millionths of the currency as hundredths, rounded up or down."""
     return _hundredths(micros, ROUND_CEILING if up else ROUND_FLOOR)
 
 
 def nearest_cents(micros: int) -> str:
-    """The same to the nearest hundredth; of two that are equally near, the even one."""
+    """Return millionths of the currency as hundredths, rounded to the nearest one (half to even)."""
     return _hundredths(micros, ROUND_HALF_EVEN)
 
 

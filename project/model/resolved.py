@@ -1,6 +1,6 @@
-"""A project as its commands see it: layers merged, templates evaluated, units converted.
+"""A project as commands use it: layers merged, templates evaluated, units converted.
 
-The words are those of the YAML; sizes end in ``_bytes`` and durations in ``_seconds``.
+The names are those of the YAML; sizes end in ``_bytes`` and durations in ``_seconds``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from parquetry.project.schema.interpolate import Secret
 from parquetry.runtime.spec.table_spec import TableSpec
 
 SERVICES_BYTES: Final = 10 * 2**30
-"""What services may rewrite in one run where no target says otherwise."""
+"""The bytes that table services may rewrite in one run if no target sets a limit."""
 
 
 class Layer(StrEnum):
-    """Where a value can come from; a later layer wins over an earlier one."""
+    """The layers that a value can come from; a later one wins."""
 
     BUILT_IN = "default"
     DEFAULTS = "defaults"
@@ -33,7 +33,7 @@ class Layer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value was written. Built-in defaults have no file."""
+    """The position of a value in a file. Built-in defaults have no file."""
 
     layer: Layer
     file: str | None = None
@@ -49,18 +49,18 @@ BUILT_IN = Origin(Layer.BUILT_IN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerValue:
-    """What one layer says about a setting, as it was written."""
+    """The value of a setting in one layer, as written."""
 
     value: Any
     origin: Origin
 
 
 History = Mapping[str, tuple[LayerValue, ...]]
-"""What the layers say about each dotted path, from the weakest to the strongest."""
+"""The values of the layers for each dotted path, from the weakest layer to the strongest."""
 
 
 class Launcher(StrEnum):
-    """Who starts Spark."""
+    """The ways to start Spark."""
 
     IN_PROCESS = "in-process"
     SPARK_SUBMIT = "spark-submit"
@@ -68,7 +68,7 @@ class Launcher(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How many bytes may be rewritten; None is no limit."""
+    """Limits of the bytes to rewrite; None is no limit."""
 
     per_run_bytes: int | None
     per_apply_bytes: int | None
@@ -76,13 +76,13 @@ class Budget:
 
     @property
     def services_bytes(self) -> int:
-        """What services may rewrite in one run: as declared, else 10 GiB."""
+        """The bytes that table services may rewrite in one run; 10 GiB if no limit is declared."""
         return SERVICES_BYTES if self.per_run_bytes is None else self.per_run_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """How Spark is started."""
+    """The settings with which Spark is started."""
 
     launcher: Launcher = Launcher.IN_PROCESS
     master: str | Secret | None = None
@@ -93,10 +93,10 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSetting:
-    """A setting of a target that acts on jobs, as it is recorded: see ``project.model.target_settings``.
+    """A setting of a target that affects jobs, in the forms that ``project.model.target_settings`` makes.
 
-    ``written`` is the value for a copy in YAML; ``exact`` is the one with its passwords: to be compared,
-    never to be shown or written down.
+    ``value`` is the recorded form and ``written`` the form for a copy in YAML. ``exact`` contains passwords:
+    it is only compared, never shown or written.
     """
 
     path: str
@@ -108,7 +108,7 @@ class TargetSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedSetting:
-    """A value of a setting that the target allows to execute; None is that there be no such setting."""
+    """A value that the target allows for a setting that can execute code; None allows its absence."""
 
     setting: str
     value: Any
@@ -118,7 +118,7 @@ class AllowedSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSettings:
-    """The settings of one target, by path, what it allows, and where the target stands."""
+    """The settings and allow entries of one target, and the position of the target."""
 
     origin: Origin
     settings: tuple[TargetSetting, ...] = ()
@@ -130,11 +130,11 @@ NO_SETTINGS: Final = TargetSettings(origin=BUILT_IN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A place that tables are kept in. ``warehouse`` is an absolute path or an S3 URI.
+    """A place for the tables of a project. ``warehouse`` is an absolute path or a bucket URI.
 
-    Without an environment, what was read from one holds the placeholder ``${NAME}``. ``signing_keys`` are
-    references to the keys that sign applied records, the first to the one that signs now. Without ``prices``
-    nothing costs anything that plans would show. ``tests_after_run`` has `run` execute the tests of tables.
+    Without an environment, values that read one contain the placeholder ``${NAME}``. ``signing_keys`` are
+    references to the keys of applied records, the current one first. Without ``prices``, plans show no costs.
+    With ``tests_after_run``, `run` executes the tests of tables.
     """
 
     name: str
@@ -149,13 +149,13 @@ class Target:
     tests_after_run: bool = False
 
     def protects(self, table: str) -> bool:
-        """Whether every breaking change of the table is refused."""
+        """Return whether the target refuses every breaking change of the table."""
         return any(fnmatchcase(table, pattern) for pattern in self.protect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowEntry:
-    """A finding that the project accepts; ``guardrail`` is the one that denies, for code SC801."""
+    """An accepted diagnostic or change; for code SC801, ``guardrail`` names the guardrail that denies it."""
 
     code: str
     table: str
@@ -166,14 +166,12 @@ class AllowEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedTable:
-    """A table after all layers, and where each of its values was written.
+    """A table after all layers, with the origin of each value.
 
-    ``spec`` is what is recorded in the table when it is applied: without the layers of the project, and
-    without where the table and its files lie.
-    ``tags`` are in the order of the layers, those of the spec sorted.
-    ``location`` is an absolute path or an S3 URI; ``location_declared`` is the same relative
-    to the project's root where it lies in there, so that it is equal in every checkout.
-    ``moved_from`` is the name that the table had before it was renamed.
+    ``spec`` is the part that `apply` records in the table: without the layers, and without the locations of
+    the table and its files. ``tags`` are in the order of the layers; the spec's tags are sorted. ``location``
+    is an absolute path or a bucket URI. ``location_declared`` is relative to the project's root if it is
+    inside, so that it is equal in every checkout. ``moved_from`` is the table's name before a rename.
     """
 
     spec: TableSpec
@@ -189,33 +187,32 @@ class ResolvedTable:
 
     @property
     def name(self) -> str:
-        """The name of the table, by which a project has one."""
+        """The name of the table, which is unique in the project."""
         return self.spec.name
 
     def origin(self, path: str) -> Origin:
-        """Where the value at a dotted path was written, such as ``sizing.max_file_size``.
+        """Return the origin of the value at a dotted path, such as ``sizing.max_file_size``.
 
-        Entries of lists that have names go by them (``columns.departed_at.type``), others by
-        index. For a path that was not written the nearest one above it; built in when there
-        is none.
+        Entries of lists are addressed by name (``columns.departed_at.type``), or by index if they have no
+        name. For a path that was not written, the nearest written parent counts; without one, the origin is
+        built in.
         """
         while path not in self.origins and "." in path:
             path = path.rpartition(".")[0]
         return self.origins.get(path, BUILT_IN)
 
     def declared(self, path: str) -> Any:
-        """The value at a dotted path as it was written, such as ``120MiB``; None without one."""
+        """Return the value at a dotted path as written, such as ``120MiB``, or None."""
         return self.settings.get(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedProject:
-    """A valid project at one target; tables are in the order of their names.
+    """A valid project at one target; tables are sorted by name.
 
-    ``settings`` are those of every target, by name.
-    ``other_warehouses`` are those of the targets that were not chosen: absolute, or None where
-    environment variables that are not set here decide. ``environment`` are the names of those that the
-    project declares to be no secrets.
+    ``settings`` has the settings of each target by name. ``other_warehouses`` are those of the targets that
+    were not chosen: absolute, or None if they depend on environment variables that are not set here.
+    ``environment`` has the names of the variables that the project declares public.
     """
 
     root: Path

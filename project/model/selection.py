@@ -1,4 +1,4 @@
-"""Which tables a command is about: names, globs, tags and folders."""
+"""Selection of tables by names, globs, tags, folders and further methods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from parquetry.project.model.resolved import ResolvedTable
 
 
 class SelectionError(ParquetryError):
-    """A selector that cannot be understood or names a table that is not there."""
+    """A selector is malformed, or names a table that does not exist."""
 
     exit_code: ClassVar[int] = 2
 
@@ -22,7 +22,7 @@ class SelectionError(ParquetryError):
 _FORMS = {"tag": "tag:NAME", "path": "path:DIR", "state": "state:changed", "git": "git:REF"}
 
 Method = Callable[[str], frozenset[str]]
-"""The names of the tables that the value of a selector method stands for."""
+"""A function from the value of a selector's method to the names of tables."""
 
 
 def select(
@@ -33,16 +33,22 @@ def select(
     methods: Mapping[str, Method] | None = None,
     root: Path | None = None,
 ) -> tuple[ResolvedTable, ...]:
-    """The tables that any of ``select`` matches (all without one) and none of ``exclude``.
+    """Return the tables that match a selector of ``select`` (all if there is none) and none of ``exclude``.
 
-    A selector is one or more terms with commas between them, all of which must match: a name,
-    a glob, ``tag:x``, ``path:dir``, or ``method:value`` of ``methods``. The order of the tables
-    stays. What ``methods`` say may be nothing; the other terms, and selectors without methods,
-    must match a table, as one that does not is misspelt. ``root`` is the project's folder, for
-    folders that are given absolute.
+    A selector is one or more terms with commas between them, all of which must match: a name, a glob,
+    ``tag:x``, ``path:dir``, or ``method:value`` of ``methods``. The order of the tables stays. A method may
+    match no table; the other terms, and selectors without methods, must match a table, as one that does not
+    is misspelt.
+
+    Args:
+        tables: the tables to choose from.
+        select: selectors to include.
+        exclude: selectors to leave out.
+        methods: further methods by name.
+        root: the project's folder, to which absolute folders in selectors are made relative.
 
     Raises:
-        SelectionError: a selector matches no table, or a method is not known.
+        SelectionError: if a selector matches no table, or a method is unknown.
 
     """
     known = methods or {}
@@ -70,7 +76,7 @@ def _union(
 
 
 def _check_terms(selector: str, terms: Sequence[str], methods: Mapping[str, Method]) -> None:
-    """Raise for an empty term, and for a method without its value."""
+    """Raise SelectionError for an empty term, or for a method without a value."""
     forms = {name: _FORMS.get(name, f"{name}:VALUE") for name in ("tag", "path", *methods)}
     for term in terms:
         method, colon, value = term.partition(":")
@@ -111,7 +117,7 @@ def _matches(
 
 
 def _found(term: str, noun: str, known: Iterable[str], found: frozenset[str]) -> frozenset[str]:
-    """What a term matches, which is at least one table."""
+    """Return the tables that a term matches; raise SelectionError with a hint if there is none."""
     if found:
         return found
     hint = one_of(noun, term.partition(":")[2] or term, known)
@@ -121,7 +127,7 @@ def _found(term: str, noun: str, known: Iterable[str], found: frozenset[str]) ->
 
 
 def _inside(path: str, root: Path | None) -> str:
-    """A path as seen from the project's folder: ``.`` for the folder itself, as it is for one elsewhere."""
+    """Return a path relative to the project's folder; ``.`` is the folder itself."""
     if root is not None and path.startswith("/"):
         for base in (Path(root).absolute(), Path(root).resolve()):
             if PurePosixPath(path).is_relative_to(base):
@@ -130,6 +136,6 @@ def _inside(path: str, root: Path | None) -> str:
 
 
 def _below(file: str, path: str) -> bool:
-    """Whether a file is, or lies below, a path; the path may leave out ``tables/`` and be a glob."""
+    """Return whether a file is at or below a path; the path may omit ``tables/`` and be a glob."""
     candidates = (path, f"tables/{path}")
     return path == "." or any(fnmatchcase(file, c) or fnmatchcase(file, f"{c}/*") for c in candidates)

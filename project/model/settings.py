@@ -1,4 +1,4 @@
-"""Merged settings as typed values: units converted, defaults that depend on others filled in."""
+"""Merged settings as typed values: units converted, dependent defaults filled in."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from parquetry.runtime.spec.table_spec import (
 
 @cache
 def built_in_settings() -> Mapping[str, Any]:
-    """The bottom layer of every table, from the defaults in the schemas."""
+    """Return the built-in layer of every table, from the defaults in the schemas."""
     sections = ("sizing", "clustering", "retention", "files", "partitioning")
     return {section: built_in(Kind.TABLE, section) for section in sections} | {
         "key_scope": built_in(Kind.TABLE)["key_scope"]
@@ -46,12 +46,12 @@ def built_in_settings() -> Mapping[str, Any]:
 
 @cache
 def built_in_budget() -> Mapping[str, Any]:
-    """The bottom layer of every target's budget."""
+    """Return the built-in layer of every target's budget."""
     return built_in(Kind.PROJECT, "defaults", "budget")
 
 
 def sizing(value: Mapping[str, Any]) -> SizingPolicy:
-    """Limits of write-time sizing."""
+    """Return the limits that size files at write time."""
     split, record = value["insert_split_size"], value["record_size"]
     return SizingPolicy(
         max_file_size_bytes=size_bytes(value["max_file_size"]),
@@ -63,7 +63,7 @@ def sizing(value: Mapping[str, Any]) -> SizingPolicy:
 
 
 def files(value: Mapping[str, Any]) -> FilesPolicy:
-    """How base files are encoded."""
+    """Return the encoding settings of base files."""
     return FilesPolicy(
         compression=value["compression"],
         row_group_size_bytes=_size(value, "row_group_size"),
@@ -75,7 +75,7 @@ def files(value: Mapping[str, Any]) -> FilesPolicy:
 
 
 def retention(value: Mapping[str, Any]) -> RetentionPolicy:
-    """Rules that keep old versions."""
+    """Return the rules that decide which old versions stay."""
     clean = value["clean"]
     age = clean.get("max_age")
     return RetentionPolicy(
@@ -87,9 +87,9 @@ def retention(value: Mapping[str, Any]) -> RetentionPolicy:
 
 
 def clustering(value: Mapping[str, Any], *, sizing: SizingPolicy, files: FilesPolicy) -> ClusteringSpec:
-    """When and how files are reorganised; sizes that are not declared follow ``sizing``.
+    """Return when and how files are clustered; sizes that are not declared follow ``sizing``.
 
-    The key to encrypt by is the one of ``files``.
+    The encryption key is that of ``files``.
     """
     plan, execution = value["plan"], value.get("execution", {})
     target = _size(plan, "target_file_size") or sizing.max_file_size_bytes
@@ -125,7 +125,7 @@ def clustering(value: Mapping[str, Any], *, sizing: SizingPolicy, files: FilesPo
 
 
 def column(value: Mapping[str, Any], *, type_text: str) -> Column:
-    """A column with the canonical spelling of its type."""
+    """Return a column; ``type_text`` is the canonical spelling of its type."""
     return Column(
         name=value["name"],
         type=type_text,
@@ -137,7 +137,7 @@ def column(value: Mapping[str, Any], *, type_text: str) -> Column:
 
 
 def source(value: Mapping[str, Any], *, path: str, has_key: bool) -> Source:
-    """A source; a table without a record key can only be inserted into by default."""
+    """Return a source; its default operation is upsert if the table has a record key, or else insert."""
     default = Operation.UPSERT if has_key else Operation.INSERT
     return Source(
         name=value["name"],
@@ -162,7 +162,7 @@ def source(value: Mapping[str, Any], *, path: str, has_key: bool) -> Source:
 
 
 def query(value: Mapping[str, Any]) -> Query:
-    """A query."""
+    """Return a declared query."""
     runs = value.get("runs_per_day")
     return Query(
         name=value["name"],
@@ -173,7 +173,7 @@ def query(value: Mapping[str, Any]) -> Query:
 
 
 def budget(value: Mapping[str, Any]) -> Budget:
-    """A byte budget."""
+    """Return the byte limits of table services."""
     return Budget(
         per_run_bytes=_size(value, "per_run"),
         per_apply_bytes=_size(value, "per_apply"),

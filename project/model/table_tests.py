@@ -1,4 +1,4 @@
-"""Declared tests of a table: their kinds, the limits in them, their names."""
+"""The declared tests of a table: their kinds, limits and names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from parquetry.runtime.spec.table_spec import TableTest
 
 
 class Unit(StrEnum):
-    """What a limit counts; sizes are recorded in bytes, durations in seconds."""
+    """The units of limits; sizes are recorded in bytes and durations in seconds."""
 
     COUNT = "count"
     RATIO = "ratio"
@@ -21,7 +21,7 @@ class Unit(StrEnum):
 
 
 ITSELF: Final = ""
-"""The key of the limit where the test is nothing but a limit, such as ``max_skew: 5``."""
+"""The key of the limit if the test consists of a limit only, such as ``max_skew: 5``."""
 
 LIMITS: Final[Mapping[str, Mapping[str, Unit]]] = {
     "max_small_files": {ITSELF: Unit.COUNT},
@@ -48,7 +48,7 @@ LIMITS: Final[Mapping[str, Mapping[str, Unit]]] = {
         "max_increase": Unit.RATIO,
     },
 }
-"""The limits of each kind of test that statistics and the timeline answer, by their keys."""
+"""The limits of each kind of test that statistics and the timeline can answer, by key."""
 
 NOT_NULL: Final = "not_null"
 UNIQUE: Final = "unique"
@@ -57,10 +57,10 @@ ACCEPTED_VALUES: Final = "accepted_values"
 RELATIONSHIPS: Final = "relationships"
 
 OF_ROWS: Final = frozenset({NOT_NULL, UNIQUE, EXPRESSION, ACCEPTED_VALUES, RELATIONSHIPS})
-"""The kinds of tests that count failures in rows; ``max_failures`` limits them, for `not_null` by column."""
+"""The kinds of tests that count failing rows, limited by ``max_failures`` (for `not_null` by column)."""
 
 OF_WHOLE_TABLE: Final = frozenset({"write_amplification", "max_drift"})
-"""Layout tests of what is no partition's own."""
+"""Layout tests of the whole table, which cannot be restricted to partitions."""
 
 LOWER_LIMITS: Final = frozenset({"min"})
 
@@ -76,7 +76,7 @@ _SUFFIXES: Final = {Unit.BYTES: "_bytes", Unit.SECONDS: "_seconds"}
 
 
 def table_test(value: Mapping[str, Any]) -> TableTest | None:
-    """An entry of ``tests``; None where nothing of it was usable."""
+    """Return the test of an entry of ``tests``, or None if the entry has no usable kind."""
     kinds = [key for key in value if key not in _BESIDE]
     if len(kinds) != 1:
         return None
@@ -92,7 +92,7 @@ def table_test(value: Mapping[str, Any]) -> TableTest | None:
 
 
 def recorded_key(key: str, unit: Unit) -> str:
-    """The key under which a limit is recorded: it ends in the unit."""
+    """Return the key under which a limit is recorded: it ends in the unit."""
     suffix = _SUFFIXES.get(unit, "")
     return key if key.endswith(suffix) else f"{key}{suffix}"
 
@@ -104,7 +104,7 @@ def with_limits(
     *,
     named: Callable[[str, Unit], str],
 ) -> Any:
-    """The arguments of a test with each limit changed, and under the key that ``named`` gives it."""
+    """Return a test's arguments with ``change`` applied to each limit, under the key from ``named``."""
     units = LIMITS.get(kind)
     if units is None:
         return arguments
@@ -130,7 +130,7 @@ def _read(value: Any, unit: Unit) -> Any:
 
 
 def limit_of(test: TableTest, key: str) -> Mapping[str, Any]:
-    """The limit of a test under one of its keys, by severity; empty where it has none."""
+    """Return a test's limit under a key, as a mapping by severity; empty if there is none."""
     if test.kind in OF_ROWS:
         limit = 0 if test.max_failures is None else test.max_failures
     elif key == ITSELF:
@@ -143,12 +143,15 @@ def limit_of(test: TableTest, key: str) -> Mapping[str, Any]:
 
 
 def unit_of(test: TableTest, key: str) -> Unit:
-    """What the limit under a key counts."""
+    """Return the unit of a test's limit under a key."""
     return Unit.COUNT if test.kind in OF_ROWS else LIMITS[test.kind][key]
 
 
 def names_of(tests: Sequence[TableTest]) -> tuple[str, ...]:
-    """The names of the tests, in their order: as declared, else by kind and what it is about."""
+    """Return the names of tests in their order; unnamed tests are named after kind and subject.
+
+    Equal generated names are numbered from the second one on, such as ``max_skew_2``.
+    """
     taken = {test.name for test in tests if test.name is not None}
     seen: Counter[str] = Counter()
     found = []

@@ -1,4 +1,4 @@
-"""What a target sets for jobs, setting by setting, without reading an environment."""
+"""The settings of a target that affect jobs, in the form that is recorded, without any environment."""
 
 from __future__ import annotations
 
@@ -29,10 +29,17 @@ _PASSWORD_OF_URI: Final = re.compile(r"(://[^/:@?#\s]+):[^@/?#\s]+@")
 def target_settings(
     file: SpecFile, written: Node, target: str, *, variables: Mapping[str, Any] | None
 ) -> TargetSettings:
-    """The settings of a target and what it allows; its part of the file is valid.
+    """Return the settings and allow entries of a target whose part of the file is valid.
 
-    ``written`` is the file's root before templates were evaluated. A value that reads the environment is its
-    template and the variables that this reads; passwords that are written out are masked.
+    A value that reads the environment is recorded as its template and the variables that it reads. Passwords
+    in the file are masked.
+
+    Args:
+        file: the project file after templates.
+        written: the root node before templates.
+        target: the target's name.
+        variables: the values of the target's variables.
+
     """
     place: DocumentPath = ("targets", target)
     reader = _Reader(file=file, written=written, variables=variables or {})
@@ -60,13 +67,13 @@ class _Reader:
     variables: Mapping[str, Any]
 
     def settings(self, place: DocumentPath, path: str) -> Iterator[TargetSetting]:
-        """Every setting at or below a place; mappings are gone into, lists are values."""
+        """Yield each setting at or below a path; mappings are nested settings, and a list is one value."""
         node = _node(self.written, place)
         if node is None:
             return
         if isinstance(node.value, dict) and node.value:
             for key in node.children:
-                # No two settings have one path: a key with a dot is no way through mappings.
+                # A key with a dot is quoted, so that no two settings have the same path.
                 is_plain = path == "spark.conf" or re.fullmatch(r"[\w-]+", str(key))
                 named = str(key) if is_plain else json.dumps(key)
                 yield from self.settings((*place, key), f"{path}.{named}")
@@ -81,7 +88,7 @@ class _Reader:
         )
 
     def allowed(self, place: DocumentPath) -> tuple[AllowedSetting, ...]:
-        """The entries of ``allow``."""
+        """Return the entries of ``allow``."""
         entries = []
         written = _node(self.written, place)
         for index, node in written.children.items() if written else ():
@@ -100,11 +107,11 @@ class _Reader:
         return tuple(entries)
 
     def origin(self, place: DocumentPath) -> Origin:
-        """Where the last key of a place stands."""
+        """Return the position of the last key of a path."""
         return Origin(Layer.DEFAULTS, self.file.source.path, *self.written.key_span(place).start)
 
     def _value(self, node: Node, place: DocumentPath, path: str, *, names: bool) -> Any:
-        """What is recorded of a value; ``names`` puts the variables beside a template that stays."""
+        """Return the recorded form of a value; ``names`` appends the variables to a template that stays."""
         value, items = node.value, node.children.items()
         if isinstance(value, dict):
             return {str(key): self._value(n, (*place, key), f"{path}.{key}", names=names) for key, n in items}
@@ -118,21 +125,21 @@ class _Reader:
         return _conf_text(value) if path.startswith(_CONF) else value
 
     def _read(self, tree: Any) -> str:
-        """The variables that a template reads: what it gives hangs on them too."""
+        """Return the variables that a template reads with their values, as its result depends on them."""
         names = sorted({name for name, _ in calls(tree, "var")} & self.variables.keys())
         values = (f"{name}={json.dumps(self.variables[name], ensure_ascii=False)}" for name in names)
         return f" with {', '.join(values)}" if names else ""
 
 
 def _conf_text(value: Any) -> Any:
-    """A Spark property as Spark gets it: a text."""
+    """Return a Spark property in the form that Spark gets: a text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (int, float)) else value
 
 
 def _without_passwords(value: Any, path: str) -> Any:
-    """The value with *** for passwords that are written out; templates, which name variables, stay."""
+    """Return the value with *** for passwords; templates stay, as they only name variables."""
     if isinstance(value, dict):
         return {key: _without_passwords(item, f"{path}.{key}") for key, item in value.items()}
     if isinstance(value, list):

@@ -1,1 +1,1 @@
-"""JSON Schema of specs, units, interpolation, column types."""
+"""JSON Schemas of specs, templates in values, units and readable schema errors."""

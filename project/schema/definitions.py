@@ -1,4 +1,4 @@
-"""The JSON Schemas of project, table, policy and guardrail files: loaded once, as values and as text."""
+"""The JSON Schemas of project, table, policy and guardrail files, as values and as text for editors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _END = re.compile(r"((?:^|[^\\])(?:\\\\)*)\$")
 
 
 class UnwritableError(ParquetryError):
-    """A file that was asked for cannot be written."""
+    """A requested file cannot be written."""
 
 
 class Kind(StrEnum):
-    """What a file declares."""
+    """The kinds of files in a project, by what they declare."""
 
     PROJECT = "project"
     TABLE = "table"
@@ -33,13 +33,16 @@ class Kind(StrEnum):
 
 @cache
 def compiled_pattern(pattern: str) -> re.Pattern[str]:
-    """The pattern as JSON Schema means it: ``$`` is the end, and not before a last end of a line."""
+    """Compile a pattern of JSON Schema, where ``$`` is the end of the text.
+
+    Python's ``$`` also matches before a line end that ends the text.
+    """
     return re.compile(_END.sub(r"\1\\Z", pattern))
 
 
 @cache
 def schema(kind: Kind) -> dict[str, Any]:
-    """The schema as it is in the package, with references between the files."""
+    """Return the schema as it is in the package, with references between the files."""
     text = (
         resources.files("parquetry.project.schemas")
         .joinpath(f"{kind.value}.json")
@@ -51,10 +54,9 @@ def schema(kind: Kind) -> dict[str, Any]:
 
 @cache
 def inlined(kind: Kind) -> dict[str, Any]:
-    """The schema with every reference replaced by what it refers to.
+    """Return the schema with each ``$ref`` replaced by its target; no schema is recursive.
 
-    What stands beside a ``$ref`` wins over the same keyword of its target. No schema is
-    recursive.
+    A keyword beside a ``$ref`` wins over the same keyword of the target.
     """
     resolved: dict[str, Any] = _inline(schema(kind), kind)
     return resolved
@@ -62,9 +64,9 @@ def inlined(kind: Kind) -> dict[str, Any]:
 
 @cache
 def bundled(kind: Kind) -> dict[str, Any]:
-    """A schema that stands alone, for editors: definitions of the other files are copied into ``$defs``.
+    """Return a schema for editors that needs no other file: foreign definitions are copied to ``$defs``.
 
-    As templates are not evaluated there, a text with one is accepted beside the words of an enum.
+    Editors do not evaluate templates, so a text with a template is accepted beside the words of an enum.
     """
     found: dict[str, Any] = {}
     root: dict[str, Any] = _localise(schema(kind), kind, found)
@@ -74,10 +76,10 @@ def bundled(kind: Kind) -> dict[str, Any]:
 
 
 def write_schemas(directory: Path, schemas: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Writes each schema as ``NAME.json``; returns the files.
+    """Write each schema as ``NAME.json`` and return the files.
 
     Raises:
-        UnwritableError: the directory cannot be made or written.
+        UnwritableError: if the directory cannot be made or written.
 
     """
     written = []
@@ -94,7 +96,7 @@ def write_schemas(directory: Path, schemas: Mapping[str, Any]) -> tuple[Path, ..
 
 
 def built_in(kind: Kind, *path: str) -> dict[str, Any]:
-    """The defaults that the schema gives to the keys below ``path``, nested as in a file."""
+    """Return the schema's defaults of the keys below ``path``, nested as in a file."""
     node = inlined(kind)
     for step in path:
         node = node["properties"][step]

@@ -1,4 +1,4 @@
-"""What the description of a key in a schema is made of: its text, its default, its Hudi settings."""
+"""The parts of a key's description in a schema: its text, its default and its Hudi settings."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _DESCRIPTION = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """The parts; ``default`` and ``hudi`` are None where the key has no such thing.
+    """The parts of a description; ``default`` and ``hudi`` are None if the description has no such part.
 
-    ``hudi`` is empty where Hudi has no setting that corresponds to the key.
+    ``hudi`` is empty if Hudi has no setting that corresponds to the key.
     """
 
     text: str
@@ -27,7 +27,7 @@ class Description:
 
 
 def described(schema: Mapping[str, Any]) -> Description:
-    """The parts of a key's description."""
+    """Split the description of a key's schema into its parts."""
     parts = _DESCRIPTION.match(schema["description"])
     assert parts is not None, "every description matches"
     hudi = "" if parts["no_hudi"] else parts["hudi"]

@@ -1,4 +1,4 @@
-"""Violations of a schema as diagnostics at their places, in the words of the spec."""
+"""Violations of a schema as diagnostics at their positions, in the words of the spec."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _MOST_CHARACTERS = re.compile(r"\{0,([0-9]+)\}")
 _KEY_REFERENCES = frozenset(
     {"encryption_key", "former_encryption_keys", "encryption_keys", "signing_key", "former_signing_keys"}
 )
-"""Where a reference belongs, and a key may have been pasted by mistake."""
+"""Keys whose value refers to an encryption or signing key; users may paste the key itself by mistake."""
 _FLAG_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A finding and the path of the part that must not be used because of it.
+    """A diagnostic and the path of the part that must not be used because of it.
 
-    ``of_structure`` when a mapping or list is wanted, which no text can turn into.
+    ``of_structure`` is True if the schema needs a mapping or list there, which no template can produce.
     """
 
     path: Path
@@ -43,7 +43,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Failure:
-    """What jsonschema says: the keyword, what it demands, the schema it stands in and the value."""
+    """An error of jsonschema: the keyword, its value and schema, and the value that fails.
+
+    ``of_key`` is True if the error is in the name of a key.
+    """
 
     keyword: str
     demand: Any
@@ -68,7 +71,7 @@ class _Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Message:
-    """A diagnostic without its place, which is the key or the value at ``path``."""
+    """A diagnostic without its position, which is the key or the value at ``path``."""
 
     code: str
     summary: str
@@ -78,10 +81,20 @@ class _Message:
 
 
 def violations(kind: Kind, value: Any, *, node: Node, source: SourceText) -> list[Violation]:
-    """What the schema of ``kind`` has against a value; texts that are still templates pass."""
+    """Return what violates the schema of ``kind`` in a value, as at most 200 violations and a note.
+
+    Texts that are still templates pass, unless the schema needs a mapping or list.
+
+    Args:
+        kind: the kind of the file.
+        value: the file's values, with secrets in printable form.
+        node: the root node of the file, for positions.
+        source: the file.
+
+    """
     if accepts(kind)(value):
         return []
-    # An import takes as long as a few hundred files that are right.
+    # The import of jsonschema takes as long as a few hundred valid files.
     from parquetry.project.schema.validators import validator  # noqa: PLC0415
 
     failures = (_Failure.of(error) for error in validator(kind).iter_errors(value))
@@ -114,7 +127,7 @@ def _wants_structure(failure: _Failure) -> bool:
 
 
 def _place(node: Node, message: _Message) -> Span:
-    """Where a message stands: a missing key at the key of the mapping that lacks it."""
+    """Return the position of a message; a missing key is shown at the key of the mapping that lacks it."""
     if message.code == "PQ101":
         around = message.path[:-1]
         return node.key_span(around) if around else Span(node.span.start, node.span.start)
@@ -122,7 +135,7 @@ def _place(node: Node, message: _Message) -> Span:
 
 
 def spoken(path: Path) -> str:
-    """A path as people write it: ``columns[2].type``."""
+    """Return a path as people write it, such as ``columns[2].type``."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -130,7 +143,7 @@ def spoken(path: Path) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as a message quotes it, cut to 60 characters."""
+    """Return a value as messages quote it, cut to 60 characters."""
     match value:
         case None:
             return "empty"
@@ -178,12 +191,15 @@ def _unknown_keys(failure: _Failure, path: Path) -> Iterator[_Message]:
 
 
 def is_cut_off(text: str) -> bool:
-    """Whether a bracket of a type is open at its end, as YAML's {..} leaves decimal(10,2) without quotes."""
+    """Return whether a type ends within brackets.
+
+    YAML reads an unquoted ``decimal(10,2)`` in ``{..}`` as two entries, and the type ends at the comma.
+    """
     return text.count("(") > text.count(")") or text.count("<") > text.count(">")
 
 
 def _cut_off(value: Any) -> tuple[str, ...]:
-    """The keys that are the rest of a type such as decimal(10,2), written in {..} without quotes."""
+    """Return the keys that are the rest of an unquoted type such as ``decimal(10,2)`` in ``{..}``."""
     type_ = value.get("type") if isinstance(value, dict) else None
     if not isinstance(type_, str) or not is_cut_off(type_):
         return ()
@@ -232,7 +248,7 @@ def _wrong_value(failure: _Failure, path: Path) -> Iterator[_Message]:
 
 
 def _remedy(schema: Mapping[str, Any], value: Any, expected: str) -> str | None:
-    """How the value would be written in the type that the schema wants, where that can be guessed."""
+    """Return a hint of how to write the value in the type of the schema, or None without a good guess."""
     kinds = [schema["type"]] if isinstance(schema.get("type"), str) else schema.get("type", [])
     hint = None
     if value is None:
@@ -254,7 +270,7 @@ def _remedy(schema: Mapping[str, Any], value: Any, expected: str) -> str | None:
 
 
 def _bare(text: str, kinds: Sequence[str]) -> str | None:
-    """How a text is written that would be a flag or a number without its quotes."""
+    """Return the hint to write a text without quotes, if it is a boolean or a number then."""
     if "boolean" in kinds and text.lower() in ("true", "false"):
         return f"write {text.lower()} without quotes"
     if "boolean" in kinds and text.lower() in _FLAG_WORDS:
@@ -265,7 +281,7 @@ def _bare(text: str, kinds: Sequence[str]) -> str | None:
 
 
 def _as_name(schema: Mapping[str, Any], value: str) -> str | None:
-    """What keeps a text of the right characters from being a name."""
+    """Return a hint for a text that is too long or begins wrongly to be a name, or None."""
     most = _MOST_CHARACTERS.search(schema.get("pattern", ""))
     if most is None or not re.fullmatch(r"[\w.-]+", value, re.ASCII):
         return None
@@ -330,7 +346,7 @@ _TRANSLATIONS: Mapping[str, Callable[[_Failure, Path], Iterator[_Message]]] = {
 
 
 def _size_without_unit(schema: Any, value: Any, path: Path) -> _Message | None:
-    """The message for a bare number where a size is meant."""
+    """Return the message for a bare number in place of a size, or None."""
     if not str(schema.get("title", "")).startswith("a size") or isinstance(value, bool):
         return None
     digits = value if isinstance(value, str) else str(value)

@@ -1,7 +1,7 @@
-"""Jinja inside string scalars: ``var``, ``env_var`` and ``target``.
+"""Jinja in string values: ``var``, ``env_var`` and ``target``.
 
-A scalar that is one expression keeps the expression's type: ``"{{ var('n') }}"`` may be a
-number. What is accepted at all is decided in :mod:`parquetry.project.schema.template_syntax`.
+A string that is a single expression takes the type of the expression's value: ``"{{ var('n') }}"`` may be a
+number. :mod:`parquetry.project.schema.template_syntax` decides which templates are accepted.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from parquetry.secret_names import MASK, SECRET_PREFIX, is_secret_name
 
 _TYPES = "check the types of the variables that it reads"
 _OWN = re.compile(r"PARQUETRY_(?!.*KEY)", re.DOTALL)
-"""Keys are not among them: records are signed, and files encrypted, by keys of any name."""
+"""Names of parquetry's own variables, except those that may hold a key: any such variable may be secret."""
 
 
 class Site(StrEnum):
-    """Where a template stands, which decides what it may read.
+    """The place of a template in a spec, which decides what the template may read.
 
-    Credentials may hold what nobody is to see. Everything else of a target, such as the places that are
-    connected to, is printed, recorded or sent.
+    Values of CREDENTIALS are masked wherever they are shown. Every other value of a target may be printed,
+    recorded, or sent as part of an address.
     """
 
     SPEC = "spec"
@@ -53,10 +53,10 @@ class Site(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """A text that must not be seen; ``masked`` shows it with *** for what is secret.
+    """A secret text; ``masked`` is its printable form with *** in place of the secret parts.
 
-    ``template`` is the text as it was declared and ``names`` are the secret variables it reads,
-    so that what is written down can refer to them.
+    ``template`` is the text as declared and ``names`` are the secret variables that it reads, so that files
+    can refer to the variables.
     """
 
     masked: str
@@ -65,7 +65,7 @@ class Secret:
     _text: str = field(repr=False)
 
     def reveal(self) -> str:
-        """The text itself, for the one who needs it."""
+        """Return the secret text itself, for the code that has to use it."""
         return self._text
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetView:
-    """What a template sees as ``target``; without ``warehouse`` it may not be read."""
+    """The object that templates see as ``target``; if ``warehouse`` is None, templates may not read it."""
 
     name: str
     warehouse: str | None = None
@@ -82,9 +82,9 @@ class TargetView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredVariables:
-    """The names of environment variables that are declared to be no secrets.
+    """The names of environment variables that are declared to be public.
 
-    ``elsewhere`` says where, when it is not in the project that is read.
+    ``elsewhere`` names the revision that declares them if it is not the project that is read.
     """
 
     names: frozenset[str] = frozenset()
@@ -96,9 +96,10 @@ class DeclaredVariables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateScope:
-    """What templates read. ``environment`` None means that no variable of it is known.
+    """The values that templates can read.
 
-    ``variables`` None means that they could not be read, which was reported elsewhere.
+    ``variables`` is None if they could not be read, which is reported elsewhere. ``environment`` is None if
+    no environment is read.
     """
 
     variables: Mapping[str, Any] | None
@@ -109,20 +110,20 @@ class TemplateScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    """The value of a scalar; not ``known`` where it hangs on an environment nobody read."""
+    """The value of a string; ``known`` is False if it depends on variables that are not read here."""
 
     value: Any
     known: bool = True
 
 
 def render(text: str, *, scope: TemplateScope, site: Site) -> Rendered:
-    """The value of a template.
+    """Evaluate a template.
 
-    Where the environment is not known, ``env_var`` gives its default or the placeholder
-    ``${NAME}``. Texts that hold a secret come back as :class:`Secret`.
+    If the environment is not read, ``env_var`` returns its default or the placeholder ``${NAME}``. If the
+    template reads a secret variable, the value is a :class:`Secret`.
 
     Raises:
-        TemplateProblem: it is not accepted, or has no value.
+        TemplateProblem: if the template is not accepted here, or has no value.
 
     """
     tree = parsed(text)
@@ -149,7 +150,7 @@ def render(text: str, *, scope: TemplateScope, site: Site) -> Rendered:
 
 
 def _is_hidden(name: str, scope: TemplateScope) -> bool:
-    """Whether a variable was read that is not to be seen: one that is not set has no value to hide."""
+    """Return whether a variable is secret and set; a variable that is not set has no value to hide."""
     if scope.environment is None or name in scope.declared:
         return False
     return name.startswith(SECRET_PREFIX) or name in scope.environment
@@ -189,7 +190,7 @@ def _check_variables(tree: nodes.Template, variables: Mapping[str, Any]) -> None
 
 
 def _evaluate(text: str, scope: TemplateScope, *, mask: bool) -> Any:
-    """The template's value: of any scalar type for a lone expression, else a text."""
+    """Return the template's value: a string, or any scalar if the template is a single expression."""
     variables, known, allowance = scope.variables or {}, scope.environment, TemplateAllowance()
 
     def var(name: str, default: Any = None) -> Any:
@@ -226,7 +227,7 @@ def _evaluate(text: str, scope: TemplateScope, *, mask: bool) -> Any:
 
 
 def _accepted(value: Any) -> Any:
-    """The value if it can stand in a spec."""
+    """Return the value, or raise TemplateProblem if a spec cannot hold it."""
     wrong = None
     if isinstance(value, Undefined):
         wrong = "no value: a variable that it reads is not defined"

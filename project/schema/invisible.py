@@ -1,7 +1,7 @@
-"""Characters that nobody sees: which of them a value may hold, and where.
+"""Invisible characters: which of them a value may contain, and where.
 
-A value is shown to whoever reviews it, on a terminal, in a comment, in a log. Escapes, signs that turn a
-line round and ends of lines in a name would show something else than what is declared.
+Reviewers see values on terminals, in comments and in logs. Escapes, characters that reverse the writing
+direction, and line ends in a name would show them something else than what is declared.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _TEXTS: Final = frozenset(
     {"description", "owner", "reason", "select", "where", "generated", "delete_when", "expression"}
 )
 _SETTINGS: Final = frozenset({"vars", "conf", "storage"})
-"""What is handed on as it is, such as certificates, and read where it is used."""
+"""Sections whose values are passed on unchanged, such as certificates."""
 _OPTIONS: Final = "options"
-"""Options of readers: separators may be any character of ASCII."""
+"""The section of reader options: a separator may be any ASCII character."""
 
 
 def invisible_characters(value: Any, *, node: Node, source: SourceText) -> Iterator[Violation]:
-    """A finding for each key and value below a node that holds such a character."""
+    """Yield a violation for each key and value below a node that contains a refused character."""
     for path, text, is_key in texts(value, ()):
         wrong = refused(text, path, is_key=is_key)
         if wrong is None:
@@ -50,7 +50,7 @@ def invisible_characters(value: Any, *, node: Node, source: SourceText) -> Itera
 
 
 def refused(text: str, path: Path, *, is_key: bool = False) -> str | None:
-    """The first character that the text at a path must not hold; None where all may stand there."""
+    """Return the first character that the text at a path must not contain, or None."""
     steps = set(path[:-1])
     if is_key:
         unwanted = _IN_NAMES
@@ -63,7 +63,7 @@ def refused(text: str, path: Path, *, is_key: bool = False) -> str | None:
 
 
 def texts(value: Any, path: Path) -> Iterator[tuple[Path, str, bool]]:
-    """Every text below a value with its path, keys too."""
+    """Yield each text below a value, keys too: its path, the text, and whether it is a key."""
     match value:
         case str():
             yield path, value, False

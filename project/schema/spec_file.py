@@ -1,4 +1,4 @@
-"""One file of a project on its way from bytes to values that its schema accepts."""
+"""One file of a project, from parsed YAML to values that its schema accepts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from parquetry.project.yaml.document import MAX_BYTES, Document, Node, Path
 class SpecFile:
     """A file after templates and schema.
 
-    ``node`` and its ``value`` lack what the schema does not accept; ``damaged`` holds the paths of
-    those parts and of those whose templates have no value yet, so that later checks draw no
-    conclusions from their absence.
+    ``node`` and ``value`` lack the parts that the schema does not accept. ``damaged`` has the paths of those
+    parts, and of values whose templates have no value yet; later checks draw no conclusion from their
+    absence.
     """
 
     kind: Kind
@@ -33,7 +33,7 @@ class SpecFile:
 
     @property
     def value(self) -> Mapping[str, Any]:
-        """The values that are left."""
+        """The accepted values of the file."""
         return self.node.value if isinstance(self.node.value, dict) else {}
 
 
@@ -41,11 +41,14 @@ MOST_TEMPLATES = 1000
 _LISTS = frozenset({"columns", "sources", "queries", "tests", "allow"})
 
 Reading = Callable[[Path], tuple[Site, TemplateScope] | None]
-"""What the template at a path may read; None where templates are not evaluated."""
+"""A function from the path of a template to its site and scope; None if no template is evaluated there."""
 
 
 def spec_file(document: Document, kind: Kind, reading: Reading) -> SpecFile | None:
-    """The file's values; None where it has no mapping at its top, which is reported."""
+    """Return a file's accepted values with its diagnostics, or None if the YAML has no root.
+
+    The diagnostics of the document are included. ``reading`` decides what the template at a path may read.
+    """
     found = list(document.diagnostics)
     if document.root is None:
         return None
@@ -61,7 +64,7 @@ def spec_file(document: Document, kind: Kind, reading: Reading) -> SpecFile | No
             if (entry.path, entry.diagnostic.span.start) not in places
         ),
     ]
-    # A placeholder that the schema does not accept is no mistake: its real value may be right.
+    # A placeholder that the schema refuses is not an error: the real value may be valid.
     mistakes = (
         entry.diagnostic
         for entry in wrong
@@ -85,10 +88,10 @@ def spec_file(document: Document, kind: Kind, reading: Reading) -> SpecFile | No
 def rendered(
     node: Node, *, source: SourceText, reading: Reading, report: Callable[[Diagnostic], None]
 ) -> tuple[Any, dict[Path, bool]]:
-    """The values below a node with templates evaluated, and the paths of those not known.
+    """Evaluate the templates below a node, and return the values and the paths that are not known.
 
-    These are True where a placeholder stands for what will be known later, False where the
-    template itself is left.
+    A path is True in the mapping if its value is a placeholder for a later value, and False if the template
+    is left as it is.
     """
     unknown: dict[Path, bool] = {}
     counted: list[Path] = []
@@ -140,7 +143,7 @@ def _render(text: str, place: tuple[Site, TemplateScope] | None) -> Rendered:
 
 
 def masked(value: Any) -> Any:
-    """The value with every secret in its printable form."""
+    """Return the value with each secret in its printable form."""
     match value:
         case Secret():
             return value.masked
@@ -152,13 +155,13 @@ def masked(value: Any) -> Any:
 
 
 def _unusable(path: Path, code: str) -> Path:
-    """What goes with a wrong part: the whole entry of a list, as its other values need this one."""
+    """Return the path to drop for a wrong part, which is the whole entry in lists such as ``columns``."""
     is_entry = len(path) > 2 and path[0] in _LISTS and isinstance(path[1], int)  # noqa: PLR2004 - below an entry
     return path[:2] if is_entry and code != "PQ102" else path
 
 
 def _rebuilt(node: Node, value: Any, dropped: frozenset[Path], path: Path) -> Node:
-    """The nodes with ``value`` in place of their own, without the dropped paths."""
+    """Return the nodes with the values of ``value`` and without the dropped paths."""
     if path in dropped:
         return Node(None, node.span, {}, {})
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""Which templates are accepted: parsed by Jinja, held to an allowlist, nothing evaluated yet.
+"""The templates that are accepted: Jinja parses them, and an allowlist checks the tree before evaluation.
 
-The syntax tree may hold expressions, conditions and a few filters; no loops, assignments,
-method calls, or attributes except those of ``target``. So evaluation takes time and memory
-linear in the text and in what an :class:`TemplateAllowance` lets it read.
+A template may contain expressions, conditions and a few filters; no loops, assignments or method calls, and
+no attributes except those of ``target``. So an evaluation takes time and memory linear in the text and in the
+characters that its :class:`TemplateAllowance` permits.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from parquetry.project.diagnostics.model import Problem, did_you_mean
 
 MAX_TEXT = 100_000
 MOST_READ = 10 * MAX_TEXT
-"""Characters that one evaluation reads of variables and makes by replacing."""
+"""The characters that one evaluation may read from variables or make with ``replace``."""
 
 ALLOWANCE = "allowance"
-"""The name of the evaluation's allowance, which no template can read."""
+"""The name of the evaluation's allowance in the Jinja context; templates cannot read it."""
 TARGET_ATTRIBUTES = frozenset({"name", "warehouse"})
 _MARKERS = ("{{", "{%", "{#")
 _MAX_DEPTH = 24
@@ -57,22 +57,22 @@ _ALLOWED = (
 
 
 class TemplateProblem(Problem):
-    """A template that cannot be used."""
+    """A template that is not accepted or has no value."""
 
 
 def is_template(value: object) -> bool:
-    """Whether a text would be evaluated."""
+    """Return whether a value is a text with Jinja markers."""
     return isinstance(value, str) and any(marker in value for marker in _MARKERS)
 
 
 class TemplateAllowance:
-    """What is left of the characters that one evaluation may read and make."""
+    """The number of characters that one evaluation may still read and make."""
 
     def __init__(self) -> None:
         self._left = MOST_READ
 
     def take(self, characters: int) -> None:
-        """SecurityError if fewer are left."""
+        """Subtract characters from the allowance; raise SecurityError if fewer are left."""
         self._left -= characters
         if self._left < 0:
             raise SecurityError(
@@ -81,12 +81,12 @@ class TemplateAllowance:
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """Jinja with numbers-only arithmetic."""
+    """A Jinja sandbox in which arithmetic operators accept only numbers."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%"})
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """The result of an operator on two numbers of bounded size."""
+        """Return the result of an operator on two numbers; raise SecurityError for other or huge operands."""
         for side in (left, right):
             if isinstance(side, bool) or not isinstance(side, (int, float)) or abs(side) > _MAX_INTEGER:
                 raise SecurityError(f"'{operator}' takes numbers; join texts with '~'")
@@ -95,7 +95,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
 @cache
 def environment() -> ImmutableSandboxedEnvironment:
-    """Jinja with the accepted filters and tests, and no globals."""
+    """Return the Jinja environment with the accepted filters and tests and without globals."""
     made = _Environment(
         undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True, finalize=_as_yaml
     )
@@ -111,10 +111,10 @@ def environment() -> ImmutableSandboxedEnvironment:
 
 @cache
 def parsed(text: str) -> nodes.Template:
-    """The syntax tree of an accepted template.
+    """Return the syntax tree of a template.
 
     Raises:
-        TemplateProblem: Jinja does not understand it, or it uses what is not accepted.
+        TemplateProblem: if Jinja cannot parse it, or if it uses something that is not accepted.
 
     """
     try:
@@ -129,7 +129,7 @@ def parsed(text: str) -> nodes.Template:
 
 
 def calls(tree: nodes.Template, function: str) -> list[tuple[str, bool]]:
-    """The names that ``var`` or ``env_var`` is called with, and whether a default is given."""
+    """Return the names in calls of ``var`` or ``env_var``, each with whether a default is given."""
     found = []
     for call in tree.find_all(nodes.Call):
         name = call.args[0]
@@ -139,12 +139,12 @@ def calls(tree: nodes.Template, function: str) -> list[tuple[str, bool]]:
 
 
 def reads_warehouse(tree: nodes.Template) -> bool:
-    """Whether ``target.warehouse`` is part of the template."""
+    """Return whether the template reads ``target.warehouse``."""
     return any(node.attr == "warehouse" for node in tree.find_all(nodes.Getattr))
 
 
 def lone_expression(tree: nodes.Template) -> nodes.Expr | None:
-    """The expression that is all of the template, whose value keeps its type; None otherwise."""
+    """Return the expression if it is the whole template (its value keeps its type), or None."""
     match tree.body:
         case [nodes.Output(nodes=[nodes.TemplateData()])]:
             return None
@@ -168,7 +168,7 @@ def _hold_to_allowlist(node: nodes.Node, depth: int) -> None:
 
 
 def _refusal(node: nodes.Node) -> str | None:
-    """What is refused about a node, in words."""
+    """Return the refused construct of a node as words for a message, or None if the node is accepted."""
     refused: str | None = None
     match node:
         case nodes.Call():
@@ -208,7 +208,7 @@ def _refused_call(call: nodes.Call) -> str | None:
 
 
 def _as_yaml(value: Any) -> Any:
-    """Flags and null inside a longer text, spelled as YAML spells them."""
+    """Return booleans and null within a longer text in YAML's spelling, and other values unchanged."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "null" if value is None else value

@@ -1,4 +1,4 @@
-"""Sizes in bytes and durations in seconds, as specs write them."""
+"""Conversion of sizes to bytes and durations to seconds, in the notation of specs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _SPELLINGS = {unit.lower(): unit for unit in _BYTES} | {
 
 
 def size_bytes(text: str | int) -> int:
-    """Bytes of a size such as ``120MiB``, ``1.5 GB`` or 0; fractions of a byte are dropped.
+    """Return the bytes of a size such as ``120MiB``, ``1.5 GB`` or 0; a fraction of a byte is dropped.
 
     Raises:
-        ValueError: it has no unit, or one that is not known.
+        ValueError: if the unit is missing or unknown.
 
     """
     if text in (0, "0"):
@@ -45,10 +45,10 @@ def size_bytes(text: str | int) -> int:
 
 
 def duration_seconds(text: str) -> int:
-    """Seconds of a duration such as ``25d``.
+    """Return the seconds of a duration such as ``25d``.
 
     Raises:
-        ValueError: it is not a whole number and one of s, m, h, d, w.
+        ValueError: if the text is not a whole number followed by one of s, m, h, d and w.
 
     """
     match = _DURATION.fullmatch(text)
@@ -59,7 +59,10 @@ def duration_seconds(text: str) -> int:
 
 
 def unit_hint(text: str, expected: str) -> str | None:
-    """How a size or duration with a misspelt unit is written, where that can be guessed."""
+    """Return a hint for a size or duration with a misspelt unit, or None without a good guess.
+
+    ``expected`` is the title of the value's schema, such as "a size".
+    """
     if expected.startswith("a size"):
         if text.strip() == "0":
             return "write a size such as 120MiB"

@@ -1,4 +1,4 @@
-"""What jsonschema has against a value. Files that are right need none of it, and do not import it."""
+"""jsonschema validators, which describe errors. Valid files do not need them, so they are imported late."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parquetry.project.schema.definitions import Kind, compiled_pattern, inlined
 
 
 def _unique_items(_: Validator, unique: object, instance: Any, __: Any) -> Iterator[ValidationError]:
-    """The keyword in linear time, also for lists of mixed types."""
+    """Check ``uniqueItems`` in linear time, also for lists of mixed types."""
     if unique and isinstance(instance, list):
         texts = {json.dumps(entry, sort_keys=True) for entry in instance}
         if len(texts) < len(instance):
@@ -28,7 +28,7 @@ def _pattern(_: Validator, pattern: str, instance: Any, __: Any) -> Iterator[Val
 
 
 def _is_whole(_: object, instance: object) -> bool:
-    """A number that was written whole: ``1e3`` would stay 1000.0 wherever it is recorded."""
+    """Return whether a number is an integer in the file: ``1e3`` would be recorded as 1000.0."""
     return isinstance(instance, int) and not isinstance(instance, bool)
 
 
@@ -42,5 +42,5 @@ _FastValidator = _extend(
 
 @cache
 def validator(kind: Kind) -> Validator:
-    """A validator that follows no references, so it is fast."""
+    """Return a validator on a schema without references, which makes it fast."""
     return _FastValidator(inlined(kind))

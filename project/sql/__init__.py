@@ -1,1 +1,1 @@
-"""SQL in specs, checked offline: tokens, grammar, guard."""
+"""Offline checks of SQL in specs: tokens, grammar and guard."""

@@ -1,9 +1,9 @@
-"""Whether a text follows Spark SQL's grammar of expressions and queries, and with which columns.
+"""A recogniser of Spark SQL's expressions and queries, which also finds the columns that they read.
 
-The rules are those of Spark's SqlBaseParser.g4 (3.5 to 4), where nearly every keyword may be a name too:
-``and and and`` is an expression. So a rule gives every place where it may end instead of choosing one way,
-and a text is refused only when no way leads through it. Precedence does not matter for that. Where
-the grammar here is wider than Spark's, Spark finds the rest.
+The rules are those of Spark's SqlBaseParser.g4 (3.5 to 4), where nearly every keyword may also be a name:
+``and and and`` is an expression. So a rule returns all positions at which it may end, instead of choosing
+one, and a text is refused only if no combination of them covers it. Precedence does not matter for that.
+Where this grammar accepts more than Spark's, Spark reports the error later.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from parquetry.sql_tokens import Token, TokenKind
 
 Ends = Collection[int]
 Part = Callable[["_Way", int], Ends]
-"""Gives the positions behind it, from a position."""
+"""A part of the grammar: a function from a position to the positions at which the part may end."""
 Known = Callable[[tuple[str, ...]], bool]
-"""Whether ``a.b.c`` names something, given as ``("a", "b", "c")``, lower-cased."""
+"""A function that returns whether ``a.b.c``, given as lower-cased ``("a", "b", "c")``, names something."""
 _Scope = tuple[str, int, int]
 
-# Beyond these Spark alone judges a text: reading it here would take too long.
+# Beyond these limits, parsing here would take too long, and only Spark judges the text.
 _MOST_STEPS = 100_000
 _MOST_STEPS_OF_A_TABLE = 300_000
 _MOST_TOKENS = 5_000
-# Each takes another reading of the text.
+# Each reported column takes another parse of the text.
 _MOST_UNKNOWN = 5
-# What this grammar does not describe: a query with one of these words is left to Spark.
+# Words of syntax that this grammar lacks: only Spark judges a query with one of them.
 _BEYOND = frozenset(
     """
     |> grouping lateral map match_recognize pivot recursive reduce rollup stream system_time system_version
@@ -46,27 +46,28 @@ _NO_ARGUMENTS = frozenset(
     current_timezone current_user grouping__id localtimestamp session_user user
     """.split()  # noqa: SIM905 - a dozen words read better as a text
 )
-"""Functions that Spark calls without brackets where no column has the name."""
+"""Functions that Spark calls without brackets if no column has the name."""
 
 
 @dataclass(slots=True)
 class Effort:
-    """How many more steps may be taken to read texts: those of one text, or all of a table together."""
+    """The number of steps that may still be taken to parse one text, or all texts of a table together."""
 
     left: int = _MOST_STEPS
 
     @classmethod
     def of_a_table(cls) -> Effort:
-        """What the texts of one table may take together."""
+        """Return the limit for all texts of one table together."""
         return cls(left=_MOST_STEPS_OF_A_TABLE)
 
 
 @dataclass(slots=True)
 class _Way:
-    """What is known while a text is read: results by rule and position, and how far any rule came.
+    """The state of a parse: results by rule and position, and the furthest position that any rule reached.
 
-    With ``scopes``, which say from where to where a name of WITH holds, no relation but these and ``source``
-    is read, and without ``queries`` none at all; ``strayed`` is the last one that was in the way.
+    If ``scopes`` is set, it has the range in which each name of a WITH is valid, and only these names and
+    ``source`` are accepted as relations. If ``queries`` is False, no subquery is accepted. ``strayed`` is the
+    last relation that was refused.
     """
 
     found: Sequence[Token]
@@ -81,13 +82,14 @@ class _Way:
 
 
 class _TooLargeError(Exception):
-    """The text is beyond what is read here."""
+    """The text exceeds the limits of this parser."""
 
 
 def misfit(found: Sequence[Token], *, query: bool = False, effort: Effort | None = None) -> int | None:
-    """Which token fits no more into an expression, or a query, of Spark SQL; None where all do, or may do.
+    """Return the index of the first token that cannot belong to an expression or query, or None.
 
-    The number of tokens where too little is there.
+    The result is the number of tokens if the text ends too early. It is None if the text is valid, too large,
+    or uses syntax that only Spark can judge.
     """
     way = _Way(found=found, effort=effort or Effort())
     if _matches(way, "query" if query else "expression"):
@@ -101,10 +103,11 @@ def misfit(found: Sequence[Token], *, query: bool = False, effort: Effort | None
 def stray_relation(
     found: Sequence[Token], *, query: bool = False, effort: Effort | None = None
 ) -> str | None:
-    """What the text reads and may not, where it follows the grammar, but in no way without that; else None.
+    """Return the relation or table function that a text reads without permission, or None.
 
-    A query may read ``source`` and the names of its WITH where they hold: what is named is a relation, or a
-    function in the place of one. An expression reads nothing: ``a query`` is what it may not hold.
+    A query may read ``source``, and the names of its WITH within their scope. An expression may read no
+    relation; for a subquery in it, the result is ``a query``. None is also the result for a text that does
+    not follow the grammar.
     """
     start = "query" if query else "expression"
     effort = effort or Effort()
@@ -117,9 +120,10 @@ def stray_relation(
 def unknown_columns(
     found: Sequence[Token], known: Known, *, effort: Effort | None = None
 ) -> tuple[tuple[str, ...], ...]:
-    """Columns (with the fields behind them) without which the tokens are no expression, and not ``known``.
+    """Return the columns, with their fields, that an expression needs and that ``known`` does not know.
 
-    Names that a lambda binds, functions without brackets, types and units are none.
+    Names bound by a lambda, functions without brackets, types and units do not count. At most five columns
+    are returned.
     """
     bound = _bound(found)
     effort = effort or Effort()
@@ -138,7 +142,7 @@ def unknown_columns(
 def columns_read(
     found: Sequence[Token], names: Collection[str], *, effort: Effort | None = None
 ) -> frozenset[str]:
-    """Those of these lower-cased columns that the expression cannot do without."""
+    """Return the columns of ``names`` (lower-cased) that an expression reads."""
     bound = _bound(found)
     effort = effort or Effort()
 
@@ -150,9 +154,10 @@ def columns_read(
 
 
 def selected_names(found: Sequence[Token]) -> frozenset[str] | None:
-    """Lower-cased names of the columns that a query gives; None where its text alone does not tell.
+    """Return the lower-cased names of a query's result columns, or None if its text does not determine them.
 
-    It tells those of a single SELECT whose columns are all written ``name``, ``a.name`` or ``... AS name``.
+    They are determined for a single SELECT whose columns are all written ``name``, ``a.name`` or ``... AS
+    name``.
     """
     if not found or found[0].text.lower() != "select" or found[0].kind is not TokenKind.WORD:
         return None
@@ -184,7 +189,7 @@ def _given_name(item: Sequence[Token]) -> str | None:
 
 
 def _matches(way: _Way, start: str) -> bool:
-    """Whether the whole text follows the rule, or is too large to tell."""
+    """Return whether the whole text follows the rule ``start``, or is too large to parse."""
     if len(way.found) > _MOST_TOKENS:
         return True
     try:
@@ -194,7 +199,7 @@ def _matches(way: _Way, start: str) -> bool:
 
 
 def _scopes(found: Sequence[Token]) -> Sequence[_Scope]:
-    """The names of WITH, lower-cased, each with the positions between which it can be read."""
+    """Return the lower-cased names of each WITH, with the range of positions in which they are valid."""
     closing: dict[int, int] = {}
     around: list[int] = []
     opened: list[int] = []
@@ -213,7 +218,7 @@ def _scopes(found: Sequence[Token]) -> Sequence[_Scope]:
 
 
 def _named_queries(found: Sequence[Token], at: int, closing: Mapping[int, int]) -> Iterator[tuple[str, int]]:
-    """The names behind a WITH, and from where each holds: behind its query, or within it if recursive."""
+    """Yield the names after a WITH, and where each scope starts: after its query, or in it if recursive."""
 
     def is_at(position: int, *texts: str) -> bool:
         return position < len(found) and found[position].text.lower() in texts
@@ -240,7 +245,7 @@ def _is_number(found: Sequence[Token], at: int) -> bool:
 
 
 def _bound(found: Sequence[Token]) -> frozenset[str]:
-    """Names that lambdas anywhere in the text bind, lower-cased: ``x -> ...`` and ``(x, y) -> ...``."""
+    """Return the lower-cased names that lambdas bind: ``x -> ...`` and ``(x, y) -> ...``."""
     names: set[str] = set()
     for arrow, token in enumerate(found):
         if token.text != "->" or token.kind is not TokenKind.SYMBOL:
@@ -260,7 +265,7 @@ def _lowered(chain: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _chain(found: Sequence[Token], at: int) -> tuple[tuple[str, ...], int]:
-    """The names with dots between them from a name on, and the position behind them."""
+    """Return the dotted names from a name on, and the position after them."""
     names = [found[at].text]
     at += 1
     while at + 1 < len(found) and found[at].text == "." and found[at + 1].is_name:
@@ -327,7 +332,7 @@ def _maybe(*parts: Part) -> Part:
 
 
 def _many(*parts: Part) -> Part:
-    """None, one or more of it."""
+    """Return a part that matches the parts zero or more times."""
     whole = _then(*parts)
 
     def read(way: _Way, at: int) -> Ends:
@@ -351,7 +356,7 @@ def _bracketed(*parts: Part) -> Part:
 
 
 def _reference(way: _Way, at: int) -> Ends:
-    """A column and the fields behind it, as far as names go; only one that is known, if that matters."""
+    """Match a column and its fields; if the parse has known columns, only one of these."""
     way.furthest = max(way.furthest, at)
     if at >= len(way.found) or not way.found[at].is_name:
         return ()
@@ -365,7 +370,7 @@ def _reference(way: _Way, at: int) -> Ends:
 
 
 def _relation(way: _Way, at: int) -> Ends:
-    """The name of a relation; only one that may be read, if that matters."""
+    """Match the name of a relation; if the parse restricts relations, only an accepted one."""
     ends = _names(way, at)
     if way.scopes is None or not ends:
         return ends
@@ -379,7 +384,7 @@ def _relation(way: _Way, at: int) -> Ends:
 
 
 def _row_function(way: _Way, at: int) -> Ends:
-    """The name of a function that makes rows; only one that may be called, if that matters."""
+    """Match the name of a table function; if the parse restricts relations, only an accepted one."""
     ends = _names(way, at)
     if way.scopes is None or not ends:
         return ends
@@ -392,7 +397,7 @@ def _row_function(way: _Way, at: int) -> Ends:
 
 
 def _subquery(way: _Way, at: int) -> Ends:
-    """A query within brackets, where that may be."""
+    """Match a query in brackets if the parse accepts subqueries."""
     return _rule("query")(way, at) if way.queries else ()
 
 

@@ -1,8 +1,8 @@
-"""SQL in specs is one expression or one SELECT, and reads its source alone: checked without Spark.
+"""Checks that SQL in specs is one expression or one SELECT and reads only its source, without Spark.
 
-What calls code of others is refused even where it only looks so. What reads another relation, or is no SQL of
-Spark, is refused where that is certain; the job checks Spark's own parse, by the same rules, before
-anything is computed.
+A call of other people's code is refused even if the text only looks like one. A read of another relation and
+invalid SQL are refused if they are certain. Before the job computes anything, it checks Spark's own parse by
+the same rules.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _PASSED_OVER = (TokenKind.BLANK, TokenKind.COMMENT, TokenKind.HINT)
 
 
 class SqlProblem(Problem):
-    """What is wrong with an SQL text."""
+    """An error in an SQL text."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """What a :class:`SqlProblem` says."""
+    """The fields of a :class:`SqlProblem`, for the cache."""
 
     code: str
     summary: str
@@ -39,11 +39,11 @@ _Check: TypeAlias = Callable[[str, Effort | None], Sequence[Token]]
 
 
 def tokens(text: str, *, line_comments: bool = True) -> list[Token]:
-    """The tokens of an SQL text without blanks, comments and hints.
+    """Return the tokens of an SQL text without blanks, comments and hints.
 
     Raises:
-        SqlProblem: a string, a quoted name or a comment does not end, or there is a comment from ``--``
-            to the end of the line without ``line_comments``.
+        SqlProblem: if a string, quoted name or comment does not end, or if there is a ``--`` comment although
+        ``line_comments`` is False.
 
     """
     found = []
@@ -64,20 +64,20 @@ def tokens(text: str, *, line_comments: bool = True) -> list[Token]:
 
 
 def check_expression(text: str, effort: Effort | None = None) -> list[Token]:
-    """The tokens of exactly one expression.
+    """Return the tokens of a text that is exactly one expression.
 
     Raises:
-        SqlProblem: it is something else, or calls what is refused.
+        SqlProblem: if the text is something else, or calls a refused function.
 
     """
     return list(_once(_expression, text, effort))
 
 
 def check_select(text: str, effort: Effort | None = None) -> list[Token]:
-    """The tokens of exactly one SELECT, which may begin with WITH.
+    """Return the tokens of a text that is exactly one SELECT, which may begin with WITH.
 
     Raises:
-        SqlProblem: it is something else, or calls what is refused.
+        SqlProblem: if the text is something else, calls a refused function, or reads another relation.
 
     """
     return list(_once(_select, text, effort))
@@ -109,7 +109,7 @@ def _select(text: str, effort: Effort | None) -> Sequence[Token]:
 
 
 def _once(check: _Check, text: str, effort: Effort | None) -> Sequence[Token]:
-    """What ``check`` gives for the text, or raises: many tables of a project have the same texts."""
+    """Run ``check`` through a cache, as many tables of a project have equal texts."""
     if effort is None:
         return check(text, None)
     outcome, effort.left = _checked_before(check, text, effort.left)
@@ -120,7 +120,7 @@ def _once(check: _Check, text: str, effort: Effort | None) -> Sequence[Token]:
 
 @lru_cache(maxsize=256)
 def _checked_before(check: _Check, text: str, steps: int) -> tuple[tuple[Token, ...] | _Finding, int]:
-    """The outcome for a text that may take so many ``steps``, and how many are left."""
+    """Return the outcome of a check that may take ``steps`` steps, and the steps that are left."""
     effort = Effort(left=steps)
     try:
         return tuple(check(text, effort)), effort.left
@@ -187,7 +187,7 @@ def _checked(text: str, *, line_comments: bool = True) -> list[Token]:
 
 
 def _check_call(found: Sequence[Token], index: int, arguments: int) -> None:
-    """Raise where the name at ``index``, with a bracket behind it, is that of a function that is refused."""
+    """Raise SqlProblem if the name at ``index``, which a bracket follows, is that of a refused function."""
     if found[index].text.lower() == "identifier" and found[index].kind is TokenKind.WORD:
         summary = "IDENTIFIER() is refused, as it hides what is called"
         raise SqlProblem("PQ602", summary, "write the name")
@@ -204,7 +204,7 @@ def _check_call(found: Sequence[Token], index: int, arguments: int) -> None:
 
 
 def _arguments(found: Sequence[Token]) -> Mapping[int, int]:
-    """How many arguments stand in the brackets that open at a position."""
+    """Return the number of arguments in the brackets that open at each position."""
     commas: dict[int, int] = {}
     opened: list[int] = []
     for at, token in enumerate(found):
@@ -221,10 +221,10 @@ def _arguments(found: Sequence[Token]) -> Mapping[int, int]:
 
 
 def _with_depth(found: Sequence[Token]) -> Iterator[tuple[Token, int]]:
-    """Each token and how many brackets are open before it.
+    """Yield each token with the number of brackets that are open before it.
 
     Raises:
-        SqlProblem: the brackets are not in pairs.
+        SqlProblem: if the brackets are not in pairs.
 
     """
     opened: list[str] = []

@@ -1,1 +1,1 @@
-"""YAML with places: parsing, canonical form, formatting, project folders."""
+"""YAML with positions: parsing, the canonical form, formatting and the files of a project folder."""

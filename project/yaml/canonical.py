@@ -1,8 +1,8 @@
-"""The canonical form of a YAML file: what `parquetry fmt` writes.
+"""The canonical form of a YAML file, which `parquetry fmt` writes.
 
-Keys keep their order, comments their words, flow collections (``{..}``, ``[..]``) their style as
-long as they fit on a line and hold no comment. Indentation is two blanks, texts in quotes take
-double ones, at most one blank line separates entries.
+Keys keep their order and comments their text. A flow collection (``{..}``, ``[..]``) stays in brackets
+if it fits on one line and contains no comment. Indentation is two spaces, quoted strings have double
+quotes, and at most one blank line separates entries.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 class NotCanonicalError(Exception):
-    """A file that cannot be written in canonical form without changing what it means."""
+    """A file that cannot be written in canonical form without a change of its meaning."""
 
 
 def canonical(source: SourceText) -> str:
-    """The text in canonical form: the same values and the same comments.
+    """Return a YAML text in canonical form, with the same values and the same comments.
 
-    The text must parse without findings, see :func:`parquetry.project.yaml.document.parse_text`.
+    The text must parse without diagnostics, see :func:`parquetry.project.yaml.document.parse_text`.
 
     Raises:
-        NotCanonicalError: the file uses YAML in a way that has no canonical form.
+        NotCanonicalError: if the canonical text would not have the same values and comments.
 
     """
     try:
@@ -49,7 +49,7 @@ def canonical(source: SourceText) -> str:
 
 
 def _meaning(source: SourceText) -> str | None:
-    """The values of a document in a form that tells 1, 1.0 and true apart; None with findings."""
+    """Return the document's values as a text that distinguishes 1, 1.0 and true, or None if it has errors."""
     document = parse_text(source)
     if document.diagnostics or document.root is None:
         return None
@@ -70,7 +70,7 @@ def _root(root: Entry) -> Iterator[str]:
 
 
 def _children(collection: Collection, indent: int, *, first: bool = True) -> Iterator[str]:
-    """The entries below each other; the first line is never blank where ``first``."""
+    """Yield the lines of a collection's entries; if ``first``, the first line is not blank."""
     for entry in collection.entries:
         lines = [*_remarks(entry.lead, indent), *_separated(entry), *_entry(entry, collection, indent)]
         yield from lines[1:] if first and not lines[0] else lines
@@ -107,12 +107,12 @@ def _entry(entry: Entry, collection: Collection, indent: int) -> Iterator[str]:
 
 
 def _begins_on_dash(value: Collection, indent: int) -> bool:
-    """Whether the first entry of an item stands on the line of the item's dash."""
+    """Return whether the first entry of a nested collection is written on the line of the item's dash."""
     return not value.anchor and not _fits(value, indent)
 
 
 def _notes_before(entry: Entry, indent: int) -> Iterator[str]:
-    """Takes the notes of items that have no line of their own, the outermost first."""
+    """Yield and remove the comments of items that have no line of their own, the outermost first."""
     value = entry.value
     if not isinstance(value, Collection) or not _begins_on_dash(value, indent + _STEP):
         return
@@ -124,7 +124,7 @@ def _notes_before(entry: Entry, indent: int) -> Iterator[str]:
 
 
 def _valued(entry: Entry, head: str, indent: int) -> Iterator[str]:
-    """What stands behind ``key:`` or a dash, and below it."""
+    """Yield the lines of a value: the first after ``head`` (``key:`` or a dash), the others below it."""
     value = entry.value
     if isinstance(value, Collection) and not _fits(value, len(head) + 1):
         yield _noted(_anchored(value, head, behind=True), entry.note)
@@ -149,12 +149,12 @@ def _anchored(value: ScalarNode | Collection, text: str, *, behind: bool = False
 
 
 def _fits(value: Collection, column: int) -> bool:
-    """Whether a collection is written in brackets on the line where it begins."""
+    """Return whether a collection is written in brackets on the line on which it begins."""
     return _flat(value) and (not value.entries or column + len(_inline(value)) <= WIDTH)
 
 
 def _flat(value: Tree) -> bool:
-    """Whether a value can be written on one line, in brackets where it is a collection."""
+    """Return whether a value can be written on one line; a collection must be in brackets for that."""
     match value:
         case Collection():
             if not value.entries:
@@ -193,7 +193,7 @@ def _key(key: ScalarNode) -> str:
 
 
 def _scalar(value: ScalarNode) -> list[str]:
-    """The lines of a scalar; those after the first without their indentation."""
+    """Return the lines of a scalar; the lines after the first have no indentation."""
     if _ODD_BREAK.search(value.raw):
         return [_quoted(value.value)]
     lines = LINE_END.split(value.raw)
@@ -206,7 +206,10 @@ def _scalar(value: ScalarNode) -> list[str]:
 
 
 def _block(value: ScalarNode, lines: list[str]) -> list[str]:
-    """A scalar behind | or >; in quotes where indentation or trailing lines are part of it."""
+    """Return the lines of a block scalar (| or >).
+
+    It becomes a quoted string if its indentation or its last lines are part of the value.
+    """
     signs = value.raw[1 : len(value.raw) - len(value.raw[1:].lstrip("-+0123456789"))]
     content = lines[1:]
     while content and not content[-1].strip():

@@ -1,10 +1,10 @@
-"""YAML text to plain values with a place for every key and value.
+"""YAML text parsed into plain values, with the position of each key and value.
 
-The language is YAML 1.2's core schema on libyaml's parser: only ``true`` and ``false`` are
-flags (``yes``, ``no``, ``on`` and ``off`` are texts), only ``null``, ``~`` and nothing are null,
-numbers are decimal, ``0o`` or ``0x``, and there are no dates and no base-60 numbers. Tags, merge
-keys, keys that are not texts, duplicate keys and further documents are findings. Nodes are
-built from the event stream, so size, depth and aliases are bounded before anything is expanded.
+The language is YAML 1.2's core schema on libyaml's parser. Only ``true`` and ``false`` are booleans
+(``yes``, ``no``, ``on`` and ``off`` are strings). Only ``null``, ``~`` and an empty value are null. Numbers
+are decimal, ``0o`` or ``0x``; there are no dates and no base-60 numbers. Tags, merge keys, keys that are
+not strings, duplicate keys and further documents are reported as diagnostics. Nodes are built from the
+event stream, so size, depth and aliases are limited before an alias is expanded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from parquetry.project.diagnostics.source import Position, SourceText, Span
 from parquetry.project.yaml.scalar import NotUsable, scalar
 
 Path: TypeAlias = tuple[str | int, ...]
-"""The way from a document's root to a value: keys and indices."""
+"""The path from a document's root to a value: keys and indices."""
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
@@ -37,12 +37,12 @@ _NOT_TEXT = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\ufefe\uff00-\ufffd"
     "\U00010000-\U000dffff\U000e0080-\U0010ffff]|\r(?!\n)"
 )
-"""Control characters, what turns a line round, and ends of lines that YAML knows and editors do not."""
+"""Control characters, characters that reverse the writing direction, and line ends that no editor shows."""
 
 
 @dataclass(slots=True)
 class Node:
-    """A value, where it stands, and for mappings and lists the same of what they hold."""
+    """A value with its position, the positions of its keys, and the nodes of its entries."""
 
     value: Any
     span: Span
@@ -50,7 +50,7 @@ class Node:
     children: Mapping[str | int, Node]
 
     def at(self, path: Path) -> Node:
-        """The node below ``path``, or the deepest one on the way to it."""
+        """Return the node at ``path``, or the deepest existing node on the way to it."""
         node = self
         for step in path:
             child = node.children.get(step)
@@ -60,7 +60,7 @@ class Node:
         return node
 
     def key_span(self, path: Path) -> Span:
-        """The place of the last key of ``path``; of the value where there is no such key."""
+        """Return the position of the last key of ``path``, or of the value if there is no such key."""
         if path and isinstance(path[-1], str):
             parent = self.at(path[:-1])
             if path[-1] in parent.keys:
@@ -70,7 +70,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A parsed file; ``root`` is None where nothing could be made of it."""
+    """A parsed file; ``root`` is None if the file has no usable value."""
 
     source: SourceText
     root: Node | None
@@ -78,7 +78,7 @@ class Document:
 
 
 class _LimitError(Exception):
-    """A bound on size, depth or aliases was passed at ``span``."""
+    """A limit on size, depth or aliases was exceeded at ``span``."""
 
     def __init__(self, summary: str, span: Span) -> None:
         super().__init__(summary)
@@ -87,7 +87,10 @@ class _LimitError(Exception):
 
 
 def decode(path: str, data: bytes) -> tuple[SourceText, Diagnostic | None]:
-    """The text of a file's bytes, and what makes it unusable, if anything."""
+    """Return the text of a file, and a diagnostic if the file is too large or is not text.
+
+    If there is a diagnostic for the size or the encoding, the returned text is empty.
+    """
     if len(data) > MAX_BYTES:
         source = SourceText(path=path, text="")
         return source, diagnostic(
@@ -116,7 +119,7 @@ def decode(path: str, data: bytes) -> tuple[SourceText, Diagnostic | None]:
 
 
 def parse(path: str, data: bytes) -> Document:
-    """The document in a file's bytes, with every finding that does not stop the parser."""
+    """Parse the bytes of a file. The document has all diagnostics found before the parser had to stop."""
     source, problem = decode(path, data)
     if problem:
         return Document(source=source, root=None, diagnostics=(problem,))
@@ -124,7 +127,7 @@ def parse(path: str, data: bytes) -> Document:
 
 
 def parse_text(source: SourceText) -> Document:
-    """The document in a text."""
+    """Parse a text. The document has all diagnostics found before the parser had to stop."""
     composer = _Composer(source)
     root: Node | None = None
     try:
@@ -146,7 +149,7 @@ def parse_text(source: SourceText) -> Document:
 
 
 class _Composer:
-    """Builds nodes from the parser's events."""
+    """A builder of nodes from the parser's events."""
 
     def __init__(self, source: SourceText) -> None:
         self.source = source
@@ -284,18 +287,18 @@ class _Composer:
         span = Span(_start(event), _end(last))
         text = self._written(event, last) if event.flow_style else ""
         if _BARE_TEMPLATE.fullmatch(text):
-            # Its braces are mappings to YAML, and so are the findings that they gave rise to.
+            # YAML reads the braces as mappings; their diagnostics would only repeat this one.
             del self.found[before:]
             self.report("PQ006", "a template without quotes is a mapping to YAML", span, _in_quotes(text))
             return Node(text, span, {}, {})
         return Node(values, span, keys, children)
 
     def _written(self, first: Any, last: Any) -> str:
-        """The text from one event to the end of another."""
+        """Return the text from the start of one event to the end of another."""
         return self.source.text[first.start_mark.index : last.end_mark.index]
 
     def _key(self, event: Any, depth: int) -> tuple[str | None, Span]:
-        """The key an event stands for, None after a finding, and its place."""
+        """Return the key of an event and its position; report an unacceptable key and return None for it."""
         plain = isinstance(event, yaml.ScalarEvent) and not event.style
         if plain and event.value == "<<":
             hint = "write the keys out or share them through a policy"
@@ -315,9 +318,9 @@ class _Composer:
 
 
 def _syntax(error: yaml.MarkedYAMLError, source: SourceText) -> tuple[str, str, Span, str | None]:
-    """Code, summary, place and hint for what stopped the parser."""
+    """Return the code, summary, position and hint for an error of the parser."""
     problem = " ".join(part for part in (error.context, error.problem) if part)
-    # What is opened and not closed is found at the end of the file, but fixed where it begins.
+    # The parser notices an unclosed bracket or quote at the end of the file; the user fixes its beginning.
     unclosed = any(sign in (error.context or "") for sign in ("flow", "quoted")) and error.context_mark
     mark = error.context_mark if unclosed else error.problem_mark or error.context_mark
     place = Position(mark.line + 1, mark.column + 1) if mark else Position(1, 1)
@@ -336,7 +339,7 @@ def _syntax(error: yaml.MarkedYAMLError, source: SourceText) -> tuple[str, str, 
 
 
 def _in_quotes(text: str) -> str:
-    """The remedy for a template without quotes, in those that the template does not hold itself."""
+    """Return the hint to quote a template, with the kind of quotes that the template does not contain."""
     quote = "'" if '"' in text else '"'
     return f"put the whole value in quotes: {quote}{{{{ ... }}}}{quote}"
 

@@ -1,4 +1,4 @@
-"""The files of a project in canonical form: what `parquetry fmt` does to a folder."""
+"""Formatting of a project's files in canonical form, as `parquetry fmt` does."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from parquetry.project.yaml.folder import PROJECT_FILE, FilesOnDisk, read_projec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatResult:
-    """Files that are, or would be, written anew, and what stands against formatting the others.
+    """The files that are (or would be) rewritten, and the diagnostics of those that cannot be formatted.
 
-    Paths are relative to the project, in their order; ``files`` counts all that were read.
+    ``changed`` has paths relative to the project, in the order in which the files were read. ``files`` is the
+    number of files that were read.
     """
 
     changed: tuple[str, ...]
@@ -25,12 +26,12 @@ class FormatResult:
 
     @property
     def failed(self) -> bool:
-        """Whether a file could not be formatted."""
+        """True if a file could not be formatted."""
         return bool(errors(self.diagnostics))
 
 
 def format_project(root: Path, *, write: bool) -> FormatResult:
-    """Brings the YAML files of a project folder into canonical form; only looks unless ``write``.
+    """Rewrite the YAML files of a project folder in canonical form; without ``write``, only list the changes.
 
     A file that does not parse is reported and left as it is. Each file is replaced as a whole.
     """
@@ -45,13 +46,13 @@ def format_project(root: Path, *, write: bool) -> FormatResult:
         if text is not None:
             changed.append(path)
             if write:
-                # The file that was read: inside the project, where a link may lead.
+                # Write to the file that was read: a link may point to another file of the project.
                 ConfinedFolder(root).write((root / path).resolve(), text)
     return FormatResult(changed=tuple(changed), diagnostics=in_order(found), files=len(paths))
 
 
 def _formatted(files: FilesOnDisk, path: str, found: list[Diagnostic]) -> str | None:
-    """The new text of a file; None where it stays."""
+    """Return the new text of a file, or None if the file stays; add its diagnostics to ``found``."""
     data = read_project_file(files) if path == PROJECT_FILE else files.read(path)
     if isinstance(data, Diagnostic):
         found.append(data)

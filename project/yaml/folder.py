@@ -1,4 +1,4 @@
-"""The files of a project folder: which are read, and what is wrong with the others."""
+"""The files of a project folder that are read, and diagnostics for the others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PERMIT = "give this user the permission to read it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """Paths relative to the project, each kind in the order of its names."""
+    """The files of a project by kind, as paths relative to the project, sorted."""
 
     tables: tuple[str, ...]
     policies: tuple[str, ...]
@@ -33,41 +33,44 @@ class Folder:
 
 
 class ProjectFiles(Protocol):
-    """Where the files of a project are read from. Paths are relative to the project and '/'-separated."""
+    """Access to the files of a project. Paths are relative to the project and '/'-separated."""
 
     def below(self, top: str, found: list[Diagnostic]) -> Iterable[str]:
-        """The files in a folder at the top and those in it; no hidden ones. ``found`` takes findings."""
+        """Return the files below the folder ``top``, without hidden ones; add diagnostics to ``found``."""
         ...
 
     def has(self, path: str) -> bool:
-        """Whether there is a file of that path."""
+        """Return whether there is a file at this path."""
         ...
 
     def read(self, path: str) -> bytes | Diagnostic:
-        """The bytes of a file, at most one more than is accepted; or why not."""
+        """Return the bytes of a file, or a diagnostic that says why it cannot be read.
+
+        The bytes end one byte after the size limit, so that the caller notices a file that is too large.
+        """
         ...
 
     def absence(self) -> Diagnostic | None:
-        """That there is no project file; None where there is one, whatever it is."""
+        """Return a diagnostic if the project file is missing, or None if something has its name."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FilesOnDisk:
-    """The files below a folder, which links do not leave. ``root`` is its real path."""
+    """The files below a folder; links that leave the folder are not followed. ``root`` is a real path."""
 
     root: Path
 
     def below(self, top: str, found: list[Diagnostic]) -> Iterable[str]:
-        """See :class:`ProjectFiles`."""
+        """Yield the files below the folder ``top`` in sorted order; add diagnostics to ``found``."""
         return _walk(self.root / top, top, found)
 
     def has(self, path: str) -> bool:
-        """See :class:`ProjectFiles`."""
+        """Return whether there is a file at this path."""
         return (self.root / path).is_file()
 
     def read(self, path: str) -> bytes | Diagnostic:
-        """See :class:`ProjectFiles`."""
+        """Return the bytes of a file; or a diagnostic if it is unreadable or links out of the project."""
         place = SourceText(path=path, text="")
         full = self.root / path
         try:
@@ -89,7 +92,10 @@ class FilesOnDisk:
             return diagnostic("PQ013", f"'{path}' cannot be read: {reason}", source=place, hint=hint)
 
     def absence(self) -> Diagnostic | None:
-        """See :class:`ProjectFiles`."""
+        """Return a diagnostic if the project file is missing, or None.
+
+        The hint names the nearest parent folder that has a project file.
+        """
         file = self.root / PROJECT_FILE
         if file.exists() or file.is_symlink():
             return None
@@ -108,39 +114,39 @@ class FilesOnDisk:
 
 @dataclass(frozen=True, slots=True)
 class FilesAsRead:
-    """Files of which ``contents`` keeps what was read, by path."""
+    """Files of another source, whose contents are kept in ``contents`` by path when they are read."""
 
     files: ProjectFiles
     contents: dict[str, bytes] = field(default_factory=dict)
 
     def below(self, top: str, found: list[Diagnostic]) -> Iterable[str]:
-        """See :class:`ProjectFiles`."""
+        """Return the files below the folder ``top`` of the wrapped source."""
         return self.files.below(top, found)
 
     def has(self, path: str) -> bool:
-        """See :class:`ProjectFiles`."""
+        """Return whether the wrapped source has a file at this path."""
         return self.files.has(path)
 
     def read(self, path: str) -> bytes | Diagnostic:
-        """See :class:`ProjectFiles`."""
+        """Return the bytes of a file and keep them, or return the diagnostic of the wrapped source."""
         content = self.files.read(path)
         if isinstance(content, bytes):
             self.contents[path] = content
         return content
 
     def absence(self) -> Diagnostic | None:
-        """See :class:`ProjectFiles`."""
+        """Return the wrapped source's diagnostic for a missing project file, or None."""
         return self.files.absence()
 
 
 @dataclass(frozen=True, slots=True)
 class FilesInMemory:
-    """Files that are known by path and content, as those of a git revision are."""
+    """Files given as a mapping of path to content, such as those of a git revision."""
 
     content: Mapping[str, bytes]
 
     def below(self, top: str, found: list[Diagnostic]) -> Iterable[str]:
-        """See :class:`ProjectFiles`."""
+        """Yield the paths below the folder ``top`` in sorted order; add unprintable names to ``found``."""
         for path in sorted(self.content):
             first, *parts = path.split("/")
             if first != top or not parts or any(part.startswith(".") for part in parts):
@@ -151,18 +157,18 @@ class FilesInMemory:
                 found.append(_unread(ascii(path), "its name cannot be printed", "rename it"))
 
     def has(self, path: str) -> bool:
-        """See :class:`ProjectFiles`."""
+        """Return whether the mapping has this path."""
         return path in self.content
 
     def read(self, path: str) -> bytes | Diagnostic:
-        """See :class:`ProjectFiles`."""
+        """Return the content of a path, or the diagnostic for a missing file."""
         if path in self.content:
             return self.content[path]
         summary = f"'{path}' cannot be read: {os.strerror(errno.ENOENT)}"
         return diagnostic("PQ013", summary, source=SourceText(path=path, text=""), hint=_PERMIT)
 
     def absence(self) -> Diagnostic | None:
-        """See :class:`ProjectFiles`."""
+        """Return a diagnostic if the mapping has no project file, or None."""
         if self.has(PROJECT_FILE):
             return None
         place = SourceText(path=PROJECT_FILE, text="")
@@ -170,7 +176,10 @@ class FilesInMemory:
 
 
 def scan(files: ProjectFiles) -> Folder:
-    """What lies in a project folder. Hidden files and folders are left alone."""
+    """Find the tables, policies and guardrails of a project folder; report files that are not read.
+
+    Hidden files and folders are ignored.
+    """
     found: list[Diagnostic] = []
     tables = _specs(files.below(TABLES, found), found)
     policies = _specs(files.below(POLICIES, found), found)
@@ -196,7 +205,7 @@ def scan(files: ProjectFiles) -> Folder:
 
 
 def read_project_file(files: ProjectFiles) -> bytes | Diagnostic:
-    """The bytes of the project file; or that there is none."""
+    """Return the bytes of the project file, or a diagnostic if it is missing or cannot be read."""
     return files.absence() or files.read(PROJECT_FILE)
 
 

@@ -1,4 +1,4 @@
-"""What a plain (unquoted) scalar means, by YAML 1.2's core schema."""
+"""The value of a plain (unquoted) scalar by YAML 1.2's core schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAYBE_TYPED = frozenset("0123456789+-.~nNtTfF")
 
 
 class NotUsable:
-    """Stands for a number that is not finite or has more than 18 digits."""
+    """A marker for a number that is not finite or has more than 18 digits."""
 
 
 NOT_USABLE: Final = NotUsable()
@@ -25,10 +25,10 @@ Scalar = str | int | float | bool | None
 
 
 def scalar(text: str) -> Scalar | NotUsable:
-    """None, a flag, a number or the text itself: what an unquoted text means.
+    """Return the value of an unquoted text: None, a boolean, a number, or the text itself.
 
-    There are no dates, no base-60 numbers and no flags but ``true`` and ``false``; a leading 0
-    makes no octal number, ``0o17`` does.
+    There are no dates, no base-60 numbers, and no booleans but ``true`` and ``false``. A leading 0 does not
+    make an octal number; ``0o17`` is one. A number that is not finite or too long returns ``NOT_USABLE``.
     """
     if text in _NULLS:
         return None

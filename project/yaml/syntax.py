@@ -1,8 +1,8 @@
-"""YAML text as a tree that keeps what values do not say: styles, anchors, comments, blank lines.
+"""YAML text as a tree with what plain values lack: styles, anchors, comments and blank lines.
 
-For rewriting a file, see :mod:`parquetry.project.yaml.canonical`. Every comment is attached to an entry
-of a mapping or list: above it, or at the end of its first line; the last ones of a collection
-may stand below its entries.
+:mod:`parquetry.project.yaml.canonical` rewrites files with it. Each comment is attached to an entry of a
+mapping or list: above the entry, or at the end of its first line. The last comments of a collection may
+be below its entries.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEADER_COMMENT = re.compile(r"[|>][-+0-9]*[ \t]+(#[^\r\n\x85\u2028\u2029]*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """A comment on a line of its own; ``apart`` when the line above it is blank."""
+    """A comment on a line of its own; ``apart`` is True if the line above it is blank."""
 
     text: str
     apart: bool
@@ -32,7 +32,7 @@ class Remark:
 
 @dataclass(slots=True, kw_only=True)
 class ScalarNode:
-    """A text, number, flag or null; ``raw`` is as it was written, without an anchor."""
+    """A string, number, boolean or null; ``raw`` is its text in the file, without an anchor."""
 
     raw: str
     value: str
@@ -42,14 +42,18 @@ class ScalarNode:
 
 @dataclass(slots=True, kw_only=True)
 class Alias:
-    """A value that an anchor named before."""
+    """A reference to an anchor above it."""
 
     name: str
 
 
 @dataclass(slots=True, kw_only=True)
 class Collection:
-    """A mapping or a list. ``column`` is where it stands, ``span`` what brackets enclose, if any."""
+    """A mapping or a list.
+
+    ``column`` is the column of its first character. ``span`` has the offsets of its brackets, or is None for
+    a block collection. ``foot`` has the comments below its entries.
+    """
 
     is_mapping: bool
     flow: bool
@@ -67,7 +71,11 @@ Tree: TypeAlias = ScalarNode | Alias | Collection
 
 @dataclass(slots=True, kw_only=True)
 class Entry:
-    """A key with its value, or an item of a list; the root of a file is one too."""
+    """A key with its value, or an item of a list; the root of a file is an entry too.
+
+    ``lead`` has the comments above it, ``note`` the one at the end of its line. ``inside`` is the collection
+    that contains it, with that collection's own entry.
+    """
 
     start: int
     value: Tree
@@ -78,7 +86,7 @@ class Entry:
     inside: tuple[Collection, Entry] | None = None
 
     def remark(self, text: str) -> None:
-        """Sets the comment at the line's end; one that is there already moves above."""
+        """Set the comment at the end of the line; an earlier one moves above the entry."""
         if self.note is not None:
             _above(self).append(Remark(text=self.note, apart=False))
         self.note = text
@@ -92,7 +100,7 @@ class _Comment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Between:
-    """The entries before and after a comment."""
+    """The root of the tree, and the entries before and after a comment."""
 
     root: Entry
     previous: Entry | None
@@ -100,10 +108,12 @@ class _Between:
 
 
 def read_tree(source: SourceText) -> tuple[Entry, tuple[str, ...]]:
-    """The tree of a text that holds one document of tables and lists, and all its comments.
+    """Parse a text into its tree, and return the tree and the texts of all comments in order.
+
+    The text must hold a single document whose keys are scalars.
 
     Raises:
-        yaml.YAMLError: it is no YAML.
+        yaml.YAMLError: if the text is not YAML.
 
     """
     reader = _Reader(source)
@@ -114,7 +124,7 @@ def read_tree(source: SourceText) -> tuple[Entry, tuple[str, ...]]:
 
 
 class _Reader:
-    """Builds the tree from the parser's events and remembers where scalars stand."""
+    """A builder of the tree from the parser's events, which also notes the offsets of scalars."""
 
     def __init__(self, source: SourceText) -> None:
         self._text = source.text
@@ -132,7 +142,7 @@ class _Reader:
         return root
 
     def comments(self) -> Iterator[_Comment]:
-        """Comments outside of scalars, and behind the signs | and >."""
+        """Yield the comments outside of scalars, and those after the signs | and >."""
         yield from self._in_headers
         end = 0
         for begin, following in [*self._scalars, (len(self._text), 0)]:
@@ -164,7 +174,7 @@ class _Reader:
 
     @staticmethod
     def _index(event: Any) -> int:
-        """Where an event ends."""
+        """Return the offset at which an event ends."""
         end: int = event.end_mark.index
         return end
 
@@ -185,7 +195,7 @@ class _Reader:
 
 
 def _attach(root: Entry, comments: list[_Comment], source: SourceText) -> None:
-    """Gives every comment and every blank line its place in the tree."""
+    """Attach each comment to an entry, and set ``apart`` of the entries below a blank line."""
     lines = _Lines(source)
     _mark_commented(root, [comment.index for comment in comments])
     entries = list(_attachable(root, None))
@@ -208,7 +218,10 @@ def _attach(root: Entry, comments: list[_Comment], source: SourceText) -> None:
 
 
 def _mark_commented(entry: Entry, places: Sequence[int]) -> None:
-    """Marks the brackets around ascending places, so that what they hold is written below each other."""
+    """Set ``has_comment`` of the bracketed collections that contain a comment; ``places`` are sorted offsets.
+
+    The entries of such a collection are written below each other, as one line has no room for comments.
+    """
     value = entry.value
     if not isinstance(value, Collection):
         return
@@ -221,7 +234,7 @@ def _mark_commented(entry: Entry, places: Sequence[int]) -> None:
 
 
 def _attachable(entry: Entry, inside: tuple[Collection, Entry] | None) -> Iterator[Entry]:
-    """Entries that comments can be attached to, in the order of the text."""
+    """Yield the entries to which comments can be attached, in the order of the text; set their ``inside``."""
     entry.inside = inside
     yield entry
     value = entry.value
@@ -231,7 +244,7 @@ def _attachable(entry: Entry, inside: tuple[Collection, Entry] | None) -> Iterat
 
 
 def _owner(entry: Entry, index: int) -> Entry:
-    """The entry whose line a comment ends: one further out when brackets were closed before it."""
+    """Return the entry whose line a comment ends: a parent if brackets close before the comment."""
     while entry.inside is not None:
         collection, parent = entry.inside
         if collection.span is None or index < collection.span[1]:
@@ -241,7 +254,7 @@ def _owner(entry: Entry, index: int) -> Entry:
 
 
 def _place_of(comment: _Comment, column: int, *, between: _Between) -> list[Remark]:
-    """Where a comment on its own line goes: above what follows, or below what ends there."""
+    """Return the list for a comment on its own line: above the next entry, or at the foot of a collection."""
     previous, following = between.previous, between.following
     if previous is None:
         return between.root.lead
@@ -259,7 +272,7 @@ def _place_of(comment: _Comment, column: int, *, between: _Between) -> list[Rema
 
 
 def _above(entry: Entry) -> list[Remark]:
-    """The lines above an entry; the first one inside an item of a list begins on the item's line."""
+    """Return the comments above an entry; for the first key of a list item, those above the item."""
     while entry.inside is not None:
         collection, parent = entry.inside
         if entry is not collection.entries[0] or parent.key is not None or collection.anchor:
@@ -269,7 +282,7 @@ def _above(entry: Entry) -> list[Remark]:
 
 
 def _open_collections(entry: Entry) -> list[tuple[Collection, int]]:
-    """The collections around an entry from the inside out, each with the column that its comments need."""
+    """Return the collections around an entry, innermost first, with the lowest column of their comments."""
     found = []
     while entry.inside is not None:
         collection, parent = entry.inside
@@ -281,7 +294,7 @@ def _open_collections(entry: Entry) -> list[tuple[Collection, int]]:
 
 
 class _Lines:
-    """What stands beside and above a place."""
+    """The lines of a text, for questions about the text around an offset."""
 
     def __init__(self, source: SourceText) -> None:
         self._lines = source.lines
