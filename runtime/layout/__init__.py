@@ -1,1 +1,1 @@
-"""Pure decisions about files: values in, values out, nothing is read or written."""
+"""Pure layout decisions: file sizes, groups, orders and skipping. Nothing here reads or writes files."""

@@ -1,8 +1,8 @@
-"""Space-filling curves over columns that were mapped to ranks: one number per row to sort by.
+"""Space-filling curves over ranks of column values: one sort key per row.
 
-Raw bits of values make no curve as soon as the columns differ in magnitude or skew; ranks do. The
-Hilbert curve is that of J. Skilling, Programming the Hilbert curve (AIP Conference Proceedings 707,
-2004); the Z curve is Morton's.
+Columns are mapped to ranks first, because the raw bits of values make no useful curve if the columns differ
+in magnitude or skew. The Hilbert curve follows J. Skilling, Programming the Hilbert curve (AIP Conference
+Proceedings 707, 2004). The Z-order curve is Morton's.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ _MOST_BITS: Final = 16
 
 
 def bits_per_column(columns: int) -> int:
-    """How many bits of each of so many columns fit into an index of 64 bits, 16 at most."""
+    """Return how many bits of each of ``columns`` columns fit into an index of 64 bits, at most 16."""
     return min(_MOST_BITS, _INDEX_BITS // columns)
 
 
 def z_index(ranks: Sequence[Ranks], *, bits: int) -> Ranks:
-    """The places on the Z curve of rows whose columns have these ranks below ``2**bits``.
+    """Return the positions of rows on the Z-order curve.
 
-    Of columns with the same bit the first is the most significant.
+    Args:
+        ranks: One array for each column, with the rank of each row below ``2**bits``. Of bits with the same
+            weight, that of the first column is the most significant.
+        bits: The number of bits of each column that go into the index.
+
     """
     index = np.zeros_like(ranks[0], dtype=np.uint64)
     one = np.uint64(1)
@@ -39,9 +43,14 @@ def z_index(ranks: Sequence[Ranks], *, bits: int) -> Ranks:
 
 
 def hilbert_index(ranks: Sequence[Ranks], *, bits: int) -> Ranks:
-    """The places on the Hilbert curve of rows whose columns have these ranks below ``2**bits``.
+    """Return the positions of rows on the Hilbert curve.
 
-    Every rank tuple has its own place, and neighbours on the curve differ by one in one column.
+    Each tuple of ranks has its own position, and neighbours on the curve differ by one in one column.
+
+    Args:
+        ranks: One array for each column, with the rank of each row below ``2**bits``.
+        bits: The number of bits of each column that go into the index.
+
     """
     axes = [np.array(rank, dtype=np.uint64) for rank in ranks]
     bit = 1 << (bits - 1)

@@ -1,4 +1,4 @@
-"""The value that layout decisions are made of: one base file, as far as it is known without reading it."""
+"""The file slice that layout decisions use: the facts about a base file that need no read of its rows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class FileSlice:
     """One base file: a version of a file group.
 
-    ``path`` is relative to the table. ``rows`` and the key range are None where nobody has
-    read the footer or its recorded statistics yet; neither says anything of keys in ``encrypted`` files.
+    ``path`` is relative to the table. ``rows`` and the key range are None if neither the footer nor the
+    recorded statistics were read. For ``encrypted`` files they say nothing about keys.
     """
 
     partition: str

@@ -1,4 +1,4 @@
-"""How much goes together: things of known size into few bins, bytes into files of one size."""
+"""Packing: items of known size into few bins, and bytes into files of equal size."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from math import ceil
 from typing import Final
 
 SMALLEST_SHARE: Final = 5 / 6
-"""No file of this share of the target, or more, is small; rows that go into such files leave no remainder."""
+"""A file with at least this share of the target is not small, so files of equal size may shrink to it."""
 
 AIM: Final = 0.95
-"""Writers fill a file up to its maximum times this; the rest is for the error of their estimates."""
+"""Writers fill a file up to this share of the maximum; the rest allows for errors of their estimates."""
 
 NEARLY: Final = 0.96
-"""Files of one size may have the maximum times this: a few bytes more do not make one more file."""
+"""Files of equal size may have up to this share of the maximum, so that a few bytes need no extra file."""
 
 NEARLY_BEHIND: Final = 0.97
-"""So much may those have that come behind others: what these fell short of falls to them."""
+"""The share that replaces NEARLY for files after the first one: they take what earlier files left over."""
 
 FITS: Final = 0.98
-"""The rows that are left are taken to fit when they are estimated to end below the maximum times this."""
+"""The last rows go into the current file if it is estimated to stay below this share of the maximum."""
 
 ALONE: Final = 1.7
-"""A file has at most the target times this, however far the ceiling is."""
+"""A file has at most this multiple of the target, however large the maximum is."""
 
 OVERSIZE: Final = 1.8
-"""A file above the maximum times this is to be split; the factor is Iceberg's. No writer makes one."""
+"""A file above this multiple of the maximum is to be split. No writer makes one. The factor is Iceberg's."""
 
 UNCERTAIN: Final = 1.1
-"""Bytes that a rewrite makes may be so much more than predicted, or the writer may take them to be."""
+"""A rewrite, or the writer's estimate of it, may need up to this multiple of the predicted bytes."""
 
 NEAR: Final = 0.1
-"""A file whose size is off the target by this share of it is near enough."""
+"""A file size within this share of the target is near enough."""
 
 _CLOSED: Final = -1
 _ROUNDING: Final = 1e-9
@@ -41,11 +41,18 @@ _ROUNDING: Final = 1e-9
 def first_fit_decreasing(
     sizes: Sequence[int], *, capacity: int, most: int | None = None
 ) -> list[tuple[int, ...]]:
-    """The positions of ``sizes`` by bin; no bin exceeds ``capacity`` but for a thing that alone does.
+    """Return the positions of ``sizes`` by bin, packed first fit decreasing.
 
-    At most 11/9 of the smallest possible number of bins plus 6/9 (first fit decreasing; Dósa, The
-    tight bound of first fit decreasing bin-packing algorithm, 2007), unless ``most``, the number of
-    things in a bin, gets in the way. In n log n steps; equal sizes keep their order.
+    No bin exceeds ``capacity``, except a bin with a single item that does. Items of equal size keep their
+    order. The number of bins is at most 11/9 of the smallest possible number plus 6/9 (Dósa, The tight bound
+    of first fit decreasing bin-packing algorithm, 2007), unless ``most`` closes bins earlier. It takes n log
+    n steps.
+
+    Args:
+        sizes: The sizes of the items.
+        capacity: The largest total size of a bin.
+        most: The largest number of items in a bin, or None for no limit.
+
     """
     order = sorted(range(len(sizes)), key=lambda position: (-sizes[position], position))
     room = _Room(len(sizes), capacity)
@@ -53,7 +60,7 @@ def first_fit_decreasing(
     for position in order:
         number = room.first_with(sizes[position])
         if number is None:
-            # Larger than any bin: one of its own, which nothing else joins.
+            # An item larger than the capacity gets a bin of its own.
             bins.append([position])
             room.close(len(bins) - 1)
             continue
@@ -68,7 +75,7 @@ def first_fit_decreasing(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """So many bytes as ``files`` files: each of ``each_bytes``, but for the last one."""
+    """The files that some bytes go into: ``files`` files of ``each_bytes``, except for the last one."""
 
     files: int
     each_bytes: float
@@ -82,11 +89,18 @@ class Outputs:
 
 
 def outputs_of(size_bytes: float, *, target_bytes: int, most_bytes: int, nearly: float = NEARLY) -> Outputs:
-    """The files that so many bytes go into; none has more than ``most_bytes`` (see :data:`FITS`).
+    """Return the files that ``size_bytes`` go into.
 
-    Files of one size, as near to the target as they can be, where none of them is small. Else they have
-    the target, and the last one what is left: one small file, not several.
-    Plans, forecasts and the writer all ask here.
+    If files of equal size can be near the target without being small, all files have that size. Otherwise
+    they have the target size, and the last file has the rest: one small file instead of several. Plans,
+    forecasts and the writer all use this function.
+
+    Args:
+        size_bytes: The bytes to write.
+        target_bytes: The wanted size of a file.
+        most_bytes: The maximum size, which no file exceeds (see :data:`FITS`).
+        nearly: The share of the maximum that files of equal size may have.
+
     """
     most = min(most_bytes, ALONE * target_bytes)
     target = min(target_bytes, AIM * most)
@@ -105,14 +119,14 @@ def outputs_of(size_bytes: float, *, target_bytes: int, most_bytes: int, nearly:
 
 
 class _Room:
-    """The room left in each of so many bins, as a tournament: a parent has the most of its children."""
+    """The free room of each bin, as a tournament tree: a parent holds the maximum of its children."""
 
     def __init__(self, bins: int, capacity: int) -> None:
         self._leaves = 1 << max(bins - 1, 0).bit_length()
         self._most = [capacity] * (2 * self._leaves)
 
     def first_with(self, size: int) -> int | None:
-        """The first bin with that much room; None when there is none."""
+        """Return the first bin with at least that much room, or None if no bin has it."""
         if self._most[1] < size:
             return None
         node = 1
@@ -123,11 +137,11 @@ class _Room:
         return node - self._leaves
 
     def take(self, number: int, size: int) -> None:
-        """Use room in a bin."""
+        """Reduce the room of a bin by ``size``."""
         self._set(number, self._most[self._leaves + number] - size)
 
     def close(self, number: int) -> None:
-        """Let nothing more into a bin, not even a thing without size."""
+        """Close a bin, so that not even an item of size 0 fits into it."""
         self._set(number, _CLOSED)
 
     def _set(self, number: int, room: int) -> None:

@@ -1,4 +1,4 @@
-"""How many bytes a row takes in a file, learned from the files there are."""
+"""The average size of a row in a file, estimated from the existing files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _TELLING_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSample:
-    """One written file: its rows and its compressed bytes.
+    """The rows and compressed bytes of one written file.
 
-    ``data_bytes`` is without the footer where that is known, else the size of the file.
+    ``data_bytes`` excludes the footer if that is known; otherwise it is the size of the file.
     """
 
     instant: str
@@ -24,11 +24,11 @@ class FileSample:
 
 
 def learn(samples: Iterable[FileSample]) -> float | None:
-    """Compressed bytes per row in the newest files, None where they tell too little.
+    """Return the compressed bytes per row of the newest files, or None if they hold too little data.
 
-    Of the sixteen newest files those count that have at least a quarter of the largest one's
-    rows: in small files headers and dictionaries weigh more than they will in full ones.
-    Together they must have a thousand rows or a mebibyte.
+    Of the sixteen newest files, those with at least a quarter of the rows of the largest one count, because
+    headers and dictionaries weigh more in small files than in full ones. Together they need at least a
+    thousand rows or a mebibyte.
     """
     newest = sorted(
         (sample for sample in samples if sample.rows > 0 and sample.data_bytes > 0),

@@ -1,4 +1,4 @@
-"""Sizing tried on given file sizes, without a table; and a sizing plan as JSON."""
+"""File sizing for given file sizes, without a table, and the JSON of a sizing plan."""
 
 from __future__ import annotations
 
@@ -17,9 +17,15 @@ def simulate_sizing(
     inserts: int,
     policy: SizingPolicy,
 ) -> SizingPlan:
-    """The plan a write would make for files of these (name, size in bytes) in one partition.
+    """Return the sizing plan of a write into one partition with these files.
 
-    Its decisions are in the order of ``files``, whose names are their file ids.
+    Args:
+        files: The name and the size in bytes of each file. The names serve as file ids, and the decisions of
+            the plan keep this order.
+        record_size_bytes: The average compressed bytes per row.
+        inserts: The number of rows to insert.
+        policy: The sizing policy.
+
     """
     slices = [
         FileSlice(partition="", file_id=name, instant="", path=name, size_bytes=size_bytes)
@@ -29,7 +35,7 @@ def simulate_sizing(
 
 
 def sizing_json(plan: SizingPlan) -> dict[str, Any]:
-    """The plan as plain JSON values: existing files as given, then new ones with file null."""
+    """Return the plan as JSON values: existing files in their order, then new files with ``file`` null."""
     existing = [
         {
             "file": decision.slice.file_id,

@@ -1,8 +1,8 @@
-"""Write-time file sizing: which file takes how many of a batch's new rows.
+"""Write-time file sizing: the number of a batch's new rows that goes into each file.
 
-The algorithm is the one of Apache Hudi's copy-on-write upsert partitioner (small files are
-filled up, the rest goes to new files of the split size), with exact quotas in place
-of hash scatter and with a fill order by cost.
+The algorithm is that of Apache Hudi's copy-on-write upsert partitioner: small files are filled up, and the
+rest goes to new files of the split size. In place of Hudi's hash scatter it uses exact quotas, and it fills
+the cheapest files first.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from parquetry.runtime.spec.sizing import SizingPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """New rows for one file; ``slice`` None is a file to be made.
+    """The number of new rows for one file; if ``slice`` is None, for a file to be created.
 
-    ``size_after_bytes`` is what the record size predicts.
+    ``size_after_bytes`` is predicted from the record size.
     """
 
     slice: FileSlice | None
@@ -31,7 +31,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceDecision:
-    """What was decided about an existing file, and why; ``inserts`` may be 0."""
+    """The decision about an existing file with its reason; ``inserts`` may be 0."""
 
     slice: FileSlice
     small: bool
@@ -45,9 +45,9 @@ class SliceDecision:
 class SizingPlan:
     """Quotas that sum to the batch's inserts.
 
-    ``assignments`` are in the order in which rows, as they arrive, are dealt out; each has at
-    least one row. ``decisions`` has every existing file, in the order they were given.
-    ``split_size_rows`` is how many rows a full new file gets.
+    ``assignments`` are in the order in which incoming rows are dealt out, and each has at least one row.
+    ``decisions`` contains every existing file, in the order given. ``split_size_rows`` is the number of rows
+    of a full new file.
     """
 
     assignments: tuple[Assignment, ...]
@@ -57,12 +57,12 @@ class SizingPlan:
 
     @property
     def inserts(self) -> int:
-        """The rows dealt out."""
+        """The number of rows that the plan assigns."""
         return sum(assignment.inserts for assignment in self.assignments)
 
     @property
     def new_files(self) -> tuple[Assignment, ...]:
-        """The assignments to files that are to be made."""
+        """The assignments to files that are to be created."""
         return tuple(a for a in self.assignments if a.slice is None)
 
 
@@ -75,14 +75,14 @@ class _Candidate:
 
 
 def full_file_bytes(policy: SizingPolicy) -> int:
-    """Return up to how many bytes files are filled."""
+    """Return the number of bytes up to which writers fill a file."""
     return int(AIM * policy.max_file_size_bytes)
 
 
 def split_size(policy: SizingPolicy, record_size_bytes: float) -> int:
-    """Rows of a full new file: the configured number, or as many as it holds.
+    """Return the number of rows of a full new file, at least 1.
 
-    A configured number that would exceed a full file is cut to it. At least one.
+    This is the configured number, but never more rows than fit into a full file.
     """
     fitting = max(1, Fraction(full_file_bytes(policy)) // _exact(record_size_bytes))
     return fitting if policy.insert_split_size is None else min(policy.insert_split_size, fitting)
@@ -97,11 +97,22 @@ def plan_inserts(
     updates: Mapping[str, int] | None = None,
     excluded: Mapping[str, str] | None = None,
 ) -> SizingPlan:
-    """Deal ``inserts`` rows of one table partition out to its files and to new ones.
+    """Return the plan that distributes ``inserts`` rows of one partition over its files and new ones.
 
-    ``updates`` (rows by file id) name the files that are rewritten in any case: filling them
-    costs nothing. ``excluded`` (reasons by file id) are not filled. The result does not depend
-    on the order of ``slices``, except that its decisions follow it.
+    The result does not depend on the order of ``slices``, except that ``decisions`` follow it.
+
+    Args:
+        slices: The existing files of the partition.
+        inserts: The number of rows to distribute.
+        record_size_bytes: The average compressed bytes per row.
+        policy: The sizing policy.
+        updates: The number of updates and deletes by file id. The write rewrites these files in any case, so
+            filling them costs nothing.
+        excluded: The files that must not be filled: the reason by file id.
+
+    Raises:
+        ValueError: If ``inserts`` is negative or ``record_size_bytes`` is not positive.
+
     """
     updates = updates or {}
     excluded = excluded or {}
@@ -158,17 +169,17 @@ def plan_inserts(
 
 
 def is_small(size_bytes: int, policy: SizingPolicy) -> bool:
-    """Whether the next write may fill a file of that size; never when the limit is 0."""
+    """Return whether the next write may fill a file of that size; False if the small file limit is 0."""
     return size_bytes < min(policy.small_file_limit_bytes, full_file_bytes(policy))
 
 
 def _exact(record_size_bytes: float) -> Fraction:
-    """The number itself: floating-point division would misplace a row here and there."""
+    """Return the number as a fraction, because floating-point division would sometimes misplace a row."""
     return Fraction(record_size_bytes)
 
 
 def _cost(candidate: _Candidate) -> tuple[Fraction, str]:
-    """Bytes rewritten per row gained, when filled up; then the file id, to have one order."""
+    """Return the rewritten bytes per gained row of a full fill, then the file id to break ties."""
     rewritten = 0 if candidate.rewritten_anyway else candidate.slice.size_bytes
     return Fraction(rewritten, candidate.room), candidate.slice.file_id
 
@@ -176,6 +187,7 @@ def _cost(candidate: _Candidate) -> tuple[Fraction, str]:
 def _refusal(
     file_slice: FileSlice, policy: SizingPolicy, *, room: int, excluded: Mapping[str, str]
 ) -> str | None:
+    """Return why a file cannot be filled, or None if it can."""
     if policy.small_file_limit_bytes == 0:
         return "not filled: filling small files is off (small_file_limit 0)"
     if not is_small(file_slice.size_bytes, policy):
@@ -188,13 +200,13 @@ def _refusal(
 
 
 def _fill(candidates: Sequence[_Candidate], inserts: int, *, record: Fraction, policy: SizingPolicy) -> int:
-    """Set the candidates' quotas, cheapest first; the rows that are left come back."""
+    """Set the quotas of the candidates, cheapest first, and return the number of rows that are left."""
     left = _fill_in_order(candidates, inserts, record=record, policy=policy)
     small = [c for c in candidates if is_small(_size_after(c.slice.size_bytes, c.inserts, record), policy)]
     deficit = sum(candidate.room for candidate in candidates) - inserts
     spare = [candidate for candidate in candidates if candidate.room >= deficit]
     if len(small) > 1 and spare and policy.min_fill == 0:
-        # The batch can fill all but one: then only one may stay small, the costliest.
+        # The batch can fill all candidates but one, so only the costliest of them stays small.
         last = spare[-1]
         ordered = [*(c for c in candidates if c is not last), last]
         return _fill_in_order(ordered, inserts, record=record, policy=policy)
@@ -204,6 +216,7 @@ def _fill(candidates: Sequence[_Candidate], inserts: int, *, record: Fraction, p
 def _fill_in_order(
     candidates: Sequence[_Candidate], inserts: int, *, record: Fraction, policy: SizingPolicy
 ) -> int:
+    """Set the quotas of the candidates in the given order and return the number of rows that are left."""
     left = inserts
     for candidate in candidates:
         quota = min(candidate.room, left)

@@ -1,1 +1,1 @@
-"""Pure: which files are due for clustering, in which groups."""
+"""Pure: the files that are due for clustering, and their groups."""

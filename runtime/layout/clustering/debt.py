@@ -1,6 +1,7 @@
 """The debt of a table under its clustering policy.
 
-Pure: it looks at what is known of files, and predicts by the functions that execution goes by.
+These functions are pure. They use the known facts about files and predict output files with the functions
+that execution uses.
 """
 
 from __future__ import annotations
@@ -53,18 +54,26 @@ def debt(
     budget_bytes: int | None = None,
     choose: Choose | None = None,
 ) -> Debt:
-    """All that is due, in groups, and why everything else is not.
+    """Return all due files in groups, and the reason of each file that is not due.
 
-    A file is due when the plan strategy picks it, or when rows are to be arranged and its footer's
-    digest is not the applied one (``overlap`` decides itself about files that no clustering wrote).
-    Due files for which a rewrite gains nothing are left: a lone small file, say. So a table whose
-    debt was paid has none.
+    A file is due if the plan strategy picks it. It is also due if the policy arranges rows and the digest in
+    the file's footer is not the applied one (the ``overlap`` strategy itself decides about files that no
+    clustering wrote). Due files whose rewrite gains nothing, such as a lone small file, are excluded, so a
+    table has no debt after its debt was paid. The time is n log n in the number of files.
 
-    ``files`` are the newest slices of all partitions, in any order. ``budget_bytes`` only keeps
-    groups small enough to fit into it; what a run takes on is for
-    :func:`~parquetry.runtime.layout.clustering.run_budget.within`. ``choose`` answers
-    for ``scope: auto`` where one order over a partition could gain, without it statistics do. Steps are
-    n log n in the files. InvalidDataError for a strategy or a regular expression that is none.
+    Args:
+        spec: The clustering policy.
+        files: The newest slices of all partitions, in any order.
+        situation: The other facts about the table.
+        budget_bytes: The largest size of a group. The limits of a run are applied later, by
+            :func:`~parquetry.runtime.layout.clustering.run_budget.within`.
+        choose: Chooses the scope of ``scope: auto`` where one order over a partition could gain; if None,
+            statistics decide.
+
+    Raises:
+        InvalidDataError: If the plan strategy is unknown or the regular expression of the partitions is
+            invalid.
+
     """
     by_partition: dict[str, list[ClusteringFile]] = defaultdict(list)
     for file in files:
@@ -94,7 +103,7 @@ def debt(
 
 @dataclass(slots=True, kw_only=True)
 class _Part:
-    """What is due in a partition; for ``scope: auto`` there is a ``question``, a ``choice``, or neither."""
+    """The due files of a partition. With ``scope: auto`` it has a ``question``, a ``choice``, or neither."""
 
     path: str
     groups: list[PlannedGroup]
@@ -104,7 +113,7 @@ class _Part:
 
 
 class _Planner:
-    """Finds the groups of one partition after the other."""
+    """Plans the groups of one partition at a time."""
 
     def __init__(self, spec: ClusteringSpec, situation: Situation, *, budget_bytes: int | None) -> None:
         self._spec = spec
@@ -112,12 +121,12 @@ class _Planner:
         self._strategy = plan_strategy(spec.plan.strategy)
         self._limits = SizeLimits.of(spec.plan, max_file_size_bytes=situation.max_file_size_bytes)
         self._scope = spec.execution.scope if spec.execution.arranges_rows else ClusteringScope.GROUP
-        # Rows are put in order within a group: for the order to hold in a partition it is one.
+        # Rows are sorted within a group, so an order over a partition needs a group of the whole partition.
         self._whole_bytes = budget_bytes or _UNLIMITED
         self._capacity_bytes = min(spec.plan.max_group_size_bytes, self._whole_bytes)
 
     def part(self, members: Sequence[ClusteringFile]) -> _Part:
-        """What is due of the files of a partition, and why the others are left."""
+        """Return the due files of a partition in groups, and the others with their reasons."""
         execution = self._spec.execution
         unavailable = _unavailable(members, self._situation, applied=execution.digest)
         context = PlanContext(
@@ -144,6 +153,8 @@ class _Planner:
         reasons: Mapping[str, str],
         context: PlanContext,
     ) -> _Part:
+        """Return the groups of the due files, with the question or the choice of ``scope: auto``."""
+
         def whole() -> list[PlannedGroup]:
             return groups_of(
                 due,
@@ -177,7 +188,7 @@ class _Planner:
 
 
 def _choices(parts: Sequence[_Part], spec: ClusteringSpec, choose: Choose | None) -> dict[str, ScopeChoice]:
-    """What ``scope: auto`` comes to, by partition."""
+    """Return the choices of ``scope: auto`` by partition."""
     found = {part.path: part.choice for part in parts if part.choice is not None}
     questions = [part.question for part in parts if part.question is not None]
     if questions:
@@ -187,7 +198,10 @@ def _choices(parts: Sequence[_Part], spec: ClusteringSpec, choose: Choose | None
 
 
 def in_batches(groups: Sequence[PlannedGroup], batches: int) -> list[tuple[PlannedGroup, ...]]:
-    """The groups in at most so many batches of about the same bytes, in their order; none is empty."""
+    """Return the groups in at most ``batches`` batches of about equal bytes.
+
+    The groups keep their order, and no batch is empty.
+    """
     total = sum(group.size_bytes for group in groups)
     found: list[list[PlannedGroup]] = []
     seen = 0
@@ -201,7 +215,7 @@ def in_batches(groups: Sequence[PlannedGroup], batches: int) -> list[tuple[Plann
 
 
 def _digest_reasons(spec: ClusteringSpec, files: Iterable[ClusteringFile]) -> dict[str, str]:
-    """Why files that do not carry the applied digest are due, by file id."""
+    """Return the due reasons of files whose digest is not the applied one, by file id."""
     if not spec.execution.arranges_rows:
         return {}
     applied = spec.execution.digest
@@ -214,6 +228,7 @@ def _digest_reasons(spec: ClusteringSpec, files: Iterable[ClusteringFile]) -> di
 def _unavailable(
     files: Iterable[ClusteringFile], situation: Situation, *, applied: str
 ) -> dict[FileKey, ExcludedFile]:
+    """Return the files that must not be rewritten: reserved ones, and those under ``existing: keep``."""
     found: dict[FileKey, ExcludedFile] = {}
     until = situation.kept_until
     for file in files:
@@ -230,4 +245,5 @@ def _all_left(files: Iterable[ClusteringFile], reason: ExclusionReason) -> dict[
 
 
 def _best_first(group: PlannedGroup) -> tuple[float, str, str]:
+    """Return the sort key that puts the best benefit per byte first."""
     return -group.benefit / max(group.size_bytes, 1), group.partition, group.files[0].path

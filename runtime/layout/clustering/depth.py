@@ -1,8 +1,8 @@
-"""How many sorted runs of files cover the same point of the clustering columns.
+"""Overlap depth: the number of sorted runs of files that cover the same point of the clustering columns.
 
-A run is what was ordered together: the files that one clustering wrote by the applied policy, or a
-single file of any other writer. Files that only touch at their ends do not cover each other.
-Files lie where their bounds rank among the bounds of all files: statistics alone decide.
+A sorted run consists of the files that one clustering wrote under the applied policy, or of a single file of
+any other writer. Files that only touch at their ends do not cover each other. Only statistics are used: the
+bounds of each file are replaced by their ranks among the bounds of all files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEFT_OF_LAST_BYTE: Final = 0
 _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
 
 DEEP: Final = 4
-"""More sorted runs than this on one point are worth merging."""
+"""If more sorted runs than this cover a point, merging them pays."""
 
 CURVES: Final = frozenset({"zorder", "hilbert"})
 _SAMPLED: Final = 16
@@ -34,10 +34,11 @@ _Key = tuple[int, ...]
 
 
 def depths_of(files: Sequence[ClusteringFile], execution: ExecutionPolicy) -> dict[str, int]:
-    """By file id the largest depth at a point within the file; files without known bounds are left out.
+    """Return the largest depth within each file, by file id; files with unknown bounds are left out.
 
-    Exact for files in the order of columns one after the other (a sweep over the ends of intervals,
-    n log n); along curves it is counted at 40 points, the middles of files and of what two share.
+    For a sort by columns the depth is exact, computed by a sweep-line algorithm over the ends of the
+    intervals in n log n steps. For curves it is counted at 40 points: the middles of files and of the parts
+    that two share.
     """
     boxes = boxes_of(files, execution.columns)
     known = [position for position, box in enumerate(boxes) if box is not None]
@@ -49,7 +50,7 @@ def depths_of(files: Sequence[ClusteringFile], execution: ExecutionPolicy) -> di
 
 
 def value_order(files: Sequence[ClusteringFile], execution: ExecutionPolicy) -> list[ClusteringFile]:
-    """The files so that those with like values lie together, else as they were written."""
+    """Return the files in the order of their values, with files of unknown bounds first, by instant."""
     boxes = boxes_of(files, execution.columns)
     known = [(file.file_id, box) for file, box in zip(files, boxes, strict=True) if box is not None]
     keys: dict[str, _Key] = {file_id: tuple(side.low for side in box) for file_id, box in known}
@@ -64,6 +65,7 @@ def _run(file: ClusteringFile, digest: str) -> str:
 
 
 def _along_order(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
+    """Return the depth of each box for a sort by columns, with a sweep line over the ends of intervals."""
     intervals = [_interval(box) for box in boxes]
     places = _places(key for interval in intervals for key in interval)
     starts: list[list[int]] = [[] for _ in places]
@@ -87,25 +89,26 @@ def _along_order(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
 
 
 def _interval(box: Box) -> tuple[_Key, _Key]:
-    """The certain interval in the order of the columns one after the other.
+    """Return the certain interval of a file in the lexicographic order of the columns.
 
-    A further column counts only while all rows have one value in those before it.
+    A later column counts only while all rows have a single value in each column before it.
     """
     low: list[int] = []
     for side in box:
         if side.low < side.high:
-            # Rows with the smallest value may have any value in the columns that follow.
+            # Rows with the smallest value may have any value in the later columns.
             return (*low, side.low, 1), (*low, side.high, -1)
         low += [side.low, 0]
     return tuple(low), tuple(low)
 
 
 def _places(keys: Iterable[_Key]) -> Mapping[_Key, int]:
+    """Return the rank of each distinct key."""
     return {key: place for place, key in enumerate(sorted(set(keys)))}
 
 
 class _RangeMaximum:
-    """The largest of some counts in a range, by a sparse table."""
+    """The maximum of the counts in a range, looked up in a sparse table."""
 
     def __init__(self, counts: Sequence[int]) -> None:
         self._levels = [list(counts)]
@@ -122,6 +125,7 @@ class _RangeMaximum:
 
 
 def _at_points(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
+    """Return the depth of each box for curves, counted at the sampled points."""
     depths = [1] * len(boxes)
     for point in _probes(boxes):
         covering = [number for number, box in enumerate(boxes) if _covers(box, point)]
@@ -132,7 +136,7 @@ def _at_points(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
 
 
 def _probes(boxes: Sequence[Box]) -> list[list[int]]:
-    """Points in half ranks: the middles of files all along the curve, and of what neighbours share."""
+    """Return points in half ranks: the middles of files along the curve and of what neighbours share."""
     by_curve = [number for _, number in sorted(zip(_curve_keys(boxes), range(len(boxes)), strict=True))]
     step = max(1, len(by_curve) // _SAMPLED)
     sampled = [boxes[number] for number in by_curve[step // 2 :: step][:_SAMPLED]]
@@ -147,7 +151,10 @@ def _probes(boxes: Sequence[Box]) -> list[list[int]]:
 
 
 def _covers(box: Box, point: Sequence[int]) -> bool:
-    """Whether the box has the point (in half ranks) within it, not on its edge; a single point has none."""
+    """Return whether the point (in half ranks) lies inside the box and not on its edge.
+
+    A box that is a single point covers nothing.
+    """
     if all(side.low == side.high for side in box):
         return False
     for side, place in zip(box, point, strict=True):
@@ -158,7 +165,7 @@ def _covers(box: Box, point: Sequence[int]) -> bool:
 
 
 def _curve_keys(boxes: Sequence[Box]) -> list[int]:
-    """The places of the boxes' middles on a Z-order curve over ranks, each column to the same scale."""
+    """Return the positions of the boxes' middles on a Z-order curve over ranks scaled alike."""
     middles = [[side.low + side.high for side in box] for box in boxes]
     widest = [max(column) or 1 for column in zip(*middles, strict=True)]
     return [
@@ -176,16 +183,16 @@ def _interleaved(numbers: Sequence[int]) -> int:
 
 
 def mean_depth(depths: Mapping[str, int], files: Sequence[ClusteringFile]) -> float:
-    """The mean depth of some files, at most their number; a file of unknown depth counts as that."""
+    """Return the mean depth of the files, each capped at their number; an unknown one counts as the cap."""
     most = len(files)
     return sum(min(depths.get(file.file_id, most), most) for file in files) / max(most, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Between which ranks of a column's values some rows of a file certainly lie.
+    """Two ranks of a column's values between which some rows of a file certainly lie.
 
-    Rows may lie outside of it; with ``low == high`` all of them have that one value or may have it.
+    Rows may also lie outside. If ``low == high``, all rows have that value or may have it.
     """
 
     low: int
@@ -193,14 +200,14 @@ class Extent:
 
 
 Box = tuple[Extent, ...]
-"""The extents of a file in the order of the columns."""
+"""The extents of a file, in the order of the columns."""
 
 
 def boxes_of(files: Sequence[ClusteringFile], columns: Sequence[str]) -> list[Box | None]:
-    """For every file its box, None where a column's bounds are unknown or of another kind.
+    """Return the box of each file, or None if the bounds of a column are unknown or of different kinds.
 
-    Texts are recorded up to a length: what lies between two bounds that were cut is left out, so
-    that files which only look alike in the recorded part do not count as overlapping.
+    Recorded text bounds are truncated. The values between two truncated bounds are left out, so that files
+    that are only equal in the recorded part do not count as overlapping.
     """
     if not columns:
         return [None] * len(files)
@@ -213,7 +220,10 @@ def boxes_of(files: Sequence[ClusteringFile], columns: Sequence[str]) -> list[Bo
 
 
 def single_value(file: ClusteringFile, column: str) -> tuple[StatisticValue | None] | None:
-    """The one value that all rows of the file have in a column, in a tuple; None when not certain."""
+    """Return the single value of a column in all rows of the file, in a tuple, or None if uncertain.
+
+    The tuple ``(None,)`` means that the column is null in all rows.
+    """
     statistics = file.columns.get(column.lower())
     if statistics is None or statistics.nulls is None or file.rows is None:
         return None
@@ -221,13 +231,14 @@ def single_value(file: ClusteringFile, column: str) -> tuple[StatisticValue | No
         return (None,)
     low, high = statistics.minimum, statistics.maximum
     is_cut = isinstance(low, str | bytes) and len(low) >= TEXT_LIMIT
-    # The bounds of floating point numbers do not tell of NaN.
+    # The bounds of floating-point columns do not show whether there are NaN values.
     if statistics.nulls or low is None or low != high or is_cut or isinstance(low, float):
         return None
     return (low,)
 
 
 def _extents(files: Sequence[ClusteringFile], column: str) -> list[Extent | None]:
+    """Return the extent of each file in a column, by the ranks of the bounds among those of all files."""
     bounds = [_bounds(file.columns.get(column)) for file in files]
     distinct = {value for found in bounds if found is not None for value in found}
     if len({_kind(value) for value in distinct}) != 1:
@@ -237,7 +248,7 @@ def _extents(files: Sequence[ClusteringFile], column: str) -> list[Extent | None
 
 
 def _bounds(column: ColumnStatistics | None) -> tuple[StatisticValue, StatisticValue] | None:
-    """Bounds that certainly have rows below and above what lies between them."""
+    """Return a lower and an upper bound, each with a row at or beyond it, or None if they are unknown."""
     if column is None or column.minimum is None or column.maximum is None:
         return None
     low, high = column.minimum, column.maximum
@@ -246,7 +257,7 @@ def _bounds(column: ColumnStatistics | None) -> tuple[StatisticValue, StatisticV
     if isinstance(high, str | bytes) and len(high) >= TEXT_LIMIT:
         high = _preceding(high)
     if (type(low) is type(high) or _kind(low) == _kind(high)) and low > high:  # type: ignore[operator]  # of one kind
-        # Nothing certain lies between: the file counts as a point.
+        # No value is certain, so the file counts as a point.
         return high, high
     return low, high
 
@@ -256,12 +267,12 @@ def _kind(value: StatisticValue) -> str:
 
 
 def _following(text: str | bytes) -> str | bytes:
-    """A text above all that begin like that."""
+    """Return a text above all texts with this prefix."""
     return text + "\U0010ffff" if isinstance(text, str) else text + b"\xff"
 
 
 def _preceding(text: str | bytes) -> str | bytes:
-    """The text whose last character is the one before: a longer maximum was cut off and counted up."""
+    """Return the text with its last character decremented, because a truncated maximum had it incremented."""
     if isinstance(text, bytes):
         return text[:-1] + bytes([text[-1] - 1]) if text[-1] > _LEFT_OF_LAST_BYTE else text[:-1]
     last = ord(text[-1])
@@ -271,11 +282,11 @@ def _preceding(text: str | bytes) -> str | bytes:
 
 
 def overlap_depth(bounds: Iterable[tuple[Any, Any] | None]) -> int:
-    """The largest number of closed ranges ``(smallest, largest)`` that share a value.
+    """Return the largest number of closed ranges ``(smallest, largest)`` that share a value.
 
-    None is a file whose bounds are not known: it may hold every value. Files without a value are
-    left out by the caller. A sweep over the sorted ends: a range that begins where another one ends
-    overlaps it.
+    None stands for a file with unknown bounds, which may hold any value. The caller leaves out files without
+    values. A sweep-line algorithm visits the sorted ends; a range that begins where another one ends overlaps
+    it.
     """
     unknown = 0
     ends: list[tuple[Any, int]] = []

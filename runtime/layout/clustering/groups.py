@@ -1,4 +1,4 @@
-"""Groups of files that are rewritten together: multiples of the target, under caps, where it gains."""
+"""Groups of files that are rewritten together: multiples of the target size, within limits, with a gain."""
 
 from __future__ import annotations
 
@@ -34,12 +34,20 @@ def groups_of(
     most_files: int = MOST_FILES_OF_A_GROUP,
     scope: ClusteringScope = ClusteringScope.GROUP,
 ) -> list[PlannedGroup]:
-    """Groups of the due files of one partition; the files that are in none are better left alone.
+    """Return the groups of the due files of one partition; files in no group gain nothing from a rewrite.
 
-    ``scope`` is what they say about themselves. No group exceeds ``capacity_bytes`` but for a single file
-    that does. Files whose values may not be mixed (``split_by``) are in different groups as far as
-    statistics tell them apart. Those that are in order, and are due to be merged with others that are, are
-    apart from all others: they are not rewritten for the sake of what arrives.
+    Files that ``split_by`` keeps apart are in different groups, as far as statistics can distinguish them.
+    Ordered files of good size that are only due to be merged with each other are kept apart from all other
+    files, so that newly arrived files do not cause their rewrite.
+
+    Args:
+        files: The due files.
+        reasons: Their due reasons, by file id.
+        context: The policies, size limits and depths.
+        capacity_bytes: The largest size of a group; only a group of a single file may exceed it.
+        most_files: The largest number of files in a group.
+        scope: The scope that is recorded in the groups.
+
     """
     found = []
     ordered_files = [file for file in files if _is_to_be_merged(file, reasons, context)]
@@ -69,14 +77,22 @@ def divide_into_bins(
     capacity_bytes: int,
     most_files: int = MOST_FILES_OF_A_GROUP,
 ) -> list[list[ClusteringFile]]:
-    """The files, in the order given as far as that goes, in bins of at most that many bytes and files.
+    """Return the files in bins of limited bytes and files, in the given order where possible.
 
-    At most 11/9 of the smallest possible number of bins plus one, unless ``most_files`` gets in the
-    way. A bin holds as many whole targets as the capacity does; where these are few, files are
-    taken by size and not in order. No two of the bins fit into one.
+    The number of bins is at most 11/9 of the smallest possible number plus one, unless ``most_files``
+    requires more. The capacity of a bin is a whole multiple of the target. If it is only a few targets, files
+    are packed by size instead of order. No two bins fit into one.
 
-    Where the bins would go into files more than a tenth off the target, and as many other ones are better
-    at that, it is those.
+    If the outputs of the bins would be more than a tenth off the target, and bins of even size are as many
+    and come closer, those are returned.
+
+    Args:
+        files: The files to divide.
+        target_bytes: The target size of output files.
+        most_bytes: The maximum size of output files.
+        capacity_bytes: The largest size of a bin.
+        most_files: The largest number of files in a bin.
+
     """
     capacity = max(capacity_bytes // target_bytes * target_bytes, min(capacity_bytes, target_bytes))
     bins = _consecutive(files, capacity, most_files)
@@ -101,7 +117,7 @@ def divide_into_bins(
 def _even(
     files: Sequence[ClusteringFile], output_bytes: float, outputs: int, capacity: int
 ) -> list[list[ClusteringFile]]:
-    """The files in their order in bins of about whole multiples of ``output_bytes``, each as many of them."""
+    """Return the files in their order in bins of about equal whole multiples of ``output_bytes``."""
     bins = -(-outputs // max(int(capacity // max(output_bytes, 1)), 1))
     ends = [output_bytes * (outputs * (number + 1) // bins) for number in range(bins)]
     found: list[list[ClusteringFile]] = [[] for _ in ends]
@@ -116,19 +132,21 @@ def _even(
 
 
 def _farthest(bins: Iterable[Iterable[ClusteringFile]], target_bytes: int, most_bytes: int) -> float:
-    """How far from the target, as a share of it, the files of a bin will be at most; 0.1 is near enough."""
+    """Return the largest deviation of an output file from the target, as a share of it, but at least 0.1."""
     made = [outputs_of(_size(members), target_bytes=target_bytes, most_bytes=most_bytes) for members in bins]
     off = (abs(size / target_bytes - 1) for one in made for size in (one.each_bytes, one.last_bytes))
     return max(NEAR, *off, 0.0)
 
 
 def _size(files: Iterable[ClusteringFile]) -> int:
+    """Return the total bytes of the files."""
     return sum(file.size_bytes for file in files)
 
 
 def _consecutive(
     files: Iterable[ClusteringFile], capacity: int, most_files: int
 ) -> list[list[ClusteringFile]]:
+    """Return the files in their order, with a new bin whenever the next file exceeds a limit."""
     bins: list[list[ClusteringFile]] = []
     room = -1
     for file in files:
@@ -141,7 +159,7 @@ def _consecutive(
 
 
 def _joined(bins: list[list[ClusteringFile]], capacity: int, most_files: int) -> list[list[ClusteringFile]]:
-    """The bins, with those in one that fit into one: what is left over is not left in many places."""
+    """Return the bins with those merged that fit into one, so that leftovers do not end up in many bins."""
     sizes = [sum(file.size_bytes for file in members) for members in bins]
     joined: list[list[ClusteringFile]] = []
     for positions in first_fit_decreasing(sizes, capacity=capacity):
@@ -154,7 +172,7 @@ def _joined(bins: list[list[ClusteringFile]], capacity: int, most_files: int) ->
 
 
 def _buckets(files: Sequence[ClusteringFile], context: PlanContext) -> list[list[ClusteringFile]]:
-    """Files that may go into one file with each other, by the values of the ``split_by`` columns."""
+    """Return the files by the values of their ``split_by`` columns; only files of one bucket may merge."""
     execution = context.execution
     if not execution.split_by:
         return [list(files)]
@@ -163,14 +181,14 @@ def _buckets(files: Sequence[ClusteringFile], context: PlanContext) -> list[list
         values = [single_value(file, column) for column in execution.split_by]
         key: object = tuple(values)
         if None in values:
-            # By the applied policy it has one value, only which one cannot be seen.
+            # A file written under the applied policy has a single value, but statistics do not show which.
             key = file.file_id if file.digest == execution.digest else "mixed"
         buckets[key].append(file)
     return list(buckets.values())
 
 
 def _is_to_be_merged(file: ClusteringFile, reasons: Mapping[str, str], context: PlanContext) -> bool:
-    """Whether the file is in order by the applied policy and of good size, and due all the same."""
+    """Return whether a due file is already in the applied order and of good size."""
     execution = context.execution
     is_in_order = file.digest is not None and execution.arranges_rows and file.digest == execution.digest
     is_for_its_size = reasons[file.file_id] in _SIZES or context.limits.is_off_size(file.size_bytes)
@@ -180,7 +198,7 @@ def _is_to_be_merged(file: ClusteringFile, reasons: Mapping[str, str], context: 
 def _group(
     files: Sequence[ClusteringFile], reasons: Mapping[str, str], context: PlanContext
 ) -> PlannedGroup | None:
-    """The group, None when rewriting it would gain nothing."""
+    """Return the group, or None if rewriting it would gain nothing."""
     ordered = _order_gain(files, reasons, context)
     resized = _size_gain(files, context)
     if not ordered and not resized:
@@ -195,11 +213,11 @@ def _group(
 
 
 def _size_gain(files: Sequence[ClusteringFile], context: PlanContext) -> float:
-    """How many files fewer there are, or more where they were too large; 0 unless fewer are ill-sized.
+    """Return how many files a rewrite adds or removes, or 0 if no fewer files of wrong size remain.
 
-    That has to hold, too, if the writer takes the bytes to be more than they are. Single rows that are
-    oversize stay what they are. Files that the applied policy made are as full as their rows allowed: those
-    alone become fewer only where whole files fit into one.
+    Fewer files of wrong size must also remain if the writer overestimates the bytes. Oversize files of a
+    single row cannot change. Files that all have the applied digest are as full as their rows allowed, so
+    they only gain if whole files fit into one.
     """
     limits = context.limits
     files = [file for file in files if file.rows != 1 or not limits.is_oversize(file.size_bytes)]
@@ -219,11 +237,11 @@ def _size_gain(files: Sequence[ClusteringFile], context: PlanContext) -> float:
 
 
 def _order_gain(files: Sequence[ClusteringFile], reasons: Mapping[str, str], context: PlanContext) -> float:
-    """How many of the files that cover one point will not any more; 0 when they are ordered already.
+    """Return how many fewer files cover one point after the rewrite, or 0 if the files are already in order.
 
-    Files that are in order are, whatever a strategy thinks of them, unless so many runs among them lie over
-    each other that one lies where more than ``DEEP`` did: a file that was rewritten for nothing but its
-    place covers a fraction of what it covered, so that it happens to it a logarithm of times.
+    Ordered files of good size count as ordered, whatever the strategy returns, unless their mean depth among
+    each other exceeds ``DEEP``. A file that is rewritten only for this covers a fraction of its former range
+    afterwards, so it is rewritten only a logarithmic number of times.
     """
     if not context.execution.arranges_rows:
         return 0.0

@@ -1,4 +1,4 @@
-"""The values that clustering plans are made of: files, why they are due or not, and groups."""
+"""The values of clustering plans: files, groups, and the reasons why files are due or excluded."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FileKey = tuple[str, str]
 """A file group: partition and file id."""
 
 STEPS_DUE: Final = "steps due"
-"""The digest of a file that is to be rewritten for its content, such as to be encrypted."""
+"""The digest of a file that must be rewritten for its content, for example to encrypt it."""
 
 
 class DueReason(StrEnum):
-    """Why a file is due, as it is printed. A plug-in gives its own words."""
+    """The reason why a file is due, as printed. A plug-in may return its own text."""
 
     SMALL = "small"
     OVERSIZE = "oversize"
@@ -32,7 +32,7 @@ class DueReason(StrEnum):
 
 
 class ExclusionReason(StrEnum):
-    """Why a file is not rewritten."""
+    """The reason why a file is not rewritten."""
 
     PARTITION = "partition"
     KEPT = "kept"
@@ -66,11 +66,11 @@ IN_WORDS: Mapping[ExclusionReason, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringFile:
-    """The newest slice of a file group, as clustering sees it.
+    """The newest slice of a file group, with the facts that clustering needs.
 
-    ``digest`` is that of the execution policy that it was written by, None when no clustering wrote it,
-    STEPS_DUE when its content is not what the policy wants. ``columns`` has bounds of the columns that
-    clustering is about, by lower-case name.
+    ``digest`` is that of the execution policy under which the file was written. It is None if no clustering
+    wrote the file, and STEPS_DUE if its content does not fulfil the policy. ``columns`` has the bounds of the
+    columns that the policy uses, by lower-case name.
     """
 
     partition: str
@@ -89,7 +89,7 @@ class ClusteringFile:
 
     @property
     def slice(self) -> FileSlice:
-        """The file as those know it who read it."""
+        """The file as a file slice, for functions that read it."""
         return FileSlice(
             partition=self.partition,
             file_id=self.file_id,
@@ -101,14 +101,14 @@ class ClusteringFile:
 
 
 def rows_of(files: Sequence[ClusteringFile]) -> int | None:
-    """The rows of all files; None where those of one are not known."""
+    """Return the total rows of the files, or None if those of any file are unknown."""
     known = [file.rows for file in files if file.rows is not None]
     return sum(known) if len(known) == len(files) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitioning:
-    """How partition paths spell values: (column, Spark type) in the order of the folders."""
+    """The spelling of values in partition paths; ``columns`` are (name, Spark type), in folder order."""
 
     columns: tuple[tuple[str, str], ...] = ()
     hive_style: bool = True
@@ -117,12 +117,12 @@ class Partitioning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What a plan has to know of the table besides its files.
+    """The facts about a table, besides its files, that a plan needs.
 
-    ``reserved`` says of file groups why they must be left alone: pending plans, writers at work.
-    Files of instants up to ``kept_until`` stay as they are (``existing: keep``), unless steps are due:
-    an order may stay, values in the clear may not. ``queries`` are the conditions of the declared
-    queries, on columns of ``types`` (Spark types by lower-case name).
+    ``reserved`` has the reason for each file group that must not be rewritten, such as a pending plan or an
+    active writer. Files of instants up to ``kept_until`` are not rewritten (``existing: keep``), unless steps
+    are due: an old order may stay, but unencrypted values may not. ``queries`` are the conditions of the
+    declared queries, on columns of ``types`` (Spark types by lower-case name).
     """
 
     max_file_size_bytes: int
@@ -135,11 +135,11 @@ class Situation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanContext:
-    """What a plan strategy may go by.
+    """The facts that a plan strategy may use.
 
-    ``depths`` says by file id how many sorted runs, the file's own among them, cover the point of
-    the clustering columns within the file that most of them cover; absent where statistics do not
-    say. A file that no clustering wrote is a run of its own.
+    ``depths`` maps a file id to the file's overlap depth: at the point within the file that most sorted runs
+    cover, the number of these runs, with the file's own run. Files whose statistics do not determine it are
+    absent. A file that no clustering wrote is a run of its own.
     """
 
     plan: PlanPolicy
@@ -150,7 +150,7 @@ class PlanContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcludedFile:
-    """A file that is left as it is; ``detail`` adds to the reason what is known of this one."""
+    """A file that is not rewritten; ``detail`` is a more specific reason for this file."""
 
     file: ClusteringFile
     reason: ExclusionReason
@@ -158,17 +158,17 @@ class ExcludedFile:
 
     @property
     def words(self) -> str:
-        """The reason as a sentence without end."""
+        """The reason as a phrase without a period."""
         return self.detail or IN_WORDS[self.reason]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGroup:
-    """Files of one partition to be rewritten together, into about ``output_files``.
+    """Files of one partition that are rewritten together, into about ``output_files`` files.
 
-    ``scope`` says whether it is cut by the group's limits or, for rows to be in one order, only by the
-    partition. ``reasons`` are why, by file id. ``benefit`` is how many fewer files readers open: those that
-    are merged away, and of those that cover one point all but one.
+    ``scope`` shows whether the limits of a group bound it or, for one order over a partition, only the
+    partition. ``reasons`` has the due reason by file id. ``benefit`` is the number of files that readers no
+    longer have to open: files that are merged away, and files that cover the same point, except for one.
     """
 
     partition: str
@@ -180,12 +180,12 @@ class PlannedGroup:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes that are read; about as many are written."""
+        """The bytes that the rewrite reads; it writes about as many."""
         return sum(file.size_bytes for file in self.files)
 
 
 class ChosenBy(StrEnum):
-    """What ``scope: auto`` went by: that no query is declared, statistics alone, or a sample of the rows."""
+    """The basis of a choice of ``scope: auto``: no declared query, statistics alone, or a sample of rows."""
 
     NO_QUERIES = "no queries"
     STATISTICS = "statistics"
@@ -194,11 +194,12 @@ class ChosenBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeFigures:
-    """What a scope costs on the due files of a partition, and what it is good for.
+    """The costs of a scope for the due files of a partition, and its benefit for queries.
 
-    ``shuffled_bytes`` of the ``rewritten_bytes`` go through Spark's shuffle, and its local disk, too.
-    ``queries`` is what declared queries are expected to read of these files, by name; ``expected_rows`` and
-    ``expected_bytes`` are that in all, each query as often as its weight says, None without a forecast.
+    ``shuffled_bytes`` are the part of ``rewritten_bytes`` that also passes through Spark's shuffle and its
+    local disk. ``queries`` has, by name, the expected reads of declared queries from these files.
+    ``expected_rows`` and ``expected_bytes`` are their sums, weighted by the queries' weights; None without a
+    forecast.
     """
 
     groups: int
@@ -213,9 +214,10 @@ class ScopeFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeChoice:
-    """What ``scope: auto`` chose for a partition whose due files make more than one group, and by what.
+    """The choice of ``scope: auto`` for a partition whose due files make more than one group, and its basis.
 
-    ``whole`` is the partition in one order; None where that was not looked at, as no query could gain.
+    ``whole`` has the figures of one order over the partition; None if it was not examined because no query
+    could gain.
     """
 
     partition: str
@@ -227,11 +229,11 @@ class ScopeChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debt:
-    """What is due under the clustering policy of a table.
+    """The due files of a table under its clustering policy.
 
-    ``groups`` is all that a run without limits would rewrite, the best benefit per byte first; when
-    it is empty nothing is due. ``excluded`` has every other file with its reason, in their order.
-    ``choices`` are those of ``scope: auto`` for the partitions of the groups.
+    ``groups`` is everything that a run without limits would rewrite, with the best benefit per byte first; if
+    it is empty, nothing is due. ``excluded`` has all other files with their reasons, in the order of the
+    files. ``choices`` are those of ``scope: auto`` for the partitions of the groups.
     """
 
     groups: tuple[PlannedGroup, ...] = ()
@@ -240,12 +242,12 @@ class Debt:
 
     @property
     def files_before(self) -> int:
-        """The files that are rewritten."""
+        """The number of files that are rewritten."""
         return sum(len(group.files) for group in self.groups)
 
     @property
     def files_after(self) -> int:
-        """The files they become."""
+        """The number of files that they become."""
         return sum(group.output_files for group in self.groups)
 
     @property

@@ -1,4 +1,4 @@
-"""Which partitions clustering looks at, by their values: dates as dates, numbers as numbers."""
+"""The choice of partitions for clustering, by their values: dates as dates, numbers as numbers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,19 @@ _IS_NULL, _IS_UNREAD, _IS_VALUE = range(3)
 def chosen_partitions(
     partitions: Collection[str], policy: PartitionFilter, partitioning: Partitioning
 ) -> frozenset[str]:
-    """The partition paths that the filter leaves.
+    """Return the partition paths that the filter chooses.
 
-    ``selected`` and ``regex`` (which has to match the whole path) come first; of what they leave the
-    ``skip_newest`` newest go, and of the rest the ``recent`` newest stay. InvalidDataError for a
-    regular expression that is none.
+    ``selected`` and ``regex`` (which has to match the whole path) apply first. From the rest, the
+    ``skip_newest`` newest partitions are removed, and then only the ``recent`` newest remain.
+
+    Args:
+        partitions: The paths of all partitions.
+        policy: The filter.
+        partitioning: The spelling of values in the paths.
+
+    Raises:
+        InvalidDataError: If ``regex`` is not a regular expression.
+
     """
     chosen = set(partitions)
     if policy.selected:
@@ -53,11 +61,11 @@ def _compiled(regex: str) -> LinearRegex:
 
 
 def _order(path: str, partitioning: Partitioning) -> tuple[Any, ...]:
-    """What partitions are sorted by: the values of their columns, then the path."""
+    """Return the sort key of a partition: the values of its columns, then the path."""
     columns = partitioning.columns
     levels = path.split("/")
     if not columns or len(levels) != len(columns):
-        # A value with '/' in it, such as 2013/6/1 in one column.
+        # A value contains '/', such as 2013/6/1 in one column.
         return tuple((_IS_UNREAD, _natural(level)) for level in levels), path
     values = (
         _value(level.removeprefix(f"{name}=") if partitioning.hive_style else level, kind, partitioning)
@@ -67,7 +75,7 @@ def _order(path: str, partitioning: Partitioning) -> tuple[Any, ...]:
 
 
 def _value(level: str, kind: str, partitioning: Partitioning) -> tuple[int, Any]:
-    """A rank and what to compare within it; null is the oldest, as in Spark's order."""
+    """Return a rank and the value to compare within it; null is the smallest, as in Spark's order."""
     text = unquote(level) if partitioning.url_encode else level
     if text == _NULL:
         return _IS_NULL, ()
@@ -96,5 +104,5 @@ def _read(text: str, kind: str) -> Any:
 
 
 def _natural(text: str) -> tuple[tuple[int, int | str], ...]:
-    """The text cut into numbers and the rest, so that 9 comes before 10 wherever it stands."""
+    """Return the text split into numbers and other text, so that 9 sorts before 10 anywhere in it."""
     return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in _NUMBERS.split(text) if part)

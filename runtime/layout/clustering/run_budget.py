@@ -1,7 +1,7 @@
-"""How much of its clustering debt a run pays, and how many runs pay all of it.
+"""The part of the clustering debt that one run pays, and the number of runs that pay all of it.
 
-A run has one budget for all its tables. Execution and prediction ask the same :class:`RunRoom` about every
-group.
+A run has one budget for all its tables. Execution and prediction use the same :class:`RunRoom` to decide
+about each group.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Final
 from parquetry.runtime.layout.clustering.model import Debt, ExcludedFile, ExclusionReason, PlannedGroup
 
 MOST_FILES: Final = 10_000
-"""A plan names no more files than this: the timeline reads it again and again."""
+"""The largest number of files in a plan, because the timeline reads plans repeatedly."""
 
 _MOST_STEPS: Final = 1_000_000
-"""After so many looks at a group, what is left is divided by the limits of a run."""
+"""After this many examined groups, the runs for the rest are estimated from the limits of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunBudget:
-    """How many bytes a run may rewrite; ``limit_bytes`` None is no limit.
+    """The number of bytes that a run may rewrite; if ``limit_bytes`` is None, there is no limit.
 
-    ``spent_bytes`` of it went to other tables, or to earlier plans. If it ``is_strict``, a single file that
-    alone is larger may not be rewritten either.
+    ``spent_bytes`` of it went to other tables or to earlier plans. If ``is_strict`` is set, even a single
+    group that alone is larger than the budget is not rewritten.
     """
 
     limit_bytes: int | None = None
@@ -33,7 +33,7 @@ class RunBudget:
     is_strict: bool = False
 
     def left_after(self, size_bytes: int) -> RunBudget:
-        """Return the same after so many bytes more."""
+        """Return the budget after ``size_bytes`` more are spent."""
         return replace(self, spent_bytes=self.spent_bytes + size_bytes)
 
 
@@ -41,10 +41,10 @@ NO_LIMIT: Final = RunBudget()
 
 
 class RunRoom:
-    """The limits of a run on one table, and what it has taken on."""
+    """The limits of a run on one table, and the groups that it has taken so far."""
 
     def __init__(self, budget: RunBudget, *, max_groups: int, max_files: int = MOST_FILES) -> None:
-        """Nothing of the table is taken on yet."""
+        """Start with no group taken."""
         self._budget = budget
         self._max_groups = max_groups
         self._max_files = max_files
@@ -53,17 +53,17 @@ class RunRoom:
 
     @property
     def is_full(self) -> bool:
-        """Whether no group fits any more, whatever it is."""
+        """Whether no further group fits, whatever its size."""
         limit_bytes = self._budget.limit_bytes
         if self._groups >= self._max_groups:
             return True
         return limit_bytes is not None and self._budget.spent_bytes + self.taken_bytes >= limit_bytes
 
     def refusal(self, size_bytes: int, files: int) -> ExclusionReason | None:
-        """Return why a group has to wait for another run, or None if this run takes it on.
+        """Return why a group has to wait for another run, or None if this run takes it.
 
-        A group that alone is larger than the budget is taken on if it is the first of the run. It stays the
-        only one.
+        A group that alone is larger than the budget is taken if it is the first of the run. It stays the only
+        one.
         """
         if self._groups >= self._max_groups:
             return ExclusionReason.GROUPS
@@ -77,17 +77,23 @@ class RunRoom:
         return ExclusionReason.FILES if self._files + files > self._max_files else None
 
     def take(self, size_bytes: int, files: int) -> None:
-        """Take a group on."""
+        """Count a group as taken."""
         self._groups += 1
         self._files += files
         self.taken_bytes += size_bytes
 
 
 def within(owed: Debt, budget: RunBudget, *, max_groups: int, max_files: int = MOST_FILES) -> Debt:
-    """Return the part of a debt that one run pays: groups as they come, best first, while they fit.
+    """Return the part of a debt that one run pays: the groups that fit, best benefit first.
 
-    What does not fit any more is among the excluded. ``owed`` was made with the same limit, so that no group
-    but one of a single file exceeds it.
+    The files of groups that do not fit are added to the excluded files.
+
+    Args:
+        owed: The debt, computed with the same limit, so that only groups of a single file exceed it.
+        budget: The budget of the run.
+        max_groups: The largest number of groups in the run.
+        max_files: The largest number of files in the run.
+
     """
     room = RunRoom(budget, max_groups=max_groups, max_files=max_files)
     taken: list[PlannedGroup] = []
@@ -117,25 +123,31 @@ class DueGroups:
 
     @classmethod
     def of(cls, owed: Debt, *, max_groups: int) -> DueGroups:
-        """Those of a debt."""
+        """Return the groups of a debt."""
         groups = tuple((group.size_bytes, len(group.files)) for group in owed.groups)
         return cls(groups=groups, max_groups=max_groups)
 
 
 def by_last_clustering(clustered: Mapping[str, str]) -> list[str]:
-    """Return tables in the order in which a run lets them use its budget.
+    """Return the tables in the order in which a run lets them use its budget.
 
-    ``clustered`` is the instant of each table's last clustering, the empty text without one. The table that
-    has waited longest comes first; tables that have waited equally long come in the order given.
+    The table whose last clustering is oldest comes first; tables with equal instants keep the given order.
+
+    Args:
+        clustered: The instant of each table's last clustering, or the empty string if it has none.
+
     """
     return sorted(clustered, key=lambda name: clustered[name])
 
 
 def runs_of(tables: Sequence[DueGroups], *, budget_bytes: int) -> list[int]:
-    """Return for each table how many runs pay its debt; 0 where nothing is owed, or no budget pays it.
+    """Return, for each table, the number of runs that pay its debt; 0 if nothing is due or the budget is 0.
 
-    ``tables`` are in the order of the first run (:func:`by_last_clustering`); those that a run clusters
-    come last in the next one.
+    Args:
+        tables: The tables in the order of the first run (:func:`by_last_clustering`). Tables that a run
+            clusters come last in the next run.
+        budget_bytes: The budget of one run for all tables.
+
     """
     runs = [0] * len(tables)
     left = {number: deque(table.groups) for number, table in enumerate(tables) if table.groups}
@@ -164,7 +176,7 @@ def runs_of(tables: Sequence[DueGroups], *, budget_bytes: int) -> list[int]:
 
 
 def _pay(groups: deque[tuple[int, int]], room: RunRoom) -> int:
-    """Take from the groups what fits into the room; at how many that looked."""
+    """Remove the groups that fit into the room, and return the number of groups that were examined."""
     passed: list[tuple[int, int]] = []
     before = len(groups)
     while groups and not room.is_full:
@@ -179,7 +191,7 @@ def _pay(groups: deque[tuple[int, int]], room: RunRoom) -> int:
 
 
 def left_for_later(excluded_files: Iterable[ExcludedFile]) -> str | None:
-    """Return the words for files that are due and wait for the budget of another run; None without any."""
+    """Return a sentence about due files that wait for the budget of a later run, or None if none do."""
     reasons = (ExclusionReason.BUDGET, ExclusionReason.LARGER_THAN_BUDGET)
     files = [excluded.file for excluded in excluded_files if excluded.reason in reasons]
     if not files:

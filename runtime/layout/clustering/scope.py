@@ -1,4 +1,4 @@
-"""How far rows are put in one order: where that is worth a whole partition, and how many tasks it takes."""
+"""The scope of an order: whether it should span a whole partition, and how many tasks that takes."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ from parquetry.runtime.layout.skipping.statistics import RowGroupStatistics, mer
 from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec, ExecutionPolicy
 
 TARGETS_OF_A_TASK: Final = 8
-"""A task that writes so many files of the target size can spread any remainder over them."""
+"""The number of target-size files per task, enough to spread any remainder over them."""
 
 
 WORTH_ONE_ORDER: Final = 0.9
-"""One order over a partition is taken when queries read at most this share of what groups leave them."""
+"""One order over a partition is chosen if queries read at most this share of their reads by groups."""
 
 
 def tasks_of(size_bytes: int, *, target_bytes: int) -> int:
-    """How many tasks write a group whose rows are one order, each about eight files of the target size."""
+    """Return how many tasks write a group in one order, each with about eight files of the target size."""
     return max(size_bytes // (TARGETS_OF_A_TASK * target_bytes), 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeQuestion:
-    """The due files of a partition as ``groups``, more than one, and the ``whole`` in one order.
+    """The due files of a partition as two or more ``groups``, and as ``whole`` in one order.
 
-    A budget may cut that into several too. ``by_statistics`` is what statistics alone would choose.
+    A budget may divide ``whole`` into several groups too. ``by_statistics`` is the choice by statistics
+    alone.
     """
 
     partition: str
@@ -47,7 +48,7 @@ class ScopeQuestion:
     by_statistics: ClusteringScope
 
     def of(self, scope: ClusteringScope) -> tuple[PlannedGroup, ...]:
-        """The groups of a scope."""
+        """Return the groups of a scope."""
         return self.whole if scope is ClusteringScope.PARTITION else self.groups
 
 
@@ -56,9 +57,9 @@ Choose: TypeAlias = Callable[[Sequence[ScopeQuestion]], Sequence[ScopeChoice]]
 
 
 def better_scope(group_bytes: float, whole_bytes: float) -> ClusteringScope:
-    """One order over a partition, where the declared queries then read at least a tenth less.
+    """Return PARTITION if declared queries read at least a tenth less with one order over the partition.
 
-    It costs a shuffle, and a larger group that writers can win.
+    The margin pays for a shuffle and for a larger group, which is more likely to conflict with writers.
     """
     return (
         ClusteringScope.PARTITION
@@ -68,10 +69,10 @@ def better_scope(group_bytes: float, whole_bytes: float) -> ClusteringScope:
 
 
 def may_gain(groups: Sequence[PlannedGroup], execution: ExecutionPolicy, situation: Situation) -> bool:
-    """Whether one order over these groups of a partition could be worth more than an order in each.
+    """Return whether one order over these groups of a partition could gain more than an order in each group.
 
-    Only when a query asks for a column of the order, and by statistics looks into several groups of
-    which one covers values that another covers too.
+    That is possible only if a query filters by a column of the order, and statistics cannot keep it to one
+    group, and at least one of the groups that it reads overlaps another one.
     """
     return _gains(groups, execution, situation, ordered_by=execution.columns)
 
@@ -79,14 +80,14 @@ def may_gain(groups: Sequence[PlannedGroup], execution: ExecutionPolicy, situati
 def chosen_by_statistics(
     groups: Sequence[PlannedGroup], execution: ExecutionPolicy, situation: Situation
 ) -> ClusteringScope:
-    """The scope by statistics alone: they cannot tell what later columns of a sort are good for."""
+    """Return the scope by statistics alone, which do not show the effect of the later columns of a sort."""
     leading = execution.columns if execution.strategy in CURVES else execution.columns[:1]
     gains = _gains(groups, execution, situation, ordered_by=leading)
     return ClusteringScope.PARTITION if gains else ClusteringScope.GROUP
 
 
 def by_statistics(questions: Sequence[ScopeQuestion], spec: ClusteringSpec) -> list[ScopeChoice]:
-    """The choices that statistics alone make, with what they cost."""
+    """Return the choices by statistics alone, with their costs."""
     return [
         ScopeChoice(
             partition=question.partition,
@@ -100,7 +101,7 @@ def by_statistics(questions: Sequence[ScopeQuestion], spec: ClusteringSpec) -> l
 
 
 def costs_of(groups: Sequence[PlannedGroup], spec: ClusteringSpec) -> ScopeFigures:
-    """What rewriting the groups costs; nothing is said of queries."""
+    """Return the costs of rewriting the groups, without figures about queries."""
     target_bytes = spec.plan.target_file_size_bytes
     rewritten = Debt(groups=tuple(groups))
     shuffled = (
@@ -125,7 +126,7 @@ def _gains(
     *,
     ordered_by: Sequence[str],
 ) -> bool:
-    """Whether by statistics a query on these columns opens files of several groups that cover the same."""
+    """Return whether a query on these columns reads several groups, and one of them overlaps another."""
     if len(groups) < 2 or not situation.queries:  # noqa: PLR2004 - one is one order
         return False
     names = {name.lower() for name in ordered_by}
@@ -143,7 +144,7 @@ def _gains(
 
 
 def _as_one(group: PlannedGroup, name: str) -> ClusteringFile:
-    """The group as one file that covers what its files cover."""
+    """Return the group as one file with the merged bounds of its files."""
     columns = merge_columns(_statistics(file) for file in group.files)
     rows = [file.rows for file in group.files]
     return ClusteringFile(
@@ -158,5 +159,5 @@ def _as_one(group: PlannedGroup, name: str) -> ClusteringFile:
 
 
 def _statistics(file: ClusteringFile) -> RowGroupStatistics:
-    # A file of unknown rows counts as one that has some: its columns are unknown as well.
+    # A file with an unknown number of rows counts as a file with rows: its column bounds are unknown too.
     return RowGroupStatistics(rows=file.rows or 1, data_bytes=file.size_bytes, columns=file.columns)

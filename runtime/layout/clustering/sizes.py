@@ -1,4 +1,4 @@
-"""Which file sizes clustering leaves alone, and which it makes."""
+"""The file sizes that clustering rewrites, and those that it produces."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from parquetry.runtime.spec.clustering import PlanPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeLimits:
-    """When a file's size is a reason to rewrite it, and which sizes a rewrite makes.
+    """The sizes that make a file due, and the sizes of the files that a rewrite makes.
 
-    A file of five sixths of the target is not small, whatever ``small_file_limit`` says: clustering
-    writes such files itself. The target is never above what a file is filled to.
+    A file of five sixths of the target is not small, whatever ``small_file_limit`` is, because clustering
+    writes such files itself. The target never exceeds the size up to which writers fill files.
     """
 
     target_bytes: int
@@ -23,7 +23,7 @@ class SizeLimits:
 
     @classmethod
     def of(cls, plan: PlanPolicy, *, max_file_size_bytes: int) -> SizeLimits:
-        """The limits of a plan policy, under the maximum of every file."""
+        """Return the limits of a plan policy under the maximum file size."""
         target = min(plan.target_file_size_bytes, int(AIM * max_file_size_bytes))
         return cls(
             target_bytes=target,
@@ -33,23 +33,23 @@ class SizeLimits:
         )
 
     def is_small(self, size_bytes: int) -> bool:
-        """Whether a file of that size should be merged with others."""
+        """Return whether a file of that size should be merged with others."""
         return size_bytes < self.small_below_bytes
 
     def is_oversize(self, size_bytes: int) -> bool:
-        """Whether a file of that size should be split."""
+        """Return whether a file of that size should be split."""
         return size_bytes > self.oversize_above_bytes
 
     def is_off_size(self, size_bytes: int) -> bool:
-        """Whether a file of that size is one or the other."""
+        """Return whether a file of that size is small or oversize."""
         return self.is_small(size_bytes) or self.is_oversize(size_bytes)
 
     def output_files(self, size_bytes: float, *, rows: int | None = None) -> int:
-        """How many files that many bytes go into."""
+        """Return the number of files that ``size_bytes`` go into."""
         return self.outputs(size_bytes, rows=rows).files
 
     def outputs(self, size_bytes: float, *, rows: int | None = None) -> Outputs:
-        """The files that many bytes go into, as the writer cuts them: no more than there are rows."""
+        """Return the files that the writer makes from ``size_bytes``, at most as many as there are rows."""
         found = outputs_of(size_bytes, target_bytes=self.target_bytes, most_bytes=self.most_bytes)
         if rows is None or found.files <= max(rows, 1):
             return found

@@ -1,8 +1,8 @@
-"""How clustering picks files: the built-in strategies, and those of the entry-point group.
+"""The plan strategies: the built-in ones, and those of the entry-point group.
 
-A strategy is a function that looks at the files of one partition and answers, by file id, why some
-of them should be rewritten. That a rewrite gains something, the caps and the budget are seen to
-afterwards, and files of another policy are in debt whatever a strategy says.
+A plan strategy is a function that gets the files of one partition and returns, by file id, the reasons to
+rewrite some of them. The planner then checks that a rewrite gains something and applies the limits and the
+budget. Files of another policy are due whatever the strategy returns.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ ENTRY_POINTS: Final = "parquetry.plan_strategies"
 
 
 class PlanStrategy(Protocol):
-    """A function of the files of one partition."""
+    """A function that picks due files of one partition."""
 
     def __call__(self, files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
-        """The reasons by file id: a :class:`DueReason`, or words of its own."""
+        """Return the due reasons by file id: a :class:`DueReason` or the strategy's own text."""
         ...
 
 
 def by_size(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
-    """Files below the small-file limit, and those that are to be split; a single row cannot be."""
+    """Pick the small files, and the oversize files with more than one row."""
     limits = context.limits
     small = {file.file_id: DueReason.SMALL for file in files if limits.is_small(file.size_bytes)}
     large = [file for file in files if limits.is_oversize(file.size_bytes)]
@@ -39,10 +39,10 @@ def by_size(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping
 
 
 def by_overlap(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
-    """Files with a point of the clustering columns that too many sorted runs cover.
+    """Pick the files in which more than ``DEEP`` sorted runs cover a point of the clustering columns.
 
-    Those that no clustering wrote are due too, unless statistics show that the partition is in
-    order as it is: several files, and no two that cover the same.
+    If the policy arranges rows, files that no clustering wrote are picked too, unless statistics show that
+    the partition is already in order: several files, none of which overlaps another.
     """
     depths = context.depths
     deep: dict[str, str] = {name: DueReason.OVERLAP for name, depth in depths.items() if depth > DEEP}
@@ -53,7 +53,7 @@ def by_overlap(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapp
 
 
 def is_in_order(files: Sequence[ClusteringFile], context: PlanContext) -> bool:
-    """Whether statistics show that no two runs of the partition cover the same."""
+    """Return whether statistics show that no two sorted runs of the partition overlap."""
     known = {None, context.execution.digest}
     return len(files) > 1 and all(
         context.depths.get(file.file_id) == 1 and file.digest in known for file in files
@@ -61,9 +61,9 @@ def is_in_order(files: Sequence[ClusteringFile], context: PlanContext) -> bool:
 
 
 def by_commits(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
-    """Files written since the last clustering, in whichever partition: no clustering wrote them.
+    """Pick the files written since the last clustering, in any partition: those that no clustering wrote.
 
-    Where rows are not arranged only their size can be fixed.
+    If the policy does not arrange rows, only those of wrong size are picked.
     """
     new = {file.file_id: DueReason.NEW for file in files if file.digest is None}
     if context.execution.arranges_rows:
@@ -75,9 +75,13 @@ BUILT_IN: Final[Mapping[str, PlanStrategy]] = {"size": by_size, "overlap": by_ov
 
 
 def plan_strategy(name: str) -> PlanStrategy:
-    """The strategy of that name; InvalidDataError names those there are.
+    """Return the plan strategy of that name, built in or from the entry-point group.
 
-    One of an entry point raises InvalidDataError, too, for whatever it raises or answers wrongly.
+    A strategy from an entry point also raises InvalidDataError if it fails or returns an invalid result.
+
+    Raises:
+        InvalidDataError: If there is no such strategy; the message lists the known ones.
+
     """
     if name in BUILT_IN:
         return BUILT_IN[name]
@@ -92,7 +96,7 @@ def plan_strategy(name: str) -> PlanStrategy:
 
 
 def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
-    """The strategy of somebody else, whose failures and wrong answers name it."""
+    """Return a wrapper of a plug-in strategy that validates its result and names it in errors."""
 
     def ask(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
         try:

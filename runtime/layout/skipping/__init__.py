@@ -1,1 +1,1 @@
-"""Pure: what statistics of files and pages say about a SQL condition."""
+"""Pure data skipping: the files, row groups and rows that a SQL condition needs, by statistics."""

@@ -1,4 +1,4 @@
-"""SQL conditions as written: the part of their syntax that statistics of files can answer."""
+"""SQL conditions as written, limited to the syntax that file statistics can answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 
 class Comparator(StrEnum):
-    """Operators between a column and a literal."""
+    """An operator between a column and a literal."""
 
     EQUAL = "="
     NULL_SAFE_EQUAL = "<=>"
@@ -23,7 +23,7 @@ class Comparator(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampLiteral:
-    """``TIMESTAMP '...'``: aware with an offset written in it, else in the session's time zone."""
+    """``TIMESTAMP '...'``; without an offset, ``value`` is naive and in the session's time zone."""
 
     value: datetime
     without_zone: bool
@@ -34,9 +34,9 @@ Literal: TypeAlias = bool | int | float | Decimal | str | date | TimestampLitera
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """``column operator literal``; columns are dotted for fields of structs.
+    """``column operator literal``; fields of structs have dotted names.
 
-    ``listed``: one of an IN list, all of which Spark brings to one type before it compares.
+    ``listed`` marks a literal of an IN list, because Spark casts all of these to one type before it compares.
     """
 
     column: str
@@ -55,7 +55,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsNull:
-    """``column IS NULL``, with ``negated`` IS NOT NULL."""
+    """``column IS NULL``, or ``column IS NOT NULL`` if ``negated``."""
 
     column: str
     negated: bool = False
@@ -70,7 +70,7 @@ class Conjunction:
 
 @dataclass(frozen=True, slots=True)
 class Disjunction:
-    """Parts joined by OR; FALSE when there are none."""
+    """Parts joined by OR; FALSE if there are none."""
 
     parts: tuple[Condition, ...]
 
@@ -93,7 +93,7 @@ _OPPOSITES = {
 
 
 def negation(condition: Condition) -> Condition:
-    """What is true where the condition is false; where it is unknown (null) neither is."""
+    """Return the condition that is true where this one is false; both are unknown (null) in the same rows."""
     match condition:
         case Compared(operator=operator) if operator in _OPPOSITES:
             return replace(condition, operator=_OPPOSITES[operator])

@@ -1,7 +1,7 @@
-"""Which files and row groups may hold rows for a condition, by their statistics.
+"""Data skipping: the files and row groups that may contain rows for a condition, by their statistics.
 
-The answer errs on one side only: what may be skipped holds no row for which the condition is true
-in Spark SQL, with its comparisons between types, its nulls, and NaN as the largest number.
+The result errs on one side only. What is skipped contains no row for which the condition is true in Spark
+SQL, with its comparisons between types, its nulls, and NaN as the largest number.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Types: TypeAlias = Mapping[str, str]
 """Spark types by column; fields of structs have dotted names."""
 
 BoundsByPath: TypeAlias = Mapping[str, Mapping[str, Bounds]]
-"""What is known of a file besides its statistics, such as its partition's values."""
+"""Bounds that are known besides a file's statistics, such as partition values: by path, then by column."""
 
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 _OPERATORS = {
@@ -60,12 +60,13 @@ _OPERATORS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """What a reader of a condition's rows looks at: files and row groups by statistics, rows by pages.
+    """The files, row groups, rows and bytes that a reader of a condition's rows reads.
 
-    ``data_bytes`` are those of the pages of all columns with one of these rows, compressed. Of
-    ``paged_row_groups`` the page index is known; of the other row groups every row counts.
-    ``dictionary_rows`` of the rows are left to a reader that also skips row groups whose dictionaries lack a
-    value, as Spark does; None where dictionaries are not known, or the condition asks for no value.
+    Files and row groups are chosen by statistics, rows by pages. ``data_bytes`` are the compressed bytes of
+    the pages of all columns that contain one of the rows. ``paged_row_groups`` is the number of row groups
+    with a known page index; in the other row groups every row counts. ``dictionary_rows`` is the number of
+    rows for a reader that also skips row groups whose dictionaries lack a value, as Spark does. It is None if
+    dictionaries are not known or the condition compares no value.
     """
 
     files: int
@@ -77,11 +78,11 @@ class Touched:
 
     @property
     def fewest_rows(self) -> int:
-        """The rows that are left to a reader which uses all that is known."""
+        """The number of rows for a reader that uses all known facts."""
         return self.rows if self.dictionary_rows is None else self.dictionary_rows
 
     def __add__(self, other: Touched) -> Touched:
-        """Both together, when they are of different files."""
+        """Add the figures of other files."""
         return Touched(
             files=self.files + other.files,
             row_groups=self.row_groups + other.row_groups,
@@ -98,7 +99,7 @@ NOTHING: Final = Touched(files=0, row_groups=0, rows=0, data_bytes=0)
 
 
 def column_types(columns: Iterable[Column]) -> dict[str, str]:
-    """The types of the columns and of fields within structs, by dotted name; no lists, no maps."""
+    """Return the types of columns and of fields within structs, by dotted name, without lists and maps."""
     fields = (StructField(name=column.name, type=parse_type(column.type)) for column in columns)
     return dict(_leaves("", fields))
 
@@ -106,32 +107,37 @@ def column_types(columns: Iterable[Column]) -> dict[str, str]:
 def parse_where(
     where: str, *, types: Types, time_zone: tzinfo | None = None, today: date | None = None
 ) -> Predicate:
-    """The condition of a SQL text, as far as statistics can answer it; never an error.
+    """Return the condition of a SQL text, as far as statistics can answer it; never raise an error.
 
-    Names are compared without case, as Spark does. ``time_zone`` is the session's: without it
-    local times skip nothing. ``today`` is what ``current_date`` is, unless a column has that name. What is
-    not understood is Unknown.
+    Names are compared case-insensitively, as in Spark. Parts that are not understood become Unknown.
+
+    Args:
+        where: The text of the condition.
+        types: The Spark types of the columns.
+        time_zone: The time zone of the session. Without it, local times skip nothing.
+        today: The value of ``current_date``, unless a column has that name.
+
     """
     is_column = any(name.lower() == "current_date" for name in types)
     return _resolved(parse_condition(where, today=None if is_column else today), types, time_zone)
 
 
 def is_decided_by_values(predicate: Predicate) -> bool:
-    """Whether :func:`may_hold` is the condition itself where bounds are single values."""
+    """Return whether :func:`may_hold` is exact if the bounds are single values."""
     match predicate:
         case AllOf(parts=parts) | AnyOf(parts=parts):
             return all(map(is_decided_by_values, parts))
-    # Of LIKE only what stands before the first wildcard is known.
+    # For LIKE, only the text before the first wildcard is known.
     return not isinstance(predicate, Unknown | StartsWith)
 
 
 def bounds_of(
     group: RowGroupStatistics, types: Types, columns: Iterable[str] | None = None
 ) -> dict[str, Bounds]:
-    """What the statistics say of the table's columns, or of those that are asked for.
+    """Return the bounds of the table's columns, or of the given ones, in a row group.
 
-    Columns whose stored type, in a file of an older schema, cannot be compared with the table's
-    type are left out.
+    A column is left out if its stored type, in a file of an older schema, cannot be compared with its type in
+    the table.
     """
     found = {}
     for name in group.columns if columns is None else columns:
@@ -159,14 +165,22 @@ def files_to_read(
     *,
     partitions: BoundsByPath | None = None,
 ) -> list[FileStatistics]:
-    """The files that may hold a row for which the condition is true, in their order."""
+    """Return the files that may contain a row for which the condition is true, in their order.
+
+    Args:
+        files: The statistics of the files.
+        predicate: The condition.
+        types: The Spark types of the columns.
+        partitions: Further bounds by path, such as partition values.
+
+    """
     known = partitions or {}
     columns = columns_of(predicate)
     return [f for f in files if any(_groups_to_read(f, predicate, types, columns, known.get(f.path, {})))]
 
 
 def touched(files: Iterable[FileStatistics], predicate: Predicate, types: Types) -> Touched:
-    """How much of the files a reader of the condition's rows has to look at."""
+    """Return the figures of a read of the condition's rows from these files."""
     total = NOTHING
     columns = columns_of(predicate)
     for file in files:
@@ -188,7 +202,7 @@ def touched(files: Iterable[FileStatistics], predicate: Predicate, types: Types)
 def _dictionary_rows(
     predicate: Predicate, groups: Sequence[RowGroupStatistics], left: Sequence[RowsLeft]
 ) -> int | None:
-    """Return how many of the rows are left by dictionaries, None if none of these is known."""
+    """Return the number of rows after skipping by dictionaries, or None if no dictionary is known."""
     if all(group.lacking is None for group in groups) or not value_conditions(predicate):
         return None
     return sum(
@@ -199,14 +213,14 @@ def _dictionary_rows(
 
 
 def may_match(group: RowGroupStatistics, predicates: Iterable[Predicate], types: Types) -> bool:
-    """Whether a row group may hold a row for which one of the conditions is true, by its bounds."""
+    """Return whether the bounds allow a row of the row group for which one of the conditions is true."""
     asked = tuple(predicates)
     bounds = bounds_of(group, types, frozenset[str]().union(*map(columns_of, asked)))
     return any(may_hold(predicate, bounds) for predicate in asked)
 
 
 def rows_to_read(group: RowGroupStatistics, predicate: Predicate, types: Types) -> RowsLeft:
-    """The rows of a row group that a reader of the condition's rows has to read: all, or those of pages."""
+    """Return the rows of a row group that a read of the condition needs: all, or those of matching pages."""
     pages = group.pages
     if pages is None:
         return RowsLeft(ranges=(range(group.rows),), data_bytes=group.data_bytes)
@@ -224,7 +238,7 @@ def rows_to_read(group: RowGroupStatistics, predicate: Predicate, types: Types) 
 
 
 def all_of(files: Sequence[FileStatistics]) -> Touched:
-    """All there is of the files."""
+    """Return the figures of a full read of the files."""
     return Touched(
         files=len(files),
         row_groups=sum(len(file.row_groups) for file in files),
@@ -234,7 +248,7 @@ def all_of(files: Sequence[FileStatistics]) -> Touched:
 
 
 def columns_of(predicate: Predicate) -> frozenset[str]:
-    """The columns that a condition looks at, as far as statistics can answer it."""
+    """Return the columns of a condition, as far as statistics can answer it."""
     match predicate:
         case AllOf(parts=parts) | AnyOf(parts=parts):
             return frozenset[str]().union(*map(columns_of, parts))
@@ -250,7 +264,7 @@ def _groups_to_read(
     columns: frozenset[str],
     known: Mapping[str, Bounds],
 ) -> Iterator[RowGroupStatistics]:
-    """The row groups that may hold a row for the condition, which looks at these ``columns``."""
+    """Yield the row groups that may contain a row for the condition, whose columns are ``columns``."""
     for group in file.row_groups:
         bounds = bounds_of(group, types, columns)
         if group.rows and may_hold(predicate, {**bounds, **known} if known else bounds):
@@ -267,7 +281,7 @@ def _leaves(prefix: str, fields: Iterable[StructField]) -> Iterator[tuple[str, s
 
 
 def _comparable(stored: str, declared: str) -> bool:
-    """Whether bounds of a file's type are bounds of the table's type."""
+    """Return whether bounds of the stored type are also bounds of the table's type."""
     return (
         stored == declared
         or {stored, declared} <= _INTEGERS
@@ -277,6 +291,7 @@ def _comparable(stored: str, declared: str) -> bool:
 
 
 def _resolved(condition: Condition, types: Types, time_zone: tzinfo | None) -> Predicate:
+    """Return the condition with columns of the table and values of their types; Unknown where that fails."""
     match condition:
         case Conjunction():
             return AllOf(parts=tuple(_resolved(part, types, time_zone) for part in condition.parts))
@@ -291,6 +306,7 @@ def _resolved(condition: Condition, types: Types, time_zone: tzinfo | None) -> P
 def _about(  # noqa: PLR0911 - a case, an answer
     column: str, condition: Compared | Like | IsNull, types: Types, time_zone: tzinfo | None
 ) -> Predicate:
+    """Return the condition on one known column, with the literal as a value of the column's type."""
     match condition:
         case IsNull():
             return Null(column=column, negated=condition.negated)

@@ -1,4 +1,4 @@
-"""Literals as values of the column they are compared with, as Spark SQL would compare them."""
+"""Literals as values of the compared column's type, under the rules of Spark SQL's comparisons."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Where the literal lies among the column's values; the ends differ where that is not certain."""
+    """The range of column values that the literal may equal; the ends differ if that is not certain."""
 
     low: StatisticValue
     high: StatisticValue
@@ -39,10 +39,17 @@ class Interval:
 def interval_of(
     literal: Literal, spark_type: str, *, listed: bool, time_zone: tzinfo | None
 ) -> Interval | None:
-    """The literal among values of that type; None where Spark's comparison is not certain.
+    """Return the literal as a value of that type, or None if the result of Spark's comparison is not certain.
 
-    Dates are days and timestamps microseconds since 1970; a local time is placed by ``time_zone``.
-    ``listed`` literals are brought to one type with others, which are not known here.
+    Dates are in days and timestamps in microseconds since 1970.
+
+    Args:
+        literal: The literal of the condition.
+        spark_type: The type of the column.
+        listed: Whether the literal is from an IN list. Spark casts it to a common type with the others, which
+            are not known here.
+        time_zone: The time zone of local times, or None if it is not known.
+
     """
     interval = None
     if listed and isinstance(literal, Decimal) and -int(literal.as_tuple().exponent) > _LISTED_SCALE:
@@ -74,15 +81,15 @@ def _at(value: StatisticValue) -> Interval:
 
 def _among_integers(literal: Literal, *, least_scale: int) -> Interval | None:
     if isinstance(literal, float):
-        # Both sides become doubles; below 2^53 that keeps their order.
+        # Spark casts both sides to double, which keeps their order below 2^53.
         return _at(literal) if abs(literal) < _EXACT_IN_DOUBLE else None
     return _among_decimals(literal, precision=_LONG_DIGITS, scale=0, least_scale=least_scale)
 
 
 def _among_decimals(literal: Literal, *, precision: int, scale: int, least_scale: int) -> Interval | None:
-    """Spark compares in a decimal type that holds both, or, when there is none, rounds."""
+    """Return the literal among decimals, or None if no decimal type holds both sides: Spark then rounds."""
     if isinstance(literal, float):
-        # Both sides become doubles: neighbours of the literal may round to it.
+        # Spark casts both sides to double, so neighbours of the literal may round to it.
         return Interval(
             low=_exact(math.nextafter(literal, -math.inf)), high=_exact(math.nextafter(literal, math.inf))
         )
@@ -90,7 +97,7 @@ def _among_decimals(literal: Literal, *, precision: int, scale: int, least_scale
         return None
     _, digits, exponent = Decimal(literal).as_tuple()
     assert isinstance(exponent, int)
-    # Listed numbers, with a scale at least, may stand beside integers of any size.
+    # The list may also contain integers of any size.
     with_integers = isinstance(literal, int) or least_scale > 0
     whole = max(len(digits) + exponent, _LONG_DIGITS if with_integers else 0)
     if max(whole, precision - scale) + max(-exponent, scale, least_scale) > _MOST_DIGITS:
@@ -104,7 +111,7 @@ def _exact(value: float) -> StatisticValue:
 
 def _among_floats(literal: Literal, spark_type: str, *, listed: bool) -> Interval | None:
     if isinstance(literal, str) and not listed:
-        # Spark casts the text; in a list it casts the numbers to texts.
+        # Spark casts the text to a number; in an IN list it casts the numbers to texts.
         named = _NAMED_FLOATS.get(literal.lower())
         return None if named is None else _at(named)
     if isinstance(literal, bool) or not isinstance(literal, int | float | Decimal):
@@ -126,7 +133,7 @@ def _among_timestamps(literal: Literal, time_zone: tzinfo | None) -> Interval | 
     moment = _moment(literal)
     if moment is None or (moment.tzinfo is None and time_zone is None):
         return None
-    # In the hour that a clock repeats, both readings count.
+    # A local time in the hour that the clock repeats has two instants, and both count.
     moments = [moment] if moment.tzinfo else [moment.replace(tzinfo=time_zone, fold=fold) for fold in (0, 1)]
     try:
         counted = [_microseconds(each.astimezone(UTC).replace(tzinfo=None)) for each in moments]

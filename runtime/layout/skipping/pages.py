@@ -1,7 +1,7 @@
-"""Which rows of a row group a reader with the page index has to read for a condition.
+"""The rows of a row group that a reader with the page index has to read for a condition.
 
-Each part of a condition leaves the pages of its own column that may hold a row for it; the rows in them
-are intersected and united as the parts are. That is what parquet-mr does (ColumnIndexFilter, RowRanges).
+Each part of a condition selects the pages of its own column that may contain a matching row. The row ranges
+of the pages are intersected for AND and united for OR, as in parquet-mr (ColumnIndexFilter, RowRanges).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _Mask: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsLeft:
-    """Which rows of a row group have to be read, and the bytes of all columns' pages with one of them."""
+    """The rows of a row group that have to be read, and the bytes of all columns' pages with one of them."""
 
     ranges: tuple[range, ...]
     data_bytes: int
 
     @property
     def rows(self) -> int:
-        """How many they are."""
+        """The number of these rows."""
         return sum(map(len, self.ranges))
 
 
@@ -41,9 +41,15 @@ def rows_left(
     known: Mapping[str, Bounds],
     by_page: Mapping[str, Sequence[Bounds]],
 ) -> RowsLeft:
-    """What is left of a row group of so many ``rows``; never less than the rows for which it is true.
+    """Return the rows of a row group to read; they include every row for which the condition is true.
 
-    ``known`` bounds hold for the row group as a whole, those ``by_page`` for each page of a column.
+    Args:
+        predicate: The condition.
+        pages: The page index of the row group.
+        rows: The number of rows in the row group.
+        known: Bounds of columns in the whole row group.
+        by_page: Bounds of each page of a column.
+
     """
     grid = np.unique(np.concatenate([[0, rows], *(pages.columns[name].firsts for name in by_page)]))
     starts: _Rows = grid[:-1].astype(np.int64)

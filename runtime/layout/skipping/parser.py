@@ -1,8 +1,8 @@
-"""Spark SQL conditions, read as far as files can be skipped by them.
+"""A parser of the part of Spark SQL conditions that file skipping can use.
 
-Understood are AND, OR, NOT, parentheses, comparisons between a column and a literal, IN, BETWEEN,
-IS NULL, LIKE 'prefix%' and bare boolean columns. Any other term may be true for any row. A text
-whose structure is not certain (CASE, comments, escapes, ...) as a whole may be.
+It understands AND, OR, NOT, parentheses, comparisons between a column and a literal, IN, BETWEEN, IS NULL,
+LIKE 'prefix%' and bare boolean columns. Any other term counts as true for any row. If the structure of a text
+is not certain (CASE, comments, escapes, ...), the whole text counts as true for any row.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
 def parse_condition(where: str, *, today: date | None = None) -> Condition:
-    """The condition, as far as it is understood; never an error.
+    """Return the condition, as far as it is understood; never raise an error.
 
-    With ``today``, ``current_date`` and days before and after it are dates; without it no one knows them.
+    If ``today`` is given, ``current_date`` and days before and after it are dates; otherwise they are not
+    understood.
     """
     try:
         parser = _Parser(tokens(where), today)
@@ -78,7 +79,7 @@ def parse_condition(where: str, *, today: date | None = None) -> Condition:
 
 
 def parse_date(text: str) -> date | None:
-    """A date written ``yyyy-MM-dd``; None for all else, though Spark reads more."""
+    """Return a date written as ``yyyy-MM-dd``, or None for anything else, although Spark reads more forms."""
     try:
         return date.fromisoformat(text) if _DATE.fullmatch(text) else None
     except ValueError:
@@ -86,7 +87,7 @@ def parse_date(text: str) -> date | None:
 
 
 def parse_timestamp(text: str) -> datetime | None:
-    """A timestamp with up to microseconds and an optional offset, or a date; None for all else."""
+    """Return a timestamp with up to microseconds and an optional offset, or a date; None for other texts."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         return None
@@ -111,7 +112,7 @@ def _typed_literal(keyword: str, text: str) -> Literal | None:
 
 
 class _Parser:
-    """Recursive descent; NOT binds closer than AND, AND closer than OR."""
+    """A recursive-descent parser; NOT binds more tightly than AND, and AND more tightly than OR."""
 
     def __init__(self, found: list[Token], today: date | None) -> None:
         self._tokens = found
@@ -281,7 +282,7 @@ class _Parser:
         return literal
 
     def _day(self, today: date) -> date | None:
-        """What ``current_date`` is with what stands behind it: brackets, and days to add or take away."""
+        """Return the value of ``current_date``, with optional parentheses and days added or subtracted."""
         if self._take("(") and not self._take(")"):
             return None
         sign = 1 if self._take("+") else -1 if self._take("-") else 0
@@ -295,7 +296,7 @@ class _Parser:
             return None
 
     def _pass_over_term(self) -> None:
-        """Go on to the AND, OR, closing parenthesis or end after a term that is not understood."""
+        """Skip a term that is not understood, up to AND, OR, a closing parenthesis or the end."""
         if self._at_end_of_term():
             raise NotUnderstoodError
         ands_to_pass = 0
@@ -305,7 +306,7 @@ class _Parser:
             if found in _WITH_INNER_AND:
                 raise NotUnderstoodError
             if bounded and (found in _COMPARISONS or found in _OPERATORS_IN_WORDS):
-                # What belongs to a bound of BETWEEN and what follows it is not certain here.
+                # It is not certain here where the upper bound of BETWEEN ends.
                 raise NotUnderstoodError
             if found == "AND":
                 ands_to_pass -= 1

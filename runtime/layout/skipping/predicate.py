@@ -1,6 +1,6 @@
-"""Conditions on columns, and whether anything within known bounds can fulfil them.
+"""Conditions on columns, and the check whether values within known bounds can fulfil them.
 
-Three-valued logic is kept simple: a condition that is not understood may always hold.
+Three-valued logic is simplified: a condition that is not understood may always hold.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FLOATS = frozenset({"float", "double"})
 
 
 class Operator(StrEnum):
-    """How a column is compared with a literal."""
+    """A comparison operator between a column and a literal."""
 
     EQUAL = "="
     NOT_EQUAL = "<>"
@@ -37,7 +37,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartsWith:
-    """A text column that begins with a text."""
+    """A text column that starts with a prefix."""
 
     column: str
     prefix: str
@@ -45,7 +45,7 @@ class StartsWith:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Null:
-    """A column that is null, or with ``negated`` that is not."""
+    """A column that is null, or that is not null if ``negated``."""
 
     column: str
     negated: bool
@@ -67,21 +67,21 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A condition that bounds say nothing about."""
+    """A condition that bounds cannot answer."""
 
 
 Predicate: TypeAlias = Comparison | StartsWith | Null | AllOf | AnyOf | Unknown
 
 ValueCondition: TypeAlias = Comparison | StartsWith
-"""A condition that a list of values answers better than their bounds: equality, or a prefix."""
+"""A condition that a list of values answers better than bounds: equality or a prefix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What is known of a column's values in some rows; None is unknown.
+    """The known bounds of a column's values in some rows; None means unknown.
 
-    Bounds need not be attained. NaN lies outside of them, unless it is a bound itself, and may be among
-    floating-point values that are not ``nan_free``: of those, bounds are as good as none.
+    Bounds need not be attained. NaN lies outside them, unless it is a bound itself. Floating-point values
+    that are not ``nan_free`` may include NaN, so their upper bound does not count.
     """
 
     type: str
@@ -93,7 +93,10 @@ class Bounds:
 
 
 def may_hold(predicate: Predicate, bounds: Mapping[str, Bounds]) -> bool:
-    """Whether a row within the bounds may fulfil the condition; columns without bounds may be anything."""
+    """Return whether a row within the bounds may fulfil the condition.
+
+    Columns without bounds may have any value.
+    """
     match predicate:
         case AllOf(parts=parts):
             return all(may_hold(part, bounds) for part in parts)
@@ -107,7 +110,7 @@ def may_hold(predicate: Predicate, bounds: Mapping[str, Bounds]) -> bool:
 
 
 def value_conditions(predicate: Predicate) -> frozenset[ValueCondition]:
-    """Return the parts of a condition that a list of a column's values answers better than their bounds."""
+    """Return the parts of a condition that a list of a column's values answers better than bounds."""
     match predicate:
         case AllOf(parts=parts) | AnyOf(parts=parts):
             return frozenset[ValueCondition]().union(*map(value_conditions, parts))
@@ -117,7 +120,7 @@ def value_conditions(predicate: Predicate) -> frozenset[ValueCondition]:
 
 
 def may_hold_without(predicate: Predicate, lacking: Collection[Hashable]) -> bool:
-    """Return whether rows may fulfil the condition of which none fulfils the parts that are ``lacking``."""
+    """Return whether the condition may hold for rows that fulfil none of the parts in ``lacking``."""
     match predicate:
         case AllOf(parts=parts):
             return all(may_hold_without(part, lacking) for part in parts)
@@ -140,7 +143,7 @@ def _column_may_hold(predicate: Comparison | StartsWith | Null, known: Bounds) -
 
 def _compares(operator: Operator, value: StatisticValue, known: Bounds) -> bool:
     low, high = known.minimum, known.maximum
-    # Spark takes NaN for the greatest value.
+    # Spark treats NaN as the greatest value.
     top = None if known.type in _FLOATS and not known.nan_free else high
     match operator:
         case Operator.EQUAL:
@@ -165,7 +168,7 @@ def _begins(prefix: str, known: Bounds) -> bool:
 
 
 def _at_most(one: StatisticValue | None, other: StatisticValue | None) -> bool:
-    """Whether one is no greater than the other, NaN being the greatest; so too where it is not known."""
+    """Return whether ``one`` is at most ``other``, with NaN as the greatest value; True if it is unknown."""
     if type(one) is int and type(other) is int:
         return one <= other
     if one is None or other is None or not _comparable(one, other):
@@ -176,7 +179,7 @@ def _at_most(one: StatisticValue | None, other: StatisticValue | None) -> bool:
 
 
 def _is_certain(bound: StatisticValue | None, value: StatisticValue) -> bool:
-    """Whether a bound is this value; 0.0 and -0.0 are one."""
+    """Return whether a bound is this value; 0.0 equals -0.0."""
     return bound is not None and (bound == value or (_is_nan(bound) and _is_nan(value)))
 
 
@@ -185,7 +188,7 @@ def _is_nan(value: StatisticValue) -> bool:
 
 
 def _comparable(one: StatisticValue, other: StatisticValue) -> bool:
-    """Whether the two have an order: both text, both bytes, or both numbers."""
+    """Return whether the two values have an order: both text, both bytes, or both numbers."""
     for kind in (str, bytes):
         if isinstance(one, kind) or isinstance(other, kind):
             return isinstance(one, kind) and isinstance(other, kind)

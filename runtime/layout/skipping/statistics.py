@@ -1,4 +1,4 @@
-"""What is known about the values in a file without reading its rows."""
+"""The known facts about the values in a file, without a read of its rows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TypeAlias
 StatisticValue: TypeAlias = bool | int | float | str | bytes | Decimal
 
 TEXT_LIMIT = 32
-"""How many characters, or bytes, of a column's minimum or maximum are recorded."""
+"""The number of characters or bytes of a column's minimum or maximum that are recorded."""
 
 KEY_LIMIT = 256
-"""The same for record keys, which often begin alike."""
+"""The number of characters that are recorded of record keys, which often share a long prefix."""
 
 _LAST_BEFORE_SURROGATES = "\ud7ff"
 _FIRST_AFTER_SURROGATES = "\ue000"
@@ -23,12 +23,12 @@ _LAST_BYTE = 0xFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnStatistics:
-    """Bounds of one column's values; None is always "unknown".
+    """The bounds of one column's values; None always means unknown.
 
-    ``type`` is the Spark type of the stored values. Dates are days and timestamps microseconds
-    since 1970, both as int; strings compare by code point, which is the order of their UTF-8
-    bytes. Bounds need not be attained, and NaN lies outside of them: only ``nan_free`` floating-point
-    columns certainly hold none. ``nulls`` counts the rows where the column, or a struct around it, is null.
+    ``type`` is the Spark type of the stored values. Dates are days and timestamps are microseconds since
+    1970, both as int. Strings compare by code point, which is the order of their UTF-8 bytes. Bounds need not
+    be attained. NaN lies outside of them: only ``nan_free`` floating-point columns certainly contain none.
+    ``nulls`` is the number of rows in which the column, or a struct around it, is null.
     """
 
     type: str
@@ -43,7 +43,7 @@ Columns: TypeAlias = Mapping[str, ColumnStatistics]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnPages:
-    """The pages of a column in a row group: the number of the first row of each, and what bounds it."""
+    """The pages of a column in a row group: the number of the first row of each page, and its bounds."""
 
     firsts: Sequence[int]
     bounds: Sequence[ColumnStatistics]
@@ -51,10 +51,7 @@ class ColumnPages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageSizes:
-    """The compressed bytes of pages that begin at rows ``firsts``, of one column or of several alike.
-
-    ``other_bytes``, such as dictionaries, are read with any of them.
-    """
+    """The compressed bytes of pages that begin at rows ``firsts``, of one column or of several alike."""
 
     firsts: Sequence[int]
     sizes: Sequence[int]
@@ -63,7 +60,7 @@ class PageSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroupPages:
-    """What the page index of a row group says: bounds of the ``columns`` asked for, sizes of all chunks."""
+    """The page index of a row group: bounds of the requested ``columns``, and page sizes of all chunks."""
 
     columns: Mapping[str, ColumnPages]
     chunks: tuple[PageSizes, ...]
@@ -71,10 +68,11 @@ class RowGroupPages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroupStatistics:
-    """A row group; ``data_bytes`` are compressed. Columns within structs have dotted names.
+    """The statistics of a row group; ``data_bytes`` are compressed. Columns within structs have dotted names.
 
-    ``pages`` and ``lacking`` None are not known: they are in no record, but in the file, or predicted.
-    ``lacking`` are conditions that no value in the dictionary of their column fulfils.
+    If ``pages`` or ``lacking`` is None, it is not known. Recorded statistics do not contain them; they are
+    read from the file or predicted. ``lacking`` has the conditions that no value in the dictionary of their
+    column fulfils.
     """
 
     rows: int
@@ -86,11 +84,11 @@ class RowGroupStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatistics:
-    """A base file, derived from its footer; ``path`` is relative to the table.
+    """The statistics of a base file, derived from its footer; ``path`` is relative to the table.
 
-    ``min_key`` and ``max_key`` bound the record keys in the order of their UTF-8 bytes, None where
-    that is unknown. ``clustering`` is the digest of the clustering spec that the file was written by.
-    Of an ``encrypted`` file no bounds are known.
+    ``min_key`` and ``max_key`` bound the record keys in the order of their UTF-8 bytes, or are None if
+    unknown. ``clustering`` is the digest of the clustering spec under which the file was written. For an
+    ``encrypted`` file no bounds are known.
     """
 
     path: str
@@ -103,12 +101,12 @@ class FileStatistics:
 
     @property
     def rows(self) -> int:
-        """The rows of all row groups."""
+        """The number of rows in all row groups."""
         return sum(group.rows for group in self.row_groups)
 
     @property
     def data_bytes(self) -> int:
-        """The compressed bytes of all row groups: the file without its footer."""
+        """The compressed bytes of all row groups, without the footer."""
         return sum(group.data_bytes for group in self.row_groups)
 
     @property
@@ -118,7 +116,7 @@ class FileStatistics:
 
 
 def merge_columns(row_groups: Iterable[RowGroupStatistics]) -> Columns:
-    """The bounds of the rows of all groups; columns that are missing in one are left out."""
+    """Return the bounds over the rows of all groups; columns that are missing in any group are left out."""
     groups = [group for group in row_groups if group.rows > 0]
     if not groups:
         return {}
@@ -133,7 +131,7 @@ def merge_columns(row_groups: Iterable[RowGroupStatistics]) -> Columns:
 
 
 def truncated(statistics: ColumnStatistics, *, limit: int = TEXT_LIMIT) -> ColumnStatistics:
-    """The statistics with long texts shortened: the minimum downwards, the maximum upwards.
+    """Return the statistics with long texts shortened: the minimum downwards, the maximum upwards.
 
     A maximum that cannot be shortened upwards becomes unknown.
     """
@@ -147,7 +145,7 @@ def truncated(statistics: ColumnStatistics, *, limit: int = TEXT_LIMIT) -> Colum
 
 
 def _next_text(begin: str) -> str | None:
-    """The smallest text above all that begin like that, None when there is none."""
+    """Return the smallest text above all texts with this prefix, or None if there is none."""
     kept = begin.rstrip(_LAST_CHARACTER)
     if not kept:
         return None
@@ -162,15 +160,16 @@ def _next_bytes(begin: bytes) -> bytes | None:
 
 
 def _alone(column: ColumnStatistics, rows: int) -> ColumnStatistics:
-    """What :func:`_merged` makes of one group's column, which is what most files have."""
+    """Return the result of :func:`_merged` for a single group, the most frequent case."""
     if column.nulls is None or column.nulls < rows:
         return column
     return replace(column, minimum=None, maximum=None, nan_free=False)
 
 
 def _merged(parts: list[tuple[ColumnStatistics, int]]) -> ColumnStatistics:
+    """Return the bounds of a column over several row groups, each given with its number of rows."""
     types = {part.type for part, _ in parts}
-    # Groups without a value have no bounds and widen none.
+    # A group without values has no bounds and does not widen the others.
     valued = [part for part, rows in parts if part.nulls is None or part.nulls < rows]
     lows = [part.minimum for part in valued]
     highs = [part.maximum for part in valued]

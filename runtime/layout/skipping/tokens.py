@@ -1,4 +1,4 @@
-"""The tokens of Spark SQL conditions, where they are certain."""
+"""The tokens of Spark SQL conditions, as far as they are certain."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from parquetry.sql_tokens import Token, TokenKind, lexed
 
 
 class NotUnderstoodError(Exception):
-    """The text goes beyond what is understood: nothing may be concluded from any part of it."""
+    """The text contains something that is not understood, so no part of it may be used."""
 
 
 END: Final = Token(TokenKind.SYMBOL, "", "")
-"""Stands behind the last token; no other is empty."""
+"""The token after the last one; no other token is empty."""
 
 _MOST_DIGITS: Final = 100
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -25,10 +25,12 @@ _SYMBOLS: Final = frozenset(
 
 
 def tokens(text: str) -> list[Token]:
-    """The tokens without blanks, END last.
+    """Return the tokens of a condition without whitespace, followed by END.
 
-    NotUnderstoodError for comments, escapes, adjacent strings, and whatever Spark's versions may read in
-    different ways.
+    Raises:
+        NotUnderstoodError: If the text contains comments, escapes, adjacent strings, or anything else that
+            versions of Spark may read differently.
+
     """
     found: list[Token] = []
     for token in lexed(text):
@@ -42,12 +44,12 @@ def tokens(text: str) -> list[Token]:
 
 
 def word(token: Token) -> str:
-    """The word in upper case, or the symbol; empty for literals and names in backticks."""
+    """Return a word in upper case, or a symbol; the empty string for literals and names in backticks."""
     return token.text.upper() if token.kind in (TokenKind.WORD, TokenKind.SYMBOL) else ""
 
 
 def text_of(token: Token) -> str | None:
-    """What a string in single quotes says; None for all else."""
+    """Return the content of a string in single quotes, or None for any other token."""
     return token.text[1:-1] if token.kind is TokenKind.STRING and token.text[0] == "'" else None
 
 
@@ -58,7 +60,7 @@ def _is_plain(token: Token) -> bool:
         case TokenKind.SYMBOL:
             return token.text in _SYMBOLS
         case TokenKind.STRING:
-            # How two quotes and what follows a backslash are read depends on version and settings.
+            # Spark's version and settings decide how doubled quotes and backslashes are read.
             return "\\" not in token.text and token.text.count(token.text[-1]) == 2  # noqa: PLR2004
         case TokenKind.QUOTED:
             return token.text != ""
@@ -66,7 +68,7 @@ def _is_plain(token: Token) -> bool:
 
 
 def _are_adjacent(last: Token, token: Token) -> bool:
-    """Whether they are strings that Spark joins, or belong to a number that is none."""
+    """Return whether the tokens are strings that Spark joins, or parts of a malformed number."""
     if last.kind is TokenKind.NUMBER:
         return token.text.startswith(".")
     both = last.kind is token.kind is TokenKind.STRING
@@ -74,10 +76,10 @@ def _are_adjacent(last: Token, token: Token) -> bool:
 
 
 def number(written: str) -> int | float | Decimal | None:
-    """The value of a numeric literal of Spark SQL.
+    """Return the value of a numeric literal of Spark SQL, or None if it is not supported.
 
-    None when it is no finite number or longer than any of Spark's, and for ``F``: with it Spark rounds the
-    other side to a float.
+    None means that the number is not finite, is longer than any of Spark's, or has the suffix ``F``, for
+    which Spark rounds the other side to a float.
     """
     match = re.fullmatch(r"(?P<digits>.*?)(?P<suffix>BD|[LSYDF])?", written.upper())
     assert match is not None
