@@ -1,1 +1,1 @@
-"""What commands share: options, approval, saving, progress."""
+"""Code that commands share: options, approval, saving, progress."""

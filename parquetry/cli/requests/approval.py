@@ -1,4 +1,4 @@
-"""Which plan is executed, and that somebody wants it."""
+"""Choice of the plan to execute, and the check that it is approved."""
 
 from __future__ import annotations
 
@@ -30,19 +30,23 @@ from parquetry.runtime.errors import StalePlanError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovedId:
-    """What was approved: ``given`` on the command line, or by a review, which ``reviewed`` asks for."""
+    """The id of the approved plan: ``given`` on the command line, or read from a review by ``reviewed``."""
 
     given: str | None = None
     reviewed: Callable[[], str] | None = None
 
     def of(self, plan: PlanDocument) -> str | None:
-        """The approved id, None where nobody named one. An empty plan needs no review."""
+        """Return the approved id, or None if there is none.
+
+        If the id comes from a review and the plan is empty, it is the plan's own id, as an empty plan needs
+        no review.
+        """
         if self.reviewed is None:
             return self.given
         return plan.plan_id if plan.is_empty else self.reviewed()
 
     def seen_by(self, plan: PlanDocument, workspace: Workspace) -> PlanDocument:
-        """The plan as whoever approved it saw it: before a merge, with what that changes of authority."""
+        """Return the plan as its approver saw it before the merge, with the merge's changes of authority."""
         if self.reviewed is not None:
             return as_merged(plan, workspace)
         if self.given not in (None, plan.plan_id):
@@ -53,11 +57,14 @@ class ApprovedId:
 
 
 def saved_plan(file: Path, workspace: Workspace, *, approved: ApprovedId) -> PlanDocument:
-    """The plan in ``file``, whole.
+    """Return the plan in ``file``, whole, after checks that it is approved and may be applied.
 
-    What was approved is the digest in the file, over all of it, or the plan's id, as a review gives it: then
-    nothing is used that the id does not cover. StalePlanError when it is too old, not for what is here, or
-    another one than was approved.
+    The approved id is the digest in the file, which covers all of it, or the plan's id, which a review gives.
+    If it is the plan's id, nothing is used that the id does not cover.
+
+    Raises:
+        StalePlanError: The plan is too old, does not fit this project, or is not the approved one.
+
     """
     content = read_named(file)
     plan = approved.seen_by(decode(content, name=str(file)), workspace)
@@ -79,18 +86,26 @@ def saved_plan(file: Path, workspace: Workspace, *, approved: ApprovedId) -> Pla
 
 
 def _is_same(approved: str, plan_id: str) -> bool:
-    """Whether both are one id, compared whole and in constant time."""
+    """Return whether both ids are equal; the comparison takes constant time."""
     return hmac.compare_digest(approved.encode(), plan_id.encode())
 
 
 def approved_plan(
     workspace: Workspace, output: Output, *, approved: ApprovedId, ask: bool, typed_options: TypedOptions
 ) -> PlanDocument:
-    """A plan made now, and approved: by its id, by the caller, or by whoever answers the question.
+    """Plan now, and return the plan after its approval by its id, the caller or the user's answer.
 
-    ``typed_options`` goes into the commands that are printed.
+    Args:
+        workspace: The project.
+        output: Shows the plan, unless its id is approved.
+        approved: The approved id.
+        ask: Ask the user if no id is given. With False, the caller approves.
+        typed_options: The options for the commands in messages.
 
-    Raises StalePlanError when another plan was approved, click.Abort when the answer is no.
+    Raises:
+        StalePlanError: Another plan was approved. click.Abort: The user declined. click.UsageError: The user
+            must be asked, but there is no terminal.
+
     """
     plan = approved.seen_by(plan_workspace(workspace, now_ms=now_ms()), workspace)
     wanted = approved.of(plan)

@@ -1,4 +1,4 @@
-"""Clustering by hand: where the table, the budget and the Spark session come from."""
+"""Clustering by hand: lookup of the table, the budget and the Spark session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def opened(request: ProjectRequest, table: str, *, applied: bool) -> tuple[TableHandle, TableSpec | None]:
-    """The table of that name in the project, or at that path or URI; and the spec to mask its values by."""
+    """Return the table with this name, path or URI, and the spec to mask its values by."""
     from parquetry.cli.requests.workspaces import table_named
     from parquetry.compiler.workspace.masking import masked_by
 
@@ -27,14 +27,14 @@ def opened(request: ProjectRequest, table: str, *, applied: bool) -> tuple[Table
 
 
 def schedulable(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
-    """The table, to leave a plan on its timeline: with the target's settings allowed and applied."""
+    """Return the table to schedule a clustering on; the target's settings must be allowed and applied."""
     from parquetry.cli.requests.workspaces import table_in_force
 
     return table_in_force(request, table, applied=applied).open()
 
 
 def due_of(request: ProjectRequest, table: str, handle: TableHandle) -> DueClustering:
-    """What a run would rewrite now, within the target's budget; nothing is written, no JVM starts."""
+    """Return what a run would rewrite now, within the target's budget; nothing is written, no JVM starts."""
     from parquetry.runtime.clustering.plan.due import due_clustering
     from parquetry.runtime.layout.clustering.run_budget import RunBudget
 
@@ -42,7 +42,7 @@ def due_of(request: ProjectRequest, table: str, handle: TableHandle) -> DueClust
 
 
 def schedule(request: ProjectRequest, table: str, handle: TableHandle) -> ScheduledClustering:
-    """The plan that was left on the timeline, within the target's budget; no JVM starts."""
+    """Write a clustering plan to the timeline, within the target's budget, and return it; starts no JVM."""
     from parquetry.runtime.clustering.plan.due import schedule_clustering
     from parquetry.runtime.layout.clustering.run_budget import RunBudget
 
@@ -50,7 +50,7 @@ def schedule(request: ProjectRequest, table: str, handle: TableHandle) -> Schedu
 
 
 def _budget(request: ProjectRequest, table: str) -> int:
-    """Of a table that is named by its place, that of a target that declares none."""
+    """Return the target's budget in bytes, or the default budget for a table given by its location."""
     from parquetry.cli.requests.workspaces import is_location, workspace_of
     from parquetry.project.model.resolved import SERVICES_BYTES
 
@@ -62,7 +62,7 @@ def _budget(request: ProjectRequest, table: str) -> int:
 def run_clustering(
     request: ProjectRequest, table: str, *, instant: str | None, applied: bool
 ) -> ClusteringResult:
-    """What was done: a run within the target's budget, or the pending plan of an instant."""
+    """Cluster within the target's budget, or execute the pending plan of an instant."""
     from parquetry.cli.requests.workspaces import is_location, workspace_of
     from parquetry.compiler.jobs.launch import launcher_for, new_run_id
     from parquetry.compiler.jobs.run import cluster_job
@@ -80,9 +80,10 @@ def run_clustering(
 
 
 def spark_of(request: ProjectRequest, table: str, *, applied: bool) -> tuple[SparkSettings, Path | None]:
-    """The target's settings of Spark, and the file of a run that takes what Spark says.
+    """Return the target's settings of Spark, and the file for Spark's log in the folder of a new run.
 
-    For a table that is named by its place, a session on this machine and a temporary file.
+    For a table given by its location, the settings are those of a session on this machine, and the file is
+    temporary. The file is None if it cannot be written.
     """
     from parquetry.cli.requests.workspaces import is_location, workspace_of
     from parquetry.compiler.jobs.launch import hide_pandas_warnings, new_run_id

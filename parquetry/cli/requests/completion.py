@@ -1,7 +1,7 @@
-"""What a shell offers for a word that is being typed: names of the project, read without checking it.
+"""Shell completion: names of the project for the word that is being typed, read without checking the project.
 
-Click calls these while the line is incomplete. They read files, print nothing and never fail. A shell
-puts what is offered into the line as it is, so names that it would take for more than a word are left out.
+Click calls these functions while the line is incomplete. They read files, print nothing and never fail. A
+shell puts the offered names into the line as they are, so names that need quotes are left out.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 
 def tables(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of tables; folders, where a path was begun."""
+    """Return names of tables, or folders if a path was begun."""
     if "/" in incomplete or incomplete.startswith("."):
         return _items([incomplete], kind="dir")
     return _beginning(incomplete, _outline(context).tables)
 
 
 def targets(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of targets."""
+    """Return names of targets."""
     return _beginning(incomplete, _outline(context).targets)
 
 
 def variables(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of variables, each with its sign."""
+    """Return names of variables, each with `=`."""
     return _beginning(incomplete, (f"{name}=" for name in _outline(context).variables))
 
 
 def selectors(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Tables, and selectors by tag, folder and state; behind a comma the next one."""
+    """Return tables, and selectors by tag, folder and state; after a comma, those for the next selector."""
     found = _outline(context)
     before, comma, word = incomplete.rpartition(",")
     offered = [

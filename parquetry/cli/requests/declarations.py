@@ -1,4 +1,4 @@
-"""What is declared, for commands that look at files alone: no environment and, mostly, no table."""
+"""Declarations for commands that read only files: no environment variable, and mostly no table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 
 def offline_project(request: ProjectRequest) -> ResolvedProject:
-    """The project without its environment; SpecError when it is invalid."""
+    """Return the project, resolved without environment variables.
+
+    Raises:
+        SpecError: The project is invalid.
+
+    """
     result = _loaded(request)
     if result.project is None:
         from parquetry.compiler.errors import SpecError
@@ -23,7 +28,7 @@ def offline_project(request: ProjectRequest) -> ResolvedProject:
 
 
 def declared_tables(request: ProjectRequest) -> Listing:
-    """The selected tables; only `state:` has the environment read and the tables looked at."""
+    """Return the selected tables; only a `state:` selector reads environment variables and tables."""
     if any("state:" in selector for selector in (*request.select, *request.exclude)):
         from parquetry.cli.requests.workspaces import workspace_of
 
@@ -34,9 +39,9 @@ def declared_tables(request: ProjectRequest) -> Listing:
 
 
 def validated(request: ProjectRequest) -> LoadResult:
-    """What loading finds in the project file, in policies, and in the files of the selected tables.
+    """Return the result of loading the project file, the policies, and the files of the selected tables.
 
-    A file that could not be understood counts as selected, as it may hold any table.
+    A file that could not be parsed counts as selected, as it may declare any table.
     """
     from parquetry.project import SelectionError
     from parquetry.project.yaml.folder import TABLES

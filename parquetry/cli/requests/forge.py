@@ -1,4 +1,4 @@
-"""Which repository on a forge a command is about, and how it gets in."""
+"""The repository on a forge that a command uses, and the credentials for it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Environment:
-    """The variables that say how to reach a forge, of several the first that is set."""
+    """The environment variables with a forge's settings; of several the first that is set counts."""
 
     forge: str
     repository: tuple[str, ...]
     tokens: tuple[str, ...]
     addresses: tuple[str, ...]
     wanted: str
-    """How messages write the name of a repository."""
+    """The form of a repository's name, for messages."""
 
     creator: str | None = None
-    """Who posts plans, where everybody's workflows post as the same account."""
+    """The account that posts plans, if all workflows post as one account."""
 
 
 _FORGES: Final = {
@@ -53,14 +53,14 @@ _FORGES: Final = {
     ),
 }
 _RUNS_ON_GITLAB: Final = "GITLAB_CI"
-"""GitLab sets it for every job."""
+"""A variable that GitLab sets in every job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeRequest:
     """A repository, the account that posts its plans, and the branch that pull requests are merged into.
 
-    ``forge`` is one of the names of forges, None for the one that the environment is of.
+    ``forge`` is the name of a forge, or None for the forge whose CI runs the command.
     """
 
     forge: str | None
@@ -69,7 +69,12 @@ class ForgeRequest:
     branch: str | None
 
     def open(self, environment: Mapping[str, str] = os.environ) -> Forge:
-        """The repository; UsageError where its name or the token is missing or not usable."""
+        """Return a client of the repository.
+
+        Raises:
+            UsageError: The repository's name or the token is missing or not usable.
+
+        """
         kind = self._kind(environment)
         known = _FORGES[kind]
         _, repository = _first(environment, known.repository)
@@ -95,7 +100,12 @@ class ForgeRequest:
         return github.github(repository, token=token, address=address or github.ADDRESS)
 
     def posts_as(self, environment: Mapping[str, str] = os.environ) -> str:
-        """The account that posts plans; UsageError where nobody names it."""
+        """Return the account that posts plans.
+
+        Raises:
+            UsageError: No option or variable names it, and the forge has no default.
+
+        """
         creator = self.creator or _FORGES[self._kind(environment)].creator
         if creator is None:
             raise UsageError("name the account that posts plans: --creator LOGIN, or PARQUETRY_CREATOR")
@@ -105,13 +115,13 @@ class ForgeRequest:
         return self.forge or ("gitlab" if environment.get(_RUNS_ON_GITLAB) else "github")
 
     def reviewed(self, *, project: str, target: str) -> Reviewed:
-        """The project at the target, as this repository reviews it."""
+        """Return the project and target together with this repository's rules for reviewing them."""
         from parquetry.compiler.review.approval import Reviewed
 
         return Reviewed(project=project, target=target, creator=self.posts_as(), branch=self.branch)
 
     def post_on(self, number: int, text: str) -> PostedComment:
-        """Make or replace a comment on a pull request."""
+        """Create a comment on a pull request, or replace the one with the same subject."""
         from parquetry.compiler.review.post import PostedComment, post_comment
 
         forge = self.open()
@@ -119,9 +129,12 @@ class ForgeRequest:
         return PostedComment(pull_request=number, comment=comment.number, replaced=replaced)
 
     def post_once_at(self, plan: PlanDocument, text: str) -> PostedComment:
-        """Make a comment on the pull request that became the plan's commit, unless it has that comment.
+        """Comment on the pull request that was merged as the plan's commit, unless the comment exists.
 
-        NotApprovedError where no single pull request did.
+        Raises:
+            NotApprovedError: Not exactly one pull request was merged as that commit.
+            UsageError: The plan was not made from a commit.
+
         """
         from parquetry.compiler.review.approval import merged_as
         from parquetry.compiler.review.post import PostedComment, post_comment
@@ -137,13 +150,21 @@ class ForgeRequest:
         return PostedComment(pull_request=pull.number, comment=comment.number, replaced=was_there)
 
     def plan_id(self, workspace: Workspace) -> str:
-        """The id that is approved at the commit that is checked out; NotApprovedError for none."""
+        """Return the plan id that is approved at the checked-out commit.
+
+        Raises:
+            NotApprovedError: None is approved.
+
+        """
         return self.approval(workspace).plan_id
 
     def approval(self, workspace: Workspace, *, commit: str | None = None) -> Approval:
-        """What is approved for the project at a commit, by default the one that is checked out.
+        """Return the approval of the project at a commit; None is the checked-out one.
 
-        NotApprovedError where nothing is.
+        Raises:
+            NotApprovedError: Nothing is approved there.
+            UsageError: There is no commit, or the name is not a full one.
+
         """
         from parquetry.compiler.review.approval import approval_at, check_base
         from parquetry.runtime.spec.git_commit import commit_named
@@ -162,7 +183,7 @@ class ForgeRequest:
 
 
 def forge_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the command ``forge``, a :class:`ForgeRequest`."""
+    """Add the options of a forge to a command, which gets them as ``forge``, a :class:`ForgeRequest`."""
 
     @functools.wraps(command)
     def gathered(
@@ -177,7 +198,7 @@ def forge_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _first(environment: Mapping[str, str], names: Sequence[str]) -> tuple[str, str]:
-    """The first of the variables that is set, and its value; the value is empty where none is."""
+    """Return the name and value of the first variable that is set, or two empty texts."""
     values = ((name, environment.get(name, "").strip()) for name in names)
     return next(((name, value) for name, value in values if value), ("", ""))
 

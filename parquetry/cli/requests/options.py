@@ -19,7 +19,7 @@ from parquetry.errors import ParquetryError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectRequest:
-    """Which project, target and tables a command is about; ``typed_options`` is what was typed of it."""
+    """The project, target and tables of a command; ``typed_options`` are those that the user typed."""
 
     directory: Path
     target: str | None
@@ -37,10 +37,15 @@ def _variable(value: str) -> tuple[str, str]:
 
 
 class _Switch(click.types.BoolParamType):
-    """A flag whose twin in the environment may be set to what everybody means by yes and no."""
+    """A flag whose environment variable accepts the usual words for yes and no."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
-        """True or False; click.BadParameter for a word that is neither."""
+        """Return True or False.
+
+        Raises:
+            click.BadParameter: The word is neither yes nor no.
+
+        """
         switched = self.str_to_bool(value)
         if switched is None:
             self.fail(
@@ -53,19 +58,19 @@ SWITCH = _Switch()
 
 
 def project_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the command ``request``, a :class:`ProjectRequest`, with all that it can hold."""
+    """Add all options of a project to a command, which gets a :class:`ProjectRequest` as ``request``."""
     return _requesting(command, (*_DIRECTORY, *_TARGET, *_SELECTION, *_VARIABLES))
 
 
 def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give ``request`` to a command that names its table, so that there is nothing to select."""
+    """Add the options of a project without selectors, for a command whose argument names its table."""
     return _requesting(command, (*_DIRECTORY, *_TARGET, *_VARIABLES))
 
 
 def refuse_selection(what: str) -> None:
-    """End the command with a usage error when --select or --exclude were typed where nothing is selected.
+    """Raise click.UsageError if --select or --exclude were typed for a command that selects nothing.
 
-    Their environment variables stay, as they are meant for other commands.
+    Their environment variables are ignored, as they are meant for other commands.
     """
     context = click.get_current_context()
     for option in ("select", "exclude"):
@@ -81,7 +86,10 @@ def _typed(
     exclude: tuple[str, ...],
     variables: tuple[tuple[str, str], ...],
 ) -> TypedOptions:
-    """Those of the values that were typed: environment variables are there for the next command, too."""
+    """Return the values that were typed, without those from environment variables.
+
+    The next command gets those of environment variables, too.
+    """
     context = click.get_current_context()
 
     def is_typed(option: str) -> bool:
@@ -97,7 +105,7 @@ def _typed(
 
 
 def directory_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give ``request`` to a command that is about the files of a directory, whatever they say."""
+    """Add only --project, for a command that works on the files of a directory even if they are invalid."""
     return _requesting(command, _DIRECTORY)
 
 
@@ -132,9 +140,10 @@ def _requesting(command: Callable[..., Any], options: tuple[Callable[[Any], Any]
 
 
 def output_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give the command ``output``, an :class:`Output` that knows these formats.
+    """Add the options of output to a command, which gets them as ``output``, an :class:`Output`.
 
-    Commands that its answers and failures name carry what was typed of the project's options.
+    ``formats`` are the values of --format, the default first. Commands in answers and errors get the
+    project's options that were typed.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""How long work shows where it is: a bar on a terminal, a line per start and end elsewhere."""
+"""Progress of long work: a bar on a terminal, otherwise a line at each start and end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def working(output: Output, what: str) -> Iterator[None]:
-    """Show that ``what`` is being done while the block runs: a bar, or a line at start and end."""
+    """Show a bar, or a line at start and end, while the block does ``what``."""
     started = time.monotonic()
     if _wants_bar(output):
         try:
@@ -45,7 +45,7 @@ def working(output: Output, what: str) -> Iterator[None]:
 
 
 def _note_log(output: Output) -> None:
-    """Tell where Spark's own words about a failure are, if it said any."""
+    """Report the path of Spark's log after a failure, if there is one."""
     if (log := kept_log()) is not None:
         output.note(f"Spark's log is {log}", log=str(log))
 
@@ -59,10 +59,10 @@ def _since(started: float) -> float:
 
 
 class JobProgress:
-    """Told of each job's start and end by a run; writes to stderr alone."""
+    """An observer that shows on stderr when each job of a run starts and ends."""
 
     def __init__(self, output: Output) -> None:
-        """A progress that shows nothing before the first job starts."""
+        """Create a progress that shows nothing before the first job starts."""
         self._output = output
         self._bar = _bar() if _wants_bar(output) else None
         self._started = 0.0
@@ -82,12 +82,12 @@ class JobProgress:
             _note_log(self._output)
 
     def planned(self, jobs: tuple[JobPlan, ...]) -> None:
-        """These jobs are going to run."""
+        """Set the number of jobs that will run."""
         if self._bar is not None:
             self._bar.add_task("", total=len(jobs))
 
     def started(self, job: JobPlan) -> None:
-        """The job begins."""
+        """Show that the job starts."""
         self._started = time.monotonic()
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], description=one_line(f"{job.table} {job.name}"))
@@ -95,7 +95,7 @@ class JobProgress:
             self._output.note(f"{job.table} {job.name}: started", table=job.table, job=job.name)
 
     def ended(self, outcome: JobOutcome) -> None:
-        """The job is over, well or not."""
+        """Show that the job ended, and whether it failed."""
         seconds = _since(self._started)
         self._has_failed |= outcome.error is not None
         if self._bar is not None:
@@ -129,7 +129,7 @@ def _bar() -> Progress:
 
 
 def one_by_one(prepare: Callable[[tuple[JobPlan, ...]], Launch], output: Output) -> Launch:
-    """What executes jobs that are not known beforehand, each shown while it runs."""
+    """Return a launcher that executes each job by itself and shows its progress."""
 
     def launch(job: JobPlan) -> JobResult:
         with working(output, f"{job.table} {job.name}"):

@@ -1,4 +1,4 @@
-"""Asking before something is done that cannot be taken back."""
+"""Confirmation before an irreversible action."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ from parquetry.printable import one_line
 
 
 def is_terminal() -> bool:
-    """Whether somebody can answer."""
+    """Return whether a user can answer a question."""
     return sys.stdin.isatty()
 
 
 def check_answerable(*, auto_approve: bool) -> None:
-    """Return if somebody can be asked or need not be; else UsageError."""
+    """Raise click.UsageError if a question is necessary but stdin is not a terminal."""
     if not (auto_approve or is_terminal()):
         raise click.UsageError("nobody can be asked here: give --auto-approve")
 
 
 def confirm(question: str, *, auto_approve: bool) -> None:
-    """Return when somebody wants it; click.Abort when not, UsageError where nobody can be asked."""
+    """Ask the question, unless ``auto_approve`` is True.
+
+    Raises:
+        click.Abort: The user declined. click.UsageError: Stdin is not a terminal.
+
+    """
     check_answerable(auto_approve=auto_approve)
     if not auto_approve:
         click.confirm(one_line(question), abort=True, err=True)

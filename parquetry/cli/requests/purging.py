@@ -1,4 +1,4 @@
-"""A purge by hand: surveyed first, executed once it is approved."""
+"""A purge by hand: surveyed first, executed after approval."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyedPurge:
-    """A purge and what it would do."""
+    """A purge that is ready to execute, and the survey of what it would do."""
 
     survey: Survey
     handle: TableHandle
@@ -24,14 +24,22 @@ class SurveyedPurge:
     log: Path | None
 
     def execute(self) -> PurgeReport:
-        """Return what the purge did, and where it still found a value."""
+        """Purge, and return what was done and which files still contain a value."""
         from parquetry.runtime.main import purge_by_hand
 
         return purge_by_hand(self.handle, self.settings, self.survey, log=self.log)
 
 
 def survey(request: ProjectRequest, table: str, *, where: str | None, keys: Path | None) -> SurveyedPurge:
-    """Return the purge of the rows with these keys, or that fulfil the condition."""
+    """Survey the rows with these keys, or those that fulfil the condition, and return the purge of them.
+
+    Args:
+        request: The project.
+        table: The name, path or URI of the table.
+        where: An SQL condition, or None.
+        keys: A file with record keys, or None.
+
+    """
     from parquetry.cli.requests.clustering import spark_of
     from parquetry.cli.requests.workspaces import table_in_force
     from parquetry.runtime.main import survey_by_hand

@@ -1,4 +1,4 @@
-"""Files that commands save, which never replace what somebody wrote."""
+"""Files that commands save, which never replace a file that somebody wrote by hand."""
 
 from __future__ import annotations
 
@@ -14,14 +14,22 @@ from parquetry.project.yaml.folder import PROJECT_FILE
 
 
 def save(file: Path, text: str, *, option: str, project: Path) -> None:
-    """Write a document to the file that ``option`` names; folders are made.
+    """Write a document to the file that ``option`` names, and create its folders.
 
-    It goes where the user says, links and all, but in the project and its repository, where links are
-    not the user's: LinkInTheWayError.
+    Links are followed where the user chose the path, but not in the project and its repository, where others
+    may have put them. An existing file is replaced if it begins like the document.
 
-    A file that is there is replaced when it begins like the document: click.UsageError for any other, for
-    files and links of other users, as in a shared /tmp, and for ``-``. click.FileError when it cannot be
-    written.
+    Args:
+        file: The file.
+        text: The document.
+        option: The option that names the file, for errors.
+        project: The project's directory.
+
+    Raises:
+        LinkInTheWayError: A link is on the way to a file in the project or its repository. click.UsageError:
+            The file has another content, or it or its link is another user's, as in a shared /tmp; or it is
+            ``-``. click.FileError: The file cannot be written.
+
     """
     if str(file) == "-":
         raise click.UsageError(f"{option} names a file; what goes to stdout is chosen with --format")
@@ -46,7 +54,7 @@ def save(file: Path, text: str, *, option: str, project: Path) -> None:
 
 
 def _own_folder(place: Path, project: Path) -> ConfinedFolder | None:
-    """The folder that a stranger may have filled, where a file is to lie in it."""
+    """Return the project or its repository if the file is inside; others may have put links there."""
     folder = project.parent if project.name == PROJECT_FILE else project
     repository = repository_root(folder.resolve())
     roots = (
@@ -58,7 +66,12 @@ def _own_folder(place: Path, project: Path) -> ConfinedFolder | None:
 
 
 def _flags(file: Path, option: str) -> int:
-    """Return how to open the file as what it is now; click.UsageError if it is another user's."""
+    """Return the flags to open the file with, so that it is still the file that was checked.
+
+    Raises:
+        click.UsageError: The file or link is another user's.
+
+    """
     try:
         there = file.lstat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Which tests a command is about: those of a project, or of a file for one table."""
+"""The tests that a command executes: those of a project, or those in a file for one table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HowToTest:
-    """How tests are executed. ``full`` reads files that have passed before too."""
+    """The settings of an execution of tests. With ``full``, files that passed before are read too."""
 
     fail_fast: bool = False
     full: bool = False
@@ -37,9 +37,18 @@ class HowToTest:
 def tests_asked_for(
     request: ProjectRequest, location: str | None, tests: Path | None, how: HowToTest, output: Output
 ) -> TableTests:
-    """What the chosen tests came to; those of a project are left in its `target/runs`.
+    """Execute the chosen tests and return their results; a project's are also saved in its `target/runs`.
 
-    click.UsageError where a table without a project has no file of tests, and where there is a file for none.
+    Args:
+        request: The project and its selectors.
+        location: The path or URI of a table without a project, or None.
+        tests: The file with the tests of that table, or None.
+        how: The settings of the execution.
+        output: Shows the progress.
+
+    Raises:
+        click.UsageError: Only one of ``location`` and ``tests`` is given, or the options exclude each other.
+
     """
     from parquetry.cli.requests.progress import one_by_one
     from parquetry.compiler.jobs.launch import in_process, launcher_for, new_run_id
@@ -98,9 +107,15 @@ def _rows(
 
 
 def past_tests(request: ProjectRequest, given: Mapping[str, object]) -> TestHistory:
-    """How the chosen tests of a project ended in earlier runs.
+    """Return the results of the chosen tests of a project in earlier runs.
 
-    click.UsageError where one of the ``given`` options, which are about measuring, has a value.
+    Args:
+        request: The project and its selectors.
+        given: The values of the options that only apply when tests are executed, by option.
+
+    Raises:
+        click.UsageError: One of these options has a value.
+
     """
     from parquetry.compiler.testing.history import history_of
     from parquetry.compiler.testing.selecting import selected_tests

@@ -1,4 +1,4 @@
-"""From a request to the project, the tables and the stores it is about."""
+"""Lookup of the project, the tables and the stores that a request names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 
 def workspace_of(request: ProjectRequest) -> Workspace:
-    """The project at its target; SpecError when it is invalid, UsageError where nothing is to be trusted."""
+    """Return the project of the request at its target, with the selected tables.
+
+    Raises:
+        SpecError: The project is invalid.
+        UsageError: The environment marks the project as untrusted.
+
+    """
     from parquetry.compiler.workspace.opened import open_workspace
 
     _refuse_untrusted()
@@ -40,12 +46,12 @@ def workspace_of(request: ProjectRequest) -> Workspace:
 
 
 def whole_workspace(request: ProjectRequest) -> Workspace:
-    """The same with all tables, for a command with selectors of its own."""
+    """Return the project with all tables, for a command that evaluates the selectors itself."""
     return reloader(request)()
 
 
 def _refuse_untrusted() -> None:
-    """UsageError where the environment says that the project is a stranger's: `plan` alone is for that."""
+    """Raise UsageError if the environment marks the project as untrusted, as only `plan` may open it."""
     said = os.environ.get(UNTRUSTED, "")
     if said and SWITCH.convert(said, None, None):
         raise UsageError(
@@ -57,7 +63,11 @@ def _refuse_untrusted() -> None:
 
 
 def untrusted_workspace(request: ProjectRequest, *, base: str | None) -> Workspace:
-    """The project as a branch that nobody trusts declares it: looked at as far as its base names things."""
+    """Return the project of an untrusted branch, which may open only what its base declares.
+
+    ``base`` is the git revision that the branch is to be merged into, or None for the default branch of
+    origin.
+    """
     from parquetry.compiler.workspace.opened import open_workspace
     from parquetry.compiler.workspace.untrusted import base_at
 
@@ -80,7 +90,12 @@ def untrusted_workspace(request: ProjectRequest, *, base: str | None) -> Workspa
 
 
 def reloader(request: ProjectRequest) -> Callable[[], Workspace]:
-    """What gives the request's whole project as its files are then; SpecError when they are invalid."""
+    """Return a function that loads the request's whole project from its files, each time it is called.
+
+    Raises:
+        UsageError: The environment marks the project as untrusted.
+
+    """
     from parquetry.compiler.workspace.opened import open_workspace
 
     _refuse_untrusted()
@@ -93,20 +108,20 @@ _WITH_PASSWORD: Final = re.compile(r"[A-Za-z][\w+.-]*://[^/@:]*:(?!\d+(?:/|$))[^
 
 
 def is_location(table: str) -> bool:
-    """Whether an argument is a path or URI of a table rather than a name in the project."""
+    """Return whether an argument is the path or URI of a table instead of a name in the project."""
     return "/" in table or table in (".", "..")
 
 
 def absolute_place(location: str) -> str:
-    """Return a path from the current folder as an absolute one, a URI as it is."""
+    """Return a relative path as an absolute one, and a URI unchanged."""
     return location if ":" in location else os.path.abspath(location)  # noqa: PTH100  # keeps URIs out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTable:
-    """The store of a table that a command names, and what the project declares of it.
+    """The store of a table that a command names, and the project's declaration of it.
 
-    ``declared``, ``owner`` and ``prices`` are None where a path or URI was given: no project is known then.
+    If a path or URI was given, no project is known, and ``declared``, ``owner`` and ``prices`` are None.
     """
 
     store: ObjectStore
@@ -115,7 +130,7 @@ class NamedTable:
     prices: Prices | None = None
 
     def open(self) -> TableHandle:
-        """The table; whoever changes it by this handle finds out when it is another project's by then."""
+        """Open the table; changes by the handle fail if the table belongs to another project by then."""
         from parquetry.runtime.table.open import open_table
 
         return open_table(self.store, owner=self.owner)
@@ -124,19 +139,25 @@ class NamedTable:
 def table_named(
     request: ProjectRequest, table: str, *, must_exist: bool = True, applied: bool = False
 ) -> NamedTable:
-    """A table by its name in the project, or any table by its path or URI.
+    """Return a table by its name in the project, or any table by its path or URI.
 
-    It is changed by what is ``applied`` to it, or only where that is what is declared.
+    Args:
+        request: The project.
+        table: The name, path or URI.
+        must_exist: Raise an error if the project's table does not exist.
+        applied: Let changes use the applied spec, even if the declared one differs.
 
-    UnappliedError for a table of the project that is not there yet, unless it need not be;
-    UsageError for a URI with a password;
-    ForeignTableError for one that is another project's, or applied for another target.
+    Raises:
+        UnappliedError: The project's table does not exist, and ``must_exist`` is True.
+        UsageError: A URI contains a password.
+        ForeignTableError: The table belongs to another project, or was applied for another target.
+
     """
     if is_location(table):
         from parquetry.runtime.storage.open import open_store
 
         if _WITH_PASSWORD.match(table):
-            # What is typed there would be printed, and kept in reports.
+            # The password would be printed, and stored in reports.
             raise UsageError(
                 "the location of the table holds a password: leave it out, and set the environment"
             )
@@ -157,9 +178,12 @@ def table_named(
 
 
 def table_in_force(request: ProjectRequest, table: str, *, applied: bool) -> NamedTable:
-    """As :func:`table_named`, for whoever changes the table.
+    """Return the table as :func:`table_named` does, for a command that changes it.
 
-    UnappliedError where settings of the target execute and are not allowed, or not applied to the table.
+    Raises:
+        UnappliedError: Settings of the target that can execute code are not allowed, or not applied to the
+            table.
+
     """
     from parquetry.compiler.plan.settings_in_force import check_allowed, check_in_force
     from parquetry.runtime.table.applied import read_applied
@@ -177,10 +201,16 @@ def table_in_force(request: ProjectRequest, table: str, *, applied: bool) -> Nam
 def plan_for(
     request: ProjectRequest, *, due: bool, excluded: bool, untrusted: bool, base: str | None
 ) -> PlanDocument:
-    """The plan of the request's project and tables, as of now.
+    """Return the plan of the request's project and tables, as of now.
 
-    ``due`` adds the debt of every table, ``excluded`` which files clustering would leave. ``untrusted``
-    is for a branch that nobody trusts, to be merged into ``base``.
+    Args:
+        request: The project and its selectors.
+        due: Add the debt of every table.
+        excluded: Add which files clustering would leave.
+        untrusted: Plan an untrusted branch.
+        base: The revision that an untrusted branch is to be merged into; None for the default branch of
+            origin.
+
     """
     from parquetry.compiler.plan.planning import plan_workspace
 
@@ -189,5 +219,5 @@ def plan_for(
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970 (UTC) by this machine's clock."""
+    """Return the milliseconds since 1970 (UTC) by this machine's clock."""
     return time.time_ns() // 1_000_000

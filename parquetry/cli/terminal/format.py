@@ -1,4 +1,4 @@
-"""How sizes, counts and tables look in text."""
+"""Formats of sizes, counts and tables in text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONG_NAME, _BEGINNING, _ENDING = 16, 8, 6
 
 
 def human_size(size_bytes: float) -> str:
-    """Three digits and a decimal unit, such as ``1.23 MB``; whole numbers stay whole."""
+    """Return a size in a decimal unit with at most one decimal, such as ``1.2 MB`` or ``120 MB``."""
     value = float(size_bytes)
     for unit in _UNITS:
         if abs(value) < _STEP or unit == _UNITS[-1]:
@@ -28,12 +28,12 @@ def human_size(size_bytes: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """``1 file``, ``1,200 files``."""
+    """Return a number with its noun, such as ``1 file`` or ``1,200 files``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def short_count(number: int) -> str:
-    """At most four characters below 10^12, such as ``1.2K`` or ``34M``: never more than there are."""
+    """Return a number, rounded down, in at most four characters below 10^12, such as ``1.2K`` or ``34M``."""
     size, unit = next(((size, unit) for size, unit in _COUNTS if number >= size), (1, ""))
     if unit and number < 10 * size:
         return f"{number * 10 // size / 10:.1f}{unit}"
@@ -41,9 +41,10 @@ def short_count(number: int) -> str:
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Each name with what it is shown as in a table: long ones by beginnings that tell them apart.
+    """Return a short form of each name for a table; long names are cut to prefixes that differ.
 
-    Where beginnings are alike the ends are there too, and where these do not help the whole names.
+    If prefixes are equal, the forms also have the ends of the names. If these are equal too, the forms are
+    the whole names.
     """
     distinct = dict.fromkeys(names)
     for ending in (0, _ENDING):
@@ -60,7 +61,7 @@ def _short(name: str, *, ending: int) -> str:
 
 
 def wrapped(text: str, *, indent: int = 0, hang: int = 0) -> str:
-    """Prose in lines that fit the terminal, those below the first ``hang`` deeper; words stay whole."""
+    """Return prose in lines that fit the terminal; lines after the first get ``hang`` more blanks."""
     margin = " " * indent
     return textwrap.fill(
         text,
@@ -75,9 +76,16 @@ def wrapped(text: str, *, indent: int = 0, hang: int = 0) -> str:
 def columns(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, paint: Paint, right: frozenset[int] = frozenset()
 ) -> str:
-    """Rows in aligned columns below a header; ``right`` are the indexes of columns aligned right.
+    """Return rows in aligned columns below a header.
 
-    Where a row does not fit the terminal, the prose of its last column goes on below itself.
+    If a row does not fit the terminal, the text of its last column is wrapped within the column.
+
+    Args:
+        header: The titles of the columns.
+        rows: The cells of each row.
+        paint: The colours.
+        right: The indexes of columns that are aligned right.
+
     """
     cells = [tuple(row) for row in rows]
     widths = [max(len(row[i]) for row in [tuple(header), *cells]) for i in range(len(header))]

@@ -1,7 +1,7 @@
-"""Texts in GitHub's Markdown of which nothing but our own marks becomes a mark.
+"""Texts in GitHub's Markdown, where texts of others cannot become markup.
 
-What a branch or a table says must not show an image, lead anywhere, call anybody, refer to an issue or
-end the block that it stands in. GitHub leaves code alone, so what could do that is shown as code.
+A text of a branch or a table must not show an image, link anywhere, mention a user, refer to an issue or end
+the block that contains it. GitHub leaves code alone, so text that could do that is shown as code.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from parquetry.printable import one_line, visible, without_commands
 _LEAST_FENCE: Final = 3
 _SPAN: Final = re.compile(r"`([^`]+)`|[^\s`]+|`+")
 _MARK: Final = re.compile(r"[\\`*{}\[\]<>|~&@#$!^]|(?<![^\W_])_|_(?![^\W_])")
-"""A sign that Markdown or HTML knows; an underscore within a word is none."""
+"""A character with a meaning in Markdown or HTML; an underscore within a word has none."""
 _LEADS: Final = re.compile(r"://|www\.|mailto:|xmpp:|\bGH-\d|:[\w+-]+:|\b[0-9a-f]{7,40}\b", re.IGNORECASE)
-"""What GitHub makes a link or a picture of: addresses, issues, emoji, commits."""
+"""Text that GitHub turns into a link or a picture: addresses, issues, emoji, commits."""
 _RISKY: Final = re.compile(r"[`|\\<>&@]|!\[|\][(\[:]|#\d|://|www\.|\bapproved\b", re.IGNORECASE)
 _ENDS: Final = ".,;"
 _BEGINS_BLOCK: Final = re.compile(r"[-+=]+|\d+[.)]")
@@ -25,9 +25,10 @@ _ARROW: Final = "->"
 
 
 def code(text: str) -> str:
-    """The text as code, on one line, also in a cell of a table.
+    """Return the text as code on one line, also for a cell of a table.
 
-    What could be a mark were it not for the backticks around it has no backticks alone to rely on.
+    Text that would be markup without the backticks becomes an HTML element instead, as backticks alone do not
+    protect it.
     """
     text = without_commands(one_line(text))
     if not text:
@@ -36,18 +37,18 @@ def code(text: str) -> str:
 
 
 def code_html(text: str) -> str:
-    """The same as an element, in which no sign means anything."""
+    """Return the text on one line as a code element, with characters that could be markup as entities."""
     signs = (sign if sign.isalnum() or sign in " -,/=" else f"&#{ord(sign)};" for sign in one_line(text))
     return f"<code>{''.join(signs)}</code>"
 
 
 def inline(text: str) -> str:
-    """Prose that may hold texts of others: on one line, commands between backticks as code."""
+    """Return prose that may contain texts of others on one line; words between backticks become code."""
     return _SPAN.sub(_word, one_line(text))
 
 
 def fenced(text: str, language: str) -> str:
-    """A block of code that nothing in the text can end."""
+    """Return a block of code that no text in it can end."""
     text = without_commands(visible(text))
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(_LEAST_FENCE, longest + 1)

@@ -1,4 +1,4 @@
-"""Lines on stderr: words for people, or one JSON object per line for log collectors."""
+"""Lines on stderr: text for people, or one JSON object per line for log collectors."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _VARIABLE = "PARQUETRY_LOG_FORMAT"
 
 
 def write_message(message: str, *, log_format: str, level: str = "info", **facts: Any) -> None:
-    """Write one line; as JSON it has time (UTC), level, message and the facts."""
+    """Write one line to stderr; in JSON it has the time (UTC), level, message and facts."""
     if log_format == "json":
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = json_text({"time": now, "level": level, "message": message, **facts})
         click.echo(line, err=True)
     else:
-        # What goes on over several lines begins none that looks like one of ours.
+        # Indent the lines of a longer message, so that none of them looks like a message of its own.
         said = "error: " + message.replace("\n", "\n  ") if level == "error" else message
         click.echo(printable(said), err=True)
 
 
 def requested_format(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> str:
-    """The log format a command line asks for, also one that cannot be parsed."""
+    """Return the log format that a command line asks for, even if the line cannot be parsed."""
     asked = environment.get(_VARIABLE, "text")
     words = iter(arguments)
     for word in words:

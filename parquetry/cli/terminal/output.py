@@ -1,4 +1,4 @@
-"""Where a command's words go: results to stdout, everything else to stderr."""
+"""The output of commands: results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class Paint:
     enabled: bool
 
     def bold(self, text: str) -> str:
-        """Emphasised."""
+        """Return the text emphasised."""
         return self._style(text, "bold")
 
     def dim(self, text: str) -> str:
-        """Of less importance."""
+        """Return the text as less important."""
         return self._style(text, "dim")
 
     def good(self, text: str) -> str:
-        """Done, added, small enough."""
+        """Return the text as done, added or small enough."""
         return self._style(text, "green")
 
     def warn(self, text: str) -> str:
-        """To be looked at."""
+        """Return the text as in need of attention."""
         return self._style(text, "yellow")
 
     def bad(self, text: str) -> str:
-        """Wrong, removed, blocked."""
+        """Return the text as wrong, removed or blocked."""
         return self._style(text, "red")
 
     def _style(self, text: str, style: str) -> str:
@@ -51,25 +51,25 @@ class Paint:
 
 
 class View(Protocol[_Outcome_contra]):
-    """One outcome in two shapes."""
+    """A rendering of one kind of outcome, as text and as JSON."""
 
     def text(self, outcome: _Outcome_contra, paint: Paint) -> str:
-        """For people."""
+        """Return the outcome as text for people."""
         ...
 
     def json(self, outcome: _Outcome_contra) -> Any:
-        """For scripts, as plain JSON values."""
+        """Return the outcome for scripts, as plain JSON values."""
         ...
 
 
 def json_document(view: View[_Outcome_contra], outcome: _Outcome_contra) -> str:
-    """The outcome's JSON as it is read by people too."""
+    """Return the outcome's JSON as indented text."""
     return json_text(view.json(outcome), indent=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """How the user wants to be answered; ``typed_options`` goes into the commands that answers name."""
+    """The user's choices for output; ``typed_options`` are added to the commands that answers name."""
 
     format: str = "text"
     color: str = "auto"
@@ -80,14 +80,14 @@ class Output:
 
     @property
     def paint(self) -> Paint:
-        """The colours for stdout: asked for, or on a terminal unless NO_COLOR is set."""
+        """The colours for stdout: enabled by --color, or on a terminal unless NO_COLOR is set."""
         automatic = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         return Paint(enabled=self.color == "always" or (self.color == "auto" and automatic))
 
     def show(self, view: View[_Outcome_contra], outcome: _Outcome_contra, *, verbatim: bool = False) -> None:
-        """Write the outcome to stdout in the format that was asked for.
+        """Write the outcome to stdout in the chosen format.
 
-        Text is broken into lines that fit the terminal, unless it is for programs: ``verbatim``.
+        Lines of text are wrapped to fit the terminal, unless the text is for programs: ``verbatim``.
         """
         if self.format == "json":
             click.echo(json_document(view, outcome))
@@ -102,20 +102,20 @@ class Output:
                 click.echo(without_commands(said), color=self.paint.enabled)
 
     def note(self, message: str, **facts: Any) -> None:
-        """Tell what is going on, on stderr, unless the user wants quiet."""
+        """Report progress on stderr, unless --quiet is given."""
         if self.quiet:
             return
         write_message(self.typed_options.with_options(message), log_format=self.log_format, **facts)
 
     def ended(self, failure: ParquetryError | None) -> int:
-        """The exit code after the outcome was shown: 0, or that of the failure, which is told on stderr."""
+        """Return the exit code of a command: 0, or that of the failure, which is reported on stderr."""
         if failure is None:
             return 0
         self.error(failure.message, exit_code=failure.exit_code)
         return failure.exit_code
 
     def error(self, message: str, **facts: Any) -> None:
-        """Tell on stderr why something failed."""
+        """Report on stderr why something failed."""
         write_message(
             self.typed_options.with_options(message), log_format=self.log_format, level="error", **facts
         )

@@ -1,4 +1,4 @@
-"""The JSON Schemas of answers: a minor version adds keys, those that are required stay."""
+"""The JSON Schemas of answers. A minor version adds keys and keeps those that are required."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ ANSWERS = (
     "unlock",
     "doctor",
 )
-"""The commands whose JSON has a schema, words joined by '-'."""
+"""The commands whose JSON has a schema, with their words joined by '-'."""
 
 
 @cache
 def answer_schema(command: str) -> dict[str, Any]:
-    """The schema of what a command of :data:`ANSWERS` prints with ``--format json``."""
+    """Return the schema of what a command of :data:`ANSWERS` prints with ``--format json``."""
     text = resources.files("parquetry.cli.schemas").joinpath(f"{command}.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded

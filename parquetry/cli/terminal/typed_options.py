@@ -1,4 +1,4 @@
-"""What was typed to say what a command is about, carried into the commands that it prints."""
+"""The options of the project that were typed, which are added to the commands in messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _WITHOUT_PROJECT: Final = frozenset({"init", "schema", "show", "fmt"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedOptions:
-    """The options of the project that were typed; those from environment variables hold for any command.
+    """The options of the project that the user typed.
+
+    Those from environment variables are left out, as they apply to every command.
 
     ``base`` is the base of a branch that is planned as an untrusted one.
     """
@@ -28,15 +30,15 @@ class TypedOptions:
     base: str | None = None
 
     def into(self, *words: str) -> str:
-        """The command, to be typed in the same place, for the same project, target and tables."""
+        """Return the command line for the same project, target and tables, to type in the same directory."""
         return shell.line(*words, *self._options(words))
 
     def named(self, *words: str) -> str:
-        """The same between backticks."""
+        """Return the command as :meth:`into` does, between backticks."""
         return shell.named(*words, *self._options(words))
 
     def _options(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        """What the command with these words lacks."""
+        """Return the options that the command with these words lacks."""
         options = (
             *(() if self.directory is None else (("--project", str(self.directory)),)),
             *(() if self.target is None else (("--target", self.target),)),
@@ -49,11 +51,11 @@ class TypedOptions:
         return (*base, *(word for pair in options if pair[0] not in words for word in pair))
 
     def with_options(self, text: str) -> str:
-        """The text; of a message the commands are about the same."""
+        """Return the text; in a message, its commands get the options that they lack."""
         return written(text, self.written)
 
     def written(self, part: Command | Phrase) -> str:
-        """The part of a message as it is printed: a command with the options that it lacks."""
+        """Return the text of a part of a message; a command gets the options that it lacks."""
         if isinstance(part, Phrase) or part.words[0] in _WITHOUT_PROJECT:
             return str(part)
         typed_options = self if part.words[0] in _SELECTING else self.without_selection()
@@ -61,11 +63,11 @@ class TypedOptions:
         return str(replace(part, words=(*part.words, *options)))
 
     def without_selection(self) -> TypedOptions:
-        """For a command that is about tables of its own."""
+        """Return the options without selectors, for a command that names its tables."""
         return replace(self, select=(), exclude=())
 
     def recipe(self, commands: tuple[str, ...]) -> tuple[str, ...]:
-        """A recipe's commands, to be typed in the project's directory: ours for the same target."""
+        """Return a recipe's commands, to type in the project's directory; parquetry's get the options."""
         there = replace(self.without_selection(), directory=None)
         return tuple(map(there._completed, commands))  # noqa: SLF001 - its own class
 

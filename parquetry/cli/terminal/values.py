@@ -1,7 +1,7 @@
-"""Outcomes as text shows them: every text of others in them on one line.
+"""Outcomes prepared for text output: every text of others in them is on one line.
 
-Views put lines together out of such texts. An end of a line within one, in a description or the name of
-a file, would begin a line that looks like one of ours.
+Views join such texts into lines. A line end within one, in a description or the name of a file, would begin a
+line that looks like one of parquetry's.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _Outcome = TypeVar("_Outcome")
 
 
 def shown_values(outcome: _Outcome, with_options: Callable[[str], str] | None = None) -> _Outcome:
-    """The outcome with each text that holds what cannot be seen in quotes, with escapes.
+    """Return the outcome; each text with invisible characters in it is quoted and escaped.
 
-    ``with_options`` gives the text of each message first; without it messages stay what they are. The same
-    object where there is no such text. Errors in it stay as they are.
+    ``with_options`` first turns each message into text; without it messages stay messages. If nothing
+    changes, the result is the same object. Errors in the outcome stay as they are.
     """
     shown: _Outcome = _shown(outcome, with_options, {})
     return shown
 
 
 def _shown(value: Any, with_options: Callable[[str], str] | None, seen: dict[int, Any]) -> Any:
-    """The value, of which parts that are held more than once are looked at once: ``seen``, by their ids."""
+    """Return the value; ``seen`` has the converted parts by their ids, so that each is converted once."""
     if isinstance(value, str):
         if with_options is not None and isinstance(value, Message):
             value = with_options(value)

@@ -1,4 +1,4 @@
-"""Lines no wider than where they are read."""
+"""Wrapping of lines to the width of the terminal."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def terminal_width() -> int:
-    """The terminal's, or COLUMNS, 80 in a pipe; never so wide that prose is hard to read."""
+    """Return the width for prose: the terminal's or COLUMNS, 80 in a pipe, and at most 100."""
     return min(_columns(), _WIDEST)
 
 
 def fitted(text: str) -> str:
-    """The text with lines that are wider than the terminal broken between words, and the rest indented.
+    """Return the text with lines that are too wide for the terminal broken between words and indented.
 
-    Words stay whole, so that paths can be copied, and so do lines with a command to type (``$ ...``,
-    ``Next: ...``).
+    Words stay whole, so that paths can be copied, and so do lines with a command to type (``$ ...``, ``Next:
+    ...``).
     """
     width = _columns()
     return "\n".join(unbound(part) for line in text.split("\n") for part in _broken(bound(line), width))
 
 
 def bound(text: str) -> str:
-    """The text with figures bound to their units, such as ``492 KB``; what is broken is to be ``unbound``."""
+    """Return the text with no-break spaces between figures and units, such as ``492 KB``, see ``unbound``."""
     return _FIGURE.sub(_BOUND, text)
 
 
 def unbound(line: str) -> str:
-    """The line with blanks again where ``bound`` kept figures and units together."""
+    """Return the line with normal blanks in place of the no-break spaces of ``bound``."""
     return line.replace(_BOUND, " ")
 
 
@@ -61,9 +61,10 @@ def _broken(line: str, width: int) -> Iterator[str]:
 
 
 def _gap(line: str, start: int, room: int) -> int | None:
-    """Where to break what begins at ``start``: the last blank behind a word that fits, else the first one.
+    """Return the index at which to break the text from ``start`` on, or None if it fits or is one word.
 
-    None where all of it fits, or is one word. Escape sequences take no room.
+    It is the last blank after a word that fits, else the first blank after a word. Escape sequences take no
+    room.
     """
     at, seen, last, is_behind_a_word = start, 0, None, False
     while at < len(line):
