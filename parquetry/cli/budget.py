@@ -1,7 +1,7 @@
-"""What a command on the files of strangers may use: seconds, memory, and bytes of tables.
+"""The budget of a command on untrusted files: seconds, memory, and bytes read from tables.
 
 The command works in a child of this process, which waits for it: code that does not return to Python, or has
-no memory left, could not end itself and say why.
+no memory left, could not end itself and report why.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandBudget:
-    """What a command may use: seconds, bytes of memory at any time, and bytes read of tables."""
+    """The limits of a command: seconds, bytes of memory at any time, and bytes read from tables."""
 
     seconds: float = 600.0
     memory: int = 4 << 30
@@ -46,7 +46,12 @@ class CommandBudget:
 
     @classmethod
     def of(cls, text: str) -> CommandBudget:
-        """The budget in the variable's text; UsageError for a text of another form."""
+        """Parse the text of the variable and return the budget.
+
+        Raises:
+            UsageError: The text has another form.
+
+        """
         from parquetry.project.schema.units import size_bytes
 
         kinds: Mapping[str, Callable[[str], Any]] = {
@@ -65,16 +70,23 @@ class CommandBudget:
 
 
 def has_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Return True if the command line or the environment says that strangers wrote the files."""
+    """Return whether the command line or the environment marks the project as untrusted."""
     value = environment.get(UNTRUSTED, "")
     return "--untrusted" in arguments or (value != "" and click.BOOL.str_to_bool(value) is not False)
 
 
 def keep_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Return in a child of this process, where the command is to work; this process ends as the child does.
+    """Fork, and return in the child, where the command is to work; this process ends as the child does.
 
-    If the child has used more than the budget, it is killed, and this process writes why and ends with 1.
-    UsageError for a variable that gives no budget.
+    If the child exceeds the budget, it is killed, and this process reports the reason and exits with 1.
+
+    Args:
+        arguments: The command line, for the format of messages.
+        environment: The environment variables, with the budget.
+
+    Raises:
+        UsageError: The variable is not a budget.
+
     """
     budget = CommandBudget.of(environment.get(VARIABLE, ""))
     log_format = requested_format(arguments)
@@ -91,18 +103,18 @@ def keep_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> Non
         os._exit(_REFUSED)
 
     ended, held = os.pipe()
-    # A signal that comes before it can be forwarded waits: else it would end this process alone.
+    # Block signals until they can be forwarded: otherwise one would end this process alone.
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
     child = os.fork()
-    # What the command starts, such as git, ends with it: all are a group of their own.
+    # The child gets its own process group, so that programs it starts, such as git, end with it.
     with suppress(ProcessLookupError):
         os.setpgid(child, child)
     if not child:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
         os.close(ended)
-        # Should the process that waits be killed, nobody else would end this one.
+        # If the waiting process is killed, only the alarm ends this one.
         signal.alarm(int(budget.seconds) + _GRACE_SECONDS)
-        # The end of this process closes `held`, which nothing that it starts inherits.
+        # The end of this process closes `held`, as no program that it starts inherits it.
         limit_reads(budget.read, lambda: refuse(f"read more than {budget.read:,} bytes of tables"))
         return
     os.close(held)
@@ -138,7 +150,7 @@ def _seconds(text: str) -> float:
 
 
 def _peak_bytes(process: int) -> int:
-    """The most memory that a process had so far; 0 where the system does not tell."""
+    """Return the peak memory of a process in bytes, or 0 if the system does not report it."""
     try:
         lines = Path(f"/proc/{process}/status").read_bytes().splitlines()
     except OSError:

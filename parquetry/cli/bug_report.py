@@ -1,4 +1,4 @@
-"""What is written down about a bug: where it happened and among which versions, and no secret."""
+"""Bug reports: the command, the versions and the traceback, without secrets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PACKAGES = (
     "click",
     "pyyaml",
 )
-# Folders of partitions, which may be personal, in the paths of files; a blank before a slash begins a path.
+# Folders of partitions, which may be personal, in paths of files. A blank before a slash begins a new path.
 _IN_PATH = re.compile(
     r"(?<![\w.])([\w.]+)=[^/\n'\"]{0,1024}"
     r"(?=/(?:[^/\n]*[^/\s]/)*[^/\n]*\.(?:parquet|hoodie_partition_metadata))"
@@ -37,7 +37,7 @@ _IN_PATH = re.compile(
 
 
 def write_report(bug: BaseException, *, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
-    """The path of a new file, readable by this user alone, with command, versions and traceback."""
+    """Write command, versions and traceback to a new file that only this user can read; return its path."""
     text = "\n".join([*_head(arguments), "", "".join(traceback.format_exception(bug))])
     content = masked(text, environment).encode("utf-8", errors="backslashreplace")
     with tempfile.NamedTemporaryFile(prefix="parquetry-", suffix=".traceback", delete=False) as report:
@@ -46,7 +46,7 @@ def write_report(bug: BaseException, *, arguments: Sequence[str], environment: M
 
 
 def masked(text: str, environment: Mapping[str, str]) -> str:
-    """The text with ``***`` for secrets and for partitions of files."""
+    """Return the text with ``***`` in place of secrets and of partition values in file paths."""
     lines = without_secrets(text, environment).split("\n")
     cut = (line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..." for line in lines)
     return "\n".join(_IN_PATH.sub(rf"\1={MASK}", line) for line in cut)
@@ -59,7 +59,7 @@ def _head(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _masked_variables(arguments: Sequence[str]) -> Iterator[str]:
-    """The arguments; what is given for variables of the project may be anything."""
+    """Yield the arguments, with the values of --var masked, as they may be secrets."""
     previous = ""
     for argument in arguments:
         if previous == "--var" or argument.startswith("--var="):
@@ -78,7 +78,7 @@ def _version(package: str) -> str:
 
 
 def report_bug(bug: BaseException) -> str:
-    """What the user is told: what kind of bug, and where its report is."""
+    """Write a report of the bug, and return a message with the kind of bug and the path of the report."""
     path = write_report(bug, arguments=sys.argv[1:], environment=os.environ)
     first = masked((str(bug) or "no message").splitlines()[0], os.environ)
     return (

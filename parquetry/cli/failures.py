@@ -1,4 +1,4 @@
-"""From how a command ended to its exit code, with the message on stderr."""
+"""The exit code of a command, and the message on stderr, for each way in which it can end."""
 
 from __future__ import annotations
 
@@ -32,23 +32,26 @@ INTERRUPTED = 130
 
 
 class _Printable(logging.Formatter):
-    """Warnings on stderr: what libraries and tables say there is text."""
+    """A formatter for warnings on stderr that escapes texts of libraries and tables."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
 
 
 def guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) -> int:
-    """Run ``body``; returns the exit code, which is what the body returned when that is a number.
+    """Run ``body`` and return the exit code.
 
-    ``arguments`` are those of the command line, which say how messages are to look.
+    Args:
+        body: The command. If it returns an int, that is the exit code.
+        arguments: The command line, for the format of messages; None for that of the process.
+
     """
     forget_log()
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Printable())
     log_format = requested_format(sys.argv[1:] if arguments is None else arguments)
     for name in ("stdin", "stdout", "stderr"):
-        # Closed by whoever started us, as `>&-` and some schedulers do.
+        # The parent process closed the stream, as `>&-` and some schedulers do.
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123  # the process's own
@@ -60,7 +63,7 @@ def guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) 
     except ParquetryError as failure:
         return _failed(failure, log_format)
     except BrokenPipeError:
-        # The reader of our output went away (`| head`); keep the interpreter from complaining at exit.
+        # The reader of the output has ended (`| head`). Keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DIAGNOSED
     except Exception as failure:  # noqa: BLE001  # the boundary: everything else is a bug of ours
@@ -70,7 +73,7 @@ def guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) 
 
 
 def diagnosed(failure: Exception) -> ParquetryError:
-    """What to report of an unexpected failure: a disk's refusal, or a bug, whose report is written."""
+    """Return the error to report for an unexpected exception; if it is a bug, a report of it is written."""
     from parquetry.cli.bug_report import report_bug
     from parquetry.compiler.errors import UnexpectedError
     from parquetry.runtime.main import spark_ended
@@ -85,7 +88,7 @@ def diagnosed(failure: Exception) -> ParquetryError:
 
 
 def _is_nowhere() -> bool:
-    """Whether the current directory was removed."""
+    """Return whether the current directory was removed."""
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -94,7 +97,7 @@ def _is_nowhere() -> bool:
 
 
 def _machine_refuses(error: OSError) -> str:
-    """What to say of a full or read-only disk, which no program can prevent."""
+    """Return the message for an error that no program can prevent, such as a full or read-only disk."""
     place = "the result" if error.filename is None else os.fspath(error.filename)
     return f"{place} cannot be written or read: {error.strerror}; {_REMEDIES[error.errno or 0]}"
 
@@ -121,7 +124,10 @@ def _stopped(stop: BaseException, log_format: str) -> int:
 
 
 def _failed(failure: ParquetryError, log_format: str) -> int:
-    """Findings in specs are shown at their lines, or are a line each for log collectors."""
+    """Report the failure and return its exit code.
+
+    Diagnostics are shown with their source lines, or as one JSON line each for log collectors.
+    """
     from parquetry.compiler.errors import SpecError
 
     if not isinstance(failure, SpecError):

@@ -1,11 +1,11 @@
-"""A command that has commands of its own: each with its whole first sentence in the help."""
+"""A command with subcommands, whose help shows the whole first sentence of each."""
 
 from __future__ import annotations
 
 import click
 
 _WHOLE = 1_000
-"""More letters than a first sentence has: Click cuts at 45 else."""
+"""More characters than any first sentence has: Click cuts at 45 by default."""
 
 
 class Grouped(click.Group):

@@ -1,4 +1,4 @@
-"""The command `parquetry`: a command's module is imported when the command is called for."""
+"""The command `parquetry`. The module of a subcommand is imported when that is called."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ COMMANDS = {
     "unlock": "Show who holds the tables' locks; release one.",
     "doctor": "Check Java, Spark, storage and versions, and show how to repair what does not work.",
 }
-# Title in the help, room below `commands`, names.
+# Title in the help, folder below `commands`, names.
 _SECTIONS = (
     ("Author", "authoring", ("init", "fmt", "validate", "ls", "rename", "explain", "schema", "compile")),
     ("Review", "reviewing", ("plan", "show", "review", "guardrails", "diff", "simulate")),
@@ -75,14 +75,14 @@ _SECTIONS = (
 
 
 class CommandLine(click.Group):
-    """The commands by name, each imported when it is called for."""
+    """The commands by name, each imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # Click's signature
-        """All names, in the order of their sections."""
+        """Return all names, in the order of their sections."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command, imported now; None for an unknown name."""
+        """Import and return the command, or return None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         room = next(room for _, room, names in _SECTIONS if cmd_name in names)
@@ -92,7 +92,7 @@ class CommandLine(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is named; a misspelt name is told the nearest one."""
+        """Return the named command; the error for a misspelt name suggests the most similar one."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -110,7 +110,7 @@ class CommandLine(click.Group):
                 formatter.write_dl([(name, COMMANDS[name]) for name in names])
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
-        """Run, and exit with the code that fits how it ended."""
+        """Run the command, report a failure, and exit with its code."""
         standalone = extra.pop("standalone_mode", True)
         run = partial(super().main, args, *rest, standalone_mode=False, **extra)
         if not standalone:
@@ -127,13 +127,13 @@ def command_line() -> None:
 def entry() -> None:
     """Run the installed script ``parquetry``.
 
-    Where the locale is another, Python starts again in UTF-8. On files that nobody trusts the command works
-    in a child of this process, within a budget.
-    What a command reads it keeps until it ends: looking for cycles in it after every 700 new values, as
-    Python does by itself, takes a quarter of the time of `plan` and finds none.
+    If the file system encoding is not UTF-8, Python starts again in UTF-8 mode. If the project is untrusted,
+    the command works in a child of this process, within a budget. A command keeps almost all objects that it
+    reads until it ends. Python by default searches for reference cycles after every 700 new objects, which
+    takes a quarter of the time of `plan` and finds none; so the threshold is raised.
     """
     if sys.getfilesystemencoding() != "utf-8":
-        # Names of files would be others than those that Spark and other machines see.
+        # Otherwise file names would differ from those that Spark and other machines see.
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - no shell is wanted
     arguments = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""`parquetry explain`: where a value comes from, or what a code means."""
+"""`parquetry explain`: the origin of a value, or the meaning of a code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`parquetry ls`: what is declared."""
+"""`parquetry ls`: the declared tables."""
 
 from __future__ import annotations
 

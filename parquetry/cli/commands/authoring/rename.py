@@ -1,4 +1,4 @@
-"""`parquetry rename`: another name for a table or a source."""
+"""`parquetry rename`: a new name for a table or a source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`parquetry adopt`: an existing Hudi table becomes one of the project's."""
+"""`parquetry adopt`: a spec and an applied record for an existing Hudi table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`parquetry apply`: close the changes."""
+"""`parquetry apply`: execution of a plan."""
 
 from __future__ import annotations
 

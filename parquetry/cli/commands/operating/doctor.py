@@ -1,4 +1,4 @@
-"""`parquetry doctor`: what works here."""
+"""`parquetry doctor`: checks of the machine and the project."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def command(
 
 
 def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, auto_approve: bool) -> int:
-    """Say what is lost, ask, and give it up."""
+    """Show the lost rows, ask, and commit their loss."""
     from parquetry.cli.requests.workspaces import table_in_force
     from parquetry.cli.views.operating.loss import Loss, LossView, loss_lines
     from parquetry.compiler.workspace.masking import masked_by

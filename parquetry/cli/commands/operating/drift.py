@@ -1,4 +1,4 @@
-"""`parquetry drift`: applied against live."""
+"""`parquetry drift`: differences between applied specs and live tables."""
 
 from __future__ import annotations
 

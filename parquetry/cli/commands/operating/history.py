@@ -1,4 +1,4 @@
-"""`parquetry history`: what was applied to a table, by whom, and what was written to it."""
+"""`parquetry history`: the applied specs and the commits of a table."""
 
 from __future__ import annotations
 
@@ -57,7 +57,12 @@ def command(
 
 
 def _write_spec(request: ProjectRequest, table: str, record: int, out: Path) -> None:
-    """Write the spec of an applied record; click.UsageError where there is a file already."""
+    """Write the spec of an applied record to a new file.
+
+    Raises:
+        click.UsageError: The file exists.
+
+    """
     from parquetry.cli.requests.saving import save
     from parquetry.cli.requests.workspaces import absolute_place, is_location, workspace_of
     from parquetry.compiler.spec_files.recorded import recorded_text

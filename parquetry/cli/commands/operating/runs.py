@@ -1,4 +1,4 @@
-"""`parquetry runs`: what past runs did."""
+"""`parquetry runs`: the past runs of a project."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def cluster_table(
 
 
 def _opened(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
-    """The table; what goes by no spec is done whichever is ``applied``."""
+    """Open and return the table for a service; one that uses no spec passes ``applied=True``."""
     from parquetry.cli.requests.workspaces import table_in_force
 
     return table_in_force(request, table, applied=applied).open()

@@ -1,4 +1,4 @@
-"""`parquetry source`: which files a table has ingested, and decisions about them."""
+"""`parquetry source`: the files that a table has ingested, and decisions about them."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _decide(
 
 
 def _sources(request: ProjectRequest, name: str) -> TableSources:
-    """Return the sources of a table of the project, or the one of them that is named."""
+    """Return the sources of a table of the project, or the one that ``TABLE.SOURCE`` names."""
     from parquetry.cli.requests.workspaces import table_in_force, workspace_of
     from parquetry.compiler.reports.sources import TableSources
 

@@ -1,4 +1,4 @@
-"""`parquetry timeline`: what happened to a table."""
+"""`parquetry timeline`: the instants of a table."""
 
 from __future__ import annotations
 

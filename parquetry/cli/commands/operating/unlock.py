@@ -1,4 +1,4 @@
-"""`parquetry unlock`: who holds the locks, and taking one away."""
+"""`parquetry unlock`: holders of locks, and the release of one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Commands that show what a change would do."""
+"""Commands that show the effect of a change."""

@@ -1,4 +1,4 @@
-"""`parquetry guardrails`: a company's rules over plans."""
+"""`parquetry guardrails`: an organization's rules for plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`parquetry plan`: what apply would change."""
+"""`parquetry plan`: the changes that apply would make."""
 
 from __future__ import annotations
 

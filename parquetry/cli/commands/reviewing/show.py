@@ -1,4 +1,4 @@
-"""`parquetry show`: a saved plan again."""
+"""`parquetry show`: a saved plan."""
 
 from __future__ import annotations
 

@@ -14,7 +14,12 @@ from parquetry.cli.terminal.output import Output
 
 
 def size(value: str) -> int:
-    """Bytes of a text such as ``120MiB`` or ``1000B``; a bare number other than 0 is an error."""
+    """Return the bytes of a text such as ``120MiB`` or ``1000B``.
+
+    Raises:
+        click.BadParameter: The text is not a size, such as a number other than 0 without a unit.
+
+    """
     from parquetry.project.schema.units import size_bytes
 
     try:
@@ -26,12 +31,17 @@ def size(value: str) -> int:
 
 
 def sizes(value: str) -> tuple[int, ...]:
-    """Sizes separated by commas, in their order; none for an empty text."""
+    """Return the sizes in a text with commas, in their order; an empty tuple for an empty text."""
     return tuple(size(part.strip()) for part in value.split(",") if part.strip())
 
 
 def duration(value: str) -> int:
-    """Seconds of a text such as ``90d``, more than none."""
+    """Return the seconds of a text such as ``90d``.
+
+    Raises:
+        click.BadParameter: The text is not a duration, or it is 0.
+
+    """
     from parquetry.project.schema.units import duration_seconds
 
     try:
@@ -46,7 +56,7 @@ def duration(value: str) -> int:
 
 
 def rows(value: str) -> int | None:
-    """A number of rows above 0; ``auto`` is None."""
+    """Return a number of rows above 0, or None for ``auto``."""
     if value == "auto":
         return None
     text = value.replace("_", "")

@@ -1,4 +1,4 @@
-"""`parquetry review follow-up`: predicted against measured."""
+"""`parquetry review follow-up`: predictions of a plan beside measurements."""
 
 from __future__ import annotations
 

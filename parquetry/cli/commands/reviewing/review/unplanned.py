@@ -1,4 +1,4 @@
-"""`parquetry review unplanned`: the pull requests that are still to be planned."""
+"""`parquetry review unplanned`: the pull requests that have no plan yet."""
 
 from __future__ import annotations
 
