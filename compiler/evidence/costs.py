@@ -1,6 +1,6 @@
-"""What the rewriting of a table takes and changes, forecast for its costs: bytes, time, requests, scans.
+"""Forecast of the resources that rewriting a table takes and of the reads that it saves, as input for costs.
 
-The ranges are made from the errors of the table's own past predictions, which its replacecommits record.
+The ranges come from the errors of the table's own past predictions, which its replacecommits record.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SCAN_FLOOR: Final = 64 * 1024
 _NEWEST: Final = 50
 _FEWEST: Final = 2
 _LONGER: Final = 2
-"""Commits may come so many times as fast, or as slowly, as they did."""
+"""The factor by which the time between commits may differ from its past mean, in either direction."""
 
 
 def forecast_costs(
@@ -46,10 +46,17 @@ def forecast_costs(
     rewritten: Sequence[QueryForecast],
     freed_bytes: int,
 ) -> CostForecast:
-    """The forecast for the ``work`` that pays the debt of a table under a spec.
+    """Return the forecast of the rewrite that pays a table's debt under a spec.
 
-    ``rewritten`` is the part of ``queries`` that is about rewritten files, and ``freed_bytes`` what the next
-    clean deletes more than it would have.
+    Args:
+        handle: The table.
+        timeline: The timeline of the table.
+        spec: The spec under which the debt is measured.
+        past: Completed clusterings, whose forecast errors make the ranges.
+        work: The forecast of the bytes, requests and time of the rewrite.
+        queries: The reads of each declared query on the whole table.
+        rewritten: The part of these reads that concerns rewritten files.
+        freed_bytes: The bytes that the next clean deletes beyond those of the applied retention.
     """
     return CostForecast(
         work=work,
@@ -63,7 +70,10 @@ def forecast_costs(
 def debt_work(
     past: Sequence[CompletedClustering], spec: TableSpec, debt: Debt, sampled_bytes: int | None
 ) -> WorkForecast:
-    """Return what paying the ``debt`` takes, where a sample promises ``sampled_bytes`` or says nothing."""
+    """Return the forecast of the work that pays the ``debt``.
+
+    ``sampled_bytes`` is the size of the new files according to a sample, None if there is no sample.
+    """
     return forecast_work(
         [one.work for one in past if one.work is not None],
         files=debt.files_before,
@@ -76,7 +86,7 @@ def debt_work(
 
 
 def _seconds_between_commits(handle: TableHandle, timeline: Timeline) -> int | None:
-    """In the mean of the newest ones; None for fewer than two."""
+    """Return the mean time between the newest commits, or None if there are fewer than two."""
     times = [write.time for write in timeline.completed_writes[-_NEWEST:]]
     if len(times) < _FEWEST:
         return None
@@ -85,9 +95,9 @@ def _seconds_between_commits(handle: TableHandle, timeline: Timeline) -> int | N
 
 
 def _kept_seconds(policy: RetentionPolicy, between: int | None) -> PredictionInterval | None:
-    """How long the old versions of replaced files stay; None where nothing says when they go.
+    """Return how long old versions of replaced files remain, or None if that is unknown.
 
-    They stay while any of the rules asks for them, and go with the first clean after that.
+    A version remains while any retention rule keeps it, and the first clean after that deletes it.
     """
     age = policy.max_age_seconds or 0
     if is_by_number(policy):
@@ -111,7 +121,10 @@ def _scans(
     *,
     most: int,
 ) -> list[QueryScan]:
-    """What each query scans, of the rewritten files at ``most`` so many bytes: all that are written."""
+    """Return the scan of each query with its ranges.
+
+    A scan cannot read more than ``most`` bytes of the rewritten files, the upper bound of all bytes written.
+    """
     runs = {query.name: query.runs_per_day for query in declared}
     made = {query.query: query.expected for query in rewritten}
     measured = [query for one in past for query in one.queries]
@@ -120,7 +133,7 @@ def _scans(
         runs_per_day = runs.get(query.query)
         if runs_per_day is None:
             continue
-        # Predictions that were recorded are from samples: they say nothing of the other estimator.
+        # Recorded predictions come from samples, so their errors say nothing about the other estimator.
         known = [(one.expected, one.after) for one in measured if one.expected is not None and query.sampled]
         scans_prior = SCANS_BY_SAMPLE if query.sampled else SCANS_BY_STATISTICS
         requests_prior = REQUESTS_BY_SAMPLE if query.sampled else REQUESTS_BY_STATISTICS
@@ -154,5 +167,5 @@ def _range(expected: int, past: Sequence[tuple[int, int]], prior: Prior, floor: 
 
 
 def requests_of(read: Touched) -> int:
-    """A reader asks for the footer of each file, and for each row group."""
+    """Return the number of read requests: one for the footer of each file and one for each row group."""
     return read.files + read.row_groups

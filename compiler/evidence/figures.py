@@ -1,7 +1,7 @@
-"""A live table in numbers: its files, what its queries read, and its debt under a policy.
+"""Figures of a live table: its files, the reads of its queries, and its debt under a policy.
 
-Everything is read from listings, commits and recorded statistics, and where queries are declared from a
-bounded sample of rows; nothing is written.
+They come from listings, commits and recorded statistics and, if queries are declared, from a bounded sample
+of rows. Nothing is written.
 """
 
 from __future__ import annotations
@@ -59,27 +59,27 @@ from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 
 BUCKETS: Final = 11
-"""Sizes are counted in tenths of the largest size; the last bucket is for what is above the ceiling."""
+"""The number of size classes: ten tenths of the maximum file size, and a last class for larger files."""
 
 REPLAYED_COMMITS: Final = 50
-"""A plan that changes limits on file sizes replays so many of the newest writes."""
+"""The number of newest writes that a plan replays if it changes limits on file sizes."""
 
 _LARGE: Final = 10_000
 _ONE_LARGE_TABLE: Final = Lock()
-"""For tables of more than so many files, whose statistics take some hundred megabytes, and for samples."""
+"""A lock for samples and for tables of more than ``_LARGE`` files; their statistics take hundreds of MB."""
 
 
 def in_turn(files: int, *, samples: bool = False) -> AbstractContextManager[object]:
-    """Let one of the tables side by side take the memory it needs: for so many files, or for a sample."""
+    """Return a lock if the table needs much memory, so that tables measured in parallel take turns."""
     return _ONE_LARGE_TABLE if samples or files > _LARGE else nullcontext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredDebt:
-    """The debt of one table, and what it takes to share the budget of runs with others.
+    """The debt of one table, and what is needed to share the budget of runs with other tables.
 
-    ``clustered`` is the instant of the table's last clustering, the empty text without one, and ``commits``
-    the number of writes since.
+    ``clustered`` is the instant of the table's last clustering, empty if there is none. ``commits`` is the
+    number of writes since then.
     """
 
     figures: DueFigures
@@ -90,16 +90,16 @@ class MeasuredDebt:
 
     @property
     def is_paid_by_runs(self) -> bool:
-        """True if runs start the clustering, and not writes."""
+        """True if runs start the clustering instead of writes."""
         return self.spec.clustering.trigger is Trigger.ASYNC
 
     def commits_until_due(self, coming: int) -> int:
-        """Return after how many commits beyond the ``coming`` ones of the next run a clustering starts."""
+        """Return how many commits after the ``coming`` ones of the next run start a clustering."""
         if not self.figures.rewrite_bytes:
             return 0
         if self.is_paid_by_runs or coming:
             return commits_until_due(self.commits + coming, self.spec)
-        # Only a write starts an inline clustering.
+        # Only a write starts an inline clustering, and the next run makes none.
         return 1 + commits_until_due(self.commits + 1, self.spec)
 
 
@@ -119,10 +119,16 @@ def figures_of(
     budget_bytes: int,
     prices: PlanPrices | None = None,
 ) -> MeasuredTable:
-    """The table under the spec that is in force and the one that would be.
+    """Return the figures of a table under its applied spec and the declared one.
 
-    ``debt`` is that of ``after``; one run may rewrite ``budget_bytes``, here of this table alone. What
-    queries will read is predicted from a bounded sample of the rows. With ``prices`` there are costs.
+    A bounded sample of rows predicts what queries will read.
+
+    Args:
+        handle: The table.
+        before: The applied spec.
+        after: The declared spec, under which the debt is measured.
+        budget_bytes: The bytes that one run may rewrite, here of this table alone.
+        prices: The prices of the target; without them there are no costs.
     """
     timeline = handle.timeline()
     view = handle.view(timeline)
@@ -197,16 +203,16 @@ def _figures(
 def _freed_bytes(
     handle: TableHandle, view: FileSystemView, before: RetentionPolicy, after: RetentionPolicy
 ) -> int:
-    """How much more the next clean deletes by another policy."""
+    """Return how many more bytes the next clean deletes under the new retention policy."""
     if before == after:
         return 0
     return sum(_expired(handle, view, after)) - sum(_expired(handle, view, before))
 
 
 def _replay(handle: TableHandle, view: FileSystemView, before: TableSpec, after: TableSpec) -> Replay | None:
-    """The newest writes of the timeline by the limits of both specs; None where these make the same files.
+    """Return a replay of the newest writes by the limits of both specs, or None if the limits are equal.
 
-    One request for each of at most :data:`REPLAYED_COMMITS` writes that was not read yet.
+    This takes one request for each of at most :data:`REPLAYED_COMMITS` writes that was not read yet.
     """
     applied, declared = (LayoutLimits(sizing=s.sizing, clustering=s.clustering) for s in (before, after))
     if (applied.sizing, applied.sizes) == (declared.sizing, declared.sizes):
@@ -215,14 +221,14 @@ def _replay(handle: TableHandle, view: FileSystemView, before: TableSpec, after:
     try:
         return replay(read_history(handle, view, reach), applied, declared)
     except (CorruptTableError, InvalidDataError, StaleTimelineError):
-        # The plan is as good without it: what is wrong with the table is not found out by the way.
+        # The plan does not need the replay; damaged tables are reported by other checks.
         return None
 
 
 def due_figures(handle: TableHandle, spec: TableSpec, *, budget_bytes: int) -> MeasuredDebt:
-    """The debt of the table under a spec; one run may rewrite ``budget_bytes``, here of this table alone.
+    """Return the debt of the table under a spec without reading rows.
 
-    No row is read.
+    One run may rewrite ``budget_bytes``, here of this table alone.
     """
     timeline = handle.timeline()
     view = handle.view(timeline)
@@ -274,8 +280,8 @@ def with_shared_runs(
 ) -> dict[str, DueFigures]:
     """Return the figures of tables whose runs share one budget.
 
-    Tables that their writes cluster (``trigger: inline``) take no part in it. ``coming`` is how many commits
-    the next run's ingestion makes, by table.
+    Tables that their writes cluster (``trigger: inline``) use no part of it. ``coming`` is the number of
+    commits that the next run's ingestion makes, by table.
     """
     figures = {
         name: replace(debt.figures, commits_until_due=debt.commits_until_due(coming.get(name, 0)))
@@ -298,9 +304,16 @@ def clustering_due(
     budget_bytes: int | None = None,
     choose: Choose | None = None,
 ) -> Debt:
-    """What clustering would rewrite; nothing where it is off. ``choose`` is for scopes that are automatic.
+    """Return the files that clustering would rewrite, or an empty debt if clustering is off.
 
-    No group but one of a single file is larger than ``budget_bytes``.
+    Args:
+        handle: The table.
+        timeline: The timeline of the table.
+        slices: The live files.
+        statistics: The statistics of the files by path.
+        spec: The spec with the clustering policy.
+        budget_bytes: The largest size of a group, except for a group of a single file.
+        choose: Chooses the scope of groups for ``scope: auto``.
     """
     policy = spec.clustering
     if policy.trigger is Trigger.OFF:
@@ -312,13 +325,13 @@ def clustering_due(
 def overlap_depths(
     column: str, slices: Iterable[FileSlice], statistics: Mapping[str, FileStatistics]
 ) -> dict[str, int]:
-    """By partition, how many of its files share a value of the column where they are most."""
+    """Return, by partition, the largest number of files that share a value of the column."""
     bounds: dict[str, list[tuple[Any, Any] | None]] = defaultdict(list)
     for part in slices:
         file = statistics[part.path]
         found = file.columns.get(column)
         if found is None or found.minimum is None or found.maximum is None:
-            # A file of nulls alone holds no value; any other one without bounds may hold every value.
+            # A file with only nulls holds no value. Any other file without bounds may hold every value.
             if found is None or found.nulls != file.rows:
                 bounds[part.partition].append(None)
         else:
@@ -328,9 +341,9 @@ def overlap_depths(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reads:
-    """What queries read of the whole table, and of the files that are ``rewritten``.
+    """The reads of queries on the whole table, and on the ``rewritten`` files.
 
-    ``sampled_bytes`` are what these will have, None where no sample says so of all of them.
+    ``sampled_bytes`` is the predicted size of the new files, None unless a sample covers all of them.
     """
 
     queries: tuple[QueryFigures, ...] = ()
@@ -353,7 +366,7 @@ def _reads(
         path: file for path, file in statistics.items() if path not in sampled
     }
     if sample is not None:
-        # Those that are predicted are counted by pages and dictionaries, too.
+        # Predictions count by pages and dictionaries, so the other files must do the same.
         known = sample.looked_into(known, queries)
     others = [group for group in clustering.groups if group.files[0].key not in predicted]
     estimated = [
@@ -391,7 +404,7 @@ def _reads(
 
 
 class _Sample:
-    """What is predicted of a policy from a bounded sample of the rows, instead of by statistics alone."""
+    """Forecasts of a policy from a bounded sample of rows, where statistics alone would be less exact."""
 
     def __init__(self, store: ObjectStore, spec: TableSpec, policy: ClusteringSpec) -> None:
         self._store = store
@@ -401,7 +414,7 @@ class _Sample:
     def looked_into(
         self, files: Mapping[str, FileStatistics], queries: DeclaredQueries
     ) -> Mapping[str, FileStatistics]:
-        """Other files with their pages and dictionaries, as far as the limits suffice."""
+        """Return the statistics of other files with pages and dictionaries, as far as the limits allow."""
         for read in (with_pages, with_dictionaries):
             files = read(
                 self._store, files, queries.predicates, queries.types, most_files=IN_REVIEW.row_groups
@@ -409,17 +422,17 @@ class _Sample:
         return files
 
     def predicted(self, groups: Sequence[PlannedGroup]) -> dict[FileKey, GroupForecast]:
-        """The forecasts of groups, by their first file, as far as the limits suffice."""
+        """Return the forecasts of groups by their first file, as far as the limits allow."""
         try:
             found = predict(self._store, self._spec, groups, known=self.choose.predicted, limits=IN_REVIEW)
         except InvalidDataError:
-            # A strategy or a step that is not installed here: whoever runs it may have it.
+            # A strategy or a step is not installed here, but it may be installed where the job runs.
             return {}
         return {key: forecast for key, forecast in found.items() if forecast.queries}
 
 
 def _expired(handle: TableHandle, view: FileSystemView, retention: RetentionPolicy) -> list[int]:
-    """The sizes of the versions that the next clean deletes."""
+    """Return the sizes of the file versions that the next clean deletes."""
     limits = clean_horizon(view.timeline, retention, handle.config, now_ms=handle.store.now_ms())
     if limits is None:
         return []

@@ -1,4 +1,4 @@
-"""What was seen of live tables, apart from what is to be done to them: values that a plan shows."""
+"""Figures of live tables that a plan shows. They do not decide what the plan does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from parquetry.runtime.spec.table_spec import RetentionPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPlan:
-    """A clustering plan that waits to be executed; ``queries`` is what was predicted when it was made."""
+    """A pending clustering plan. ``queries`` is the forecast that was made with it."""
 
     instant: str
     queries: tuple[QueryForecast, ...]
@@ -26,11 +26,11 @@ class PendingPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunForecast:
-    """What the next clustering rewrites of a table, and what that is good for.
+    """The work of the next clustering of a table, and its effect on queries.
 
-    ``queries`` are of the ``files`` it rewrites, from a bounded sample of their rows; ``scopes`` are what
-    ``scope: auto`` chose, with personal partitions masked. ``forecast_error`` is that of earlier
-    predictions, None when none was made.
+    ``queries`` is the forecast for the ``files`` that it rewrites, from a bounded sample of their rows.
+    ``scopes`` are the choices of ``scope: auto``, with personal partitions masked. ``forecast_error`` is the
+    error of earlier forecasts, None if there are none.
     """
 
     files: int = 0
@@ -43,10 +43,10 @@ class RunForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFigures(QueryForecast):
-    """What a declared query reads of a table, ``now`` and (``expected``) with the debt paid.
+    """The reads of a declared query on a table: ``now``, and ``expected`` once the debt is paid.
 
-    ``total`` and ``total_after`` are the files of the table, ``rows`` its rows. ``sampled`` says that rows
-    were looked at for what is expected; else it is by statistics alone.
+    ``total`` and ``total_after`` count the files of the table, ``rows`` counts its rows. ``sampled`` is True
+    if the forecast uses a sample of rows, and False if it uses statistics alone.
     """
 
     total: int
@@ -57,13 +57,21 @@ class QueryFigures(QueryForecast):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueFigures:
-    """What is due for the live files under a policy.
+    """The work that is due for the live files under a policy.
 
-    ``rewrite_bytes`` of ``rewrite_files`` are clustering's, in about ``runs`` runs of at most the policy's
-    ``max_groups`` and of ``budget_bytes``, which the tables of the plan share, after which the table has
-    ``files_after`` files; ``seconds`` is what they take at the pace of its clusterings, before the first of
-    its writes. The clustering starts after ``commits_until_due`` commits beyond those of the next run. Small
-    files are filled by the next writes, expired versions are deleted by the next clean.
+    Attributes:
+        rewrite_bytes: The bytes that clustering rewrites.
+        rewrite_files: The files that clustering rewrites.
+        files_after: The files of the table after all runs.
+        small_files: Small files, which the next writes fill.
+        small_bytes: The bytes of the small files.
+        expired_files: Expired file versions, which the next clean deletes.
+        expired_bytes: The bytes of the expired versions.
+        budget_bytes: The limit of a run, which the tables of the plan share.
+        runs: About how many runs the clustering takes, with at most the policy's ``max_groups`` groups each.
+        seconds: The time for all bytes at the throughput of the table's clusterings, None before the first
+            one.
+        commits_until_due: The number of commits after those of the next run until the clustering starts.
     """
 
     rewrite_bytes: int
@@ -80,17 +88,23 @@ class DueFigures:
 
     @property
     def is_paid(self) -> bool:
-        """Whether a run would find nothing to do for it."""
+        """True if a run has nothing to cluster or to clean."""
         return not self.rewrite_bytes and not self.expired_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueSource:
-    """What the next run would ingest of a source: new files and their bytes as they are stored.
+    """The files of a source that the next run would ingest.
 
-    ``changed_files`` of them were ingested before they changed. ``known`` are files that are left out, as
-    they were ingested from another path or by another source. ``problem`` is why the run would fail on the
-    source, ``warning`` what it would warn of.
+    Attributes:
+        source: The name of the source.
+        operation: The write operation of the source.
+        files: The number of files to ingest.
+        size_bytes: Their size as stored.
+        changed_files: The number of these files that were ingested before and changed since.
+        known: Files that are left out because another path or another source already ingested them.
+        problem: The reason why the run would fail on the source.
+        warning: The warning that the run would give.
     """
 
     source: str
@@ -104,13 +118,13 @@ class DueSource:
 
     @property
     def is_due(self) -> bool:
-        """Whether a run would do something for it."""
+        """True if a run would ingest files of the source."""
         return self.files > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcludedPath:
-    """A file that clustering leaves as it is; ``detail`` says the reason in words."""
+    """A file that clustering leaves as it is. ``detail`` is the text for the reason."""
 
     path: str
     reason: str
@@ -119,7 +133,7 @@ class ExcludedPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcludedFiles:
-    """``total`` files that the next clustering leaves, counted by reason; the first of them by path."""
+    """Files that the next clustering leaves as they are: counts by reason, and the first files by path."""
 
     total: int
     reasons: Mapping[str, int]
@@ -128,13 +142,24 @@ class ExcludedFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFigures:
-    """A live table in numbers; ``small_files_before`` and ``after`` by the applied and the declared limit.
+    """The figures of a live table.
 
-    ``sizes_before`` counts files by tenths of the declared largest size, what is above it last;
-    ``sizes_after`` is the prediction for when the debt is paid. ``size_bytes_after`` is the range that the
-    bytes of all files then lie in, in 80 of 100 cases; None where nothing is due. ``retention`` is the policy
-    that is in force, and ``costs`` are there where the target has prices.
-    ``replay`` is there where limits on file sizes change: the newest writes by the limits before and after.
+    Attributes:
+        instant: The newest commit, None if there is none.
+        files: The number of live files.
+        size_bytes: Their size.
+        small_files_before: The number of small files by the applied limit.
+        small_files_after: The number of small files by the declared limit.
+        sizes_before: The number of files by tenths of the declared maximum size; the last entry counts larger
+            files.
+        sizes_after: The predicted counts once the debt is paid.
+        queries: The reads of each declared query.
+        debt: The debt under the declared policy.
+        size_bytes_after: The 80 % prediction interval of the size of all files once the debt is paid, None if
+            nothing is due.
+        retention: The applied retention policy.
+        costs: The costs of the change, if the target has prices.
+        replay: The newest writes under the applied and the declared limits, if limits on file sizes change.
     """
 
     instant: str | None

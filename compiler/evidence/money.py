@@ -1,7 +1,7 @@
-"""What bytes, requests and the time of cores cost by the prices of a target: exact, and rounded once.
+"""Costs of storage, requests and core time by the prices of a target.
 
-Amounts are computed as fractions of whole numbers, and kept in millionths of the currency: the low end of a
-range is rounded down, the high end up.
+Amounts are exact fractions of whole numbers and are rounded once, to millionths of the currency: the low end
+of a range is rounded down, the high end up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from parquetry.runtime.spec.codec import UNLESS_NONE
 MONTH_DAYS: Final = 30
 MICROS: Final = 1_000_000
 _PRICE: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,350})?")
-"""All digits of the least number that is not 0 are 324."""
+"""The longest decimal form of a float: the least positive one has 324 digits behind the point."""
 _MOST_MICROS: Final = 2**63 - 1
 _CURRENCY: Final = re.compile(r"[A-Z]{3}")
 _GIB: Final = 2**30
@@ -45,11 +45,11 @@ class AmountRange:
 
     @classmethod
     def of(cls, low: Fraction, high: Fraction) -> AmountRange:
-        """The range of two exact amounts."""
+        """Return the range between two exact amounts."""
         return cls(low_micros=_held(floor(low * MICROS)), high_micros=_held(ceil(high * MICROS)))
 
     def __add__(self, other: AmountRange) -> AmountRange:
-        """Both together: the low ends, and the high ends."""
+        """Return the sum of the low ends and the sum of the high ends."""
         return AmountRange(
             low_micros=_held(self.low_micros + other.low_micros),
             high_micros=_held(self.high_micros + other.high_micros),
@@ -61,7 +61,7 @@ NOTHING: Final = AmountRange(low_micros=0, high_micros=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayBack:
-    """After how many days a saving has paid for what was spent at once; ``high_days`` None is never."""
+    """The days after which a saving has paid for its one-off costs. ``high_days`` None means never."""
 
     low_days: int
     high_days: int | None
@@ -69,9 +69,9 @@ class PayBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryScan:
-    """What one run of a query scans now and later, of a query that runs ``runs_per_day`` times.
+    """The bytes and requests of one run of a query, now and after the change.
 
-    ``past`` is the number of past predictions that the ranges are from.
+    ``past`` is the number of past predictions that the ranges are based on.
     """
 
     query: str
@@ -85,10 +85,10 @@ class QueryScan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostForecast:
-    """What a change takes and changes, before it has a price.
+    """The resources that a change takes and saves, without prices.
 
-    ``storage_bytes`` is by how many bytes the table grows for good. Old versions of the rewritten files, of
-    ``kept_bytes``, stay for ``kept_seconds``: None where nothing says when a clean deletes them.
+    ``storage_bytes`` is the permanent growth of the table. Old versions of the rewritten files,
+    ``kept_bytes`` in all, remain for ``kept_seconds``, None if it is unknown when a clean deletes them.
     """
 
     work: WorkForecast
@@ -99,17 +99,17 @@ class CostForecast:
 
     @property
     def freed_bytes(self) -> int:
-        """What another retention deletes at once of the bytes that are there."""
+        """The existing bytes that a changed retention deletes at once."""
         return self.work.written_bytes.low - self.work.read_bytes - self.storage_bytes.low
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCosts:
-    """What a change of a table costs, by prices in ``currency``; ranges hold in 80 of 100 cases.
+    """The costs of a change of a table in ``currency``. Ranges hold in 80 of 100 cases.
 
-    ``one_off`` is ``compute``, ``requests`` and ``old_versions`` together; ``monthly`` is the change of what
-    ``storage`` and ``queries`` cost in a month. ``pay_back`` is None where nothing is spent or, for sure,
-    nothing saved.
+    ``one_off`` is the sum of ``compute``, ``requests`` and ``old_versions``. ``monthly`` is the change of the
+    monthly costs of ``storage`` and ``queries``. ``pay_back`` is None if nothing is spent or certainly
+    nothing is saved.
     """
 
     currency: str
@@ -125,13 +125,13 @@ class TableCosts:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether nothing is spent, and nothing changes."""
+        """True if nothing is spent and no monthly cost changes."""
         return self.one_off == NOTHING and self.monthly == NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPrices:
-    """The prices that a plan was made with, as decimal numbers."""
+    """The prices of a plan as decimal numbers."""
 
     currency: str
     storage_gib_month: str
@@ -142,7 +142,7 @@ class PlanPrices:
 
     @classmethod
     def of(cls, prices: Prices) -> PlanPrices:
-        """Those of a target."""
+        """Return the prices of a target."""
         return cls(
             currency=prices.currency,
             storage_gib_month=f"{prices.storage_gib_month:f}",
@@ -153,7 +153,7 @@ class PlanPrices:
         )
 
     def check(self) -> None:
-        """ValueError where one of them is no price: whoever edits a saved plan may write anything."""
+        """Raise ValueError if a price or the currency is invalid. A saved plan may have been edited."""
         check_currency(self.currency)
         texts = (self.storage_gib_month, self.read_requests_million, self.write_requests_million)
         for text in (*texts, self.core_hour, self.scanned_tib):
@@ -161,28 +161,28 @@ class PlanPrices:
                 raise ValueError(f"{text[:20]!r} is no price")
 
     def storage(self, size_bytes: int, *, seconds: int = MONTH_DAYS * 86_400) -> Fraction:
-        """What bytes cost that are stored for so long, by default for a month."""
+        """Return the price of storing bytes for this time, by default for a month."""
         months = Fraction(seconds, MONTH_DAYS * 86_400)
         return Fraction(self.storage_gib_month) * size_bytes / _GIB * months
 
     def compute(self, core_milliseconds: int) -> Fraction:
-        """What the time of cores costs."""
+        """Return the price of this core time."""
         return Fraction(self.core_hour) * core_milliseconds / _MILLISECONDS_AN_HOUR
 
     def requests(self, *, reads: int, writes: int = 0) -> Fraction:
-        """What requests cost."""
+        """Return the price of read and write requests."""
         paid = Fraction(self.read_requests_million) * reads + Fraction(self.write_requests_million) * writes
         return paid / _MILLION
 
     def monthly_scans(self, runs_per_day: float, *, size_bytes: int, requests: int) -> Fraction:
-        """What a query costs in a month, each run of which scans so much."""
+        """Return the monthly price of a query whose runs each read ``size_bytes`` with these requests."""
         run = Fraction(self.scanned_tib) * size_bytes / _TIB + self.requests(reads=requests)
         return Fraction(repr(runs_per_day)) * MONTH_DAYS * run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCosts:
-    """What a whole plan costs: the sums over its tables, by their ``prices``."""
+    """The costs of a whole plan: the sums over its tables, by ``prices``."""
 
     prices: PlanPrices
     one_off: AmountRange
@@ -193,13 +193,13 @@ class PlanCosts:
 
 
 def check_currency(text: str) -> None:
-    """ValueError for what is no code of a currency, and is not to be printed."""
+    """Raise ValueError unless the text is a currency code, because other text must not be printed."""
     if not _CURRENCY.fullmatch(text):
         raise ValueError("a currency is a code of three capital letters")
 
 
 def table_costs(forecast: CostForecast, prices: PlanPrices) -> TableCosts:
-    """What is forecast, in money."""
+    """Return the costs of a forecast by these prices."""
     work, kept = forecast.work, forecast.kept_seconds
     compute = AmountRange.of(
         prices.compute(work.core_milliseconds.low), prices.compute(work.core_milliseconds.high)
@@ -239,7 +239,7 @@ def table_costs(forecast: CostForecast, prices: PlanPrices) -> TableCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCost:
-    """What a part was predicted to cost, and what it did cost, rounded to the nearest millionth."""
+    """The predicted and the measured cost of a part, the latter rounded to the nearest millionth."""
 
     part: str
     expected: AmountRange
@@ -247,25 +247,25 @@ class MeasuredCost:
 
     @classmethod
     def of(cls, part: str, expected: AmountRange, measured: Fraction) -> MeasuredCost:
-        """With the exact amount that was measured."""
+        """Return the cost with its exact measured amount rounded."""
         return cls(part=part, expected=expected, measured_micros=_held(round(measured * MICROS)))
 
     @property
     def is_within(self) -> bool:
-        """Whether it lies within the range; an amount that was rounded into it does."""
+        """True if the measured amount lies within the predicted range after rounding."""
         return self.expected.low_micros <= self.measured_micros <= self.expected.high_micros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCosts:
-    """The parts of what was done, in ``currency``."""
+    """The measured costs of the parts of a change, in ``currency``."""
 
     currency: str
     parts: tuple[MeasuredCost, ...]
 
 
 def clustering_costs(work: ClusteringWork, prices: PlanPrices) -> MeasuredCosts:
-    """What a clustering was predicted to cost when it was planned, and what it did cost."""
+    """Return the predicted and the measured costs of a clustering."""
     time, asked = work.expected_core_milliseconds, expected_requests(work)
     compute = AmountRange.of(prices.compute(time.low), prices.compute(time.high))
     requests = AmountRange.of(
@@ -281,10 +281,15 @@ def followed_costs(
     scans: Mapping[str, tuple[int, int]],
     prices: PlanPrices,
 ) -> MeasuredCosts:
-    """What a change was predicted to cost with its plan, and what it did cost in these clusterings.
+    """Return the costs that a plan predicted for a change, and those measured in its clusterings.
 
-    ``scans`` are the bytes and requests of a run of each query now. Old versions that a clean deletes may
-    still be there, so they are not among the parts.
+    Old versions are not among the parts, because the next clean may still have to delete them.
+
+    Args:
+        predicted: The costs in the plan.
+        works: The work of the clusterings that the change caused.
+        scans: The bytes and requests of one run of each query now.
+        prices: The prices of the plan.
     """
     grown = sum(work.written_bytes - work.read_bytes for work in works) - predicted.forecast.freed_bytes
     if predicted.forecast.kept_seconds is None:
@@ -319,7 +324,7 @@ def _one_off(
 
 
 def _requests(works: Sequence[ClusteringWork], prices: PlanPrices) -> Fraction:
-    """What the requests of clusterings cost, by their files and bytes: nobody counts requests."""
+    """Return the price of the requests of clusterings, estimated from their files and bytes."""
     return sum(
         (
             prices.requests(
@@ -333,7 +338,7 @@ def _requests(works: Sequence[ClusteringWork], prices: PlanPrices) -> Fraction:
 
 
 def plan_costs(tables: tuple[TableCosts, ...], prices: PlanPrices) -> PlanCosts:
-    """The sums over the tables."""
+    """Return the sums over the tables."""
     one_off = sum((table.one_off for table in tables), NOTHING)
     monthly = sum((table.monthly for table in tables), NOTHING)
     return PlanCosts(
@@ -347,7 +352,10 @@ def plan_costs(tables: tuple[TableCosts, ...], prices: PlanPrices) -> PlanCosts:
 
 
 def pay_back(one_off: AmountRange, monthly: AmountRange) -> PayBack | None:
-    """When the saving has paid for it; None where nothing is spent, or nothing is saved for sure."""
+    """Return when the saving has paid for the one-off costs.
+
+    The result is None if nothing is spent or certainly nothing is saved.
+    """
     if one_off.high_micros <= 0 or monthly.low_micros >= 0:
         return None
     low = floor(Fraction(max(one_off.low_micros, 0) * MONTH_DAYS, -monthly.low_micros))
@@ -359,7 +367,7 @@ def pay_back(one_off: AmountRange, monthly: AmountRange) -> PayBack | None:
 
 
 def _held(micros: int) -> int:
-    """What 64 bits hold, since JSON has no more."""
+    """Return the amount limited to 64 bits, because JSON readers may not accept larger integers."""
     return max(min(micros, _MOST_MICROS), -_MOST_MICROS)
 
 

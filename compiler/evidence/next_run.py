@@ -1,4 +1,4 @@
-"""What the next run would ingest: looked for as the run does, without a JVM and without writing."""
+"""The source files that the next run would ingest, found as in a run but without a JVM or any write."""
 
 from __future__ import annotations
 
@@ -24,11 +24,16 @@ def due_sources(
     storage: Mapping[str, Any],
     check: Callable[[Source], None] | None = None,
 ) -> tuple[DueSource, ...]:
-    """The sources of the applied spec, in its order; none where nothing is applied.
+    """Return the due files of each source of the applied spec, in its order; nothing if no spec is applied.
 
-    ``directory`` is where relative paths start and ``storage`` the options of the stores. A source
-    that the run would fail on says why in ``problem``, masked by what is applied and by what is ``declared``.
-    ``check`` raises UnnamedPlaceError for a source that is not to be looked at, which ``problem`` says too.
+    If the run would fail on a source, ``problem`` contains the reason with personal values masked.
+
+    Args:
+        observation: The table.
+        declared: The declared spec; its personal columns are masked like those of the applied one.
+        directory: The folder at which relative paths of sources start.
+        storage: The options of the stores.
+        check: Raises UnnamedPlaceError for a source that must not be read, which becomes its ``problem``.
     """
     handle = observation.handle
     if not observation.is_applied or handle.spec is None:
@@ -48,9 +53,17 @@ def new_sources(
     storage: Mapping[str, Any],
     check: Callable[[Source], None] | None = None,
 ) -> tuple[DueSource, ...]:
-    """Return what the first run ingests from the sources that are new or changed.
+    """Return the files that the first run ingests from each new or changed source.
 
-    Files that were ingested before are counted by who did. A table that is not there yet has no ledger.
+    Files that were ingested before are counted in ``known``, by source. A table that does not exist has no
+    source ledger.
+
+    Args:
+        observation: The table, None if it does not exist.
+        declared: The declared spec.
+        directory: The folder at which relative paths of sources start.
+        storage: The options of the stores.
+        check: Raises UnnamedPlaceError for a source that must not be read, which becomes its ``problem``.
     """
     handle = None if observation is None else observation.handle
     applied = () if handle is None or handle.spec is None else handle.spec.sources

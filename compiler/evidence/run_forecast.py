@@ -1,8 +1,8 @@
-"""What the next run's clustering does, is good for, and leaves, by the functions that make plans of runs.
+"""Forecast of the next run's clustering, computed by the functions that plan runs.
 
-Rows are read within :data:`~parquetry.runtime.clustering.forecast.sample.IN_REVIEW` for the choice of scopes
-and once more for groups that no choice was about, of tables that declare queries only. Of plans that wait
-already what they say themselves is shown, and no row is read.
+Rows are read only for tables that declare queries: once for the choice of scopes, and once more for groups
+without such a choice, both within :data:`~parquetry.runtime.clustering.forecast.sample.IN_REVIEW`. For plans
+that are already on the timeline, the recorded forecast is shown and no rows are read.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.rereading import read_again
 
 NAMED: Final = 100
-"""How many of the files that are left are named, of each table."""
+"""The most excluded files that are listed by path, per table."""
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextClustering:
-    """What the next run's clustering does and is good for, and the files that it leaves as they are."""
+    """The forecast of the next run's clustering, and the files that it leaves as they are."""
 
     forecast: RunForecast
     excluded: ExcludedFiles
@@ -49,10 +49,10 @@ class NextClustering:
 def next_clustering(
     observation: Observation, declared: TableSpec, *, budget: RunBudget
 ) -> NextClustering | None:
-    """Of the next run within the ``budget``; None where nothing is applied, or clustering is off.
+    """Return the forecast of the next clustering within the ``budget``.
 
-    None, too, where the applied policy has a strategy of a plug-in that is not declared.
-    Partitions are masked by what is applied and by what is ``declared``.
+    Partitions are masked by the applied and the ``declared`` spec. The result is None if no spec is applied,
+    if clustering is off, or if the applied policy uses a plug-in strategy that is not declared.
     """
     handle, spec = observation.handle, observation.handle.spec
     if not observation.is_applied or spec is None or trigger_of(handle) is Trigger.OFF:
@@ -64,7 +64,7 @@ def next_clustering(
     try:
         expected = forecast_due(handle, due, limits=IN_REVIEW)
     except InvalidDataError as failure:
-        # A strategy or a step that is not installed here: whoever runs it may have it.
+        # A strategy or a step is not installed here, but it may be installed where the job runs.
         reason = masked_message(failure.message, shown_by, location=handle.store.uri)
         _LOG.warning("%s: its clustering has no forecast: %s", handle.store.uri, reason)
         expected = ClusteringForecast(debt=due.debt)
@@ -80,7 +80,7 @@ def next_clustering(
 
 
 def _excluded(left: Sequence[ExcludedFile], shown_by: TableSpec) -> ExcludedFiles:
-    """A bounded part of them, as a plan is read on a screen; `service cluster --plan-only` lists all."""
+    """Return the excluded files with a bounded list of paths. `service cluster --plan-only` lists all."""
     named = nsmallest(NAMED, left, key=lambda excluded: excluded.file.path)
     return ExcludedFiles(
         total=len(left),
@@ -97,7 +97,7 @@ def _excluded(left: Sequence[ExcludedFile], shown_by: TableSpec) -> ExcludedFile
 
 
 def _pending(handle: TableHandle) -> tuple[PendingPlan, ...]:
-    """The plans on the timeline of which something was predicted."""
+    """Return the pending clustering plans that contain a forecast."""
     found = []
     for instant, request in sorted(handle.timeline().pending_clusterings.items()):
         groups = () if request.plan is None else request.plan.groups
