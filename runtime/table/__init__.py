@@ -1,1 +1,1 @@
-"""An open table: configuration, applied record, schema, file-system view, statistics."""
+"""An open table: its configuration, applied record, schema, file system view and statistics."""

@@ -1,4 +1,4 @@
-"""The name of whoever acts, for records: it proves nothing, as a signature does."""
+"""The name of the acting user for records. Unlike a signature, it proves nothing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Final
 from parquetry.printable import one_line
 
 _ACTORS: Final = ("GITHUB_ACTOR", "GITLAB_USER_LOGIN")
-"""The variables in which a forge names who started what it executes."""
+"""The environment variables with the user who started a forge's pipeline."""
 
 _LONGEST: Final = 200
 
 
 def acting_user(git_user: str | None = None, *, environment: Mapping[str, str] = os.environ) -> str:
-    """Return who acts: the actor that a forge names, else the user of git, else that of the operating system.
+    """Return the user of the forge, or else the user of git, or else that of the operating system.
 
     The text has one line without invisible characters, and at most 200 characters.
     """
@@ -25,12 +25,12 @@ def acting_user(git_user: str | None = None, *, environment: Mapping[str, str] =
 
 
 def bounded_user(text: str) -> str:
-    """Return the name as it may be shown, whoever wrote it."""
+    """Return a name from any source in a form that is safe to show: one line, at most 200 characters."""
     return one_line(text[:_LONGEST])[:_LONGEST]
 
 
 def _system_user() -> str:
-    """Return the name of the process's user, or its number where it has none, as in containers."""
+    """Return the user name of the process, or the user's number if it has no name, as in containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

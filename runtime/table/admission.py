@@ -1,6 +1,7 @@
-"""What must not be written to: tables where a write of ours would lose rows or mislead readers.
+"""Checks for tables to which a write would lose rows or mislead readers.
 
-Each refusal was seen to end in silent loss, or is a feature whose upkeep a writer cannot skip.
+Each refused feature either caused silent data loss in tests, or needs maintenance that a writer must not
+skip.
 """
 
 from __future__ import annotations
@@ -26,13 +27,20 @@ _MILLISECONDS: Final = '"timestamp-millis"'
 
 
 def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None:
-    """Raises UnsupportedTableError when writing is not safe: place, value and one remedy.
+    """Raise an error if the table cannot be written safely.
 
-    CorruptTableError where the table's identity or applied record is not to be acted by, StalePlanError where
-    it is not to be written by that spec.
+    An instant up to :data:`MAX_CLOCK_SKEW_MS` ahead of ``now_ms`` is accepted, and the caller has to wait,
+    see :func:`ahead_ms`. An instant further ahead is refused.
 
-    An instant up to :data:`MAX_CLOCK_SKEW_MS` ahead of ``now_ms`` is the caller's to wait for, see
-    :func:`ahead_ms`; one further ahead is refused.
+    Args:
+        handle: The table.
+        timeline: The current timeline of the table.
+        now_ms: The time of the store's clock, in ms since the epoch.
+
+    Raises:
+        UnsupportedTableError: If writing is unsafe. The message has the location, the value and one remedy.
+        CorruptTableError: If the identity or the applied record must not be used.
+        StalePlanError: If the applied spec is not the one that the owner declares.
     """
     if handle.fault is not None:
         raise handle.fault.error()
@@ -49,16 +57,16 @@ def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None
 
 
 def ahead_ms(timeline: Timeline, timezone: Timezone, now_ms: int) -> int:
-    """By how many milliseconds the newest instant, in any state, lies ahead of the clock; 0 if it does not.
+    """Return how many milliseconds the newest instant, in any state, is ahead of the clock, at least 0.
 
-    Real Hudi takes its instants from the clock alone: behind such an instant its commits vanish.
+    Hudi itself takes instants from the clock alone: its commits before such an instant are invisible.
     """
     newest = timeline.last_instant
     return 0 if newest is None else max(0, parse_instant_ms(newest, timezone) - now_ms)
 
 
 def writing_problems(config: TableConfig) -> Iterator[str]:
-    """Every property with which a table cannot be written safely, and the remedy."""
+    """Yield a message with a remedy for each property that makes writing unsafe."""
     if config.metadata_partitions:
         yield (
             f"hoodie.table.metadata.partitions={','.join(config.metadata_partitions)}: readers that use the "

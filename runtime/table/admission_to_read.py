@@ -1,4 +1,4 @@
-"""What cannot be read at all: tables that are no copy-on-write tables of version 6."""
+"""Checks for tables that cannot be read, because they are not copy-on-write tables of version 6."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _COMPLETED_OF_LAYOUT_2 = re.compile(r"(\d+)_(\d+)\.([a-z]+)")
 
 
 def check_readable(store: ObjectStore, config: TableConfig) -> None:
-    """Raises UnsupportedTableError, with the remedy, when the files do not mean what version 6 says."""
+    """Raise UnsupportedTableError, with a remedy, if the table is not a version 6 copy-on-write table.
+
+    Bootstrapped tables and tables with files other than Parquet are refused too.
+    """
     if config.version != TABLE_VERSION or config.layout != TIMELINE_LAYOUT:
         raise UnsupportedTableError(_other_version(store, config))
     if config.table_type != COPY_ON_WRITE:

@@ -1,6 +1,6 @@
-"""Whose table this is and which spec it was last applied with: small records beside the timeline.
+"""The identity of a table and its applied records: small files beside the timeline.
 
-They name nothing that readers of the table depend on; without them it is a plain Hudi table.
+Readers of the table do not depend on them. Without them, it is a plain Hudi table.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from parquetry.version import VERSION
 
 NO_PROJECT: Final = "python"
-"""The owner of a table that was created from Python without naming a project."""
+"""The project of a table that was created from Python without a project."""
 
 RECORD_FORMAT: Final = 2
-"""Of the records below; raised with every field that a reader may not overlook."""
+"""The format version of these files, increased with every field that a reader must not ignore."""
 
 RECORD_CODE: Final = "SC505"
-"""What messages begin with that refuse to act by a record."""
+"""The code of messages about a record that must not be used."""
 
 DRIFT_CODE: Final = "SC506"
-"""What messages begin with where the applied spec is not the declared one."""
+"""The code of messages about an applied spec that differs from the declared one."""
 
 _RENEW: Final = "restore it from a copy, or delete it, plan and apply again"
 _NUMBER_WIDTH: Final = 20
 _MOST_RECORDS: Final = 10**12
 _LATEST_MS: Final = 253_402_214_400_000
-"""The last day of the year 9999, which is a date in every time zone."""
+"""The last day of the year 9999, which is a valid date in every time zone."""
 
 _Value = TypeVar("_Value")
 
@@ -64,9 +64,9 @@ _APPLIED_NAME = re.compile(rf"(\d{{{_NUMBER_WIDTH}}})\.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """Why a table is not its would-be owner's: SC501 or SC504, a reason and a remedy.
+    """The reason why a table does not belong to an owner (SC501 or SC504), and a remedy.
 
-    ``remedy`` is None for a table that may be adopted.
+    ``remedy`` is None if the table may be adopted.
     """
 
     code: str
@@ -74,7 +74,7 @@ class Foreign:
     remedy: str | None = None
 
     def remedy_for(self, file: str = "its file") -> str:
-        """What to do about it; ``file`` is the one that declares the table."""
+        """Return the remedy. ``file`` is the spec file that declares the table."""
         if self.remedy is not None:
             return self.remedy
         adopting = run("adopt", "LOCATION")
@@ -87,10 +87,10 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableIdentity:
-    """What was put first when the table was made: its id, its project, and how to finish making it.
+    """The first file of a new table: its id, its project, and the data to finish its creation.
 
-    ``first_instant`` and ``spec`` are those of the creation; an adopted table has neither. ``fault`` is why
-    nobody is to act by it; ``digest`` is that of the file it was read from.
+    ``first_instant`` and ``spec`` are those of the creation; an adopted table has neither. ``fault`` is the
+    reason why the identity must not be used, or None. ``digest`` is that of the file from which it was read.
     """
 
     table_id: str
@@ -101,7 +101,7 @@ class TableIdentity:
     digest: str | None = field(default=None, compare=False)
 
     def to_bytes(self) -> bytes:
-        """The content of ``table.json``."""
+        """Return the content of ``table.json``."""
         document = {
             "format": RECORD_FORMAT,
             "parquetry": VERSION,
@@ -114,7 +114,12 @@ class TableIdentity:
 
     @classmethod
     def from_bytes(cls, content: bytes, *, place: str) -> TableIdentity:
-        """The identity that :meth:`to_bytes` wrote; CorruptTableError names ``place``."""
+        """Return the identity from the content of ``table.json``.
+
+        Raises:
+            CorruptTableError: If the content is not an identity. The message starts with ``place``.
+            UnsupportedTableError: If a later version of parquetry wrote it.
+        """
         document = _load(content, place)
         remedy = "restore the file from a copy"
         fields = _Fields(document, place, remedy=remedy)
@@ -131,11 +136,11 @@ class TableIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedRef:
-    """Which applied record is in force, and the plan and git commit it came from.
+    """The applied record in force, with the plan and the git commit from which it was applied.
 
-    ``forgotten`` says that the project has no spec of the table any more. ``target`` is the one that it
-    was applied for, None where it was for none, from Python; ``settings`` are those of the target then,
-    None where they were not recorded.
+    ``forgotten`` means that the project no longer has a spec of the table. ``target`` is the target of the
+    apply, or None from Python. ``settings`` are those of the target at that time, or None if they were not
+    recorded.
     """
 
     number: int
@@ -149,11 +154,11 @@ class AppliedRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedRecord:
-    """An applied record: the reference, the spec itself, and when it was applied, and by whom.
+    """An applied record: its reference, the spec, and the time and user of the apply.
 
-    ``dirty`` says that the project had changes that the reference's commit lacks. It and ``applied_by`` are
-    None where they are not recorded. ``document`` is the record as it is written. ``fault`` is why nobody is
-    to act by it: those who read say so and go on, those who write or execute stop.
+    ``dirty`` means that the project had changes that were not in the commit of the reference. ``dirty`` and
+    ``applied_by`` are None if they were not recorded. ``document`` is the record as written. ``fault`` is the
+    reason why the record must not be used, or None: readers report it and continue, writers and jobs stop.
     """
 
     ref: AppliedRef
@@ -166,7 +171,7 @@ class AppliedRecord:
 
 
 def check_faults(identity: TableIdentity | None, applied: AppliedRecord | None) -> None:
-    """CorruptTableError where one of them is not to be acted by."""
+    """Raise CorruptTableError if the identity or the applied record must not be used."""
     fault = fault_of(identity, applied)
     if fault is not None:
         raise fault.error()
@@ -175,10 +180,16 @@ def check_faults(identity: TableIdentity | None, applied: AppliedRecord | None) 
 def check_rules(
     place: str, owner: TableOwner | None, applied: AppliedRef | None, spec: TableSpec | None
 ) -> None:
-    """StalePlanError where the applied spec is not the one that the owner opened the table for.
+    """Raise StalePlanError if the applied spec is not the one for which the owner opened the table.
 
-    A record that anybody may have written who can write to the table is acted by only where the project
-    declares the same.
+    Anyone who can write to the table can write an applied record. So a record is used only if the project
+    declares the same spec.
+
+    Args:
+        place: The location of the table for error messages.
+        owner: The owner of the opened table. If it is None or has no rules, nothing is checked.
+        applied: The reference of the applied record.
+        spec: The spec of the applied record.
     """
     if owner is None or owner.rules is None:
         return
@@ -198,16 +209,21 @@ def check_rules(
 
 
 def fault_of(identity: TableIdentity | None, applied: AppliedRecord | None) -> RecordFault | None:
-    """Why nobody is to act by what the table says of itself; None where one may."""
+    """Return why the identity or the applied record must not be used, or None if both are valid."""
     faults = (found.fault for found in (identity, applied) if found is not None)
     return next((fault for fault in faults if fault is not None), None)
 
 
 def foreign(owner: TableOwner, *, project: str | None, applied: AppliedRef | None) -> Foreign | None:
-    """Why the table of ``project`` with that newest record is not the owner's; None where it is.
+    """Return why the table does not belong to the owner, or None if it does.
 
-    The one rule of whose a table is: of `plan`, of every command that names a table of its project, and of
-    the jobs that write. A record that was forgotten binds no target.
+    `plan`, every command that names a table of its project, and the jobs that write all use this function. A
+    record that was forgotten belongs to no target.
+
+    Args:
+        owner: The project and the target that claim the table.
+        project: The project in the identity of the table, or None without an identity.
+        applied: The newest applied record of the table.
     """
     if project != owner.project:
         named = f"give the table another location, or name this project {project!r} as it was"
@@ -235,21 +251,27 @@ def foreign(owner: TableOwner, *, project: str | None, applied: AppliedRef | Non
 def check_owner(
     place: str, owner: TableOwner | None, *, project: str | None, applied: AppliedRef | None
 ) -> None:
-    """ForeignTableError where the table at ``place`` is not the owner's; None owns whatever is there."""
+    """Raise ForeignTableError if the table at ``place`` does not belong to the owner.
+
+    If ``owner`` is None, every table is accepted.
+    """
     found = None if owner is None else foreign(owner, project=project, applied=applied)
     if found is not None:
         raise ForeignTableError(f"{found.code} the table at {place} {found.reason}", found.remedy_for())
 
 
 def check_owned(store: ObjectStore, owner: TableOwner) -> None:
-    """ForeignTableError where a table is in the store that is not the owner's: three requests."""
+    """Raise ForeignTableError if the store has a table that does not belong to the owner.
+
+    This takes three requests.
+    """
     identity, applied = read_identity(store), read_applied(store)
     project = None if identity is None else identity.project
     check_owner(store.uri, owner, project=project, applied=None if applied is None else applied.ref)
 
 
 def read_identity(store: ObjectStore) -> TableIdentity | None:
-    """Whose table this is; None for a table that parquetry neither made nor adopted."""
+    """Return the identity of the table, or None if parquetry neither created nor adopted it."""
     try:
         content = store.read(IDENTITY_PATH)
     except NotFoundError:
@@ -258,7 +280,7 @@ def read_identity(store: ObjectStore) -> TableIdentity | None:
 
 
 def read_applied(store: ObjectStore) -> AppliedRecord | None:
-    """The newest applied record, None before the first: one listing and one read."""
+    """Return the newest applied record, or None if there is none. This takes one listing and one read."""
     numbers = _applied_numbers(store)
     if not numbers:
         return None
@@ -269,9 +291,13 @@ def read_applied(store: ObjectStore) -> AppliedRecord | None:
 def read_newer(
     store: ObjectStore, applied: AppliedRef | None, *, owner: TableOwner | None
 ) -> AppliedRecord | None:
-    """The newest applied record if there is one after that; one request when there is none.
+    """Return the newest applied record if it is newer than ``applied``, or else None.
 
-    For those who act by it: CorruptTableError where nobody is to, StalePlanError where the owner is not to.
+    If there is no newer record, this takes one request.
+
+    Raises:
+        CorruptTableError: If the newer record must not be used.
+        StalePlanError: If its spec is not the one that the owner declares.
     """
     number = 0 if applied is None else applied.number
     if store.stat(_applied_path(number + 1)) is None:
@@ -289,9 +315,10 @@ def check_acted_by(
     applied: AppliedRecord | None,
     identity: TableIdentity | None = None,
 ) -> None:
-    """Return where the owner is to act by the record; else as :func:`check_rules` and ``check_signed``.
+    """Check that the owner may use the applied record, by its signature and its spec.
 
-    The identity is read where the signature is checked, unless it is given.
+    Raises the errors of :func:`check_rules` and :func:`check_signed`. If the signature is checked and no
+    ``identity`` is given, the identity is read.
     """
     if owner is not None and owner.keys and applied is not None:
         identity = identity or read_identity(store)
@@ -303,7 +330,7 @@ def check_acted_by(
 
 
 def applied_record(store: ObjectStore, number: int) -> AppliedRecord | None:
-    """Return the applied record of that number, None where there is none."""
+    """Return the applied record with that number, or None if there is none."""
     path = _applied_path(number)
     try:
         content = store.read(path)
@@ -315,7 +342,7 @@ def applied_record(store: ObjectStore, number: int) -> AppliedRecord | None:
 def applied_history(store: ObjectStore) -> Iterator[AppliedRecord]:
     """Yield the applied records, the newest first.
 
-    One listing, and one read for each that is asked for.
+    This takes one listing, and one read for each record that the caller consumes.
     """
     for number in sorted(_applied_numbers(store), reverse=True):
         path = _applied_path(number)
@@ -336,12 +363,26 @@ def write_applied(
     signing_key: str | None = None,
     settings: Settings | None = None,
 ) -> AppliedRef:
-    """Records the spec as applied (or forgotten) under the next number, which only one writer can take.
+    """Write the spec as applied (or forgotten) under the next number, which only one writer can take.
 
-    The record is signed where there is a reference to a key, by which KeyUnavailableError may be raised.
+    A repeated call with the same spec and plan changes nothing, whoever makes it.
 
-    Without ``applied_by`` it names who acts here. Doing it again with the same spec and plan changes nothing,
-    whoever does it; StalePlanError when somebody else took the number.
+    Args:
+        store: The store of the table.
+        spec: The applied spec.
+        number: The number of the new record.
+        git_commit: The commit of the project.
+        dirty: Whether the project had changes that are not in that commit.
+        applied_by: The user who applied the spec. By default, the user of this process.
+        plan_id: The plan of the apply.
+        forgotten: Whether the project has given the table up.
+        target: The target of the apply.
+        signing_key: The reference of the key that signs the record. Without one, the record is not signed.
+        settings: The settings of the target.
+
+    Raises:
+        StalePlanError: If another writer took the number.
+        KeyUnavailableError: If the signing key is not available.
     """
     digest = digest_of(spec.to_json())
     ref = AppliedRef(
@@ -434,7 +475,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
 
 
 def _spec(value: Any, place: str, *, remedy: str) -> tuple[TableSpec, str]:
-    """The spec in a record, and its digest."""
+    """Return the spec in a record and its digest."""
     try:
         return _read_spec(json.dumps(value))
     except InvalidDataError as error:
@@ -443,17 +484,20 @@ def _spec(value: Any, place: str, *, remedy: str) -> tuple[TableSpec, str]:
 
 @lru_cache(maxsize=64)
 def _read_spec(text: str) -> tuple[TableSpec, str]:
-    """The same of a JSON text. A table's identity and its first records say the same, which is read once."""
+    """Return the spec in a JSON text and its digest.
+
+    Results are cached, as the identity of a table and its first records contain the same spec.
+    """
     spec = TableSpec.from_json(json.loads(text))
     spec.check_types()
-    # An older parquetry knew fewer fields: they have their defaults now, and that is what is applied.
+    # An older parquetry had fewer fields. The missing ones have their defaults, which are thus applied.
     return spec, digest_of(spec.to_json())
 
 
 def seal_of(
     store: ObjectStore, identity: TableIdentity | None, applied: AppliedRecord | None
 ) -> RecordSignature | None:
-    """What the record's signature has to be of, and what it is; None without a record."""
+    """Return the signature of the applied record with the payload to sign, or None without a record."""
     if applied is None:
         return None
     signature = applied.document.get("signature")
@@ -467,7 +511,7 @@ def seal_of(
 
 
 def record_digest(document: Mapping[str, Any]) -> str:
-    """The digest that a record, or ``table.json``, carries of everything else in it."""
+    """Return the digest of all other fields, which a record and ``table.json`` contain."""
     return digest_of({key: value for key, value in document.items() if key != "digest"})
 
 
@@ -490,7 +534,7 @@ def _fault(document: Mapping[str, Any], place: str, *, remedy: str) -> RecordFau
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """The fields of a record whose type is to be what parquetry writes; CorruptTableError for any other."""
+    """Typed access to the fields of a record. A field of another type raises CorruptTableError."""
 
     document: Mapping[str, Any]
     place: str

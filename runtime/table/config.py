@@ -1,4 +1,4 @@
-"""What hoodie.properties says of a table, in both spellings: Hudi 0.x's and that of 1.x on a v6 table.
+"""The configuration in hoodie.properties, with the keys of Hudi 0.x and of Hudi 1.x for version 6.
 
 Source: HoodieTableConfig of Hudi 0.15 and 1.2.
 """
@@ -22,11 +22,10 @@ TIMEZONE_KEY: Final = "hoodie.table.timeline.timezone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableConfig:
-    """The properties by meaning. ``raw`` has all of them.
+    """The parsed properties of a table. ``raw`` has all of them.
 
-    ``key_generator`` is None for a class that Hudi does not come with. ``metadata_partitions`` are
-    those of a metadata table in use or under construction. ``archive_folder`` is relative to the
-    table.
+    ``key_generator`` is None for a class that is not part of Hudi. ``metadata_partitions`` are those of a
+    metadata table that is in use or under construction. ``archive_folder`` is relative to the table.
     """
 
     name: str
@@ -51,19 +50,23 @@ class TableConfig:
 
     @property
     def ordering(self) -> str | None:
-        """The ordering field; None when there is none, and when there are several (Hudi 1.1)."""
+        """The ordering field, or None if there is none or more than one (Hudi 1.1)."""
         return self.ordering_fields[0] if len(self.ordering_fields) == 1 else None
 
     @property
     def key_generator_class(self) -> str | None:
-        """The class or type as written, for messages."""
+        """The class or type of the key generator as the properties spell it, for messages."""
         return self.raw.get("hoodie.table.keygenerator.class") or self.raw.get(
             "hoodie.table.keygenerator.type"
         )
 
     @classmethod
     def from_properties(cls, raw: Mapping[str, str], *, place: str) -> TableConfig:
-        """The configuration in these properties; CorruptTableError, naming ``place``, if unusable."""
+        """Return the configuration in these properties.
+
+        Raises:
+            CorruptTableError: If a property is missing or invalid. The message starts with ``place``.
+        """
         record_key = _fields(raw, "hoodie.table.recordkey.fields")
         partition_by = tuple(
             field.partition(":")[0] for field in _fields(raw, "hoodie.table.partition.fields")

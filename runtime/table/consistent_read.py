@@ -1,4 +1,4 @@
-"""Finding the files to read beside writers that clean the table."""
+"""Consistent listings of the files to read, while writers clean the table."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ _Found = TypeVar("_Found")
 def read_consistently(
     handle: TableHandle, read: Callable[[FileSystemView], tuple[IncrementalSlices, _Found]]
 ) -> tuple[IncrementalSlices, _Found]:
-    """What ``read`` finds in the table as it is now, none of it cleaned before its folder was listed.
+    """Return the result of ``read`` for the current table, without any slice deleted before it was listed.
 
-    The versions that a clean took between the reading of the timeline and that listing would be missing
-    without a word: ``read`` is then asked again. ConflictError when that happens each time.
+    If a clean deletes file slices between the reading of the timeline and the listing of their folder, the
+    result would silently lack rows. ``read`` is then called again, up to five times.
+
+    Raises:
+        ConflictError: If a clean interfered each time.
     """
     for _ in range(_ATTEMPTS):
         view = handle.view(handle.timeline())
@@ -34,9 +37,9 @@ def read_consistently(
 
 
 def _is_lacking(view: FileSystemView, time: str) -> bool:
-    """Whether a clean begun after the view's snapshot may have taken versions that readers see at that time.
+    """Return whether a clean that started after the view's snapshot may have deleted slices of that time.
 
-    Where versions are kept by number, what it takes is looked at file by file.
+    If retention counts versions, each deleted file is checked.
     """
     for clean in view.timeline.reload().cleans_since(view.timeline):
         if clean is None:

@@ -1,8 +1,8 @@
-"""How a table comes into being, so that of many creators one wins and any can finish what it began.
+"""The creation of a table: one of several creators wins, and anyone can finish an interrupted creation.
 
-First its identity, which one creator wins and which says everything about what is to be made; then
-an empty first commit with the schema, so that no file will ever be older than the first completed
-instant (Java trusts such files); last ``hoodie.properties``, before which nobody sees a table.
+First comes the identity, which only one creator can write and which determines everything else. Then comes an
+empty first commit with the schema, so that no file is ever older than the first completed instant (Java
+treats such files as committed). ``hoodie.properties`` is last: before it exists, readers see no table.
 """
 
 from __future__ import annotations
@@ -64,10 +64,12 @@ _IDENTIFYING_KEYS: Final = (
 
 
 def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms: int) -> TableIdentity:
-    """The identity of the table to be: the one put here, or that of whoever was faster.
+    """Return the identity of the new table, which this call or a faster creator has written.
 
-    UnsupportedTableError when there is a table that parquetry did not make, or files of one;
-    StalePlanError when it is made for another project or with another spec.
+    Raises:
+        UnsupportedTableError: If there is a table that parquetry did not create, or files of one.
+        StalePlanError: If the table was created for another project or with another spec.
+        InvalidDataError: If no table can be created from the spec.
     """
     check_spec(spec)
     identity = read_identity(store) or _refuse_foreign_table(store)
@@ -76,7 +78,7 @@ def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms:
         try:
             _refuse_left_files(store, levels=len(spec.partition_by))
         except UnsupportedTableError:
-            identity = read_identity(store)  # somebody may just have made the table that these are of
+            identity = read_identity(store)  # the files may be those of a table that was created just now
             if identity is None:
                 raise
     if identity is None:
@@ -102,7 +104,7 @@ def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms:
 
 
 def finish_creation(store: ObjectStore, identity: TableIdentity) -> None:
-    """Makes whatever of the table is not there yet; doing it twice, or by two, changes nothing."""
+    """Write the parts of the table that are missing. Repeated and concurrent calls have no further effect."""
     spec, first_instant = _recipe(store, identity)
     properties = table_properties(spec)
     if _is_whole(store, properties):
@@ -119,7 +121,7 @@ def finish_creation(store: ObjectStore, identity: TableIdentity) -> None:
 
 
 def first_commit(spec: TableSpec, *, table_id: str) -> bytes:
-    """The commit that makes a table, with its columns and no row."""
+    """Return the first commit of a table, with its columns and no rows."""
     extra = {
         SCHEMA_KEY: table_avro_schema(spec.name, spec.columns),
         TABLE_ID_KEY: table_id,
@@ -129,7 +131,7 @@ def first_commit(spec: TableSpec, *, table_id: str) -> bytes:
 
 
 def table_properties(spec: TableSpec) -> dict[str, str]:
-    """The ``hoodie.properties`` of a new table."""
+    """Return the ``hoodie.properties`` of a new table."""
     properties = {
         "hoodie.table.name": spec.name,
         "hoodie.table.type": COPY_ON_WRITE,
@@ -156,7 +158,7 @@ def table_properties(spec: TableSpec) -> dict[str, str]:
 
 
 def check_new_spec(spec: TableSpec) -> None:
-    """Refuses a spec that no table is to be made of; InvalidDataError names the part."""
+    """Raise InvalidDataError, naming the invalid part, if no table may be created from the spec."""
     if not _NAME.fullmatch(spec.name):
         raise InvalidDataError(
             f"table name {spec.name!r}: use ASCII letters, digits, '_', '-' and '.', which every reader takes"
@@ -167,9 +169,9 @@ def check_new_spec(spec: TableSpec) -> None:
 
 
 def check_spec(spec: TableSpec) -> None:
-    """Refuses a spec that no table can be written by; InvalidDataError names the part.
+    """Raise InvalidDataError, naming the invalid part, if no table can be written with the spec.
 
-    What only a new table is refused, such as a name that not every reader takes, may be there.
+    Rules that hold only for new tables, such as names that every reader accepts, are not checked.
     """
     if not spec.columns:
         raise InvalidDataError(f"table {spec.name}: a table needs a column")
@@ -185,7 +187,7 @@ def _check_references(spec: TableSpec, rules: Collection[Rule]) -> None:
 
 
 def _refuse_foreign_table(store: ObjectStore) -> TableIdentity | None:
-    """The identity of a table that was made just now; None when there is no table at all."""
+    """Return the identity of a table that was created just now, or None if there is no table at all."""
     try:
         name = read_table_properties(store).get("hoodie.table.name")
     except NotFoundError:
@@ -200,9 +202,10 @@ def _refuse_foreign_table(store: ObjectStore) -> TableIdentity | None:
 
 
 def _refuse_left_files(store: ObjectStore, *, levels: int) -> None:
-    """A table that lost its timeline leaves files of all times: readers would take them for a new one's rows.
+    """Raise UnsupportedTableError if there are files of a table that lost its timeline.
 
-    Looked for in a few folders of each level, down to that of the last partition field.
+    Readers would take these files for rows of the new table. A few folders of each level are checked, down to
+    the level of the last partition field.
     """
     folders = [""]
     for level in range(levels + 1):
@@ -218,7 +221,7 @@ def _refuse_left_files(store: ObjectStore, *, levels: int) -> None:
 
 
 def _is_whole(store: ObjectStore, ours: Mapping[str, str]) -> bool:
-    """Whether the last step was done. A Hudi writer that made a table of its own in between is noticed."""
+    """Return whether the creation is complete. Raise an error if a Hudi writer created its own table."""
     try:
         theirs = read_table_properties(store)
     except NotFoundError:
@@ -233,7 +236,7 @@ def _is_whole(store: ObjectStore, ours: Mapping[str, str]) -> bool:
 
 
 def _recipe(store: ObjectStore, identity: TableIdentity) -> tuple[TableSpec, str]:
-    """What a table is made with, and when; one that was adopted was made by somebody else."""
+    """Return the spec and the instant of the creation, or raise an error for an adopted table."""
     check_faults(identity, None)
     if identity.spec is None or identity.first_instant is None:
         raise UnsupportedTableError(
@@ -243,10 +246,13 @@ def _recipe(store: ObjectStore, identity: TableIdentity) -> tuple[TableSpec, str
 
 
 def refuse_missing_properties(store: ObjectStore, identity: TableIdentity) -> None:
-    """Raise where a table without properties has had some: what they were by then nobody knows.
+    """Raise an error if a table without properties had some before, as their content is unknown.
 
-    CorruptTableError for one that was written to, UnsupportedTableError for one that was adopted. A table
-    whose creation was interrupted passes.
+    A table whose creation was interrupted is accepted.
+
+    Raises:
+        CorruptTableError: If the table was written to after its creation.
+        UnsupportedTableError: If the table was adopted.
     """
     _, first_instant = _recipe(store, identity)
     later = Timeline.load(store).last_instant or first_instant

@@ -1,6 +1,6 @@
 """Names of base files, ``<partition>/<file id>_<write token>_<instant>.parquet``, and their paths in plans.
 
-Source: FSUtils of Hudi 0.15. Neither id nor token contains ``_`` or ``.``.
+Source: FSUtils of Hudi 0.15. Neither the id nor the token contains ``_`` or ``.``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseFileName:
-    """What the name of a base file says."""
+    """The parts of the name of a base file."""
 
     partition: str
     file_id: str
@@ -30,17 +30,17 @@ class BaseFileName:
 
     @property
     def name(self) -> str:
-        """The file's name without its folder."""
+        """The name of the file without its folder."""
         return f"{self.file_id}_{self.write_token}_{self.instant}{SUFFIX}"
 
     @property
     def path(self) -> str:
-        """The file relative to the table."""
+        """The path of the file, relative to the table."""
         return f"{self.partition}/{self.name}" if self.partition else self.name
 
     @classmethod
     def parse(cls, path: str) -> Self | None:
-        """What the path of a base file says; None for any other file."""
+        """Return the parts of the path of a base file, or None for any other file."""
         partition, _, name = path.rpartition("/")
         match = _NAME.match(name)
         if match is None:
@@ -51,12 +51,12 @@ class BaseFileName:
 
 
 def files_of_instant(store: ObjectStore, partition: str, time: str) -> list[str]:
-    """The base files of the instant in a partition, unfinished ones too."""
+    """Return the paths of the base files of the instant in a partition, including unfinished ones."""
     return [info.path for info in store.list(partition) if instant_of_file(info.path) == time]
 
 
 def instant_of_file(path: str) -> str | None:
-    """The instant in the name of a base file, or in the name an unfinished file was to get."""
+    """Return the instant in the name of a base file, or in the final name of an unfinished one."""
     folder, _, _ = path.rpartition("/")
     unfinished = finished_name(path)
     base = BaseFileName.parse(path if unfinished is None else f"{folder}/{unfinished}".lstrip("/"))
@@ -64,12 +64,12 @@ def instant_of_file(path: str) -> str | None:
 
 
 def absolute_path(store: ObjectStore, path: str) -> str:
-    """A path of the table as Hudi's rollback plans spell it: absolute, without scheme."""
+    """Return a path of the table as Hudi's rollback plans spell it: absolute, without a scheme."""
     return f"{_root(store)}/{path}"
 
 
 def relative_path(store: ObjectStore, path: str) -> str:
-    """The path relative to the table of a file that a plan names with or without scheme."""
+    """Return the path, relative to the table, of a file that a plan names with or without a scheme."""
     return _SCHEME.sub("", path).removeprefix(f"{_root(store)}/").lstrip("/")
 
 

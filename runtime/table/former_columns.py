@@ -1,4 +1,4 @@
-"""Columns and fields that a table had once: files from before they were dropped may hold their values."""
+"""Dropped columns and fields, whose values may still be in files written before the drop."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from parquetry.runtime.timeline.instant import format_instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormerColumn:
-    """What a path was until the spec that was applied at ``dropped_at``, an instant of the table's clock.
+    """A column or field that was dropped when a later spec was applied.
 
-    ``files`` are those in the table as it is that were written before.
+    ``dropped_at`` is the time of that apply, an instant in the table's time zone. ``files`` is the number of
+    current files that were written before.
     """
 
     path: ColumnPath
@@ -26,10 +27,10 @@ class FormerColumn:
 
 
 def former_columns(table: TableHandle, paths: Collection[ColumnPath]) -> tuple[FormerColumn, ...]:
-    """Every drop of one of the paths that files are older than, the newest drop first.
+    """Return each drop of one of the paths for which there are older files, the newest drop first.
 
-    Names are compared without case, as Spark reads them. One read for each applied record; the partitions
-    are listed only when one of the paths was dropped.
+    Names are compared without case, as in Spark. Each applied record takes one read. The partitions are
+    listed only if one of the paths was dropped.
     """
     drops: list[tuple[ColumnPath, ColumnType, str]] = []
     later: tuple[int, Collection[ColumnPath]] | None = None

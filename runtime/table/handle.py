@@ -1,4 +1,4 @@
-"""An open table: its store, its configuration and what was applied to it."""
+"""An open table: its store, its configuration, and the spec that was applied to it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHandle:
-    """A table as it was when it was opened. ``spec`` and ``applied`` are None before the first apply.
+    """A table as of its opening. ``spec`` and ``applied`` are None before the first apply.
 
-    ``table_id`` and ``project`` are None for a table that parquetry neither made nor adopted;
-    ``first_instant`` is that of the creation and None for a table that it did not make. ``owner`` is whose it
-    has to be when it is changed, None for a table that was opened by its place. ``fault`` is why nobody is to
-    act by the table's identity or applied record: who only reads goes on; ``seal`` is the record's signature.
+    ``table_id`` and ``project`` are None for a table that parquetry neither created nor adopted.
+    ``first_instant`` is the instant of the creation, and None for a table that parquetry did not create.
+    ``owner`` is the required owner of the table, checked before changes; it is None for a table that was
+    opened by its location. ``fault`` is the reason why the identity or the applied record must not be used,
+    or None; reads are still allowed. ``seal`` is the signature of the applied record.
     """
 
     store: ObjectStore
@@ -61,15 +62,15 @@ class TableHandle:
 
     @property
     def name(self) -> str:
-        """The name by which a project knows the table; its own before the first apply."""
+        """The name of the table in its project, or its own name before the first apply."""
         return self.config.name if self.spec is None else self.spec.name
 
     @property
     def paths_hold_values(self) -> bool:
-        """Whether partition paths spell the partition columns' own values, not times formatted from them.
+        """Whether partition paths contain the values of the partition columns, not times formatted from them.
 
-        The properties of a table with Hudi's custom generator do not say which fields it formats:
-        only where parquetry made the table is it known that it formats none.
+        The properties of a table with Hudi's custom key generator do not record which fields it formats. Only
+        for a table that parquetry created is it certain that it formats none.
         """
         generator = self.config.key_generator
         if generator is KeyGenerator.CUSTOM:
@@ -77,13 +78,21 @@ class TableHandle:
         return generator not in (None, KeyGenerator.TIMESTAMP)
 
     def reopen(self) -> TableHandle:
-        """The same table as it is now; ForeignTableError when it is not its owner's any more."""
+        """Open the table again and return its current state.
+
+        Raises:
+            ForeignTableError: If the table no longer belongs to ``owner``.
+        """
         return open_table(self.store, owner=self.owner)
 
     def confirm_owner(self) -> None:
-        """Return while the table is its owner's project's, for who holds the lock; else ForeignTableError.
+        """Check, under the lock, that the table still belongs to the project of its owner.
 
-        One request where it has an owner; CorruptTableError where its identity is not to be acted by.
+        This takes one request if the handle has an owner, and none otherwise.
+
+        Raises:
+            ForeignTableError: If the table belongs to another project.
+            CorruptTableError: If the identity of the table must not be used.
         """
         if self.owner is not None:
             identity = read_identity(self.store)
@@ -92,10 +101,10 @@ class TableHandle:
             check_faults(identity, None)
 
     def confirmed_config(self) -> TableConfig:
-        """The configuration as it is now, for a writer that holds the table's lock.
+        """Return the current configuration, for a writer that holds the lock of the table.
 
-        The time zone of a table that parquetry made is put back where it is missing: Hudi 0.15 drops it
-        in CREATE TABLE over an existing table, and takes local time from then on.
+        If the time zone of a table that parquetry created is missing, it is restored: Hudi 0.15 drops it in
+        CREATE TABLE over an existing table, and then assumes local time.
         """
         raw = read_table_properties(self.store)
         if self.first_instant is not None and TIMEZONE_KEY not in raw:
@@ -104,15 +113,15 @@ class TableHandle:
         return TableConfig.from_properties(raw, place=self.store.uri)
 
     def timeline(self) -> Timeline:
-        """The table's timeline as it is now."""
+        """Return the current timeline of the table."""
         return Timeline.load(self.store)
 
     def view(self, timeline: Timeline) -> FileSystemView:
-        """The table's files under that timeline."""
+        """Return the files of the table as of that timeline."""
         return FileSystemView(self.store, timeline, self.config)
 
     def effective_spec(self, timeline: Timeline) -> TableSpec:
-        """The spec in force: the applied one with the live columns, else what the table says itself."""
+        """Return the applied spec with the live columns, or one made from the table if none is applied."""
         live = live_columns(self.store, timeline, self.config)
         if self.spec is not None:
             return self.spec.with_columns(reconcile(self.spec.columns, live))
@@ -127,21 +136,23 @@ class TableHandle:
         )
 
     def schema_json(self, timeline: Timeline, columns: Iterable[Column]) -> str:
-        """The Avro schema that a commit with these columns carries, in the table's own names."""
+        """Return the Avro schema for a commit with these columns, with the record names of the table."""
         keys = {field.partition(".")[0] for field in self.config.record_key}
         return schema_json(self.config.name, columns, recorded_schema(timeline, self.config), keys=keys)
 
     def key_encoding(self, view: FileSystemView) -> KeyEncoding:
-        """How record keys are spelled; one file is read where the key generator leaves it open."""
+        """Return the encoding of record keys. If the key generator is ambiguous, one file is read."""
         known = key_encoding_of(self.config.key_generator, self.config.record_key)
         return known or detect_key_encoding(self.store, view, self.config.record_key)
 
 
 def open_table(store: ObjectStore, *, owner: TableOwner | None = None) -> TableHandle:
-    """The table in ``store``, for reading; a half-made one is finished first.
+    """Open the table in ``store`` for reading. An unfinished creation is finished first.
 
-    ForeignTableError for a table that is not the ``owner``'s, TableNotFoundError when there is none,
-    UnsupportedTableError for what is no copy-on-write table of version 6 with parquet files.
+    Raises:
+        ForeignTableError: If the table does not belong to ``owner``.
+        TableNotFoundError: If there is no table.
+        UnsupportedTableError: If it is not a copy-on-write table of version 6 with Parquet files.
     """
     identity = read_identity(store)
     project = None if identity is None else identity.project
@@ -165,9 +176,14 @@ def open_table(store: ObjectStore, *, owner: TableOwner | None = None) -> TableH
 
 
 def read_config(store: ObjectStore, identity: TableIdentity | None) -> TableConfig:
-    """The table's configuration, checked for reading; with an identity a half-made table is finished.
+    """Return the configuration of the table, and check that the table can be read.
 
-    A table that parquetry made has its instants in UTC, also when another program lost that property.
+    If there is an identity, an unfinished creation is finished. The instants of a table that parquetry
+    created are in UTC, even if another program has dropped that property.
+
+    Raises:
+        TableNotFoundError: If there is no table.
+        UnsupportedTableError: If it is not a copy-on-write table of version 6 with Parquet files.
     """
     try:
         raw = read_table_properties(store)
@@ -188,7 +204,7 @@ def read_config(store: ObjectStore, identity: TableIdentity | None) -> TableConf
 def masks_failures(
     service: Callable[Concatenate[TableHandle, _Parameters], _Result],
 ) -> Callable[Concatenate[TableHandle, _Parameters], _Result]:
-    """A service of a table whose failures lose its personal values."""
+    """Return a service that masks the personal values of its table in failures."""
 
     @wraps(service)
     def run(table: TableHandle, /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:

@@ -1,7 +1,7 @@
-"""How the record keys of an existing table are spelled, found out from one of its files.
+"""The encoding of the record keys of an existing table, detected from one of its files.
 
-Hudi's ComplexKeyGenerator with a single field wrote ``field:value`` up to 0.14.0 and again from 1.1,
-and the bare value in between; mixing both would make every key new.
+Hudi's ComplexKeyGenerator with a single field wrote ``field:value`` up to 0.14.0 and again from 1.1, and the
+bare value in between. If a table mixed both, every key would count as new.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ _SAMPLE_ROWS: Final = 64
 
 
 def detect_key_encoding(store: ObjectStore, view: FileSystemView, record_key: Sequence[str]) -> KeyEncoding:
-    """The spelling in the table's files; bare for a table that has no rows yet.
+    """Return the key encoding of the table's files, or BARE for a table without rows.
 
-    Partitions are looked at one after the other until one has a row. CorruptTableError when the
-    rows of one file disagree.
+    Partitions are read one after the other until one has a row.
+
+    Raises:
+        CorruptTableError: If the rows of one file have different encodings.
     """
     (field,) = record_key
     for partition in view.partitions():
@@ -36,7 +38,10 @@ def detect_key_encoding(store: ObjectStore, view: FileSystemView, record_key: Se
 
 
 def sampled_row(store: ObjectStore, path: str, fields: Sequence[str]) -> dict[str, Any] | None:
-    """The values of the fields, dotted for nested ones, in the first row of a file; None without rows."""
+    """Return the values of the fields in the first row of a file, or None if it has no rows.
+
+    Names of nested fields are dotted.
+    """
     place = Message(Value.uri(f"{store.uri}/{path}"))
     with store.open_input(path) as source, open_parquet(source, store.allowed, place=place) as file:
         batches = file.iter_batches(batch_size=1, columns=list(fields), use_threads=False)
@@ -45,7 +50,7 @@ def sampled_row(store: ObjectStore, path: str, fields: Sequence[str]) -> dict[st
 
 
 def _sample(store: ObjectStore, path: str, field: str) -> list[tuple[str, str]]:
-    """A few record keys with the text of the field they are made of."""
+    """Return a few record keys, each with the text of the field from which it was made."""
     place = Message(Value.uri(f"{store.uri}/{path}"))
     with store.open_input(path) as source, open_parquet(source, store.allowed, place=place) as file:
         batches = file.iter_batches(batch_size=_SAMPLE_ROWS, columns=[RECORD_KEY, field], use_threads=False)
@@ -60,7 +65,7 @@ def _nested(row: object, field: str) -> object:
 
 
 def _encoding_of(pairs: Sequence[tuple[str, str]], field: str, place: str) -> KeyEncoding:
-    """Prefixed if every key begins with ``field:`` although its value does not."""
+    """Return PREFIXED if every key, but not its value, starts with ``field:``, or BARE if no key does."""
     prefix = f"{field}:"
     prefixed = [key.startswith(prefix) and key != value for key, value in pairs]
     if all(prefixed):

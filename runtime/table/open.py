@@ -1,4 +1,4 @@
-"""Tables: create, open, admit to writing. The face of the modules that know how."""
+"""Creating and opening tables: the public interface of these modules."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ __all__ = ["TableHandle", "check_writable", "create_table", "open_table"]
 def create_table(
     store: ObjectStore, spec: TableSpec, *, project: str, clock: Callable[[], int] | None = None
 ) -> TableHandle:
-    """The table of this spec, made if it is not there, finished if somebody began it.
+    """Create the table of this spec, or finish a creation that was interrupted, and return the table.
 
-    ``clock`` gives ms since the epoch; the store's by default. Killed anywhere, the next call or
-    any opener goes on. Errors as of begin_creation.
+    If the process is killed, the next call, or any opener of the table, continues. The errors are those of
+    begin_creation.
+
+    Args:
+        store: The store of the table.
+        spec: The spec of the table.
+        project: The project that will own the table.
+        clock: Returns ms since the epoch. By default, the clock of the store.
     """
     now_ms = store.now_ms() if clock is None else clock()
     identity = begin_creation(store, spec, project=project, now_ms=now_ms)

@@ -1,4 +1,4 @@
-"""What a partition's path says of its columns."""
+"""Bounds of partition columns, parsed from partition paths."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _EPOCH: Final = dt.date(1970, 1, 1)
 
 
 class PartitionBounds:
-    """The values of partition columns, read back from paths; ``types`` are those of the table's columns."""
+    """The values of partition columns in partition paths. ``types`` are those of the table's columns."""
 
     def __init__(self, table: TableHandle, types: Types) -> None:
         self._config = table.config
         self._paths_hold_values = table.paths_hold_values
-        # Other programs may count milliseconds there.
+        # Other programs may write milliseconds instead of microseconds in timestamp paths.
         self._unread = frozenset[str]() if table.first_instant else frozenset({"timestamp"})
         self._types = types
 
     def of(self, partition: str) -> Mapping[str, Bounds]:
-        """What a partition's path says of its columns; nothing where it cannot be read back."""
+        """Return the bounds of the columns in a partition path, without those that cannot be parsed."""
         config, levels = self._config, partition.split("/")
         if not self._paths_hold_values or not config.partition_by or len(levels) != len(config.partition_by):
             return {}
@@ -46,7 +46,7 @@ class PartitionBounds:
 
 def _bounds_of_text(text: str, kind: str) -> Bounds | None:
     if text == NULL_PARTITION:
-        # Empty text lies in the same folder as null, and so does the folder's own name.
+        # Rows with an empty text or with the folder's own name as text are in the folder of null.
         return Bounds(type=kind, minimum="", maximum=NULL_PARTITION, has_values=kind == "string")
     read = _reader(kind)
     try:
@@ -65,7 +65,7 @@ def _reader(kind: str) -> Callable[[str], StatisticValue]:  # noqa: PLR0911 - a 
         case "date":
             return lambda text: (dt.date.fromisoformat(text) - _EPOCH).days
         case "float":
-            # 0.7 in the path is the float next to it, which SQL compares as a double.
+            # 0.7 in the path means the nearest float, which SQL compares as a double.
             return lambda text: float(np.float32(text))
         case "double":
             return float

@@ -1,4 +1,4 @@
-"""``.hoodie_partition_metadata``: without it Hudi on the JVM does not see a partition at all.
+"""``.hoodie_partition_metadata``: without this file, Hudi on the JVM does not find a partition.
 
 Source: HoodiePartitionMetadata and FileSystemBackedTableMetadata of Hudi 0.15.
 """
@@ -13,12 +13,12 @@ PARTITION_METADATA: Final = ".hoodie_partition_metadata"
 
 
 def partition_metadata_path(partition: str) -> str:
-    """The metadata file of a partition; the empty path is that of an unpartitioned table."""
+    """Return the path of the metadata file of a partition. The path of an unpartitioned table is empty."""
     return f"{partition}/{PARTITION_METADATA}" if partition else PARTITION_METADATA
 
 
 def put_partition_metadata(store: ObjectStore, partition: str, *, instant: str) -> None:
-    """Mark the folder as a partition made by ``instant``, unless it is marked already."""
+    """Write the metadata file of a partition that ``instant`` created, unless the file exists."""
     depth = partition.count("/") + 1 if partition else 0
     content = f"#partition metadata\ncommitTime={instant}\npartitionDepth={depth}\n"
     store.put_if_absent(partition_metadata_path(partition), content.encode())

@@ -1,4 +1,4 @@
-"""Partition paths: how a value names a folder, byte for byte as in Hudi, and which names are safe.
+"""Partition paths: the folders of partition values, byte for byte as in Hudi, and checks of such paths.
 
 Source: Hudi's ``KeyGenUtils`` and ``PartitionPathEncodeUtils``.
 """
@@ -20,10 +20,10 @@ from parquetry.runtime.table.config import TableConfig
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 SHARED_TEXTS: Final = ("", NULL_PARTITION)
-"""Texts whose rows lie in the folder of null."""
+"""Texts whose rows are in the folder of null."""
 
 ESCAPED: Final = (*(chr(c) for c in range(1, 0x20)), *"\"#%'*/:=?\\\x7f{[]^")
-"""The characters of a value that url encoding writes as ``%XX``."""
+"""The characters that url encoding writes as ``%XX``."""
 
 _ESCAPED_CLASS = re.compile("[" + re.escape("".join(ESCAPED)) + "]")
 _PARTITION_FILE = ".hoodie_partition_metadata"
@@ -33,9 +33,9 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRules:
-    """How a table spells its keys and partition paths.
+    """The rules by which a table spells its record keys and partition paths.
 
-    ``named_key`` puts ``field:`` before every part of the key (several fields, or a table whose
+    ``named_key`` puts ``field:`` before every part of the key (if there are several fields, or if the table's
     writer did so for one). An empty ``record_key`` means generated keys.
     """
 
@@ -47,7 +47,7 @@ class KeyRules:
 
     @classmethod
     def of(cls, config: TableConfig, *, named_key: bool) -> Self:
-        """The rules of a table with these properties, which do not say whether keys are named."""
+        """Return the rules of a table with these properties, which do not record whether keys are named."""
         return cls(
             record_key=config.record_key,
             partition_by=config.partition_by,
@@ -58,14 +58,16 @@ class KeyRules:
 
 
 def escape_value(text: str) -> str:
-    """A partition value with the characters that Hudi escapes as ``%XX``."""
+    """Return a partition value in which the characters that Hudi escapes are written as ``%XX``."""
     return _ESCAPED_CLASS.sub(lambda m: f"%{ord(m[0]):02X}", text)
 
 
 def partition_path(rules: KeyRules, values: Mapping[str, Any]) -> str:
-    """The partition path of one value per partition column: what the rows' path is computed as in SQL.
+    """Return the partition path for one value of each partition column, as SQL computes it for rows.
 
-    Raises InvalidDataError when a partition column is missing or another one is named.
+    Raises:
+        InvalidDataError: If a partition column is missing, another column is named, or a value has a type
+            that cannot name a partition.
     """
     if set(values) != set(rules.partition_by):
         raise InvalidDataError(
@@ -76,7 +78,10 @@ def partition_path(rules: KeyRules, values: Mapping[str, Any]) -> str:
 
 
 def path_of_texts(rules: KeyRules, texts: Sequence[tuple[str | None, bool]]) -> str:
-    """The partition path of a text per partition column, and whether the column is one of text."""
+    """Return the partition path for one text of each partition column.
+
+    The second item of each pair says whether the column is of type string, and so may need escaping.
+    """
     levels = []
     for field, (text, is_text) in zip(rules.partition_by, texts, strict=True):
         value = escape_value(text) if text and is_text and rules.url_encode else text
@@ -109,10 +114,10 @@ def _python_text(value: Any) -> str:
 
 
 def check_partition_path(rules: KeyRules, path: str) -> None:
-    """Return when ``path`` can be a folder of the table that every reader finds; else InvalidDataError.
+    """Raise InvalidDataError unless every reader finds ``path`` as a folder of the table.
 
-    One plain column may nest (``2013/06/01``); whether folders then lie within each other is for
-    :func:`check_nesting`.
+    A value of a single plain column may contain ``/`` (``2013/06/01``). :func:`check_nesting` then checks
+    whether one partition is inside another.
     """
     if not rules.partition_by:
         return
@@ -154,10 +159,10 @@ def check_partition_path(rules: KeyRules, path: str) -> None:
 
 
 def check_nesting(store: ObjectStore, rules: KeyRules, paths: Iterable[str]) -> None:
-    """Return when no partition of ``paths`` would lie inside another one; else InvalidDataError.
+    """Raise InvalidDataError if a partition of ``paths`` would be inside another one.
 
-    Hudi does not look for partitions inside a partition: their rows would be missing. Asks the
-    store only where values may contain ``/``.
+    Hudi does not search for partitions inside a partition, so their rows would be missing. The store is read
+    only if values may contain ``/``.
     """
     if rules.url_encode or rules.hive_style or len(rules.partition_by) != 1:
         return

@@ -1,4 +1,4 @@
-"""hoodie.properties: Java property files with a checksum, and how they are replaced safely.
+"""hoodie.properties: Java property files with a checksum, and their safe replacement.
 
 Source: java.util.Properties and HoodieTableConfig.{fetchConfigs,modify,generateChecksum} of Hudi 0.15.
 """
@@ -21,20 +21,21 @@ _BLANKS = " \t\f"
 
 
 def boolean_text(*, value: bool) -> str:
-    """The value as properties and options of Hudi spell it."""
+    """Return the value as the properties and options of Hudi spell it."""
     return "true" if value else "false"
 
 
 def table_checksum(properties: Mapping[str, str]) -> str:
-    """Hudi's checksum: the CRC-32 of ``<database>.<table>`` in decimal digits."""
+    """Return Hudi's checksum: the CRC-32 of ``<database>.<table>`` in decimal digits."""
     names = f"{properties.get('hoodie.database.name', '')}.{properties.get('hoodie.table.name', '')}"
     return str(zlib.crc32(names.encode()))
 
 
 def parse_properties(content: bytes) -> dict[str, str]:
-    r"""The pairs of a Java property file (ISO-8859-1, ``\uXXXX``, continuation lines).
+    r"""Return the pairs of a Java property file (ISO-8859-1, ``\uXXXX``, continuation lines).
 
-    ValueError for a malformed ``\u`` escape.
+    Raises:
+        ValueError: If a ``\u`` escape is malformed.
     """
     properties = {}
     for line in _logical_lines(content.decode("latin-1")):
@@ -44,9 +45,9 @@ def parse_properties(content: bytes) -> dict[str, str]:
 
 
 def format_properties(properties: Mapping[str, str], *, comment: str) -> bytes:
-    """A Java property file with one comment line and sorted keys.
+    """Return a Java property file with one comment line and sorted keys.
 
-    Values keep ``:``, ``=``, ``#`` and ``!`` as they are: Java reads both forms, hudi-rs only this one.
+    Values contain ``:``, ``=``, ``#`` and ``!`` unescaped: Java reads both forms, hudi-rs only this one.
     """
     lines = [f"#{comment}"]
     lines += [
@@ -56,15 +57,18 @@ def format_properties(properties: Mapping[str, str], *, comment: str) -> bytes:
 
 
 def is_intact(properties: Mapping[str, str]) -> bool:
-    """Whether the checksum, where there is one, fits: a cut-off file fails."""
+    """Return whether the properties match their checksum, if they have one. A truncated file does not."""
     return bool(properties) and properties.get(CHECKSUM_KEY) in (None, table_checksum(properties))
 
 
 def read_table_properties(store: ObjectStore) -> dict[str, str]:
-    """The table's properties; the backup stands in while another writer replaces the file.
+    """Return the table's properties, from the backup while another writer replaces the file.
 
-    The file is looked at again after the backup: the replacement may have ended in between.
-    NotFoundError when there is neither file, CorruptTableError when none is intact.
+    After the backup, the file is read again, as the replacement may have ended in between.
+
+    Raises:
+        NotFoundError: If neither file exists.
+        CorruptTableError: If neither file is intact.
     """
     found = False
     for path in (PROPERTIES_PATH, BACKUP_PATH, PROPERTIES_PATH):
@@ -86,9 +90,18 @@ def read_table_properties(store: ObjectStore) -> dict[str, str]:
 def update_table_properties(
     store: ObjectStore, changes: Mapping[str, str], *, remove: Collection[str] = (), comment: str
 ) -> dict[str, str]:
-    """Changes the table's properties as Hudi does, and returns the new ones.
+    """Change the table's properties as Hudi does, and return the new ones.
 
-    At every moment the file or its backup is whole. The caller holds the table's lock.
+    At every moment, either the file or its backup is complete. The caller must hold the lock of the table.
+
+    Args:
+        store: The store of the table.
+        changes: New values by key.
+        remove: Keys to remove.
+        comment: The comment line of the new file.
+
+    Raises:
+        CorruptTableError: If another program changed the file during the replacement.
     """
     _recover(store)
     old = read_table_properties(store)
@@ -172,7 +185,7 @@ def _unescape(text: str) -> str:
             position += 4
         else:
             units.append(_ESCAPES.get(escape, escape))
-    # Java writes a character beyond the basic plane as two escaped surrogates.
+    # Java writes a character outside the basic plane as two escaped surrogates.
     return "".join(units).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 

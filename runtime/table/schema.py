@@ -1,4 +1,4 @@
-"""Which columns a table has: what its commits say, reconciled with what was declared.
+"""The columns of a table: those that its commits record, reconciled with the declared ones.
 
 Source: TableSchemaResolver of Hudi 0.15.
 """
@@ -27,7 +27,7 @@ _FOOTER_KEY = b"parquet.avro.schema"
 
 
 def recorded_schema(timeline: Timeline, config: TableConfig) -> str | None:
-    """The table's Avro schema as recorded: by the newest commit that has one, else at its creation."""
+    """Return the table's Avro schema of the newest commit that has one, or else that of its creation."""
     for instant in reversed(timeline.completed_writes):
         metadata = timeline.commit_metadata(instant.time)
         if metadata.schema and metadata.operation not in SCHEMA_PRESERVING_OPERATIONS:
@@ -36,7 +36,13 @@ def recorded_schema(timeline: Timeline, config: TableConfig) -> str | None:
 
 
 def live_columns(store: ObjectStore, timeline: Timeline, config: TableConfig) -> tuple[Column, ...]:
-    """The columns readers see: of the recorded schema, else of a data file; none for an empty table."""
+    """Return the columns that readers see: those of the recorded schema, or else of the newest data file.
+
+    An empty table without a recorded schema has none.
+
+    Raises:
+        CorruptTableError: If the recorded schema is invalid.
+    """
     schema = recorded_schema(timeline, config)
     if schema:
         try:
@@ -55,9 +61,9 @@ def live_columns(store: ObjectStore, timeline: Timeline, config: TableConfig) ->
 
 
 def reconcile(declared: Iterable[Column], live: Iterable[Column]) -> tuple[Column, ...]:
-    """The declared columns, as wide as the live ones, and after them the live ones nobody declared.
+    """Return the declared columns, as wide as the live ones, followed by the undeclared live columns.
 
-    A column that another writer has added or widened stays: a commit without it would hide it.
+    A column that another writer added or widened is kept, as a commit without it would hide it.
     """
     declared, live = tuple(declared), tuple(live)
     by_name = {column.name: column for column in live}
@@ -69,12 +75,18 @@ def reconcile(declared: Iterable[Column], live: Iterable[Column]) -> tuple[Colum
 def schema_json(
     name: str, columns: Iterable[Column], recorded: str | None, *, keys: Collection[str] = ()
 ) -> str:
-    """The Avro JSON a commit has to carry: the recorded one as long as it means the same columns.
+    """Return the Avro JSON for a commit: the recorded schema, if its columns are the same, or a new one.
 
-    Tables of other makers may name their nested records differently; Hudi compares those names. It
-    also lets key columns be null in its schemas, though never in its rows: for the columns ``keys``
-    that difference is none. Elements of arrays and values of maps may be null as columns declare them,
-    and the recorded schema is made to say so.
+    Tables of other programs may name their nested records differently, and Hudi compares those names. Hudi
+    also makes key columns nullable in its schemas, although their values are never null, so the nullability
+    of the columns ``keys`` is not compared. If elements of arrays and values of maps may be null in the
+    columns, they become nullable in the recorded schema.
+
+    Args:
+        name: The name of the table.
+        columns: The columns of the commit.
+        recorded: The recorded schema, or None.
+        keys: The names of the record key's columns.
     """
     own = table_avro_schema(name, columns)
     if recorded and _but_for_null_keys(recorded, keys) == _but_for_null_keys(own, keys):
@@ -98,7 +110,7 @@ def _as_wide(declared: Column, live: Column | None) -> Column:
 
 
 def _stored(column: Column) -> tuple[Column, ...]:
-    """The column as Avro keeps it: small integers are ints."""
+    """Return the column as Avro stores it, where small integers are ints."""
     bare = Column(name=column.name, type=column.type, nullable=True)
     return columns_from_avro(table_avro_schema("t", [bare]))
 

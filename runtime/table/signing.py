@@ -1,7 +1,7 @@
-"""Signatures of applied records: who can only write to a table cannot make one.
+"""Signatures of applied records, which a user with only write access to a table cannot make.
 
-A signature is an HMAC-SHA256 over the record, with its number, the table's identity and its place, so that no
-record counts under another number, in another table, or beside another ``table.json``.
+A signature is an HMAC-SHA256 of the record with its number, the identity of the table and its location. So a
+record is not valid under another number, in another table, or with another ``table.json``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from parquetry.runtime.parquet.key_management import secret_of
 from parquetry.runtime.spec.codec import canonical_json
 
 SIGNATURE_CODE: Final = "SC508"
-"""What messages begin with where a signature is missing or another one than a declared key makes."""
+"""The code of messages about a signature that is missing or was not made with a declared key."""
 
 _KIND: Final = "hmac-sha256:"
 _UNSIGNED: Final = ("digest", "signature")
@@ -28,7 +28,7 @@ _LOCAL: Final = "file://"
 
 
 class Signed(StrEnum):
-    """Whose signature a record has, in the words of plans."""
+    """The state of a record's signature, as plans spell it."""
 
     CURRENT = "signed"
     FORMER = "signed by a former key"
@@ -38,7 +38,7 @@ class Signed(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFault:
-    """Why nobody is to act by what a table says of itself, and what to do."""
+    """The reason why the identity or the applied record of a table must not be used, and a remedy."""
 
     code: str
     reason: str
@@ -48,22 +48,26 @@ class RecordFault:
         return f"{self.code} {self.reason}; {self.remedy}"
 
     def error(self) -> CorruptTableError:
-        """The failure of who would act by it."""
+        """Return the error for a caller that needs the record."""
         return CorruptTableError(f"{self.code} {self.reason}", self.remedy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSignature:
-    """What a record's signature has to be of, and the signature, None where there is none."""
+    """The payload that the signature of a record must sign, and the signature, or None if there is none."""
 
     number: int
     payload: str
     signature: str | None
 
     def state(self, keys: Sequence[str]) -> Signed:
-        """Whose signature it is; the first of the references to keys signs now.
+        """Return the state of the signature.
 
-        KeyUnavailableError where a key that is needed cannot be had.
+        Args:
+            keys: References to keys. The first is the current key, the others are former ones.
+
+        Raises:
+            KeyUnavailableError: If a needed key is not available.
         """
         if self.signature is None:
             return Signed.MISSING
@@ -74,7 +78,13 @@ class RecordSignature:
 
 
 def payload_of(record: Mapping[str, Any], *, identity_digest: str | None, uri: str) -> str:
-    """What is signed of a record in the table at ``uri`` whose ``table.json`` has that digest."""
+    """Return the text to sign for a record in the table at ``uri``.
+
+    Args:
+        record: The document of the record.
+        identity_digest: The digest of the ``table.json`` of the table, or None without one.
+        uri: The location of the table.
+    """
     place = f"{_LOCAL}{os.path.realpath(uri.removeprefix(_LOCAL))}" if uri.startswith(_LOCAL) else uri
     said = {key: value for key, value in record.items() if key not in _UNSIGNED}
     return canonical_json(
@@ -83,16 +93,27 @@ def payload_of(record: Mapping[str, Any], *, identity_digest: str | None, uri: s
 
 
 def signature_of(payload: str, key: str) -> str:
-    """The signature by the key of that reference; KeyUnavailableError where it cannot be had."""
+    """Return the signature of the payload with the key of a reference.
+
+    Raises:
+        KeyUnavailableError: If the key is not available.
+    """
     return _KIND + hmac.new(secret_of(key), payload.encode(), hashlib.sha256).hexdigest()
 
 
 def check_signed(
     place: str, seal: RecordSignature | None, keys: Sequence[str], *, signs: bool = False
 ) -> None:
-    """CorruptTableError where keys are declared and none of them signed the record that is in force.
+    """Raise CorruptTableError if keys are declared and none of them signed the applied record.
 
-    Who ``signs`` a new one may find one without any signature. KeyUnavailableError where a key cannot be had.
+    Args:
+        place: The location of the table for error messages.
+        seal: The signature of the applied record, or None without a record.
+        keys: References to the declared keys.
+        signs: Whether the caller will sign a new record. A missing signature is then accepted.
+
+    Raises:
+        KeyUnavailableError: If a key is not available.
     """
     if not keys or seal is None:
         return
@@ -108,7 +129,7 @@ def check_signed(
 
 
 def wrong_signature(place: str, seal: RecordSignature) -> RecordFault:
-    """What is wrong with a signature by no declared key, and what to do."""
+    """Return the fault of a signature that no declared key made."""
     return RecordFault(
         code=SIGNATURE_CODE,
         reason=f"{place}: the signature of record {seal.number} is by no declared key: somebody else wrote "

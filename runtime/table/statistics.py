@@ -1,7 +1,7 @@
-"""Statistics of base files beside the timeline, so that planning need not read every footer.
+"""Statistics of base files in sidecars, so that planning need not read every footer.
 
-A commit's sidecar ``.hoodie/.parquetry/stats/<T>.statistics``, a parquet file, has one line per
-file and one per row group of files with several. It is derived: what it lacks, the footers say.
+The sidecar of a commit, the Parquet file ``.hoodie/.parquetry/stats/<T>.statistics``, has one row for each
+file, and one for each row group of files with several. It is derived data: the footers contain the same.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _SCHEMA = pa.schema(
 
 
 def encode_statistics(files: Iterable[FileStatistics]) -> bytes:
-    """The content of a sidecar; also how a task hands its files' statistics over."""
+    """Return the content of a sidecar. Tasks also return the statistics of their files in this form."""
     rows = [row for file in sorted(files, key=lambda file: file.path) for row in _rows(file)]
     target = BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), target, compression="zstd")
@@ -75,9 +75,15 @@ def encode_statistics(files: Iterable[FileStatistics]) -> bytes:
 def decode_statistics(
     content: bytes, *, place: str, columns: Collection[str] | None = None
 ) -> tuple[FileStatistics, ...]:
-    """What :func:`encode_statistics` wrote, by path; of ``columns`` only, whatever their case.
+    """Return the statistics in a sidecar, sorted by path.
 
-    CorruptTableError when it is not that, or of a later version.
+    Args:
+        content: The content of the sidecar.
+        place: The location of the file for error messages.
+        columns: The columns to return, in any case. None means all.
+
+    Raises:
+        CorruptTableError: If the content is not that of a sidecar or has another format version.
     """
     try:
         table = read_parquet(pa.BufferReader(content))
@@ -89,7 +95,7 @@ def decode_statistics(
         by_path = groupby(numbered, key=lambda pair: str(pair[1]["path"]))
         return tuple(_file([(row, indexed.get(number, {})) for number, row in rows]) for _, rows in by_path)
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        # One byte that the disk or somebody else has changed raises any of them: names, types, values.
+        # A single changed byte can raise any of these errors, as it may change a name, a type or a value.
         raise CorruptTableError(
             Message(
                 place,
@@ -103,11 +109,15 @@ def decode_statistics(
 def look_up(
     store: ObjectStore, slices: Sequence[FileSlice], *, columns: Collection[str] | None = None
 ) -> dict[str, FileStatistics]:
-    """The statistics of the files, by path: as recorded, else from the footers.
+    """Return the statistics of the files by path, from the sidecars or else from the footers.
 
-    ``columns`` None means all that are recorded; the less is asked for, the less memory it takes.
-    One request per instant of the slices, and footers only of the files that are not recorded
-    there with the size they have. Sidecars that cannot be read are passed over.
+    This takes one request for each instant of the slices, and one for each file that the sidecar of its
+    instant does not contain with its current size. Unreadable sidecars are ignored.
+
+    Args:
+        store: The store of the table.
+        slices: The files.
+        columns: The columns to return. None means all that are recorded; fewer columns take less memory.
     """
     wanted = {file_slice.path: file_slice for file_slice in slices}
 
@@ -133,7 +143,7 @@ def look_up(
         return file if columns is None else _only(file, columns)
 
     instants = sorted({file_slice.instant for file_slice in slices})
-    # Requests are made side by side. Decoding is work, which threads would only pass to and fro.
+    # Requests run concurrently. Decoding needs the CPU, so threads would not speed it up.
     contents = zip(instants, map_each(instants, content), strict=True)
     found = {file.path: file for files in starmap(recorded, contents) for file in files}
     missing = [file_slice for path, file_slice in sorted(wanted.items()) if path not in found]
@@ -165,7 +175,7 @@ def _columns_by_row(
             minimum=_from_text(line["column.minimum"], kind),
             maximum=_from_text(line["column.maximum"], kind),
             nulls=line["column.nulls"],
-            # Sidecars of the first releases have no such field.
+            # Sidecars of the first releases lack this field.
             nan_free=bool(line.get("column.nan_free")),
         )
     return found
@@ -216,7 +226,7 @@ def _file(rows: list[tuple[dict[str, Any], dict[str, ColumnStatistics]]]) -> Fil
         min_key=whole["min_key"],
         max_key=whole["max_key"],
         clustering=whole["clustering"],
-        # Sidecars of the first releases have no such column.
+        # Sidecars of the first releases lack this column.
         encrypted=bool(whole.get("encrypted")),
     )
 

@@ -1,12 +1,12 @@
-"""The file system view: which files of a table are its rows, now, as of an instant, or since one.
+"""The file system view: the files with the rows of a table, now, as of an instant, or since an instant.
 
-A file belongs to the group and the instant that its name gives. It is committed when that instant
-is a completed write of the active timeline, or older than all of them (its commit was archived)
-and not pending, nor undone behind a savepoint; never when it is newer than the newest completed
-write. hudi-rs also hides every file that is newer than a dead request; Java shows the files of a
-pending first write: the rule here gives the rows both agree on where the table is sound, and hides
-unfinished writes always.
-Source: AbstractTableFileSystemView, HoodieFileGroup and FileSystemBackedTableMetadata of Hudi 0.15.
+The name of a file gives its file group and its instant. A file is committed if its instant is a completed
+write of the active timeline. It is also committed if its instant is older than all of them (its commit was
+archived), not pending, and not rolled back behind a savepoint. It is never committed if its instant is newer
+than the newest completed write. hudi-rs also hides every file that is newer than an abandoned request, and
+Java shows the files of a pending first write. This view gives the rows on which both agree for an undamaged
+table, and always hides unfinished writes. Source: AbstractTableFileSystemView, HoodieFileGroup and
+FileSystemBackedTableMetadata of Hudi 0.15.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _NAME_PARTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileGroup:
-    """The committed versions of one file, newest first.
+    """The committed slices of a file group, the newest first.
 
-    ``replaced_at`` is the first completed replacecommit that did away with the group.
+    ``replaced_at`` is the first completed replacecommit that replaced the group, or None.
     """
 
     partition: str
@@ -43,7 +43,7 @@ class FileGroup:
     replaced_at: str | None
 
     def as_of(self, time: str) -> FileSlice | None:
-        """The version that readers saw at that time; None when there was none."""
+        """Return the slice that readers saw at that time, or None if there was none."""
         if self.replaced_at is not None and self.replaced_at <= time:
             return None
         return next((part for part in self.slices if part.instant <= time), None)
@@ -51,10 +51,10 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalSlices:
-    """Where the rows are that were written after ``begin`` and no later than ``end``.
+    """The file slices with the rows that were written after ``begin`` and up to ``end``.
 
-    They are the rows of ``slices`` with ``begin < _hoodie_commit_time <= end``, each once, in the
-    version of ``end``. ``end`` is the instant to go on from; it equals ``begin`` when nothing is new.
+    These are the rows of ``slices`` with ``begin < _hoodie_commit_time <= end``, each once, in the version of
+    ``end``. The next read starts from ``end``, which equals ``begin`` if nothing is new.
     """
 
     begin: str
@@ -63,10 +63,10 @@ class IncrementalSlices:
 
 
 class FileSystemView:
-    """The files of a table under one timeline snapshot; every folder is listed at most once."""
+    """The files of a table under one timeline snapshot. Every folder is listed at most once."""
 
     def __init__(self, store: ObjectStore, timeline: Timeline, config: TableConfig) -> None:
-        """A view that has listed nothing yet."""
+        """Create a view that has listed nothing yet."""
         self._store = store
         self._timeline = timeline
         self._config = config
@@ -75,34 +75,40 @@ class FileSystemView:
 
     @property
     def timeline(self) -> Timeline:
-        """The snapshot that decides what is committed."""
+        """The snapshot that determines which files are committed."""
         return self._timeline
 
     @property
     def newest(self) -> str:
-        """The newest completed write; the empty text before the first."""
+        """The newest completed write, or an empty text before the first."""
         return self._commit_times[-1] if self._commit_times else ""
 
     def partitions(self) -> list[str]:
-        """The paths of all partitions, sorted; the empty path for a table without partitions.
+        """Return the paths of all partitions, sorted. The path of an unpartitioned table is empty.
 
-        A folder is a partition when it holds Hudi's partition metadata file.
+        A folder is a partition if it contains Hudi's partition metadata file.
         """
         return list(self._partitions)
 
     def slices(self, partition: str, as_of: str | None = None) -> list[FileSlice]:
-        """The current version of every file group of a partition, or those of a time; by file id."""
+        """Return the slices of all file groups of a partition, current or as of a time, by file id."""
         newest = self.newest if as_of is None else as_of
         found = (group.as_of(newest) for group in self.file_groups(partition))
         return [part for part in found if part is not None]
 
     def all_slices(self, as_of: str | None = None) -> list[FileSlice]:
-        """The same for all partitions, which are listed side by side."""
+        """Return the slices of all partitions, current or as of a time.
+
+        Partitions are listed concurrently.
+        """
         self._list_all(self._partitions)
         return [part for partition in self._partitions for part in self.slices(partition, as_of)]
 
     def file_groups(self, partition: str) -> list[FileGroup]:
-        """All committed versions of a partition's files, replaced groups too; by file id."""
+        """Return all file groups of a partition with their committed slices, by file id.
+
+        Replaced groups are included.
+        """
         if partition not in self._groups:
             self._groups[partition] = self._file_groups(partition)
         return list(self._groups[partition])
@@ -128,9 +134,9 @@ class FileSystemView:
         ]
 
     def needs(self, partition: str, names: Iterable[str], time: str) -> bool:
-        """Whether readers of that time need one of these base files, which may be gone from the listing.
+        """Return whether readers of that time need one of these base files, even if it is no longer listed.
 
-        No in folders that were not listed.
+        If the folder of the partition has not been listed, the result is False.
         """
         if partition not in self._listings:
             return False
@@ -144,23 +150,25 @@ class FileSystemView:
         return False
 
     def is_replaced(self, group: FileGroupId, time: str) -> bool:
-        """Whether a replacecommit had done away with the file group at that time."""
+        """Return whether a replacecommit had replaced the file group at that time."""
         replaced_at = self._replaced.get(group)
         return replaced_at is not None and replaced_at <= time
 
     def base_files(self, partition: str) -> list[FileSlice]:
-        """Every base file that lies in a partition's folder, those of unfinished and dead writes too.
+        """Return all base files in the folder of a partition, with those of unfinished and failed writes.
 
-        CorruptTableError for a ``.parquet`` file whose name no Hudi reader can understand.
+        Raises:
+            CorruptTableError: If no Hudi reader can parse the name of a ``.parquet`` file.
         """
         uri = self._store.uri
         return [_slice(partition, info, uri) for info in self.listing(partition) if _is_base_file(info.path)]
 
     def check_time_travel(self, as_of: str) -> None:
-        """Refuses a time of which files may have been cleaned already, naming the next one that is whole.
+        """Raise InvalidDataError if slices of that time may have been deleted by a clean.
 
-        The last clean says so. What is savepointed, and what cleans took that kept versions by number
-        or kept less, is compared with the commits of the time.
+        The message names the next time that can be read. The last clean records the earliest commit that it
+        retained. For savepoints, and for cleans that counted versions or retained less, the listing is
+        compared with the commits of that time.
         """
         times, timeline = self._commit_times, self._timeline
         if as_of >= self.newest:
@@ -180,13 +188,18 @@ class FileSystemView:
         )
 
     def cleaned_as_of(self, time: str) -> list[FileGroupId]:
-        """The file groups whose version of that time is gone, by what the active timeline says; sorted."""
+        """Return the file groups whose slice of that time is gone, sorted.
+
+        The active timeline determines the expected slices.
+        """
         return self.lacking(versions_as_of(self._timeline, time), time)
 
     def lacking(self, versions: Mapping[FileGroupId, str | None], time: str) -> list[FileGroupId]:
-        """Of these file groups, with the instants of their versions, those that look otherwise at that time.
+        """Return the file groups of ``versions`` whose slice at that time is missing or has another instant.
 
-        None is any version.
+        Args:
+            versions: The expected instants of the slices, by file group. None accepts any instant.
+            time: The time of the read.
         """
         partitions = sorted({partition for partition, _ in versions})
         self._list_all(partitions)
@@ -198,11 +211,14 @@ class FileSystemView:
         )
 
     def changed_between(self, begin: str, end: str | None = None) -> IncrementalSlices:
-        """What was written after ``begin``, up to ``end`` or now.
+        """Return the slices with the rows written after ``begin``, up to ``end`` or now.
 
-        Stops before the oldest pending write: it may complete with an instant that a later reader
-        would take for seen. Clustering moves rows and is no change. InvalidDataError when the
-        versions of ``end`` were cleaned, UnsupportedTableError when rows do not carry their time.
+        The range ends before the oldest pending write, which may complete with an instant that a later read
+        would skip as known. Clustering moves rows and does not count as a change.
+
+        Raises:
+            InvalidDataError: If a clean deleted slices of ``end``.
+            UnsupportedTableError: If the rows have no commit time.
         """
         if not self._config.populate_meta_fields:
             raise UnsupportedTableError(
@@ -219,7 +235,7 @@ class FileSystemView:
         return IncrementalSlices(begin=begin, end=last, slices=tuple(slices))
 
     def _cleaned_as_of(self, time: str) -> list[FileGroupId]:
-        """Of the file groups that a clean can have hit, those whose version of that time is gone."""
+        """Return the file groups changed after that time whose slice of that time is gone, sorted."""
         return self.lacking(cleanable_as_of(self._timeline, time), time)
 
     @OnceProperty
@@ -237,7 +253,7 @@ class FileSystemView:
 
     @OnceProperty
     def _replaced(self) -> Mapping[tuple[str, str], str]:
-        """When each replaced group was replaced, by the first replacecommit that says so."""
+        """Return the first replacecommit that replaced each replaced file group."""
         times = [
             instant.time
             for instant in self._timeline.completed_writes
@@ -251,7 +267,7 @@ class FileSystemView:
         return replaced
 
     def _named(self, one: FileSlice, other: FileSlice) -> FileSlice:
-        """Of two files of one group and instant the one that the commit names."""
+        """Return the one of two files, with equal group and instant, that the commit names."""
         if self._timeline.is_completed(one.instant):
             named = {stat.path for stat in self._timeline.commit_metadata(one.instant).all_stats()}
             for part in (one, other):
@@ -269,7 +285,7 @@ class FileSystemView:
         )
 
     def _touched_partitions(self, begin: str, end: str) -> list[str]:
-        """The partitions of the commits in the range; all of them when part of it was archived."""
+        """Return the partitions of the commits in the range, or all if some of the commits were archived."""
         if begin < self._first:
             return self.partitions()
         times = [time for time in self._commit_times if begin < time <= end]
@@ -278,10 +294,10 @@ class FileSystemView:
 
     @OnceProperty
     def _partitions(self) -> Sequence[str]:
-        """Discovery from the base folder downwards.
+        """Return the partitions, found from the base folder downwards.
 
-        Folders above the level of the last partition field hold no files, so only their sub-folders
-        are asked for; a value with ``/`` in it lies deeper.
+        Folders above the level of the last partition field contain no files, so only their subfolders are
+        listed. Partitions of a value with ``/`` are deeper.
         """
         levels = len(self._config.partition_by)
         if levels == 0 and _is_partition(self.listing("")):
@@ -306,7 +322,7 @@ class FileSystemView:
             self._listings[partition] = tuple(infos)
 
     def listing(self, partition: str) -> tuple[ObjectInfo, ...]:
-        """Everything that lies in a partition's folder."""
+        """Return all objects in the folder of a partition."""
         self._list_all([partition])
         return self._listings[partition]
 
@@ -321,7 +337,7 @@ def _is_base_file(path: str) -> bool:
 
 
 def _slice(partition: str, info: ObjectInfo, uri: str) -> FileSlice:
-    """The slice a file name stands for: ``<file id>_<write token>_<instant>.parquet``."""
+    """Return the slice of a file name ``<file id>_<write token>_<instant>.parquet``."""
     parts = info.path.rpartition("/")[2].split("_")
     if len(parts) < _NAME_PARTS or not parts[0]:
         raise CorruptTableError(
