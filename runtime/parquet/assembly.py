@@ -1,6 +1,6 @@
-"""Parquet files put together from row groups that exist: encoded in memory, or in another file.
+"""Assembly of parquet files from existing row groups, in memory or in another file.
 
-Column chunks are copied byte by byte; only what says where they lie is written anew.
+Column chunks are copied byte by byte; only their positions are written anew.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ _BOUNDS: Final = frozenset(
 
 
 class ParquetParts:
-    """The row groups of a whole parquet file, to be copied from.
+    """The row groups of a whole parquet file, to copy from.
 
-    ``content`` is a pyarrow file with ``read_at``. Raises ValueError when the footer is none.
+    ``content`` is a pyarrow file with ``read_at``. The constructor raises ValueError if the footer is
+    damaged.
     """
 
     def __init__(self, content: pa.NativeFile) -> None:
@@ -88,7 +89,7 @@ class ParquetParts:
 
     @property
     def columns(self) -> list[ThriftStruct]:
-        """The schema's elements in depth-first order below the root, without field ids."""
+        """The schema elements below the root in depth-first order, without field ids."""
         elements: list[ThriftStruct] = field_value(self.footer, FileMetaData.SCHEMA).items
         return [
             {number: value for number, value in element.items() if number != SchemaElement.FIELD_ID}
@@ -96,19 +97,19 @@ class ParquetParts:
         ]
 
     def rows(self, group: int) -> int:
-        """How many rows the row group has."""
+        """Return the number of rows of a row group."""
         return int(field_value(self.groups[group], RowGroup.ROWS))
 
     def stored_bytes(self, group: int) -> int:
-        """How many bytes the chunks of the row group take."""
+        """Return the compressed size of the row group's chunks."""
         return sum(chunk.size_bytes for chunk in self.chunks(group))
 
     def encoded_bytes(self, group: int) -> int:
-        """How many bytes they take before compression."""
+        """Return the size of the row group's chunks before compression."""
         return int(field_value(self.groups[group], RowGroup.BYTES))
 
     def dictionaries(self, group: int) -> list[str]:
-        """The dotted names of the columns whose chunks have a dictionary."""
+        """Return the dotted names of the columns whose chunks have a dictionary."""
         return [
             chunk.name
             for chunk in self.chunks(group)
@@ -116,16 +117,16 @@ class ParquetParts:
         ]
 
     def codecs(self, group: int) -> set[str]:
-        """The compression codecs of the row group's chunks."""
+        """Return the compression codecs of the row group's chunks."""
         return {CODECS[field_value(chunk.metadata, ColumnMetaData.CODEC)] for chunk in self.chunks(group)}
 
     def floating(self, group: int) -> frozenset[int]:
-        """The numbers of the row group's columns of floating-point numbers."""
+        """Return the numbers of the row group's floating-point columns."""
         kinds = (field_value(chunk.metadata, ColumnMetaData.TYPE) for chunk in self.chunks(group))
         return frozenset(number for number, kind in enumerate(kinds) if kind in _FLOATING)
 
     def bounds(self, group: int, column: int) -> tuple[bytes, bytes] | None:
-        """The smallest and largest value of a chunk as stored; None where they are not known."""
+        """Return the smallest and the largest value of a chunk as stored, or None if they are unknown."""
         statistics: ThriftStruct = field_value(
             self.chunks(group)[column].metadata, ColumnMetaData.STATISTICS, {}
         )
@@ -134,21 +135,22 @@ class ParquetParts:
         return None if smallest is None or largest is None else (smallest, largest)
 
     def chunks(self, group: int) -> list[PartChunk]:
-        """The column chunks of a row group, in the order of the schema's leaves."""
+        """Return the column chunks of a row group, in the order of the schema's leaves."""
         chunks = field_value(self.groups[group], RowGroup.COLUMNS).items
         return [PartChunk(parts=self, chunk=chunk) for chunk in chunks]
 
     def index(self, start: int, size: int) -> bytes:
-        """A part of the page index, which is read once and whole."""
+        """Return a part of the page index, which is read once and as a whole."""
         if self._indexes is None:
             self._indexes = self.content.read_at(self._indexes_to - self._indexes_from, self._indexes_from)
         start -= self._indexes_from
         return self._indexes[start : start + size]
 
     def index_bytes(self, group: int) -> int:
-        """How much the row group adds at most to the end of a file: its page index and footer entry.
+        """Return the largest size of a row group's page index and footer entry at the end of a file.
 
-        What the entry tells of values is counted, the rest is the mean of the row groups' entries.
+        The bounds in the entry are counted exactly; the rest of it is estimated by the mean of all row
+        groups.
         """
         indexes = sum(chunk.index_bytes for chunk in self.chunks(group))
         if self._statistics_bytes is None:
@@ -161,19 +163,19 @@ class ParquetParts:
 
 
 def statistics_bytes(metadata: ThriftStruct) -> int:
-    """How many bytes of values the statistics in a chunk's ColumnMetaData hold."""
+    """Return the size of the values in the statistics of a chunk's ColumnMetaData."""
     statistics: ThriftStruct = field_value(metadata, ColumnMetaData.STATISTICS, {})
     return sum(len(value) for kind, value in statistics.values() if kind == BINARY)
 
 
 def end_bytes(chunk: Chunk) -> int:
-    """How much a chunk adds at most to the end of a file: its page index and footer entry."""
+    """Return how many bytes a chunk adds at most to the end of a file: its page index and footer entry."""
     return chunk.index_bytes + len(encode_struct(chunk.shifted(0, bounds=True))) + _PLACES_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartChunk:
-    """One column chunk of a file."""
+    """A column chunk of a file."""
 
     parts: ParquetParts
     chunk: ThriftStruct
@@ -186,7 +188,7 @@ class PartChunk:
 
     @property
     def start(self) -> int:
-        """Where its first page begins."""
+        """The position of its first page."""
         data_page: int = field_value(self.metadata, ColumnMetaData.DATA_PAGE)
         dictionary: int = field_value(self.metadata, ColumnMetaData.DICTIONARY_PAGE, 0)
         return min(data_page, dictionary) if dictionary > 0 else data_page
@@ -203,12 +205,12 @@ class PartChunk:
 
     @property
     def pieces(self) -> list[Piece]:
-        """Where its bytes are to be copied from."""
+        """The byte range to copy."""
         return [Piece(content=self.parts.content, start=self.start, size=self.size_bytes)]
 
     @property
     def offset_index_bytes(self) -> int:
-        """The length of its offset index, 0 without one."""
+        """The length of its offset index, or 0."""
         return int(field_value(self.chunk, ColumnChunk.OFFSET_INDEX_BYTES, 0))
 
     @property
@@ -218,7 +220,7 @@ class PartChunk:
 
     @property
     def indexes_from(self) -> int | None:
-        """Where the first of its two indexes begins; None without any."""
+        """The start of the first of its two indexes, or None if it has none."""
         places = [
             field_value(self.chunk, place, 0)
             for place in (ColumnChunk.COLUMN_INDEX, ColumnChunk.OFFSET_INDEX)
@@ -233,7 +235,7 @@ class PartChunk:
 
     @property
     def places(self) -> tuple[range | None, range | None]:
-        """Where its column index and its offset index lie in the file; None for one it lacks."""
+        """The byte ranges of its column and offset index in the file; None if absent or encrypted."""
         return (
             self._place(ColumnChunk.COLUMN_INDEX, ColumnChunk.COLUMN_INDEX_BYTES),
             self._place(ColumnChunk.OFFSET_INDEX, ColumnChunk.OFFSET_INDEX_BYTES),
@@ -245,14 +247,14 @@ class PartChunk:
         return range(start, start + size) if start > 0 and size > 0 and not encrypted else None
 
     def column_index(self) -> bytes | None:
-        """Its column index, which says nothing about places; None without one."""
+        """Return the column index, which contains no positions, or None."""
         size = field_value(self.chunk, ColumnChunk.COLUMN_INDEX_BYTES, 0)
         if not size:
             return None
         return self.parts.index(field_value(self.chunk, ColumnChunk.COLUMN_INDEX), size)
 
     def offset_index(self, shift: int) -> bytes | None:
-        """Its offset index as it is when the chunk lies ``shift`` bytes further on; None without one."""
+        """Return the offset index for a chunk that lies ``shift`` bytes further on, or None."""
         if not self.offset_index_bytes:
             return None
         at = field_value(self.chunk, ColumnChunk.OFFSET_INDEX)
@@ -262,7 +264,10 @@ class PartChunk:
         return encode_struct(index)
 
     def shifted(self, shift: int, *, bounds: bool) -> ThriftStruct:
-        """The chunk's entry in a footer when it lies ``shift`` bytes further on, without its indexes."""
+        """Return the chunk's footer entry at a position ``shift`` bytes further on, without its indexes.
+
+        ``bounds`` decides whether the entry contains the smallest and the largest value.
+        """
         metadata = {
             number: value
             for number, value in self.metadata.items()
@@ -279,10 +284,11 @@ class PartChunk:
 
 
 class ParquetAssembly:
-    """Writes one parquet file from row groups of others with the same columns.
+    """Writes one parquet file from row groups of other files with the same columns.
 
-    ``template`` is any file with the columns; its schema and versions are taken over. ``sink`` has
-    ``write``. Nothing is written but the magic bytes, chunks as they come, and the end.
+    ``template`` is any file with these columns; the new file has its schema and versions. ``sink`` has
+    ``write``. The sink receives nothing except the magic bytes, the chunks as they are appended, and the end
+    of the file.
     """
 
     def __init__(self, sink: Any, template: ParquetParts) -> None:
@@ -297,11 +303,11 @@ class ParquetAssembly:
 
     @property
     def size_bytes(self) -> int:
-        """How large the file is at most when it is finished now, without key-value pairs."""
+        """The largest possible size of the file if it is finished now, without key-value pairs."""
         return self.data_bytes + self._index_bytes + self._template.footer_bytes + _FIXED_FOOTER_BYTES
 
     def sealing_bytes(self, parts: ParquetParts) -> int:
-        """None: the file is in the clear."""
+        """Return 0: the file is not encrypted."""
         del parts
         return 0
 
@@ -316,9 +322,12 @@ class ParquetAssembly:
     ) -> None:
         """Copy a row group to the end of the file.
 
-        ``replaced`` are chunks, by column number, that take the place of the row group's own;
-        ``unbounded`` are columns whose smallest and largest values must not be told to readers.
-        ``sorted_by`` are the columns in whose order the rows are, ascending with nulls last.
+        Args:
+            parts: The file that contains the row group.
+            group: The number of the row group in that file.
+            replaced: Chunks, by column number, that replace those of the row group.
+            unbounded: The columns for which readers must not get a smallest and a largest value.
+            sorted_by: The columns by which the rows are sorted, ascending with nulls last.
         """
         chunks: list[Chunk] = [*parts.chunks(group)]
         for column, chunk in (replaced or {}).items():
@@ -332,7 +341,7 @@ class ParquetAssembly:
             self._index_bytes += max(end_bytes(chunk) - end_bytes(parts.chunks(group)[column]), 0)
 
     def append_chunks(self, chunks: Sequence[Chunk], rows: int, *, unbounded: Collection[int] = ()) -> None:
-        """Copy one chunk of ``rows`` rows for every column, as one row group, to the end of the file."""
+        """Copy one chunk of ``rows`` rows per column, as one row group, to the end of the file."""
         self._append({RowGroup.ROWS: (I64, rows)}, chunks, unbounded)
         self._index_bytes += sum(map(end_bytes, chunks)) + _FIXED_FOOTER_BYTES
 
@@ -354,7 +363,7 @@ class ParquetAssembly:
         self._rows += own[RowGroup.ROWS][1]
 
     def finish(self, key_values: Mapping[str, str]) -> bytes:
-        """Write the page index and the footer, which is returned with the file's last eight bytes."""
+        """Write the page index and the footer, and return the footer with the file's last eight bytes."""
         for entry, index, _ in self._indexes:
             self._put_index(entry, index, ColumnChunk.COLUMN_INDEX, ColumnChunk.COLUMN_INDEX_BYTES)
         for entry, _, index in self._indexes:
@@ -377,7 +386,7 @@ class ParquetAssembly:
             self._write(index)
 
     def _copy(self, chunks: Iterable[Chunk]) -> list[int]:
-        """Copy the pages of chunks one after the other; where each of them begins now."""
+        """Copy the pages of chunks one after the other, and return the new start of each chunk."""
         places = []
         at = self.data_bytes
         runs: list[Piece] = []

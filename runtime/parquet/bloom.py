@@ -1,7 +1,7 @@
-"""The Bloom filters of base files, as Hudi's BLOOM index reads them from the footer.
+"""The Bloom filters of base files, in the format that Hudi's BLOOM index reads from the footer.
 
-Hudi's ``DYNAMIC_V0`` filter is Hadoop's dynamic Bloom filter with Hadoop's MurmurHash; rows of
-60,000 entries and a false positive rate of 1e-9 are Hudi's defaults.
+Hudi's ``DYNAMIC_V0`` filter is Hadoop's dynamic Bloom filter with Hadoop's MurmurHash. Its rows of 60,000
+entries and the false positive rate of 1e-9 are Hudi's defaults.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def _always_true() -> str:
 
 
 ALWAYS_TRUE = _always_true()
-"""A legal filter of 39 bytes whose bits are all set.
+"""A valid filter of 39 bytes that has all bits set.
 
-Hudi takes every key within a file's key range for a candidate and looks it up in the file: the
-results are right, and writing costs no hashing and no 431 kB of footer.
+Hudi regards every key in a file's key range as a candidate and looks it up in the file. The results are
+correct, and writers neither hash keys nor add 431 kB to the footer.
 """
 
 
 def exact_text_bytes(keys: int) -> int:
-    """Return how long the text of an exact filter of so many keys is: 421 KiB, twice that beyond 60,000."""
+    """Return the length of an exact filter's text: 421 KiB, or twice that for more than 60,000 keys."""
     rows = min(max(math.ceil(keys / ENTRIES_PER_ROW), 1), math.ceil(_MAXIMUM_ENTRIES / ENTRIES_PER_ROW))
     header = len(_header(hashes=_HASHES, bits=_BITS))
     stored = header + struct.calcsize(_COUNTS) + rows * (header + math.ceil(_BITS / 8))
@@ -63,10 +63,10 @@ def exact_text_bytes(keys: int) -> int:
 
 
 class ExactBloomFilter:
-    """A filter over all record keys of one file, added in the order of its rows.
+    """A filter of all record keys of one file, added in the order of its rows.
 
-    The bytes are those that Hudi writes for the same keys. Takes 2.6 MB of memory per row of
-    60,000 entries, and never more than two rows.
+    Its bytes are those that Hudi writes for the same keys. It needs 2.6 MB of memory per row of 60,000
+    entries and has at most two rows.
     """
 
     def __init__(self) -> None:
@@ -75,14 +75,18 @@ class ExactBloomFilter:
         self._round_robin: int | None = None
 
     def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
-        """Add record keys (strings). Raises InvalidDataError when one is null or empty."""
+        """Add record keys (strings).
+
+        Raises:
+            InvalidDataError: If a key is null or empty.
+        """
         chunks = keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]
         for chunk in chunks:
             for start in range(0, len(chunk), _CHUNK):
                 self._add(chunk.slice(start, _CHUNK))
 
     def text(self) -> str:
-        """The value of the footer key ``org.apache.hudi.bloomfilter``."""
+        """Return the value of the footer key ``org.apache.hudi.bloomfilter``."""
         header = _header(hashes=_HASHES, bits=_BITS)
         counts = struct.pack(_COUNTS, ENTRIES_PER_ROW, self._in_current_row, len(self._rows))
         rows = [header + np.packbits(row, bitorder="little").tobytes() for row in self._rows]
@@ -102,14 +106,14 @@ class ExactBloomFilter:
             start += self._fill_row(positions[start:])
 
     def _fill_row(self, positions: BitPositions) -> int:
-        """Add as many as the current row takes; how many that were."""
+        """Add as many keys as the current row takes, and return their number."""
         row, count = self._rows[-1], ENTRIES_PER_ROW - self._in_current_row
         if count <= 0:
             if len(self._rows) * ENTRIES_PER_ROW < _MAXIMUM_ENTRIES:
                 self._rows.append(np.zeros(_BITS, dtype=np.bool_))
                 self._in_current_row = 0
                 return 0
-            # The key at hand goes to the first row, and so does the one after it.
+            # This key goes to the first row, and so does the next one.
             self._round_robin = 0
             row, count = self._rows[0], 1
         taken = positions[:count]
@@ -119,9 +123,12 @@ class ExactBloomFilter:
 
 
 def hash_positions(keys: pa.Array) -> BitPositions:
-    """The bits of each key: one line per key, one column per hash function.
+    """Return the bit positions of each key, with one row per key and one column per hash function.
 
-    The hash functions are one, chained: each is seeded with the value of the one before.
+    All hash functions are MurmurHash; the seed of each is the hash of the previous one.
+
+    Raises:
+        InvalidDataError: If a key is null or empty.
     """
     lengths = pc.binary_length(keys)
     if keys.null_count or pc.min(lengths).as_py() == 0:
@@ -156,7 +163,7 @@ def _positions_of_equal_length(keys: npt.NDArray[np.uint8]) -> BitPositions:
 
 
 def _tail(keys: npt.NDArray[np.uint8], count: int) -> Words | None:
-    """What the last one to three bytes contribute: signed, the very last one unshifted."""
+    """Return the contribution of the last one to three bytes: signed, the very last byte unshifted."""
     if count == 0:
         return None
     signed = keys.view(np.int8).astype(np.int32)

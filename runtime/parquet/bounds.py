@@ -1,4 +1,4 @@
-"""Bounds of a column chunk and of its pages, from what its writer put into the parquet file."""
+"""Bounds of a column chunk and of its pages, from the statistics and the column index of the parquet file."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ _EXACT = Context(prec=100)
 
 
 def column_statistics(chunk: Any, column: Any, *, tells_nan: bool = False) -> ColumnStatistics | None:
-    """The chunk's bounds and nulls; None for types whose order the footer does not tell.
+    """Return the bounds and the null count of a chunk; None if it has no statistics or no defined order.
 
-    ``chunk`` is pyarrow's ColumnChunkMetaData, ``column`` the ColumnSchema of the same column. A file that
-    ``tells_nan`` has no bounds of floating-point columns that hold one.
+    Args:
+        chunk: pyarrow's ColumnChunkMetaData.
+        column: pyarrow's ColumnSchema of the same column.
+        tells_nan: The file has no bounds for floating-point columns that contain a NaN.
     """
     logical = json.loads(column.logical_type.to_json())
     spark_type = _spark_type(column.physical_type, logical)
@@ -54,10 +56,16 @@ def column_statistics(chunk: Any, column: Any, *, tells_nan: bool = False) -> Co
 def page_bounds(
     known: ColumnStatistics, column: Any, index: Mapping[int, tuple[int, Any]], rows: Sequence[int]
 ) -> list[ColumnStatistics]:
-    """The bounds of a column's pages of so many rows each, from its ``index`` (parquet's ColumnIndex).
+    """Return the bounds of the pages of a column.
 
-    ``known`` is what the footer says of the chunk: where that gives no bounds, none of a page are
-    believed. ``column`` is pyarrow's ColumnSchema. ValueError for an index that is none of such pages.
+    Args:
+        known: The statistics of the chunk. If they have no bounds, the bounds of the pages are not used.
+        column: pyarrow's ColumnSchema.
+        index: The decoded ColumnIndex.
+        rows: The number of rows of each page.
+
+    Raises:
+        ValueError: If the index does not match these pages.
     """
     logical = json.loads(column.logical_type.to_json())
     has_bounds = known.minimum is not None or known.maximum is not None
@@ -89,7 +97,7 @@ def page_bounds(
 
 
 def _plain(raw: bytes, physical: str) -> Any:
-    """A value in parquet's plain encoding, without a length in front."""
+    """Return a value from parquet's plain encoding, without a length in front."""
     layout = _LAYOUTS.get(physical)
     return raw if layout is None else struct.unpack(layout, raw)[0]
 

@@ -1,4 +1,4 @@
-"""What an assembly of parquet files asks of a column chunk."""
+"""The interface of a column chunk that can be copied into a parquet file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parquetry.runtime.parquet.thrift import ThriftStruct
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """``size`` bytes of a file from ``start`` on."""
+    """A range of ``size`` bytes of a file, from ``start`` on."""
 
     content: pa.NativeFile
     start: int
@@ -25,7 +25,7 @@ class Chunk(Protocol):
 
     @property
     def start(self) -> int:
-        """Where its first page begins, in the bytes that its own offsets count."""
+        """The position of its first page, in the bytes that its own offsets count."""
         ...
 
     @property
@@ -40,17 +40,20 @@ class Chunk(Protocol):
 
     @property
     def pieces(self) -> Sequence[Piece]:
-        """Where its bytes are to be copied from, in their order."""
+        """The byte ranges to copy, in order."""
         ...
 
     def shifted(self, shift: int, *, bounds: bool) -> ThriftStruct:
-        """The chunk's entry in a footer when it lies ``shift`` bytes further on, without its indexes."""
+        """Return the chunk's footer entry at a position ``shift`` bytes further on, without its indexes.
+
+        ``bounds`` decides whether the entry contains the smallest and the largest value.
+        """
         ...
 
     def column_index(self) -> bytes | None:
-        """Its column index; None without one."""
+        """Return the column index, or None."""
         ...
 
     def offset_index(self, shift: int) -> bytes | None:
-        """Its offset index as it is when the chunk lies ``shift`` bytes further on; None without one."""
+        """Return the offset index for a chunk that lies ``shift`` bytes further on, or None."""
         ...

@@ -1,7 +1,7 @@
-"""In which order a parquet column's smallest and largest values are compared.
+"""The sort order of the values of a parquet column, for their bounds.
 
-Values are as statistics and page indexes store them: plain, without a length in front. Source: "Column
-order" and the logical types of apache/parquet-format.
+Values are in the form of statistics and page indexes: plain encoding without a length in front. Source:
+"Column order" and the logical types of apache/parquet-format.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from parquetry.runtime.parquet.fields import ConvertedType, IntType, LogicalType
 from parquetry.runtime.parquet.thrift import ThriftStruct
 
 Key: TypeAlias = Callable[[bytes], Any]
-"""What to compare of a value; ValueError when it is none of the column, or a NaN."""
+"""The sort key of a stored value; ValueError for a NaN, or if the bytes are not a value of the column."""
 
 
 _UNSIGNED_TYPES: Final = frozenset(
@@ -33,7 +33,7 @@ _LAYOUTS: Final = {
 
 
 def order_of(column: ThriftStruct) -> Key | None:
-    """What to compare of the values of a leaf, by its element in the schema; None where that is not known."""
+    """Return the sort key of a leaf's values, given its schema element; None if the order is unknown."""
     physical = column[SchemaElement.TYPE][1]
     converted = column[SchemaElement.CONVERTED_TYPE][1] if SchemaElement.CONVERTED_TYPE in column else None
     logical = column[SchemaElement.LOGICAL_TYPE][1] if SchemaElement.LOGICAL_TYPE in column else {}

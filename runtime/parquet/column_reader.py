@@ -1,7 +1,7 @@
-"""Some columns of a parquet file, read in bounded memory however long their texts are.
+"""Reading columns of a parquet file in bounded memory, however long their texts are.
 
-A file keeps a text that many rows share once; decoded it is there for each of them. So texts are read as
-dictionaries, rows are chosen, and what is left is decoded some rows at a time.
+A file stores a text once that many rows share; decoded, each row has a copy. So texts are read as
+dictionaries, rows are chosen, and the chosen rows are decoded a few at a time.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.parquet.encryption import open_footer
 
 PIECE_BYTES: Final = 1024 * 1024
-"""About how many bytes of rows are read, and are decoded, at once."""
+"""The approximate size of the rows that are read, and of those that are decoded, at once."""
 
 _MOST_ROWS: Final = 16_384
 _OFFSET_BYTES: Final = 4
 _LONG_TEXT_BYTES: Final = 16 * 1024
-"""Writers leave statistics out from about 4 KiB of a text on."""
+"""The assumed length of a text without statistics, which writers omit from about 4 KiB on."""
 
 _TEXTS: Final = ("STRING", "NONE")
 
 
 class ColumnReader:
-    """The columns of ``wanted`` of an open file; ``place`` names it in errors, ``allowed`` may decrypt it.
+    """Reads the columns of ``wanted`` from an open file, which ``place`` names in errors.
 
-    Texts named in ``encoded`` stay dictionaries. Further options are those of ``ParquetFile``.
+    ``allowed`` limits the keys that may decrypt the file. Texts named in ``encoded`` stay dictionaries. Other
+    options are those of ``ParquetFile``.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class ColumnReader:
         self.metadata, decryption = open_footer(content, allowed, place=place)
         self._file = pq.ParquetFile(
             content,
-            # What decrypts a file is set up while its own footer is read.
+            # Decryption is set up only if this ParquetFile reads the footer itself.
             metadata=self.metadata if decryption is None else None,
             decryption_properties=decryption,
             read_dictionary=_texts(self.metadata),
@@ -63,14 +64,14 @@ class ColumnReader:
         self._conformer = Conformer(pa.schema([self._decoded(field) for field in read]), wanted, place=place)
 
     def batches(self, row_group: int, *, most_rows: int = _MOST_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows of a row group, as they are stored."""
+        """Yield the rows of a row group as they are stored, in batches of at most ``most_rows`` rows."""
         names = self._conformer.source.names
         width = _widest_row(self.metadata.row_group(row_group), names)
         rows = max(min(int(PIECE_BYTES / width), most_rows), 1)
         yield from self._file.iter_batches(rows, row_groups=[row_group], columns=names, use_threads=False)
 
     def decoded(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows of :meth:`batches`, or some of them, with the schema that is wanted; by pieces."""
+        """Yield all or some rows of :meth:`batches` in the wanted schema, about ``PIECE_BYTES`` at a time."""
         widths = sum((_widths(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
         before = np.concatenate([[0], np.cumsum(widths)])
         start = 0
@@ -88,7 +89,10 @@ class ColumnReader:
             start = end
 
     def offer(self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64], sample: SystematicSample) -> None:
-        """Add the rows of :meth:`batches`, of these numbers, as far as the sample takes them."""
+        """Decode those rows of :meth:`batches` that the sample accepts, and add them to it.
+
+        ``numbers`` are the numbers of the batch's rows within the sampled rows.
+        """
         places = sample.of(numbers)
         numbers = numbers[places]
         for piece in self.decoded(batch.take(pa.array(places))):
@@ -101,7 +105,7 @@ class ColumnReader:
 
 
 def _texts(metadata: pq.FileMetaData) -> list[str]:
-    """The texts that can be read as dictionaries: no fields of structs, no elements of arrays."""
+    """Return the text columns that can be read as dictionaries: none within structs or arrays."""
     columns = map(metadata.schema.column, range(metadata.num_columns))
     return [
         column.path
@@ -114,7 +118,7 @@ def _texts(metadata: pq.FileMetaData) -> list[str]:
 
 
 def _widest_row(row_group: pq.RowGroupMetaData, names: Collection[str]) -> float:
-    """About the most bytes that a row may take as it is read: what is stored, of fields a longest text."""
+    """Return the approximate bytes of a wide row: the mean stored size, plus long texts within fields."""
     columns = [
         column
         for column in map(row_group.column, range(row_group.num_columns))
@@ -130,7 +134,7 @@ def _widest_row(row_group: pq.RowGroupMetaData, names: Collection[str]) -> float
 
 
 def _long_text(column: pq.ColumnChunkMetaData) -> int:
-    """The longer of the smallest and the greatest text; where writers left them out, a guess at long ones."""
+    """Return the length of the longest text bound, or a guess if the writer omitted the bounds."""
     known = column.statistics
     if column.physical_type != "BYTE_ARRAY":
         return 0
@@ -140,7 +144,7 @@ def _long_text(column: pq.ColumnChunkMetaData) -> int:
 
 
 def _widths(column: pa.Array) -> npt.NDArray[np.int64]:
-    """What each value takes when it is decoded."""
+    """Return the bytes of each value after it is decoded."""
     if not pa.types.is_dictionary(column.type):
         before = batch_bytes_before(pa.record_batch([column], names=["_"]), np.arange(len(column) + 1))
         return np.diff(before)

@@ -1,8 +1,8 @@
-"""Values that the dictionaries of base files lack: readers such as Spark skip row groups by them.
+"""Values that the dictionaries of base files lack. Readers such as Spark skip row groups by them.
 
-If all data pages of a column chunk refer to its dictionary, the chunk holds no other values. So a row group
-has no row for ``column = value`` if the dictionary lacks the value (DictionaryFilter of parquet-mr). For a
-range, a dictionary says no more than the smallest and the largest value.
+If all data pages of a column chunk refer to its dictionary, the chunk has no other values. So a row group has
+no row for ``column = value`` if the dictionary lacks the value (DictionaryFilter of parquet-mr). For a range,
+a dictionary shows no more than the smallest and the largest value do.
 """
 
 from __future__ import annotations
@@ -55,11 +55,18 @@ def with_dictionaries(
     *,
     most_files: int = MOST_FILES,
 ) -> dict[str, FileStatistics]:
-    """The files, in their order, with the values of the conditions that dictionaries of row groups lack.
+    """Return the files, in their order, with the conditions that no dictionary value of a row group fulfils.
 
-    Row groups that may match one of the conditions are looked into, of at most ``most_files`` files, those
-    with the most such rows first. About 64 MiB of dictionaries are read, or 1 MiB of each file if that is
-    more. Of other row groups, and of files that are encrypted or cannot be read, nothing is known.
+    Only row groups that may match a predicate are read, of at most ``most_files`` files: those with the most
+    such rows. The dictionaries have at most about 64 MiB, or 1 MiB per file if that is more. For other row
+    groups, and for files that are encrypted or unreadable, nothing is known.
+
+    Args:
+        store: The store of the table.
+        files: The statistics of the files, by path.
+        predicates: The filters of the queries.
+        types: The Spark types of the columns, by name.
+        most_files: The largest number of files to open.
     """
     asking = [predicate for predicate in predicates if value_conditions(predicate)]
     conditions = frozenset[ValueCondition]().union(*map(value_conditions, asking))
@@ -100,9 +107,10 @@ def _lacking(
     *,
     most_bytes: int,
 ) -> dict[int, frozenset[ValueCondition]]:
-    """Return the conditions that row groups of a file have no value for, by number of the row group.
+    """Return the conditions that no value of a row group fulfils, by the number of the row group.
 
-    A column that is stored as another type counts as without dictionary: readers do not compare it by one.
+    A column that is stored in another type counts as one without a dictionary, because readers do not use it
+    then.
     """
     found: dict[int, frozenset[ValueCondition]] = {}
     try:
@@ -110,7 +118,7 @@ def _lacking(
             source = FileEnd(content)
             parts = ParquetParts(source)
             schema = read_footer(source, parts.footer_bytes).schema
-            # Row groups without rows are in no record.
+            # The statistics omit row groups without rows.
             stored = [number for number in range(len(parts.groups)) if parts.rows(number)]
             for number in numbers:
                 group = file.row_groups[number]
@@ -133,7 +141,7 @@ def _lacking(
 
 
 def _dictionary_bytes(chunk: PartChunk) -> int:
-    """Return the size of the chunk's dictionary, 0 if a data page does without it."""
+    """Return the size of the chunk's dictionary, or 0 if a data page does not use it."""
     if field_value(chunk.metadata, ColumnMetaData.DICTIONARY_PAGE, 0) <= 0:
         return 0
     counted: list[ThriftStruct] = field_value(
@@ -150,7 +158,7 @@ def _dictionary_bytes(chunk: PartChunk) -> int:
 
 
 def _values(page: bytes, chunk: PartChunk) -> bytes:
-    """Return the values of a dictionary page, one behind the other in parquet's plain encoding."""
+    """Return the values of a dictionary page, concatenated in parquet's plain encoding."""
     header, begin = decode_struct(page)
     codec = CODECS[field_value(chunk.metadata, ColumnMetaData.CODEC)].lower()
     if codec == "none":
@@ -164,7 +172,7 @@ def _values(page: bytes, chunk: PartChunk) -> bytes:
 
 
 def _lacks(values: bytes, condition: ValueCondition, column: pq.ColumnSchema) -> bool:
-    """Return whether none of these values fulfils the condition; False where that is not known."""
+    """Return whether none of these values fulfils the condition; False if that is unknown."""
     logical = json.loads(column.logical_type.to_json())
     match condition, column.physical_type, logical["Type"]:
         case StartsWith(prefix=prefix), "BYTE_ARRAY", _:
@@ -183,7 +191,7 @@ def _lacks(values: bytes, condition: ValueCondition, column: pq.ColumnSchema) ->
 
 
 def _contains(values: bytes, number: float, column: pq.ColumnSchema) -> bool:
-    """Return whether a number is among the values; True where that is not known."""
+    """Return whether a number is among the values; True if that is unknown."""
     layout = _LAYOUTS.get(column.physical_type)
     if isnan(number):
         return True

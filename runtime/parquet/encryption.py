@@ -1,11 +1,11 @@
-"""Base files encrypted as a whole by Parquet's modular encryption, and read again.
+"""Encryption of whole base files by Parquet's modular encryption, and reading them.
 
-A file has its own data key. That is wrapped by a key encryption key of this process, and that one by the
-master key that the table's spec refers to (envelope encryption as parquet's key tools define it). The
-wrapped keys and the reference stand in the file's own key metadata; no key is ever written.
+Each file has a data key. A key encryption key of this process wraps it, and the master key to which the
+table's spec refers wraps that one (envelope encryption as in parquet's key tools). The key metadata of the
+file contains the wrapped keys and the reference; no key is ever written in the clear.
 
-Whoever writes to the storage chooses that metadata. So a reference is followed only if whoever opens the
-table allows it, and each set of allowed references has a factory, and its cache of keys, of its own.
+Everyone who can write to the storage can choose that metadata. So a reference is used only if the opener of
+the table allows it, and each set of allowed references has its own factory with its own cache of keys.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from parquetry.runtime.parquet.key_management import REMEDY, kms_client, plug_in
 from parquetry.runtime.parquet.tail import ENCRYPTED_MAGIC, MAGIC, footer_bytes
 
 ENCRYPTION: Final = "parquetry.encryption"
-"""The footer key, and the key in a commit's extra metadata, that holds the reference."""
+"""The footer key, and the key in a commit's extra metadata, for the key's reference."""
 
 _Answer = TypeVar("_Answer")
 
@@ -35,9 +35,11 @@ _MOST_SHOWN: Final = 200
 
 
 def encryption_properties(reference: str, allowed: Allowed) -> Any:
-    """What ``ParquetWriter`` needs for one new file whose every part is encrypted.
+    """Return the properties with which ``ParquetWriter`` encrypts every part of one new file.
 
-    KeyUnavailableError when the key is not allowed, or cannot be had here.
+    Raises:
+        KeyUnavailableError: If the key is not allowed or not available here.
+        UnsupportedTableError: If pyarrow is too old to encrypt whole files.
     """
     from pyarrow.parquet.encryption import EncryptionConfiguration  # noqa: PLC0415 - few tables need it
 
@@ -53,10 +55,13 @@ def encryption_properties(reference: str, allowed: Allowed) -> Any:
 
 
 def open_footer(source: Any, allowed: Allowed, *, place: str) -> tuple[pq.FileMetaData, Any]:
-    """The footer of an open parquet file, and what decrypts the rest: None for a file in the clear.
+    """Return the footer of an open parquet file and its decryption properties, None for an unencrypted file.
 
-    KeyUnavailableError, which names the ``place``, when the file is encrypted and its key is not allowed, or
-    cannot be had here; else as pyarrow.
+    Errors of pyarrow are passed on.
+
+    Raises:
+        KeyUnavailableError: If the file is encrypted and its key is not allowed or not available here. The
+            message names ``place``.
     """
     footer_bytes(source, magic=(MAGIC, ENCRYPTED_MAGIC))
     try:
@@ -72,7 +77,7 @@ def open_footer(source: Any, allowed: Allowed, *, place: str) -> tuple[pq.FileMe
 
 
 def open_parquet(source: Any, allowed: Allowed, *, place: str, **options: Any) -> pq.ParquetFile:
-    """The parquet file, encrypted or in the clear; errors are those of :func:`open_footer`."""
+    """Open a parquet file, encrypted or not. The errors are those of :func:`open_footer`."""
     metadata, decryption = open_footer(source, allowed, place=place)
     if decryption is None:
         return pq.ParquetFile(source, metadata=metadata, **options)
@@ -80,7 +85,7 @@ def open_parquet(source: Any, allowed: Allowed, *, place: str, **options: Any) -
 
 
 def is_encrypted(metadata: pq.FileMetaData) -> bool:
-    """Whether the file of this footer was written encrypted by this project."""
+    """Return whether this footer belongs to a file that this project encrypted."""
     return ENCRYPTION.encode() in (metadata.metadata or {})
 
 
@@ -99,14 +104,15 @@ def _decryption_properties(allowed: Allowed) -> Any:
 
 @cache
 def _crypto(references: frozenset[str]) -> tuple[Any, Any]:
-    """The factory of this process for files of these keys alone.
+    """Return this process's factory for files that use these keys alone.
 
-    It keeps key encryption keys for ten minutes, as parquet-mr's does: only those that these keys unwrapped.
+    It caches key encryption keys for ten minutes, as parquet-mr does, but only those that these keys
+    unwrapped.
     """
     from pyarrow.parquet.encryption import CryptoFactory, KmsClient, KmsConnectionConfig  # noqa: PLC0415
 
     class Clients(KmsClient):  # type: ignore[misc]  # pyarrow has no types
-        """Asks the client that a key's reference names, if the reference is allowed."""
+        """Passes each request to the client that the reference names, if the reference is allowed."""
 
         def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
             with _asking(master_key_identifier, references):
@@ -123,7 +129,7 @@ def _crypto(references: frozenset[str]) -> tuple[Any, Any]:
 
 
 def _of_type(wanted: type[_Answer], answer: object, asked: str) -> _Answer:
-    """The client's answer; KeyUnavailableError, without it, where it is of another type."""
+    """Return the client's answer; KeyUnavailableError, which does not quote it, if it has another type."""
     if isinstance(answer, wanted):
         return answer
     kind, _, method = asked.rpartition(".")
@@ -133,9 +139,10 @@ def _of_type(wanted: type[_Answer], answer: object, asked: str) -> _Answer:
 
 @contextmanager
 def _asking(reference: str, allowed: frozenset[str]) -> Iterator[None]:
-    """Tells failures of a client from those of the file: a service's lost connection is an OSError too.
+    """Convert any failure of a client to KeyUnavailableError, to tell it from a failure of the file.
 
-    KeyUnavailableError, before there is a client, for a reference that is not allowed.
+    Otherwise a lost connection to the key service, which is an OSError, would look like a damaged file. A
+    reference that is not allowed raises KeyUnavailableError before a client is made.
     """
     if reference not in allowed:
         raise KeyUnavailableError(

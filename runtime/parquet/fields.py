@@ -1,4 +1,4 @@
-"""The numbers of parquet.thrift in apache/parquet-format: fields by struct, and the values of enums."""
+"""The numbers of parquet.thrift in apache/parquet-format: fields by struct, and values of enums."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Repetition:
 
 
 class ConvertedType:
-    """Values of the enum."""
+    """Values of the enum ConvertedType."""
 
     DECIMAL: Final = 5
     UINT_8: Final = 11
@@ -64,7 +64,7 @@ class ConvertedType:
 
 
 class LogicalType:
-    """Fields of the union."""
+    """Fields of the union LogicalType."""
 
     STRING: Final = 1
     ENUM: Final = 4
@@ -114,7 +114,7 @@ class ColumnChunk:
 
 
 class ColumnMetaData:
-    """Fields of what the footer says of a column chunk."""
+    """Fields of the footer's metadata of a column chunk."""
 
     TYPE: Final = 1
     ENCODINGS: Final = 2
@@ -134,18 +134,18 @@ class ColumnMetaData:
 
 
 CODECS: Final = ("NONE", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
-"""The enum CompressionCodec, by value, as pyarrow names it."""
+"""The values of the enum CompressionCodec, in order, as pyarrow names them."""
 
 
 class Encoding:
-    """Values of the enum."""
+    """Values of the enum Encoding."""
 
     PLAIN_DICTIONARY: Final = 2
     RLE_DICTIONARY: Final = 8
 
 
 DICTIONARY_ENCODINGS: Final = frozenset({Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY})
-"""Pages in these refer to the dictionary of their chunk."""
+"""The encodings of pages that refer to the dictionary of their chunk."""
 
 
 class Statistics:
@@ -176,7 +176,7 @@ class PageHeader:
 
 
 class PageType:
-    """Values of the enum."""
+    """Values of the enum PageType."""
 
     DICTIONARY_PAGE: Final = 2
 
@@ -217,7 +217,7 @@ class ColumnIndex:
 
 
 class BoundaryOrder:
-    """Values of the enum."""
+    """Values of the enum BoundaryOrder."""
 
     UNORDERED: Final = 0
     ASCENDING: Final = 1

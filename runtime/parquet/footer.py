@@ -1,4 +1,4 @@
-"""What the footer of a base file says."""
+"""Reading the footers of base files: metadata, statistics, and the keys of this project."""
 
 from __future__ import annotations
 
@@ -28,19 +28,22 @@ MIN_KEY: Final = "hoodie_min_record_key"
 MAX_KEY: Final = "hoodie_max_record_key"
 CLUSTERING: Final = "parquetry.clustering"
 NAN_UNBOUNDED: Final = "parquetry.nan_unbounded_bytes"
-"""By this a file says that floating-point columns with a NaN have no bounds, row group by row group.
+"""The footer key of files in which no chunk of floating-point numbers with a NaN has bounds.
 
-The value is how many bytes its column chunks have: whoever writes other rows and keeps the footer's
-pairs, as pyarrow does, makes another number of bytes.
+Its value is the number of bytes of the column chunks. A writer that writes other rows and keeps the footer's
+pairs, as pyarrow does, makes another number of bytes, so the key does not apply to its file.
 """
 
 _INDEXED_COLUMNS = 64
 
 
 def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
-    """The footer of the file at ``path``; its rows are not read.
+    """Return the footer of the file at ``path``, without reading its rows.
 
-    NotFoundError when there is no file, CorruptTableError when it is not a whole parquet file.
+    Raises:
+        NotFoundError: If there is no file.
+        StorageError: If the store cannot read the file.
+        CorruptTableError: If it is not a complete parquet file.
     """
     place = Value.uri(f"{store.uri}/{path}")
     with store.open_input(path) as source:
@@ -60,7 +63,7 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
 
 
 def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:
-    """The row groups, with bounds of the first 64 columns that are not within lists or maps."""
+    """Return the row groups, with bounds of the first 64 columns that are not within lists or maps."""
     schema, tells_nan = metadata.schema, leaves_nan_unbounded(metadata)
     indexed = [i for i in range(len(schema)) if schema.column(i).max_repetition_level == 0]
     indexed = indexed[:_INDEXED_COLUMNS]
@@ -79,9 +82,9 @@ def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:
 
 
 def leaves_nan_unbounded(metadata: pq.FileMetaData) -> bool:
-    """Whether bounds of floating-point columns are of columns without NaN, as in all files of this product.
+    """Return whether columns with a NaN have no bounds, as in all files of this project.
 
-    Other writers leave NaN out of the bounds, and say nothing of it.
+    Other writers omit NaN from the bounds without a note.
     """
     said = (metadata.metadata or {}).get(NAN_UNBOUNDED.encode())
     if said is None:
@@ -95,9 +98,9 @@ def _stored_bytes(group: pq.RowGroupMetaData) -> int:
 
 
 def file_statistics(path: str, metadata: pq.FileMetaData, *, size_bytes: int) -> FileStatistics:
-    """What the footer says about the file at ``path``, as it is recorded: long texts shortened.
+    """Return the statistics from a file's footer in the form that is recorded, with long texts shortened.
 
-    Of an encrypted file no value is told, in whatever form.
+    For an encrypted file they contain no values in any form.
     """
     groups = [group for group in row_groups_of(metadata) if group.rows]
     if encrypted := is_encrypted(metadata):

@@ -1,8 +1,8 @@
-"""Column chunks made of the data pages of several, which are copied byte by byte.
+"""Column chunks that are joined from the data pages of several chunks, copied byte by byte.
 
-A page can be read wherever it lies: it says how it is encoded and how long it is. What it needs besides is
-its chunk's dictionary, and a chunk has one at most. So pages of chunks without a dictionary, or with the same
-one, become one chunk; what tells of them (statistics, page index) is put together from what told of each.
+A page can be read anywhere: it contains its encoding and its length. It also needs the dictionary of its
+chunk, and a chunk has at most one. So pages of chunks without a dictionary, or with equal dictionaries, can
+form one chunk. Its statistics and its page index are joined from those of the chunks.
 """
 
 from __future__ import annotations
@@ -52,15 +52,16 @@ _LEVELS: Final = (SizeStatistics.REPETITION_LEVELS, SizeStatistics.DEFINITION_LE
 _HISTOGRAMS: Final = (ColumnIndex.REPETITION_LEVELS, ColumnIndex.DEFINITION_LEVELS)
 
 _GARBLED: Final = (AttributeError, LookupError, TypeError, ValueError, RecursionError, struct.error)
-"""What bytes end in that are no index."""
+"""The exceptions from decoding bytes that are not an index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkPages:
-    """The pages of a column chunk of ``rows`` rows, as its offset index and its metadata tell alike.
+    """The pages of a column chunk of ``rows`` rows. Its offset index and its metadata agree about them.
 
-    Those of data lie one behind the other up to the chunk's end, behind the dictionary's if there is one;
-    ``locations`` are their entries in the offset index, ``unencoded`` the list beside these, if there is one.
+    The data pages lie without gaps between the dictionary, if there is one, and the end of the chunk.
+    ``locations`` are their entries in the offset index; ``unencoded`` is the index's list of unencoded bytes,
+    if it has one.
     """
 
     chunk: PartChunk
@@ -71,7 +72,7 @@ class ChunkPages:
 
     @property
     def values(self) -> int:
-        """How many values there are, with nulls and empty lists."""
+        """The number of values, including nulls and empty lists."""
         return int(field_value(self.chunk.metadata, ColumnMetaData.VALUES))
 
     @property
@@ -80,13 +81,13 @@ class ChunkPages:
         return self.chunk.size_bytes - self.dictionary_bytes
 
     def dictionary(self) -> bytes:
-        """The dictionary's page with its header; nothing without one."""
+        """Return the dictionary page with its header; no bytes if there is no dictionary."""
         content: bytes = self.chunk.parts.content.read_at(self.dictionary_bytes, self.chunk.start)
         return content
 
 
 def may_stand_alone(chunk: PartChunk, *, values: int, stored_bytes: int) -> bool:
-    """Whether a chunk has no dictionary, and so many values or bytes at least."""
+    """Return whether a chunk has no dictionary, and at least this many values or this many bytes."""
     is_large = (
         field_value(chunk.metadata, ColumnMetaData.VALUES) >= values or chunk.size_bytes >= stored_bytes
     )
@@ -94,9 +95,12 @@ def may_stand_alone(chunk: PartChunk, *, values: int, stored_bytes: int) -> bool
 
 
 def chunk_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None:
-    """Where the pages of a chunk lie; None where that is not told, or is told differently in two places.
+    """Return the positions of the pages of a chunk, or None if they are unknown or two sources disagree.
 
-    ``flat``: the column has one value per row.
+    Args:
+        chunk: The column chunk of a stored file.
+        rows: The number of its rows.
+        flat: Whether the column has exactly one value per row.
     """
     try:
         return _told_pages(chunk, rows, flat=flat)
@@ -138,9 +142,9 @@ def _told_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None
 
 
 def leaves(columns: Iterable[ThriftStruct]) -> list[tuple[ThriftStruct, bool]]:
-    """The schema's elements that are columns, and whether each has one value per row.
+    """Return the schema elements of the parquet columns, and whether each column has one value per row.
 
-    ``columns`` are all elements in depth-first order below the root.
+    ``columns`` are all elements below the root, in depth-first order.
     """
     found: list[tuple[ThriftStruct, bool]] = []
     above: list[tuple[int, bool]] = []
@@ -157,10 +161,11 @@ def leaves(columns: Iterable[ThriftStruct]) -> list[tuple[ThriftStruct, bool]]:
 
 
 class JoinedChunk:
-    """The pages of chunks of one column and codec, in their order, as one chunk that begins at byte 0.
+    """The pages of chunks of one column and codec, in order, as one chunk that begins at byte 0.
 
-    All have the same dictionary, or none. ``order`` compares the column's values; without it no bounds are
-    told. Bounds are told where they are known of every chunk that has a value.
+    Either no chunk has a dictionary or all have equal ones. ``order`` compares the values of the column;
+    without it the chunk has no bounds. The chunk has bounds if they are known for every chunk that has a
+    value.
     """
 
     start = 0
@@ -176,7 +181,7 @@ class JoinedChunk:
 
     @property
     def pieces(self) -> list[Piece]:
-        """Where its bytes are to be copied from, in their order."""
+        """The byte ranges to copy, in order."""
         first = self._pages[0].chunk
         rest = [
             Piece(
@@ -191,7 +196,10 @@ class JoinedChunk:
         return [Piece(content=first.parts.content, start=first.start, size=self.dictionary_bytes), *rest]
 
     def shifted(self, shift: int, *, bounds: bool) -> ThriftStruct:
-        """The chunk's entry in a footer when it lies ``shift`` bytes further on, without its indexes."""
+        """Return the chunk's footer entry at a position ``shift`` bytes further on, without its indexes.
+
+        ``bounds`` decides whether the entry contains the smallest and the largest value.
+        """
         every = [part.chunk.metadata for part in self._pages]
         first = every[0]
         encodings = dict.fromkeys(
@@ -214,7 +222,7 @@ class JoinedChunk:
         return {ColumnChunk.FILE_OFFSET: (I64, 0), ColumnChunk.METADATA: (STRUCT, metadata)}
 
     def column_index(self) -> bytes | None:
-        """Its column index, which says nothing about places; None where one or more have none."""
+        """Return the column index (it contains no positions); None if a chunk lacks one or its bounds."""
         found = [part.chunk.column_index() for part in self._pages]
         if self._order is None or not self._has_bounds:
             return None
@@ -224,7 +232,10 @@ class JoinedChunk:
             return None
 
     def _joined_index(self, indexes: Sequence[ThriftStruct]) -> bytes | None:
-        """None unless each tells of all its pages; ValueError or the like where one is garbled."""
+        """Return the joined column index, or None unless every index covers all pages of its chunk.
+
+        A damaged index causes one of the exceptions in ``_GARBLED``.
+        """
         if len(indexes) < len(self._pages):
             return None
         joined: ThriftStruct = {}
@@ -243,7 +254,7 @@ class JoinedChunk:
         return encode_struct(joined)
 
     def offset_index(self, shift: int) -> bytes:
-        """Its offset index as it is when the chunk lies ``shift`` bytes further on."""
+        """Return the offset index for a chunk that lies ``shift`` bytes further on."""
         locations: list[ThriftStruct] = []
         at, row = shift + self.dictionary_bytes, 0
         for part in self._pages:
@@ -270,7 +281,7 @@ class JoinedChunk:
 
     @cached_property
     def _known(self) -> list[tuple[bytes, bytes, bool | None, bool | None]] | None:
-        """Bounds, and whether they are values, of chunks that have values; None where one has none."""
+        """Bounds of the chunks with values, and whether they are exact; None if one lacks them."""
         found = []
         for part in self._pages:
             statistics = field_value(part.chunk.metadata, ColumnMetaData.STATISTICS, {})
@@ -299,7 +310,7 @@ class JoinedChunk:
 
     @property
     def _has_bounds(self) -> bool:
-        """Whether every page's bounds are to be believed: those of chunks without a value are, too."""
+        """Whether the bounds of every page are reliable. For chunks without a value this is always true."""
         return self._known == [] or self._bounds is not None
 
     def _statistics(self, *, bounds: bool) -> ThriftStruct:
@@ -323,7 +334,7 @@ class JoinedChunk:
         return joined
 
     def _boundary_order(self, index: ThriftStruct) -> int:
-        """Which order the pages are in by both bounds; ValueError when one is no value of the column."""
+        """Return the order of the pages' bounds; ValueError if a bound is not a value of the column."""
         assert self._order is not None
         null_pages, lows, highs = (
             index[number][1].items
@@ -342,7 +353,7 @@ class JoinedChunk:
         )
 
     def _dictionary_encoded_bytes(self) -> int:
-        """What the dictionary's page takes before compression, with its header."""
+        """Return the size of the dictionary page before compression, with its header."""
         if not self.dictionary_bytes:
             return 0
         header, behind = decode_struct(self._pages[0].dictionary())
@@ -350,7 +361,7 @@ class JoinedChunk:
 
 
 def _encoding_counts(every: Sequence[ThriftStruct]) -> ThriftStruct:
-    """How many pages there are of each encoding; the dictionary's is there once."""
+    """Return the joined counts of pages by encoding. The dictionary page counts once."""
     if not all(ColumnMetaData.ENCODING_STATS in metadata for metadata in every):
         return {}
     counts: Counter[tuple[int, int]] = Counter()
@@ -373,7 +384,7 @@ def _encoding_counts(every: Sequence[ThriftStruct]) -> ThriftStruct:
 
 
 def _size_statistics(every: Sequence[ThriftStruct]) -> ThriftStruct:
-    """The sums of what all tell: the bytes of unencoded texts, histograms of levels."""
+    """Return the sums of the size statistics that all chunks have: unencoded bytes and level histograms."""
     found: list[ThriftStruct] = [
         field_value(metadata, ColumnMetaData.SIZE_STATISTICS, {}) for metadata in every
     ]

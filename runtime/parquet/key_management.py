@@ -1,8 +1,8 @@
-"""Where master keys are: the built-in clients, and those of the entry-point group.
+"""Clients that provide master keys: built-in ones, and those of the entry-point group.
 
-A reference such as ``env:FLIGHTS_KEY`` has the name of a client before the first colon; the rest is that
-client's own. Specs, plans and tables hold references only. Processes that read or write encrypted
-files ask the client, so a plug-in has to be installed where they run.
+A reference such as ``env:FLIGHTS_KEY`` has the name of a client before the first colon and the client's own
+name of the key after it. Specs, plans and tables contain references only. Every process that reads or writes
+encrypted files asks the client, so a plug-in must be installed where they run.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ _FILE_BYTES: Final = 4096
 
 
 class KmsClient(Protocol):
-    """Wraps other keys by a master key that it alone knows; ``pyarrow.parquet.encryption.KmsClient`` fits.
+    """Wraps other keys with a master key that only it knows. ``pyarrow.parquet.encryption.KmsClient`` is one.
 
-    ``name`` is a reference without the client's name. What is raised ends the read or write: a
-    KeyUnavailableError as it is, so it should name the key and a remedy, never a key's bytes; of anything
-    else only the class is told.
+    ``name`` is a reference without the client's name. An exception ends the read or write. A
+    KeyUnavailableError is reported as it is, so it should name the key and a remedy, but never contain a
+    key's bytes. For any other exception only its class is reported.
     """
 
     def wrap_key(self, key_bytes: bytes, name: str, /) -> str:
-        """The key, encrypted by the master key, as text."""
+        """Return the key, encrypted with the master key, as text."""
         ...
 
     def unwrap_key(self, wrapped_key: str, name: str, /) -> bytes:
-        """The key of which :meth:`wrap_key` made the text."""
+        """Return the key from the text that :meth:`wrap_key` returned."""
         ...
 
 
 class LocalKeys:
-    """Wraps in this process by AES-GCM, in the form of parquet's ``KeyToolkit.encryptKeyLocally``.
+    """Wraps keys in this process with AES-GCM, in the format of parquet's ``KeyToolkit.encryptKeyLocally``.
 
-    ``find`` gives the text of a master key, base64 of 16, 24 or 32 bytes; ``kind`` is the client's name.
+    ``find`` returns the text of a master key, base64 of 16, 24 or 32 bytes. ``kind`` is the client's name.
     """
 
     def __init__(self, kind: str, find: Callable[[str], str]) -> None:
@@ -57,15 +57,19 @@ class LocalKeys:
         self._find = find
 
     def wrap_key(self, key_bytes: bytes, name: str, /) -> str:
-        """Nonce, encrypted key and tag, as base64."""
+        """Return the nonce, the encrypted key and the tag as base64."""
         nonce = os.urandom(_NONCE_BYTES)
         sealed = self._cipher(name).encrypt(nonce, key_bytes, self._reference(name).encode())
         return base64.b64encode(nonce + sealed).decode()
 
     def unwrap_key(self, wrapped_key: str, name: str, /) -> bytes:
-        """The key; KeyUnavailableError when the master key is another one than at the time."""
+        """Return the unwrapped key.
+
+        Raises:
+            KeyUnavailableError: If the master key is not the one that wrapped the key.
+        """
         cipher = self._cipher(name)
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - behind what says that it is missing
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - _cipher reports a missing package
 
         sealed = base64.b64decode(wrapped_key)
         nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
@@ -99,7 +103,7 @@ class LocalKeys:
 
 
 def _decoded(text: str) -> bytes:
-    """The key that base64 spells; nothing where it spells none."""
+    """Return the key from its base64 text, or no bytes if the text is not base64."""
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
@@ -129,7 +133,12 @@ def _from_file(name: str) -> str:
 
 
 def secret_of(reference: str) -> bytes:
-    """The secret to sign by that ``env:NAME`` or ``file:/PATH`` refers to; else KeyUnavailableError."""
+    """Return the signing secret to which ``env:NAME`` or ``file:/PATH`` refers.
+
+    Raises:
+        KeyUnavailableError: If the reference has another form, or the secret is absent or shorter than 32
+            bytes.
+    """
     kind, name = split_reference(reference)
     if kind not in ("env", "file"):
         raise KeyUnavailableError(
@@ -151,14 +160,18 @@ BUILT_IN: Final[Mapping[str, KmsClient]] = {
 
 
 def split_reference(reference: str) -> tuple[str, str]:
-    """The client's name, and what the client calls the key."""
+    """Return the name of the client, and the client's name of the key."""
     kind, _, name = reference.partition(":")
     return kind, name
 
 
 @cache
 def kms_client(kind: str) -> KmsClient:
-    """The client of that name; KeyUnavailableError names those there are, or one that is no client."""
+    """Return the client with that name.
+
+    Raises:
+        KeyUnavailableError: If no such client is installed, or the installed object is not a client.
+    """
     if kind in BUILT_IN:
         return BUILT_IN[kind]
     installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
@@ -178,5 +191,5 @@ def kms_client(kind: str) -> KmsClient:
 
 
 def plug_in(kind: str) -> str:
-    """How messages name the client of somebody else."""
+    """Return the text with which messages name the client of a plug-in."""
     return f"the client for keys {kind!r} of entry-point group {ENTRY_POINTS}"

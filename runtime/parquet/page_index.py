@@ -1,7 +1,7 @@
-"""The page index of base files: which pages their row groups have, what bounds them and how large they are.
+"""The page index of base files: the pages of their row groups, with bounds and sizes.
 
-It lies in front of the footer and is in no record, so it is read where it can tell something: of row
-groups that may match a condition, and have several pages as a rule.
+The index lies before the footer, and no sidecar records it. So it is read only for row groups that may match
+a condition and usually have several pages.
 """
 
 from __future__ import annotations
@@ -43,20 +43,21 @@ from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 
 MOST_FILES: Final = 512
-"""Of how many files the page index is read at most, those with the most pages first."""
+"""The largest number of files whose page index is read, those with the most pages first."""
 
 _MOST_PAGES: Final = 65_536
-"""About how many pages of a column they have at most, all together."""
+"""The approximate total number of pages per column whose index is read."""
 
 ORDERED_PAGE_ROWS: Final = 2048
-"""How many rows a page has where rows were put in an order for readers to skip by.
+"""The number of rows per page in files whose rows are sorted, so that readers can skip pages.
 
-Arrow's 20,000 are more than a reader of one value needs: on a Z curve of two columns of lineitem it has to
-look at 21 and 31 % of the rows, with 2,048 at 7 and 11 %, for 5 % more bytes. Spark scans them as fast.
+With Arrow's 20,000 rows a reader of one value reads more than it needs: on a Z-order curve of two columns of
+lineitem 21 and 31 % of the rows, with 2,048 rows per page 7 and 11 %. The file is 5 % larger; Spark scans it
+equally fast.
 """
 
 USUAL_PAGE_ROWS: Final = 20_000
-"""Behind how many rows Arrow, and parquet-mr, end a page at the latest unless they are told otherwise."""
+"""The default number of rows after which Arrow and parquet-mr end a page."""
 
 _READ_AT_ONCE: Final = 256 * 1024
 _TOKENS: Final = 7
@@ -79,7 +80,7 @@ UNREADABLE: Final = (
     ValueError,
     struct.error,
 )
-"""What a file that is gone, or whose bytes are no page index, ends in when they are taken for one."""
+"""The exceptions from reading a file that is gone or whose page index is damaged."""
 
 PageNumbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -92,11 +93,18 @@ def with_pages(
     *,
     most_files: int = MOST_FILES,
 ) -> dict[str, FileStatistics]:
-    """The files, in their order, with the pages of row groups that may match one of the conditions.
+    """Return the files, in their order, with the pages of row groups that may match one of the predicates.
 
-    One file is opened once, and its end read; at most ``most_files``, and so many that a table of any
-    size is looked at in seconds. Row groups stay without pages that have one as a rule, beyond these
-    limits, of encrypted files, and where there is no page index, or none that can be read.
+    Each file is opened once, and its end is read. The number of files and pages is limited, so that this
+    takes seconds for a table of any size. Row groups have no pages if they usually have only one page, if
+    they are beyond these limits, if the file is encrypted, or if the page index is absent or unreadable.
+
+    Args:
+        store: The store of the table.
+        files: The statistics of the files, by path.
+        predicates: The filters of the queries.
+        types: The Spark types of the columns, by name.
+        most_files: The largest number of files to open.
     """
     asking = [predicate for predicate in predicates if columns_of(predicate)]
     names = frozenset[str]().union(*map(columns_of, asking))
@@ -114,16 +122,22 @@ def with_pages(
 def file_pages(
     store: ObjectStore, file: FileStatistics, numbers: Sequence[int], names: Collection[str]
 ) -> dict[int, RowGroupPages]:
-    """The pages of these row groups of a file, by number, with the bounds of the columns of these names.
+    """Return the pages of row groups of a file, by number of the row group.
 
-    Nothing where there is no page index, or what there is cannot be read.
+    The result is empty if the page index is absent or unreadable.
+
+    Args:
+        store: The store of the table.
+        file: The statistics of the file.
+        numbers: The numbers of the row groups.
+        names: The columns for which the pages have bounds.
     """
     try:
         with store.open_input(file.path) as content:
             source = FileEnd(content)
             parts = ParquetParts(source)
             metadata = read_footer(source, parts.footer_bytes)
-            # Row groups without rows are in no record.
+            # The statistics omit row groups without rows.
             stored = [number for number in range(len(parts.groups)) if parts.rows(number)]
             chunks = {number: parts.chunks(stored[number]) for number in numbers}
             index = _Index(source, chunks.values(), names)
@@ -138,9 +152,10 @@ def file_pages(
 
 
 def page_locations(offset_index: bytes) -> tuple[PageNumbers, PageNumbers]:
-    """The first rows and the compressed bytes of the pages of parquet's OffsetIndex.
+    """Return the first row numbers and the compressed sizes of the pages of an OffsetIndex.
 
-    ValueError, IndexError or KeyError when the bytes are none.
+    Raises:
+        ValueError: If the bytes are not an OffsetIndex; also IndexError or KeyError.
     """
     try:
         return _locations_at_once(offset_index)
@@ -157,7 +172,7 @@ def page_locations(offset_index: bytes) -> tuple[PageNumbers, PageNumbers]:
 def _wanted(
     files: Iterable[FileStatistics], asking: Sequence[Predicate], types: Types, *, most_files: int
 ) -> dict[str, list[int]]:
-    """The row groups to look into, by path: those of the files that have the most pages there."""
+    """Return the row groups to read, by path, from the files that have the most pages in them."""
     ranked: list[tuple[int, str, list[int]]] = []
     for file in files:
         usual = USUAL_PAGE_ROWS if file.clustering is None else ORDERED_PAGE_ROWS
@@ -182,7 +197,7 @@ def _wanted(
 def _group_pages(
     group: RowGroupStatistics, chunks: Sequence[PartChunk], index: _Index, schema: pq.ParquetSchema
 ) -> RowGroupPages | None:
-    """None where no column that is asked for has a page index."""
+    """Return the pages of a row group, or None if none of the requested columns has a page index."""
     columns: dict[str, ColumnPages] = {}
     sizes: dict[bytes, PageSizes] = {}
     for number, chunk in enumerate(chunks):
@@ -203,7 +218,7 @@ def _group_pages(
 
 
 def _add(sizes: dict[bytes, PageSizes], firsts: PageNumbers, stored: PageNumbers, chunk_bytes: int) -> None:
-    """Chunks whose pages begin at the same rows count as one."""
+    """Add the pages of a chunk. Chunks whose pages begin at the same rows are summed up."""
     other = max(chunk_bytes - int(stored.sum()), 0)
     key = firsts.tobytes()
     if key in sizes:
@@ -217,7 +232,7 @@ def _check(firsts: PageNumbers, rows: int) -> None:
 
 
 class FileEnd:
-    """A parquet file whose last bytes are read at once, with what ParquetParts asks of a file."""
+    """A parquet file whose last 256 KiB are read at once. It has the methods that ParquetParts needs."""
 
     def __init__(self, content: pa.NativeFile) -> None:
         self._content = content
@@ -226,11 +241,11 @@ class FileEnd:
         self._end: bytes = content.read_at(self._size - self._from, self._from)
 
     def size(self) -> int:
-        """How many bytes the file has."""
+        """Return the size of the file in bytes."""
         return self._size
 
     def read_at(self, count: int, at: int) -> bytes:
-        """So many bytes from there on."""
+        """Return ``count`` bytes from position ``at``."""
         if at >= self._from:
             return self._end[at - self._from : at - self._from + count]
         read: bytes = self._content.read_at(count, at)
@@ -238,7 +253,7 @@ class FileEnd:
 
 
 class _Index:
-    """The page index of some row groups, read at once: all offset indexes, column indexes by name."""
+    """The page index of some row groups, read at once: all offset indexes, and some column indexes."""
 
     def __init__(
         self, source: FileEnd, groups: Iterable[Sequence[PartChunk]], names: Collection[str]
@@ -254,11 +269,11 @@ class _Index:
         self._bytes = source.read_at(size, self._from) if size else b""
 
     def bounds(self, chunk: PartChunk) -> bytes | None:
-        """The column index of a column that is asked for; None without one."""
+        """Return the column index of a requested column, or None."""
         return self._at(self._of_bounds(chunk))
 
     def offsets(self, chunk: PartChunk) -> bytes | None:
-        """The offset index; None without one."""
+        """Return the offset index of a chunk, or None."""
         return self._at(chunk.places[1])
 
     def _of_bounds(self, chunk: PartChunk) -> range | None:
@@ -269,19 +284,22 @@ class _Index:
 
 
 def read_footer(source: FileEnd, footer_bytes: int) -> pq.FileMetaData:
-    """Return the footer, of so many bytes, of a file whose end was read."""
+    """Return the footer, which has ``footer_bytes`` bytes, of a file whose end was read."""
     size = footer_bytes + TAIL_BYTES
     footer = source.read_at(size, source.size() - size)
     return pq.read_metadata(pa.BufferReader(MAGIC + footer))
 
 
 def _locations_at_once(data: bytes) -> tuple[PageNumbers, PageNumbers]:
-    """As a list of structs that look all the same, decoded as a whole; ValueError when it does not."""
+    """Return the page locations by decoding an index of equally shaped structs as a whole.
+
+    Any other index raises ValueError, and the caller decodes it field by field.
+    """
     if len(data) < 2 or data[0] != OffsetIndex.PAGE_LOCATIONS << 4 | LIST or data[1] & 15 != STRUCT:  # noqa: PLR2004
         raise ValueError("it does not begin with a list")
     raw = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(raw < _CONTINUED)
-    # The field's header, then the list's, with its length behind it unless it fits.
+    # The header of the field, then that of the list, which contains lengths below 15; others follow it.
     is_long = data[1] >> 4 == 15  # noqa: PLR2004 - no length in the header
     count, begin = decode_length(data, 2) if is_long else (data[1] >> 4, 2)
     ends = ends[ends >= begin][: count * _TOKENS]

@@ -1,9 +1,9 @@
-"""Small parquet files read by the calling thread alone.
+"""Reading small parquet files in the calling thread alone.
 
-Arrow's dataset reader, which ``pyarrow.parquet.read_table`` is, hands the file to threads of its own,
-and one of them may let go of it last. When the bytes belong to a Python object that takes the
-interpreter's lock, and a thread that asks for the lock of an interpreter that ends aborts the process:
-a command that had already printed its answer would exit with 134.
+Arrow's dataset reader, which implements ``pyarrow.parquet.read_table``, passes the file to its own threads,
+and one of them may release it last. If the bytes belong to a Python object, releasing them takes the
+interpreter's lock, and a thread that requests this lock while the interpreter ends aborts the process: a
+command that had already printed its answer would exit with 134.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ import pyarrow.parquet as pq
 
 
 def read_parquet(source: Any, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of an open parquet file; of ``columns`` only."""
+    """Return the rows of an open parquet file, with these columns or all of them."""
     with pq.ParquetFile(source, pre_buffer=False) as file:
         return file.read(None if columns is None else list(columns), use_threads=False)

@@ -1,4 +1,4 @@
-"""The last bytes of a parquet file, which say how long its footer is."""
+"""The last bytes of a parquet file, which contain the length of its footer."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ import pyarrow as pa
 MAGIC: Final = b"PAR1"
 ENCRYPTED_MAGIC: Final = b"PARE"
 MOST_FOOTER_BYTES: Final = 64 * 1024 * 1024
-"""Of a footer that is read, and of a page index."""
+"""The largest footer, and the largest page index, that is read."""
 
 TAIL_BYTES: Final = 8
-"""Of a footer's length and the magic number behind it."""
+"""The size of the footer's length and the magic number after it."""
 
 _READ_BYTES: Final = 64 * 1024
-"""As many as Arrow reads of the end of a file first, so that a store's read-ahead serves both."""
+"""The size of Arrow's first read from the end of a file, so that one read-ahead of the store serves both."""
 
 
 def footer_bytes(content: pa.NativeFile, *, magic: tuple[bytes, ...] = (MAGIC,)) -> int:
-    """Return the length of the footer of an open parquet file; pa.ArrowInvalid if it is too long to be read.
+    """Return the length of the footer of an open parquet file.
 
-    The length is what the file claims, and a file of a stranger claims anything.
+    The file itself claims this length, so an untrusted file may claim any.
+
+    Raises:
+        pyarrow.ArrowInvalid: If the file does not end like a parquet file, or if the footer is longer than
+            the file or than 64 MiB.
     """
     size: int = content.size()
     read = min(size, _READ_BYTES)

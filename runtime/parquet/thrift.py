@@ -1,7 +1,7 @@
-"""Thrift's compact protocol as plain values: enough to take parquet footers apart and put them together.
+"""Thrift's compact protocol as plain values, as far as parquet's footers and indexes need it.
 
-Unknown fields survive a round trip, so that newer writers' statistics are kept. Source: Apache
-Thrift, "Thrift Compact protocol encoding" specification.
+Unknown fields survive a round trip, which preserves the statistics of newer writers. Source: Apache Thrift,
+"Thrift Compact protocol encoding" specification.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ SET: Final = 10
 STRUCT: Final = 12
 
 ThriftStruct: TypeAlias = dict[int, tuple[int, Any]]
-"""Fields by number, ascending: the kind and the value. Booleans have kind TRUE whatever they are."""
+"""Fields by number, ascending, with kind and value. The kind of a boolean is TRUE, whatever its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class List:
-    """Elements of one kind."""
+    """A list of elements of one kind."""
 
     kind: int
     items: list[Any]
 
 
 MOST_INTEGER_BYTES: Final = 10
-"""Of an integer of 64 bits, seven of them a byte."""
+"""The length of a 64-bit integer with seven bits in each byte."""
 
 _CONTINUED: Final = 0x80
 _LONG_LIST: Final = 15
@@ -44,9 +44,11 @@ _LARGEST_DELTA: Final = 15
 
 
 def decode_struct(data: bytes, start: int = 0) -> tuple[ThriftStruct, int]:
-    """The struct that begins at ``start``, and the position behind it.
+    """Return the struct that begins at ``start``, and the position after it.
 
-    ValueError or IndexError when the bytes are no struct of the compact protocol.
+    Raises:
+        ValueError: If the bytes are not a struct of the compact protocol.
+        IndexError: If the bytes end within the struct.
     """
     fields: ThriftStruct = {}
     number = 0
@@ -67,14 +69,18 @@ def decode_struct(data: bytes, start: int = 0) -> tuple[ThriftStruct, int]:
 
 
 def encode_struct(value: ThriftStruct) -> bytes:
-    """The struct's bytes."""
+    """Return the encoded struct."""
     out = bytearray()
     _put_struct(out, value)
     return bytes(out)
 
 
 def field_value(fields: ThriftStruct, number: int, *default: Any) -> Any:
-    """The value of a field, or the default where it is missing; ValueError when there is none."""
+    """Return the value of a field, or the default if the field is missing.
+
+    Raises:
+        ValueError: If the field is missing and no default is given.
+    """
     if number in fields:
         return fields[number][1]
     if default:
@@ -98,7 +104,11 @@ def _integer(data: bytes, at: int) -> tuple[int, int]:
 
 
 def decode_length(data: bytes, at: int) -> tuple[int, int]:
-    """The unsigned integer that begins there, and the position behind it; ValueError for one without end."""
+    """Return the unsigned integer at position ``at``, and the position after it.
+
+    Raises:
+        ValueError: If no byte ends the integer.
+    """
     byte = data[at]
     at += 1
     if byte < _CONTINUED:
