@@ -1,1 +1,1 @@
-"""Read-only reports: inspect, timeline, diff, doctor, simulate, pages."""
+"""Read-only reports: inspect, timeline, diff, doctor, simulate and HTML pages."""

@@ -1,4 +1,4 @@
-"""Charts of a page: shapes with their places, each chart with a text that says the same."""
+"""Charts of a page: shapes with coordinates, and a text that describes each chart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PASSED: Final = "passed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rectangle:
-    """A bar, with what it counts; ``css`` is the class of its series."""
+    """A bar or a dot; ``css`` is the class of its series, and ``title`` its tooltip."""
 
     x: float
     y: float
@@ -48,9 +48,10 @@ class Label:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Shapes in a frame of ``width`` by ``height``; ``text`` says in words what they show.
+    """Shapes in a frame of ``width`` by ``height``; ``text`` describes them in words.
 
-    ``legend`` has the class and the name of each series. Without a ``title`` the chart stands in a line.
+    ``legend`` has the class and the name of each series. A chart without a ``title`` is part of a line of
+    text.
     """
 
     kind: ClassVar[str] = "chart"
@@ -66,17 +67,23 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
-    """The bars above one label: a number for each series."""
+    """The values above one label: a number for each series."""
 
     label: str
     values: tuple[int, ...]
 
 
 def bar_chart(title: str, unit: str, bars: Sequence[Bars], series: Sequence[str] = ()) -> Chart | None:
-    """Bars side by side, a group for each label; None where there is nothing to show.
+    """Return a chart with a group of bars for each label, or None if all values are 0.
 
-    ``unit`` is what is counted. Two ``series`` are the state now and the one that is expected. If labels are
-    long, every second one is shown, and always the last.
+    If labels are long, every second one is shown, and always the last.
+
+    Args:
+        title: the heading of the chart.
+        unit: the unit of the values, such as "files".
+        bars: the values by label.
+        series: the names of the series if there are two: the present state and the expected one.
+
     """
     most = max((value for group in bars for value in group.values), default=0)
     if not most:
@@ -119,7 +126,7 @@ def bar_chart(title: str, unit: str, bars: Sequence[Bars], series: Sequence[str]
 
 
 def _said(unit: str, bars: Sequence[Bars], series: Sequence[str]) -> str:
-    """The numbers in words; labels without any are left out."""
+    """Return the values as words, without the labels that have no value."""
     parts = []
     for group in bars:
         if any(group.values):
@@ -138,9 +145,16 @@ _DOT: Final = 5
 def sparkline(
     values: Sequence[float | None], classes: Sequence[str], *, bound: float | None, text: str
 ) -> Chart:
-    """A small line of values, oldest first; None is a gap. ``bound`` is drawn as a dashed line.
+    """Return a small line chart of values, the oldest first; None is a gap.
 
-    Each value whose class is not ``passed`` has a square in the colour of its class, and so has the newest.
+    The newest value, and each value whose class is not ``passed``, gets a square in the colour of its class.
+
+    Args:
+        values: the values.
+        classes: the class of each value.
+        bound: a limit, drawn as a dashed line, or None.
+        text: the description of the chart.
+
     """
     known = [value for value in values if value is not None]
     most = max([*known, bound or 0.0, 0.0])

@@ -1,4 +1,4 @@
-"""What the codes of plans and of drift mean, and what to do; their titles are where they are found."""
+"""Explanations and remedies of the codes of plans and drift; the modules that find them have the titles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _APPLY = "Review the plan, then " + command("apply") + "."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeText:
-    """The sentences about one code: what it means, and what to do."""
+    """The explanation and remedy of one code."""
 
     explanation: str
     remedy: str

@@ -1,4 +1,4 @@
-"""What a plan costs, in rows of text: the same in text, comments and pages."""
+"""The costs of a plan as rows of text, for the terminal, comments and pages alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
-    """The costs of one table, or of :data:`ALL_TABLES`, as texts; ``note`` says where ranges come from."""
+    """The costs of one table, or of :data:`ALL_TABLES`, as texts; ``note`` names the basis of the ranges."""
 
     table: str
     one_off: str
@@ -36,7 +36,7 @@ class CostRow:
 
 
 def cost_rows(plan: PlanDocument) -> tuple[CostRow, ...]:
-    """A row for each table that the plan acts on, and one for all of several; none without prices."""
+    """Return a row for each table with costs, and a total for more than one; nothing without prices."""
     if plan.evidence.costs is None:
         return ()
     rows = tuple(_rows(plan))
@@ -56,7 +56,7 @@ def cost_rows(plan: PlanDocument) -> tuple[CostRow, ...]:
 
 
 def cost_row(table: str, costs: TableCosts) -> CostRow:
-    """The row of one table."""
+    """Return the row of one table."""
     return CostRow(
         table=table,
         one_off=amount_text(costs.one_off, costs.currency),
@@ -69,7 +69,7 @@ def cost_row(table: str, costs: TableCosts) -> CostRow:
 
 
 def cost_lines(costs: TableCosts) -> list[str]:
-    """The same as lines; none where nothing is spent and nothing changes."""
+    """Return the costs of one table as lines of text, or nothing if no cost changes."""
     if costs.is_nothing:
         return []
     row = cost_row("", costs)
@@ -81,7 +81,7 @@ def cost_lines(costs: TableCosts) -> list[str]:
 
 
 def total_line(plan: PlanDocument) -> str:
-    """What all tables together cost; empty for a single one, and without prices."""
+    """Return the costs of all tables as a sentence; empty for a single table and without prices."""
     rows = cost_rows(plan)
     if not rows or rows[-1].table != ALL_TABLES:
         return ""
@@ -93,13 +93,13 @@ def total_line(plan: PlanDocument) -> str:
 
 
 def amount_text(amount: AmountRange, currency: str) -> str:
-    """The range in hundredths of the currency, the low end rounded down, the high end up."""
+    """Return a range in hundredths of the currency, its low end rounded down and its high end up."""
     low, high = cents(amount.low_micros, up=False), cents(amount.high_micros, up=True)
     return f"{low} {currency}" if low == high else f"{low} to {high} {currency}"
 
 
 def _pay_back(costs: TableCosts | PlanCosts, *, has_queries: bool) -> str:
-    """After how many days, or why there is no such number."""
+    """Return after how many days the costs pay back, or why that is not known."""
     found, monthly = costs.pay_back, costs.monthly
     if found is None:
         if costs.one_off.high_micros > 0:
@@ -118,7 +118,7 @@ def _days(number: int) -> str:
 
 
 def basis_text(costs: TableCosts) -> str:
-    """What the ranges of a table are made of."""
+    """Return in words what the ranges of a table are based on."""
     work, queries = costs.forecast.work.basis, costs.forecast.queries
     source = "a sample of the rows" if work.sampled else "the sizes of files"
     throughput = f"{work.throughput / _MIB:,.1f} MiB per core and second"
@@ -139,7 +139,7 @@ MEASURED_COSTS_HEADER: Final = ("costs", "expected", "measured", "")
 
 
 def measured_cost_rows(costs: MeasuredCosts) -> list[tuple[str, str, str, str]]:
-    """The cells below :data:`MEASURED_COSTS_HEADER`: each part as predicted, and as it was."""
+    """Return the cells below :data:`MEASURED_COSTS_HEADER`: the expected and the measured costs by part."""
     return [
         (
             part.part,
@@ -152,7 +152,7 @@ def measured_cost_rows(costs: MeasuredCosts) -> list[tuple[str, str, str, str]]:
 
 
 def _past(number: int) -> str:
-    """How many past predictions, or that the errors of other tables stand for them."""
+    """Return the number of past predictions in words; for none, that errors of other tables are used."""
     if not number:
         return "no past prediction of the table (a prior)"
     return f"{number:,} past prediction{'s' if number > 1 else ''}"

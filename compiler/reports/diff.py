@@ -1,4 +1,4 @@
-"""What changed between the specs of two git revisions, by the classes of a plan: no table is looked at."""
+"""The differences of the specs of two git revisions, in the change classes of plans; tables are not read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from parquetry.runtime.spec.target_settings import SettingDifference, setting_di
 
 
 class DiffStatus(StrEnum):
-    """What became of a table between the revisions."""
+    """The difference of a table, target or guardrail between the revisions."""
 
     ADDED = "added"
     CHANGED = "changed"
@@ -39,9 +39,9 @@ class DiffStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A saved layout under the old and the new spec; ``instant`` is when it was seen.
+    """The estimated effect of a spec change on a saved layout of ``instant``.
 
-    ``rewrite_bytes`` is what clustering would rewrite in time, leaving ``files_after`` files.
+    ``rewrite_bytes`` is what clustering would rewrite over time, leaving ``files_after`` files.
     """
 
     instant: str | None
@@ -55,10 +55,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDiff:
-    """One table that differs. ``never_in_place``: the change needs a new table beside this one.
+    """One table that differs.
 
-    ``unallowed`` are the codes that need an ``allow`` entry which the project does not have;
-    ``protected``: the target refuses the change, whatever is allowed.
+    ``never_in_place`` is True if the change needs a new table beside this one. ``unallowed`` are the codes
+    that need an ``allow`` entry and have none. ``protected`` is True if the target refuses the change in any
+    case.
     """
 
     table: str
@@ -74,7 +75,7 @@ class TableDiff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetDiff:
-    """One target whose settings differ. ``unallowed`` are those that execute and that it does not allow."""
+    """One target whose settings differ. ``unallowed`` are the changed settings that need an allow entry."""
 
     target: str
     status: DiffStatus
@@ -85,7 +86,7 @@ class TargetDiff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleChange:
-    """A field of a guardrail, in the words of the YAML, with its values; None where there is none."""
+    """A changed field of a guardrail by its YAML key; a value is None if the field is missing."""
 
     path: str
     old: str | None
@@ -94,7 +95,7 @@ class RuleChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardrailDiff:
-    """One guardrail that differs. Plans of a branch are evaluated by the rules of its base."""
+    """One guardrail that differs. Plans of a branch are evaluated by the guardrails of its base."""
 
     guardrail: str
     file: str
@@ -104,10 +105,10 @@ class GuardrailDiff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecDiff:
-    """Two revisions of a project at one target; ``base`` as it was given.
+    """Two revisions of a project at one target; ``base`` is the revision as it was given.
 
-    ``targets`` and ``guardrails`` are all that differ; ``default_target`` is there where another one is it
-    now.
+    ``targets`` and ``guardrails`` are those that differ. ``default_target`` is set if the default target
+    changed.
     """
 
     project: str
@@ -121,7 +122,7 @@ class SpecDiff:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing differs."""
+        """True if nothing differs."""
         return not (self.tables or self.targets or self.guardrails) and self.default_target is None
 
 
@@ -135,15 +136,27 @@ def diff_specs(
     exclude: tuple[str, ...] = (),
     layouts: Mapping[str, LayoutReport] | None = None,
 ) -> SpecDiff:
-    """The files as they are now against those of the revision ``base``.
+    """Compare the files of the working tree with those of the revision ``base``.
 
-    Where there was no project, or it did not have the target, every table is added.
+    If the revision has no project or no such target, every table is added. No environment is read: values
+    that read one are the placeholder ``${NAME}`` on both sides. Each side takes the variables that it
+    declares.
 
-    Neither reads an environment: what comes from one is the placeholder ``${NAME}`` on both sides.
-    ``layouts`` are saved ones by table. Raises SpecError when the project is invalid now, or was at
-    ``base``, of which it names the files as git does (``main:parquetry.yml``); RevisionError when there
-    is no such revision; UndeclaredVariableError for a variable that neither side declares: each takes
-    those that it knows.
+    Args:
+        directory: the project's folder.
+        base: a git revision.
+        target: the target; None for the default one.
+        variables: values that replace declared ones.
+        select: selectors of tables.
+        exclude: selectors of tables to leave out.
+        layouts: saved layouts by table, for estimates.
+
+    Raises:
+        SpecError: if the project is invalid on one side; files of ``base`` are named as git does
+        (``main:parquetry.yml``).
+        RevisionError: if the revision does not exist.
+        UndeclaredVariableError: if neither side declares a variable.
+
     """
     result, unknown = load_known(directory, target=target, variables=variables)
     now = result.project
@@ -173,7 +186,7 @@ def diff_specs(
 
 
 def _target_diffs(before: Mapping[str, TargetSettings], now: ResolvedProject) -> Iterator[TargetDiff]:
-    """What differs between the settings of each target, which the selection of tables leaves alone."""
+    """Yield the targets whose settings differ; the selection of tables has no effect on them."""
     for name in sorted(before.keys() | now.settings.keys()):
         old, new = before.get(name), now.settings.get(name)
         if new is None:
@@ -193,7 +206,7 @@ def _target_diffs(before: Mapping[str, TargetSettings], now: ResolvedProject) ->
 
 
 def _guardrail_diffs(before: Sequence[Guardrail], now: Sequence[Guardrail]) -> Iterator[GuardrailDiff]:
-    """The rules that say something else, or that are on one side alone. Examples are no part of a rule."""
+    """Yield the guardrails that differ or exist on one side only. Examples are not part of a guardrail."""
     old, new = ({rule.name: rule for rule in rules} for rules in (before, now))
     for name in sorted(old.keys() | new.keys()):
         was, is_now = old.get(name), new.get(name)
@@ -210,7 +223,7 @@ def _guardrail_diffs(before: Sequence[Guardrail], now: Sequence[Guardrail]) -> I
 
 
 def _rule_fields(rule: Guardrail | None) -> dict[str, str | None]:
-    """What a reader of the file sees of the rule, by name; None for each where there is no rule."""
+    """Return the fields of a guardrail by their YAML keys; each is None if there is no guardrail."""
     if rule is None:
         return dict.fromkeys(("expression", "severity", "override", "message", "description"))
     return {
@@ -223,7 +236,7 @@ def _rule_fields(rule: Guardrail | None) -> dict[str, str | None]:
 
 
 def _passwords(old: TargetSettings | None, new: TargetSettings) -> Iterator[SettingDifference]:
-    """The settings that differ in passwords alone, which nobody is shown."""
+    """Yield the settings that differ only in passwords, which are never shown."""
     before = {setting.path: setting for setting in old.settings} if old else {}
     for setting in new.settings:
         was = before.get(setting.path)
@@ -247,7 +260,7 @@ def _default_target(before: ResolvedProject | None, now: ResolvedProject) -> Cha
 def _before(
     directory: Path, base: str, target: str, variables: Mapping[str, str]
 ) -> tuple[ResolvedProject | None, Collection[str]]:
-    """The project of the revision, None where there was none, and variables that it does not declare."""
+    """Return the project at the revision (None without one), and the variables that it does not declare."""
     result, unknown = load_before(directory, files_at(directory, base), target=target, variables=variables)
     if result is None:
         return None, unknown
@@ -315,7 +328,10 @@ def _move(old: ResolvedTable, new: ResolvedTable) -> Iterator[Change]:
 
 
 def _estimate(layout: LayoutReport, old: TableSpec, new: TableSpec) -> Estimate:
-    """By the function that plans are made by. Bounds, pending plans and steps are not in a saved layout."""
+    """Estimate a spec change on a saved layout with the functions that make plans.
+
+    A saved layout has no column bounds, pending plans or schema steps.
+    """
     files = list(_files(layout))
     sizes = [file.size_bytes for file in files]
     policy = new.clustering
@@ -344,10 +360,10 @@ def _estimate(layout: LayoutReport, old: TableSpec, new: TableSpec) -> Estimate:
 
 
 def _files(layout: LayoutReport) -> Iterator[ClusteringFile]:
-    """The files of a saved layout, as clustering sees them."""
+    """Yield the files of a saved layout in the form that clustering needs."""
     taken: Counter[str] = Counter()
     for partition in layout.partitions:
-        # Paths that are masked are alike.
+        # Masked paths may be equal.
         taken[partition.path] += 1
         number = taken[partition.path]
         path = partition.path if number == 1 else f"{partition.path}#{number}"

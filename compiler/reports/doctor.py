@@ -1,4 +1,4 @@
-"""What works on this machine and for this project, and how to fix what does not."""
+"""Checks of this machine and of a project, each with a remedy for what fails."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ _EXTRAS = {
     "cryptography": ("cryptography", "cryptography", "encrypted tables"),
     "grpcio": ("grpc", "pyspark[connect]", "sessions of Spark Connect"),
 }
-"""By package: its module, what pip installs to bring it, and what needs it.
+"""For each optional package: its module, the pip requirement that installs it, and its purpose.
 
-These names are on the package index, whatever parquetry itself was installed from.
+These names are on the package index, regardless of where parquetry itself was installed from.
 """
 
 _PROBE_FOLDER = ".parquetry-doctor"
@@ -63,7 +63,7 @@ _PROBE_FOLDER = ".parquetry-doctor"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at: what was found, or what is wrong and how to fix it."""
+    """One check; ``found`` is the result, or the error and its remedy."""
 
     name: str
     ok: bool
@@ -71,7 +71,7 @@ class Check:
 
 
 def check_machine() -> Iterator[Check]:
-    """Python, packages, those of the extras too, and Java."""
+    """Yield the checks of Python, of required and optional packages, of Java and of encodings."""
     yield Check(name="parquetry", ok=True, found=VERSION)
     yield Check(
         name="python",
@@ -88,7 +88,7 @@ def check_machine() -> Iterator[Check]:
 
 
 def invalid_project(error: SpecError) -> Check:
-    """What stands in for the checks of a project that has errors: the first one, and how many there are."""
+    """Return a failed check for a project with errors: the first error and the number of errors."""
     found = errors(error.diagnostics)
     first = found[0]
     counted = "1 error" if len(found) == 1 else f"{len(found):,} errors, the first"
@@ -97,7 +97,7 @@ def invalid_project(error: SpecError) -> Check:
 
 
 def check_project(workspace: Workspace) -> Iterator[Check]:
-    """The warehouse's store, and every selected table: whether it is whole and may be written."""
+    """Yield the checks of the warehouse, of each selected table and its store, and of Spark."""
     target = workspace.project.target
     yield _checked("storage", lambda: _probe(workspace))
     for table in workspace.tables:
@@ -111,7 +111,7 @@ def check_project(workspace: Workspace) -> Iterator[Check]:
 
 
 def _spark(settings: SparkSettings) -> str:
-    """Return how Spark starts; SparkStartError if its workers on this machine cannot."""
+    """Return how Spark starts; raise SparkStartError if its workers cannot start on this machine."""
     if settings.launcher is Launcher.IN_PROCESS:
         check_worker_python(str(settings.master or "local[*]"))
     return f"{settings.launcher}, master {settings.master or 'local[*] or as configured'}"
@@ -127,7 +127,7 @@ def _package(name: str) -> Check:
 
 
 def _extra(name: str) -> Check:
-    """A package that not everybody needs: the checks of tables say where one that is missing is needed."""
+    """Check an optional package: a missing one passes, as the checks of tables report where it is needed."""
     module, requirement, needed_for = _EXTRAS[name]
     remedy = f"for {needed_for} run {shell.named('pip', 'install', requirement)}"
     try:
@@ -152,9 +152,9 @@ def _java() -> str:
 
 
 def _encodings() -> Check:
-    """The encodings of names of files, which are UTF-8 wherever a table is opened."""
+    """Check that Python and Java encode file names in UTF-8, as opening a table requires."""
     names = {"Python": sys.getfilesystemencoding()}
-    with suppress(MissingJavaError):  # which has a check of its own
+    with suppress(MissingJavaError):  # the check "java" reports it
         names["Java"] = find_java().names or "an unknown encoding"
     wrong = [who for who, name in names.items() if name.upper() not in ("UTF-8", "UTF8")]
     found = ", ".join(f"{who} spells names of files in {name}" for who, name in names.items())
@@ -164,14 +164,14 @@ def _encodings() -> Check:
 
 
 def _places(workspace: Workspace) -> list[str]:
-    """Return where the selected tables and their sources are."""
+    """Return the lower-cased locations of the selected tables and of their sources."""
     tables = workspace.tables
     sources = [source.path for table in tables for source in table.spec.sources]
     return [place.lower() for place in (*(table.location for table in tables), *sources)]
 
 
 def _client(client: store_jars.Client, spark: SparkSettings, hadoop: str | None) -> Check:
-    """Check that the Spark that starts here finds Hadoop's client of a store, in a version that fits."""
+    """Check that the Spark that starts here finds Hadoop's client of a store in a version that fits."""
     declared = {name: str(value) for name, value in spark.conf.items()}
     if spark.packages:
         declared["spark.jars.packages"] = ",".join(spark.packages)
@@ -195,7 +195,7 @@ def _client(client: store_jars.Client, spark: SparkSettings, hadoop: str | None)
 
 
 def _probe(workspace: Workspace) -> str:
-    """Write beside the tables, and take it away again."""
+    """Write a probe file beside the tables and delete it; check that conditional puts work."""
     warehouse = workspace.project.target.warehouse.rstrip("/")
     store = open_store(f"{warehouse}/{_PROBE_FOLDER}", workspace.storage)
     try:
@@ -229,7 +229,7 @@ def _table(workspace: Workspace, table: ResolvedTable) -> str:
 
 
 def _pending(handle: TableHandle) -> str:
-    """What is on the timeline and not completed: how many of a kind, and the oldest."""
+    """Return in words how many instants are pending by kind, with the age of the oldest."""
     timeline = handle.timeline()
     kinds: dict[str, list[Instant]] = {}
     for instant in timeline.instants:
@@ -257,7 +257,12 @@ def _pending_of(kind: str, timeline: Timeline, found: Sequence[Instant], zone: T
 
 
 def _lock(workspace: Workspace, table: ResolvedTable) -> str:
-    """What to know of a lock that stands; LockHeldError for one that no write will wait for so long."""
+    """Return in words who holds the table's lock, or nothing.
+
+    Raises:
+        LockHeldError: if another program has held it for longer than a write waits.
+
+    """
     lock = held_lock(workspace.store(table), name=table.name)
     if lock is None:
         return ""

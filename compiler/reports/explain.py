@@ -1,4 +1,4 @@
-"""What a code means: of a finding in the project's files, of a change in a plan, of a drift."""
+"""Explanations of codes: of diagnostics in files, of changes in plans and of drift."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from parquetry.project.diagnostics.codes import CODES as FINDINGS
 
 
 class UnknownCodeError(ParquetryError):
-    """There is no such code."""
+    """No diagnostic, change or drift has this code."""
 
     exit_code: ClassVar[int] = 1
 
@@ -31,16 +31,16 @@ class CodeExplanation:
 
 
 def is_code(word: str) -> bool:
-    """Whether a word is a code in any case of letters, or looks like one in capitals: ``PQ999``."""
+    """Return whether a word is a known code in any case, or has the form of one in capitals (``PQ999``)."""
     known = word.upper() in FINDINGS or word.upper() in CHANGES or word.upper() in DRIFTS
     return known or re.fullmatch(r"[A-Z]{2}\d{3}", word) is not None
 
 
 def explain_code(code: str) -> CodeExplanation:
-    """The meaning of a code such as PQ102 or SC310, in any case of letters.
+    """Return the explanation of a code such as PQ102 or SC310, in any case.
 
     Raises:
-        UnknownCodeError: nothing has this code.
+        UnknownCodeError: if nothing has this code.
 
     """
     code = code.upper()

@@ -1,4 +1,4 @@
-"""The history of a table as a report: what was applied to it, by whom, and what was written to it."""
+"""The history of a table as a report: applied specs with their authors, and writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNREAD_LOG = "a file of the archive log cannot be read, or went meanwhile: its 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyEntry:
-    """A spec that was applied at ``time``, or forgotten, in the time zone of the timeline."""
+    """A spec that was applied or forgotten at ``time``, in the time zone of the timeline."""
 
     time: str
     record: AppliedRecord
@@ -43,7 +43,7 @@ HistoryEntry: TypeAlias = ApplyEntry | CommitEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HistoryReport(Brief):
-    """The newest entries of a table's history, the newest first; ``has_older`` says that there are others."""
+    """The newest entries of a table's history, newest first; ``has_older`` is True if there are more."""
 
     table: str
     entries: tuple[HistoryEntry, ...]
@@ -55,8 +55,12 @@ class HistoryReport(Brief):
 def report_history(store: ObjectStore, *, most: int) -> HistoryReport:
     """Return the newest ``most`` entries of the table in ``store``.
 
-    As many records and commits are read as are shown, and of the archive log as many files as these take.
-    TableNotFoundError when there is no table.
+    The function reads only as many records and commits as it shows, and only the files of the archive log
+    that contain them.
+
+    Raises:
+        TableNotFoundError: if there is no table.
+
     """
     handle = open_table(store)
     zone = handle.config.timezone
@@ -78,7 +82,7 @@ def report_history(store: ObjectStore, *, most: int) -> HistoryReport:
 
 
 def _commits(handle: TableHandle, warnings: list[str]) -> Iterator[CommitEntry]:
-    """Yield the completed instants that are shown, the newest first, those of the archive last."""
+    """Yield the completed writes, rollbacks and restores, newest first, and then archived writes."""
     timeline, zone = Timeline.load(handle.store), handle.config.timezone
     shown = [i for i in timeline.instants if i.is_completed and i.action in _SHOWN]
     for instant in sorted(shown, key=lambda i: i.time, reverse=True):

@@ -1,4 +1,4 @@
-"""A table's live layout: files, sizes, rows, and what each declared query would have to read."""
+"""The live layout of a table: files, sizes and rows, and what each declared query has to read."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ from parquetry.runtime.timeline.rereading import read_again
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
-    """One partition; what is said by file is in the order of the file ids.
+    """One partition; tuples by file are in the order of the file ids.
 
-    ``file_instants`` are the commits that wrote the files, ``file_layouts`` the digests of the clustering
-    specs by which they are laid out, None for none.
+    ``file_instants`` are the commits that wrote the files. ``file_layouts`` are the layout digests of the
+    clustering that wrote each file, or None.
     """
 
     path: str
@@ -65,18 +65,18 @@ class PartitionReport:
 
     @property
     def files(self) -> int:
-        """How many files it has."""
+        """The number of files."""
         return len(self.file_sizes_bytes)
 
     @property
     def size_bytes(self) -> int:
-        """All of them together."""
+        """The bytes of all files."""
         return sum(self.file_sizes_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """How many there are, and how many a query reads."""
+    """The number that a query reads, out of all."""
 
     read: int
     total: int
@@ -84,7 +84,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryReport:
-    """What a declared query has to read after pruning by statistics, and rows by the page index."""
+    """The files, row groups and rows that a declared query reads after pruning.
+
+    Statistics prune files and row groups, and the page index prunes rows.
+    """
 
     name: str
     files: Share
@@ -94,7 +97,7 @@ class QueryReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapReport:
-    """How many files of one partition share a value of a clustering column, where it is worst."""
+    """The largest number of files of one partition that share a value of a clustering column."""
 
     column: str
     depth: int
@@ -102,12 +105,12 @@ class OverlapReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LayoutReport(Brief):
-    """A table as of its newest completed write; ``warnings`` are what rows may be, or are, lost by.
+    """A table as of its newest completed write; ``warnings`` describe lost rows and risks of losing rows.
 
-    ``overlap`` has the columns that the applied clustering policy orders by. ``debt`` is what is
-    due under the applied policies, None where nothing is applied. ``clustering`` is the newest one that
-    measured queries, ``forecast_error`` that of the newest ones. ``damaged_files`` are
-    those that commits wrote and that are gone.
+    ``overlap`` has the columns of the applied clustering policy. ``debt`` is what the applied policies make
+    due, or None if none is applied. ``clustering`` is the newest one that measured queries,
+    ``forecast_error`` that of the newest ones. ``damaged_files`` is the number of committed files that are
+    missing.
     """
 
     table: str
@@ -124,7 +127,7 @@ class LayoutReport(Brief):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFile:
-    """One file that readers of the newest rows open: an absolute path, or the URI of an object."""
+    """One file that readers of the newest rows open, as an absolute path or the URI of an object."""
 
     path: str
     size_bytes: int
@@ -132,7 +135,7 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFiles:
-    """Every file of a table as of its newest completed write, by path."""
+    """The files of a table as of its newest completed write, sorted by path."""
 
     table: str
     instant: str | None
@@ -141,10 +144,13 @@ class LiveFiles:
 
 @read_again
 def live_files(store: ObjectStore) -> LiveFiles:
-    """The files that hold the table's rows now, each row once; no footer is read.
+    """Return the files that hold the table's current rows, without reading any footer.
 
-    Paths are as engines take them, partition values in them too, be they personal or not.
-    CorruptTableError when a file is gone or cut: the list would lack rows.
+    Paths are in the form that query engines take. Partition values in them are not masked.
+
+    Raises:
+        CorruptTableError: if a file is missing or cut, as the list would lack rows.
+
     """
     handle = open_table(store)
     with failures_masked(handle.spec, location=store.uri):
@@ -165,11 +171,16 @@ def live_files(store: ObjectStore) -> LiveFiles:
 
 @read_again
 def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> LayoutReport:
-    """The layout of the table in ``store``; TableNotFoundError when there is none.
+    """Return the layout of the table in ``store``.
 
-    Masked is what is personal by the applied spec, and by the ``declared`` one where it is known.
-    Rows come from recorded statistics, else from footers. Times without zone in queries are in UTC,
-    as in the sessions that jobs start. CorruptTableError when files are not of the size that was written.
+    Values of columns that the applied spec or the ``declared`` one marks as personal data are masked. Row
+    counts come from recorded statistics, or else from footers. Times without a zone in queries are in UTC, as
+    in the sessions that jobs start.
+
+    Raises:
+        TableNotFoundError: if there is no table.
+        CorruptTableError: if a file does not have the size with which it was written.
+
     """
     handle = open_table(store)
     shown_by = masked_by(handle.spec, declared)
@@ -180,7 +191,7 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
 def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
     store = handle.store
     lost = damaged_files(handle)
-    # Nothing can be said of files that cannot be opened.
+    # No report is possible on files that cannot be opened.
     refuse_damage(handle, [file for file in lost if file.size_bytes is not None])
     timeline = handle.timeline()
     spec = handle.effective_spec(timeline)
@@ -198,7 +209,7 @@ def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
         partitions=_partitions(slices, statistics, spec, shown_by=shown_by),
         queries=_queries(conditions, with_pages(store, statistics, conditions.values(), types), types),
         overlap=tuple(_overlap(column, slices, statistics) for column in ordered_by),
-        # How many runs it takes is a matter of the target's budget.
+        # The number of runs depends on the budget of a target, which is not known here.
         debt=due_figures(handle, spec, budget_bytes=0).figures
         if handle.applied and are_allowed(spec.clustering, handle.store.allowed)
         else None,
@@ -266,7 +277,12 @@ def _partitions(
 
 
 def read_layouts(files: Iterable[Path]) -> dict[str, LayoutReport]:
-    """The layouts by table; UsageError for a file that holds none, or a table that is there twice."""
+    """Read saved layouts and return them by table.
+
+    Raises:
+        UsageError: if a file holds no layout, or two files hold layouts of one table.
+
+    """
     found: dict[str, LayoutReport] = {}
     for file in files:
         layout = _layout(file)

@@ -1,4 +1,4 @@
-"""Who holds the locks of tables, and since when."""
+"""The holders of tables' locks, with the age of each lock."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldLock:
-    """A lock that stands. ``instant`` is None for another program's, whose end nobody can see.
+    """A held lock. ``instant`` is None for a lock of another program, whose end cannot be detected.
 
-    ``abandoned``: its holder is a writer of parquetry that is dead; the next writer removes it.
+    ``abandoned`` is True if its holder is a dead writer of parquetry; the next writer removes it.
     """
 
     table: str
@@ -35,7 +35,7 @@ class HeldLock:
 
 
 def held_locks(workspace: Workspace) -> tuple[HeldLock, ...]:
-    """The locks of the selected tables that are held now; of tables that cannot be read none is known."""
+    """Return the locks of the selected tables; a table that cannot be read is logged and left out."""
 
     def held(table: ResolvedTable) -> HeldLock | None:
         try:
@@ -55,9 +55,11 @@ def held_locks(workspace: Workspace) -> tuple[HeldLock, ...]:
 def held_lock(
     store: ObjectStore, *, name: str | None = None, owner: TableOwner | None = None
 ) -> HeldLock | None:
-    """The lock of the table in a store; None when there is no table, or nobody holds it.
+    """Return the lock of the table in a store, or None if there is no table or no lock.
 
-    ForeignTableError for a table that is not the ``owner``'s.
+    Raises:
+        ForeignTableError: if ``owner`` is given and the table is not the owner's.
+
     """
     observation = observe(store)
     if observation is None:

@@ -1,6 +1,6 @@
-"""Pages for a browser: what stands on one, as values, and the one template and style that draw them all.
+"""HTML pages: their contents as values, and the one template and style that render them.
 
-A page needs nothing beside it. Texts are escaped, and shown with escapes for what nobody can see.
+A page is self-contained. Texts are escaped, and invisible characters are shown as escapes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PAGE: Final = "page/page.html.j2"
 
 
 class Tone(StrEnum):
-    """How a reader is to take something; the words beside it say the same."""
+    """The tone of an element, by which it is coloured; its text has the same meaning."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -34,7 +34,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Badge:
-    """A word or two in a frame."""
+    """A short text in a frame."""
 
     kind: ClassVar[str] = "badge"
     text: str
@@ -43,7 +43,7 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """A name, a path or a place."""
+    """A name, path or position in a monospaced font."""
 
     kind: ClassVar[str] = "code"
     text: str
@@ -58,14 +58,14 @@ class Meter:
 
 
 Cell: TypeAlias = str | Badge | Verbatim | Meter | Chart
-"""What a cell of a table holds; the empty text is an empty cell."""
+"""The content of a table's cell; the empty text is an empty cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataTable:
-    """Rows below a header; ``numbers`` are the indexes of columns aligned right.
+    """Rows below a header; ``numbers`` are the indexes of right-aligned columns.
 
-    The caption is for those who do not see the heading above, unless ``is_titled``. On narrow screens each
+    The caption is visible only if ``is_titled``; otherwise it serves screen readers. On narrow screens each
     row is a block, and each cell has its title beside it.
     """
 
@@ -79,7 +79,7 @@ class DataTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Names with what each is, one beside the other."""
+    """Names with their values, side by side."""
 
     kind: ClassVar[str] = "facts"
     entries: tuple[tuple[str, Cell], ...]
@@ -87,7 +87,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Short texts, one below the other."""
+    """Short texts, one per line."""
 
     kind: ClassVar[str] = "lines"
     texts: tuple[str, ...]
@@ -96,7 +96,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
-    """Lines of YAML, before and after."""
+    """The lines of a YAML diff."""
 
     kind: ClassVar[str] = "diff"
     lines: tuple[DiffLine, ...]
@@ -104,7 +104,7 @@ class Diff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """What can be typed."""
+    """Commands for the terminal."""
 
     kind: ClassVar[str] = "commands"
     text: str
@@ -112,7 +112,7 @@ class Commands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """A recipe: what to do, and the commands for it, which may be empty."""
+    """A recipe: for each step a text and its commands, which may be empty."""
 
     kind: ClassVar[str] = "steps"
     steps: tuple[tuple[str, str], ...]
@@ -120,7 +120,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Details that are closed until somebody opens them; on paper they are open."""
+    """Details that are collapsed on the screen and open on paper."""
 
     kind: ClassVar[str] = "fold"
     title: str
@@ -143,7 +143,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """All of a page; ``verdict`` is what a reader has to know first, and ``lead`` what comes next."""
+    """The content of a page; ``verdict`` is its main result, and ``lead`` the text below it."""
 
     title: str
     verdict: Badge | None = None
@@ -153,14 +153,14 @@ class Page:
 
 
 def render_page(page: Page) -> str:
-    """The page's HTML, with its style inside and no script; it allows a browser to load nothing else."""
+    """Return the page's HTML, with its style and without scripts; its policy lets browsers load nothing."""
     template, style, digest = _template()
     return template.render(page=page, style=style, style_digest=digest, version=VERSION)
 
 
 @cache
 def _template() -> tuple[jinja2.Template, str, str]:
-    """The compiled template, the style, and the digest by which the page allows that style alone."""
+    """Return the compiled template, the style, and the style's digest for the page's security policy."""
     templates = environment(page=True)
     style = templates.get_template(_STYLE).render()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""A table's last days replayed by the limits that are applied, and by declared or given ones."""
+"""A replay of a table's last days under the applied limits and under declared or given ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from parquetry.runtime.timeline.rereading import read_again
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """The replay of a table's last ``seconds``; ``replay`` None where nothing was written."""
+    """The replay of a table's last ``seconds``; ``replay`` is None if nothing was written."""
 
     table: str
     seconds: int
@@ -30,10 +30,11 @@ class ReplayReport:
 def replay_table(
     store: ObjectStore, *, seconds: int, limits: Limits, declared: TableSpec | None
 ) -> ReplayReport:
-    """The replay by the applied limits, and by those of ``declared`` with the given ``limits`` instead.
+    """Replay a table's last ``seconds`` under the applied limits, and under other limits if they differ.
 
-    Where nothing is applied, the writer's defaults count as applied. Reads the timeline, its archive as far
-    as the period reaches, and the listings of the table; no data file.
+    The other limits are those of ``declared`` (or else the applied ones), replaced by the given ``limits``.
+    If no spec is applied, the writer's defaults count as applied. The function reads the timeline, the
+    archive as far as the period reaches, and the listings of the table; it reads no data file.
     """
     handle = open_table(store)
     timeline = handle.timeline()
@@ -51,12 +52,12 @@ def replay_table(
 
 
 def _other(limits: Limits, spec: TableSpec) -> LayoutLimits:
-    """The limits to try; sizes of clustering that follow those of writes go on doing so."""
+    """Return the limits to compare with; clustering sizes that follow the write sizes keep doing so."""
     return following(limits.over(spec.sizing), LayoutLimits(sizing=spec.sizing, clustering=spec.clustering))
 
 
 def _about_limits(handle: TableHandle, spec: TableSpec, begun_ms: int) -> tuple[str, ...]:
-    """That the period was not written by the limits that are applied now."""
+    """Return a note if the period was written under other limits than those applied now."""
     if handle.spec is None:
         return ("nothing is applied to the table: the writer's default limits are taken for applied",)
     later_ms: int | None = None

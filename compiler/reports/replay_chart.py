@@ -1,4 +1,4 @@
-"""A replay as charts: files at the end of each day, and the bytes that were written on it."""
+"""Charts of a replay: the files at the end of each day, and the bytes written on it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _Series = tuple[str, Callable[[ReplayedDay], ReplayedFigures | None]]
 
 
 def replay_charts(found: Replay, *, size_text: Callable[[float], str]) -> tuple[Chart, ...]:
-    """Two charts of two series: the applied limits and the declared ones, else what was recorded and those.
+    """Return a chart of files and one of bytes with two series each, or nothing for a replay without days.
 
-    ``size_text`` puts bytes into words. A replay without days has no chart.
+    The series are the applied and the declared limits, or else the recorded figures and the applied limits.
+    ``size_text`` formats a number of bytes.
     """
     if not found.days:
         return ()
@@ -64,7 +65,7 @@ def _chart(
     text: Callable[[float], str],
     is_state: bool,
 ) -> Chart:
-    """A curve of steps for what lasts until the next day, else bars side by side."""
+    """Return a chart of two series: step curves for a state that lasts, or else bars side by side."""
     days = [date.fromisoformat(day.day).toordinal() for day in found.days]
     slot = (_WIDTH - 2 * _LEFT) / (days[-1] - days[0] + 1)
     values = [
@@ -115,7 +116,7 @@ def _chart(
 
 
 def _steps(places: Sequence[float], numbers: Sequence[int], most: int) -> str:
-    """A line that keeps its height until the next place."""
+    """Return the points of a step curve, which keeps its height until the next x position."""
     heights = [round(_BASE - number * (_BASE - _TOP) / most, 1) for number in numbers]
     ends = [*places[1:], _WIDTH - _LEFT]
     return " ".join(

@@ -1,4 +1,4 @@
-"""What a reviewer wants to see of a changed table: its YAML before and after."""
+"""YAML diffs of changed tables and settings, for reviewers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.table_spec import TableSpec
 
 DiffLine = tuple[str, str]
-"""``+``, ``-`` or a blank, and the line of YAML."""
+"""``+``, ``-`` or a space, and the line of YAML."""
 
 
 def yaml_diff(entry: TableAction | Blocked) -> tuple[DiffLine, ...]:
-    """The changed fields as a diff of YAML, in the order of their paths; for a new table all it says."""
+    """Return the changed fields as a YAML diff in the order of their paths; for a new table, its spec."""
     if isinstance(entry, TableAction) and Step.CREATE in entry.steps:
         return tuple(_nested(_said(masked(entry.spec)), parents="+"))
     if isinstance(entry, Blocked) and entry.is_of_target:
@@ -26,7 +26,7 @@ def yaml_diff(entry: TableAction | Blocked) -> tuple[DiffLine, ...]:
 
 
 def settings_diff(changes: Iterable[Change]) -> tuple[DiffLine, ...]:
-    """The changed settings of a target as a diff, each by its path."""
+    """Return the changed settings of a target as a diff, each with its path."""
     return tuple(
         (sign, f"{change.path}: {scalar(value)}")
         for change in changes
@@ -36,7 +36,7 @@ def settings_diff(changes: Iterable[Change]) -> tuple[DiffLine, ...]:
 
 
 def _said(spec: TableSpec) -> Iterator[tuple[str, Any, Any]]:
-    """What a new table's spec says beyond the defaults."""
+    """Yield the fields of a new table's spec that differ from the defaults."""
     default = flatten(document(TableSpec(name=spec.name, columns=())))
     for path, value in flatten(document(spec)).items():
         unsaid = is_default(path, value) or default.get(path) == value
@@ -55,7 +55,7 @@ def _pair(change: Change) -> tuple[str, Any, Any]:
 
 
 def _nested(fields: Iterable[tuple[str, Any, Any]], *, parents: str) -> Iterator[DiffLine]:
-    """The lines of fields by dotted path; the mappings that they lie in are named once, as ``parents``."""
+    """Yield the diff lines of fields by dotted path; a parent mapping gets one line with sign ``parents``."""
     open_path: tuple[str, ...] = ()
     for path, old, new in fields:
         *above, name = path.split(".")

@@ -1,7 +1,7 @@
-"""Clustering tried on a live table without writing: what declared queries would read under each layout.
+"""Simulated clustering of a live table: what declared queries would read under each candidate layout.
 
-Files are chosen and grouped by the functions that plans are made by, and what becomes of them is
-predicted from one bounded sample by the functions that execution uses.
+The functions that make plans choose and group the files. A forecast from one bounded sample, with the
+functions that execution uses, predicts the result. Nothing is written.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from parquetry.runtime.table.statistics import look_up
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateLayout:
-    """One layout. ``queries`` are the forecasts for the whole table.
+    """One candidate layout. ``queries`` are the forecasts for the whole table.
 
-    ``share`` is the part of the bytes that the queries would read of those they read now, by weight; 1
-    without queries. ``seconds`` is at the table's own pace, None before its first write.
+    ``share`` is the bytes that the queries would read, divided by the bytes that they read now, weighted; 1
+    without queries. ``seconds`` is based on the table's own throughput, None before its first write.
     """
 
     execution: ExecutionPolicy
@@ -54,10 +54,10 @@ class CandidateLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateLayouts:
-    """All layouts that were tried on a table as of its newest completed write.
+    """The candidate layouts of a table as of its newest completed write.
 
-    ``now`` is what the declared ``queries`` read of the whole table.
-    Of a table whose files are to be ``encrypted`` nothing is predicted: it is as if there were no queries.
+    ``now`` is what each of the declared ``queries`` reads at present. If the table is ``encrypted``, there
+    are no forecasts, as if it had no queries.
     """
 
     table: str
@@ -73,7 +73,7 @@ class CandidateLayouts:
 
 
 class SimulatedTable:
-    """A table on which layouts are tried; its files are listed and its statistics read once."""
+    """A table for simulated layouts; its files are listed and its statistics read once."""
 
     def __init__(self, handle: TableHandle) -> None:
         timeline = handle.timeline()
@@ -83,7 +83,7 @@ class SimulatedTable:
         self.policy: ClusteringSpec
         self._files: tuple[ClusteringFile, ...]
         self.policy, self._files, situation = survey(handle, timeline)
-        # What may not be touched at the moment, or is to be kept, is laid out no better for that.
+        # Reserved and kept files count too: the comparison is about the layout of the whole table.
         self._situation = replace(situation, reserved={}, kept_until=None)
         self._encrypted = self.spec.files.encryption_key is not None
         self.queries = DeclaredQueries.of(self.spec)
@@ -115,10 +115,17 @@ class SimulatedTable:
         limits: SampleLimits | None = None,
         dry_run: bool = False,
     ) -> CandidateLayouts:
-        """What each layout would be good for; InvalidDataError for one that is not known, or its columns.
+        """Return the forecast of each layout.
 
-        Predicted from a sample of every group, by ``limits`` or those of a plan; or ``dry_run``: the whole
-        table is written in memory, by each layout. StaleTimelineError when a file is gone.
+        Args:
+            layouts: the layouts; equal ones are simulated once.
+            limits: the limits of the sample; None for those of a plan.
+            dry_run: True to write the whole table in memory by each layout, instead of using a sample.
+
+        Raises:
+            InvalidDataError: if a strategy or a column is unknown.
+            StaleTimelineError: if a file is missing.
+
         """
         listed = list(dict.fromkeys(layouts))
         columns = sorted({name for layout in listed for name in (*layout.columns, *layout.split_by)})
@@ -147,8 +154,8 @@ class SimulatedTable:
                 raise InvalidDataError(f"table {self.name} has no column '{name}': {hint}")
 
     def _division(self, layout: ExecutionPolicy) -> tuple[Sequence[PlannedGroup], Sequence[FileStatistics]]:
-        """The groups of files that the layout rewrites, and the files that it leaves."""
-        # A digest that no file carries: every file in scope is due, whatever it was clustered by.
+        """Return the groups of files that a layout rewrites, and the statistics of the files that stay."""
+        # Files without a layout digest are due in full, regardless of their earlier clustering.
         files = [self._known(file) for file in self._files]
         policy = replace(self.policy, execution=layout)
         choose = ScopeBySample(self._handle.store, self.spec, policy, limits=IN_REVIEW)
@@ -159,7 +166,7 @@ class SimulatedTable:
     def _candidate(
         self, layout: ExecutionPolicy, columns: Sequence[str], limits: SampleLimits, *, dry_run: bool
     ) -> CandidateLayout:
-        row_order(layout)  # A strategy that is not known is refused, also where nothing can be predicted.
+        row_order(layout)  # Refuse an unknown strategy even if nothing can be predicted.
         groups, kept = self._division(layout)
         rewritten = Debt(groups=tuple(groups))
         candidate = CandidateLayout(
@@ -201,7 +208,7 @@ class SimulatedTable:
         return self._forecaster(groups, columns, limits).forecast(layout, target_bytes=target_bytes)
 
     def _share(self, expected: Iterable[Touched]) -> float:
-        """The part of the bytes that is left to read, when each query runs as often as its weight says."""
+        """Return the weighted bytes that queries are expected to read, divided by those they read now."""
         (_, now), (_, left) = self.queries.weighted(self._now), self.queries.weighted(expected)
         return left / now if now else 1.0
 
@@ -212,12 +219,12 @@ class SimulatedTable:
     def _forecaster(
         self, groups: Sequence[PlannedGroup], columns: Sequence[str], limits: SampleLimits
     ) -> Forecaster:
-        """Layouts that group the files alike share a sample."""
+        """Return the forecaster of these groups; layouts with equal groups share its sample."""
         arrived = [sorted(group.files, key=lambda file: (file.instant, file.path)) for group in groups]
         parts = sorted(arrived, key=lambda files: files[0].path)
         key = limits, tuple(tuple(file.path for file in files) for files in parts)
         if key not in self._forecasters:
-            # Layouts are compared on the whole table: no group goes without a sample.
+            # Layouts are compared on the whole table, so each group needs a sample.
             self._forecasters[key] = Forecaster(
                 self._handle.store,
                 self.spec,

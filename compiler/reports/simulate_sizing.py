@@ -1,4 +1,4 @@
-"""Write-time sizing tried without writing: the runtime's own decision on given or live file sizes."""
+"""Simulated sizing of a write: the runtime's own decision on given or live file sizes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT_RECORD_SIZE_BYTES = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits given for the trial; None takes the table's, or without a table the default."""
+    """Given limits; None takes that of the table, or the default without a table."""
 
     max_file_size_bytes: int | None = None
     small_file_limit_bytes: int | None = None
@@ -36,18 +36,18 @@ class Limits:
 
     @property
     def are_given(self) -> bool:
-        """Whether any limit is given."""
+        """True if any limit is given."""
         return any(getattr(self, name) is not None for name in self.__dataclass_fields__)
 
     def over(self, policy: SizingPolicy) -> SizingPolicy:
-        """The policy with the given limits in place of its own."""
+        """Return the policy with the given limits in place of its own."""
         given = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return replace(policy, **{name: value for name, value in given.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What a write would do. ``table`` and ``partition`` are None for given sizes."""
+    """The plan of a simulated write. ``table`` and ``partition`` are None for given sizes."""
 
     plan: SizingPlan
     policy: SizingPolicy
@@ -57,7 +57,7 @@ class Simulation:
 
 
 def simulate_given(file_sizes: Sequence[int], *, inserts: int, limits: Limits) -> Simulation:
-    """The plan for files of these sizes, called File_1, File_2, ... in their order."""
+    """Return the plan for files of the given sizes, named File_1, File_2, ... in order."""
     policy = limits.over(SizingPolicy())
     record = policy.record_size_bytes or DEFAULT_RECORD_SIZE_BYTES
     named = [(f"File_{number}", size) for number, size in enumerate(file_sizes, start=1)]
@@ -75,10 +75,18 @@ def simulate_table(
     partition: str | None,
     declared: TableSpec | None,
 ) -> Simulation:
-    """The plan for the live files of one partition, with the table's limits unless others are given.
+    """Return the plan for the live files of one partition, under the table's limits or the given ones.
 
-    ``partition`` may be left out when there is only one. UsageError names the partitions to choose from,
-    without what is personal by the applied spec or the ``declared`` one.
+    Args:
+        store: the store of the table.
+        inserts: the number of rows to insert.
+        limits: limits in place of the table's.
+        partition: the partition; None if the table has only one.
+        declared: the declared spec, whose personal data is masked beside that of the applied one.
+
+    Raises:
+        UsageError: if the partition is missing or unknown; the message lists partitions, masked.
+
     """
     handle = open_table(store)
     timeline = handle.timeline()
@@ -118,7 +126,7 @@ def _partition(
 
 
 def _samples(timeline: Timeline, slices: Sequence[FileSlice]) -> list[FileSample]:
-    """The rows of each file, as the commit that wrote it counted them; archived commits are left out."""
+    """Return the rows of each file as its commit counted them; files of archived commits are left out."""
     samples = []
     for file_slice in slices:
         if not timeline.is_completed(file_slice.instant):

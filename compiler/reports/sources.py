@@ -1,4 +1,4 @@
-"""The sources of a table: what it knows of their files, and decisions about them."""
+"""The sources of a table: the state of their files, and decisions about them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from parquetry.runtime.table.open import TableHandle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSources:
-    """The applied sources of a table, or the ``source`` of that name."""
+    """The applied sources of a table, or only the one named ``source``."""
 
     handle: TableHandle
     workspace: Workspace
     source: str | None
 
     def listed(self) -> tuple[ListedSource, ...]:
-        """Return what the table knows of each source."""
+        """Return each source with the state of its files."""
         chosen = self._applied if self.source is None else (self._one,)
         return tuple(
             list_source(self.handle, source, directory=self._directory, storage=self.workspace.storage)
@@ -38,7 +38,7 @@ class TableSources:
         )
 
     def decide(self, kind: EntryKind, files: Collection[str]) -> Decision:
-        """Record a decision about files that are listed."""
+        """Record a decision about listed files."""
         return decide(
             self.handle,
             self._one,
@@ -49,14 +49,19 @@ class TableSources:
         )
 
     def forget(self, files: Collection[str]) -> Decision:
-        """Record that files are to be ingested again."""
+        """Record that files are to be ingested again.
+
+        Raises:
+            UsageError: if no source is named.
+
+        """
         if self.source is None:
             raise UsageError(f"name the source, as in {self.handle.name}.SOURCE")
-        # Also one that is not declared any more.
+        # A source that is no longer declared can be forgotten too.
         return forget(self.handle, self.source, files)
 
     def copy_known_files(self, other: TableSources) -> Decision:
-        """Record that the files of another table's sources count as ingested."""
+        """Record that the files which another table's sources ingested count as ingested here."""
         return copy_known_files(self.handle, self._one.name, other.handle, of=other.source)
 
     @property
@@ -69,14 +74,14 @@ class TableSources:
 
     @property
     def _one(self) -> Source:
-        """The source that is named; UsageError where there is none."""
+        """The named source; UsageError if none is named or it is unknown."""
         found = {source.name: source for source in self._applied}
         if self.source is None or self.source not in found:
             raise UsageError(self._unknown(found))
         return found[self.source]
 
     def _unknown(self, known: Collection[str]) -> str:
-        """Return what to name, as the name that was typed is none of an applied source, or there is none."""
+        """Return the error text for a missing or unknown name of a source."""
         table = self.handle.name
         if not known:
             return f"the applied spec of {table} has no sources"

@@ -1,4 +1,4 @@
-"""Which layouts of a table are tried, and which of them is worth its cost for the declared queries."""
+"""The candidate layouts of a table, and the one that is worth its cost for the declared queries."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from parquetry.runtime.timeline.rereading import read_again
 
 _STRATEGIES: Final = ("sort", "zorder", "hilbert")
 _MOST_COLUMNS: Final = 3
-"""A curve over more columns narrows none of them much."""
+"""A curve over more columns improves the skipping by each of them too little."""
 
 _CROSSED: Final = 5
-"""So many columns are tried in all lists of up to three; of more, those that serve best alone."""
+"""The most columns that are tried in all lists of up to three; of more columns, the best ones are taken."""
 
 _MIB: Final = 1024 * 1024
 _DRY_RUN_BYTES: Final = 256 * _MIB
-"""About so many bytes are rewritten in memory for all layouts of a table that are tried in memory."""
+"""The approximate number of bytes that dry runs of all layouts of a table may rewrite in memory."""
 
 _LARGEST_BYTES: Final = 32 * _MIB
-"""The layouts of a larger table are not tried in memory: it would be held in memory, three times over."""
+"""The size up to which a table's layouts get dry runs, which hold the table in memory three times."""
 
 _FINALISTS: Final = 8
 _SHOWN: Final = 10
 
 _SCREENING: Final = replace(IN_REVIEW, row_groups=512, read_bytes=128 * _MIB)
-"""What is looked at for the first round, in which every layout is tried: a quarter of a plan's rows."""
+"""The limits of the first round, in which every layout is tried: a quarter of the rows of a plan's sample."""
 
 WORTH_IT: Final = 0.96
-"""A layout is suggested when the queries would read at most this share of what they read now."""
+"""A layout is suggested if the queries would read at most this share of the bytes they read now."""
 
 _TIE: Final = 1.01
-"""Layouts within this factor of the best are as good: the one in force wins, then the simplest."""
+"""Layouts within this factor of the best count as equal: the current one wins, then the simplest."""
 
 _ALL_OF_IT: Final = 0.95
 _WORSE: Final = 1.1
@@ -49,9 +49,9 @@ _WORSE: Final = 1.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """What is suggested, None when clustering would not help; ``reasons`` are sentences without end.
+    """The suggested layout, or None if clustering would not help; ``reasons`` are sentences without a stop.
 
-    ``candidates`` have the best layout first: the best ones of ``tried`` layouts, and those of one column.
+    ``candidates`` are sorted, the best first: the best of the ``tried`` layouts, and those of one column.
     """
 
     candidates: CandidateLayouts
@@ -68,12 +68,19 @@ def try_layouts(
     columns: Sequence[tuple[str, ...]] = (),
     scopes: Sequence[ClusteringScope] = (),
 ) -> CandidateLayouts:
-    """Layouts of the table in ``store``: every strategy with every list of columns in every scope.
+    """Simulate each combination of strategy, columns and scope on the table in ``store``.
 
-    What is not given is the built-in strategies (a curve over one column is a sort); the columns of the
-    policy in force, or where it has none those of the declared queries; and the policy's scope.
-    TableNotFoundError when there is no table, UsageError when there is no column to go by,
-    InvalidDataError for a strategy or a column that there is not.
+    Args:
+        store: the store of the table.
+        strategies: the strategies; by default the built-in ones (a curve over one column is a sort).
+        columns: lists of columns; by default those of the current policy, or else those of the queries.
+        scopes: the scopes; by default that of the policy.
+
+    Raises:
+        TableNotFoundError: if there is no table.
+        UsageError: if there are no columns to try.
+        InvalidDataError: if a strategy or column is unknown.
+
     """
     table = SimulatedTable(open_table(store))
     policy = table.policy.execution
@@ -97,9 +104,11 @@ def try_layouts(
 
 @read_again
 def suggest(store: ObjectStore) -> Suggestion:
-    """The layouts that the declared queries ask for, the best first, and which of them to take.
+    """Simulate the layouts that fit the declared queries, and suggest the one to use.
 
-    TableNotFoundError when there is no table.
+    Raises:
+        TableNotFoundError: if there is no table.
+
     """
     table = SimulatedTable(open_table(store))
     policy = table.policy.execution
@@ -121,7 +130,7 @@ def suggest(store: ObjectStore) -> Suggestion:
 
 
 def suggestion_of(candidates: CandidateLayouts, *, tried: int) -> Suggestion:
-    """What the finalists say, of so many layouts ``tried``."""
+    """Choose the layout to suggest; ``tried`` is the number of layouts that were simulated."""
     in_force = candidates.policy.execution
     ranked = sorted(candidates.candidates, key=lambda candidate: (candidate.share, candidate.rewritten_bytes))
     shown = [
@@ -158,7 +167,7 @@ def suggestion_of(candidates: CandidateLayouts, *, tried: int) -> Suggestion:
 
 
 def _crossed(policy: ExecutionPolicy, names: Sequence[str]) -> list[ExecutionPolicy]:
-    """Sorts by two and three of the columns, and curves over them, in every order: it matters to both."""
+    """Return sorts and curves over two and three of the columns in every order, as the order matters."""
     return [
         replace(policy, strategy=strategy, columns=columns)
         for size in range(2, _MOST_COLUMNS + 1)
@@ -168,7 +177,7 @@ def _crossed(policy: ExecutionPolicy, names: Sequence[str]) -> list[ExecutionPol
 
 
 def _best_alone(candidates: CandidateLayouts, names: Sequence[str]) -> list[str]:
-    """The columns that are worth being tried with others: those by which queries read least, alone."""
+    """Return the columns to combine with others: those whose sorts let the queries read least."""
     shares = {
         candidate.execution.columns: candidate.share
         for candidate in candidates.candidates
@@ -181,9 +190,9 @@ def _best_alone(candidates: CandidateLayouts, names: Sequence[str]) -> list[str]
 def _finalists(
     table: SimulatedTable, candidates: CandidateLayouts, *, always: Sequence[ExecutionPolicy]
 ) -> CandidateLayouts:
-    """The best of the first round, those that serve a query best, and ``always``, looked at more closely.
+    """Simulate the best layouts of the first round, the best for each query, and ``always`` in more detail.
 
-    They are run in memory where the table is small, else predicted from as large a sample as a plan's.
+    A small table gets a dry run in memory, a large one a forecast from a sample as large as a plan's.
     """
     ranked = sorted(candidates.candidates, key=lambda candidate: candidate.share)
     is_small = table.size_bytes <= _LARGEST_BYTES
@@ -197,21 +206,21 @@ def _finalists(
 
 
 def _distinct(layouts: Iterable[ExecutionPolicy]) -> list[ExecutionPolicy]:
-    """The layouts that put rows in different orders, the first of those that are alike."""
+    """Return the layouts that produce different row orders, the first one of equal ones."""
     found: dict[ExecutionPolicy, ExecutionPolicy] = {}
     for layout in layouts:
         alike = layout
         if layout.strategy in CURVES and len(layout.columns) == 1:
             alike = replace(layout, strategy="sort")
         if layout.strategy == STITCH:
-            # It has no order that could be one over the partition.
+            # Stitch keeps the order of rows, so its scope has no effect.
             alike = replace(layout, scope=ClusteringScope.GROUP)
         found.setdefault(alike, layout)
     return list(found.values())
 
 
 def _no_forecast(candidates: CandidateLayouts) -> str | None:
-    """Why no layout can be better than another; None when one can."""
+    """Return why all layouts are equal for the queries, or None if they can differ."""
     if candidates.encrypted:
         return "files are encrypted: no query can skip rows by values, and there is no forecast"
     if not candidates.queries:
@@ -224,7 +233,7 @@ def _no_forecast(candidates: CandidateLayouts) -> str | None:
 
 
 def in_words(layout: ExecutionPolicy) -> str:
-    """A layout and its scope where one is fixed: ``zorder (a, b) by partition``."""
+    """Return a layout in words, with its scope if it is fixed: ``zorder (a, b) by partition``."""
     scope = {ClusteringScope.PARTITION: " by partition", ClusteringScope.GROUP: " by group"}.get(
         layout.scope, ""
     )
@@ -232,7 +241,7 @@ def in_words(layout: ExecutionPolicy) -> str:
 
 
 def _gains(candidate: CandidateLayout, queries: Sequence[DeclaredQuery]) -> list[str]:
-    """What each query gains, the most first, or loses."""
+    """Return sentences on what each query gains or loses, the largest gain first."""
     parts = sorted(
         zip(queries, candidate.queries, strict=True),
         key=lambda pair: pair[0].weight * (pair[1].expected.data_bytes - pair[1].now.data_bytes),
@@ -257,7 +266,7 @@ def _gains(candidate: CandidateLayout, queries: Sequence[DeclaredQuery]) -> list
 
 
 def _never_helped(number: int, candidates: CandidateLayouts, tried: int) -> str | None:
-    """Why no layout that was tried helps the query of that number; None when one does."""
+    """Return why no simulated layout helps the query with this number, or None if one does."""
     query, now = candidates.queries[number], candidates.now[number]
     least = min(
         (candidate.queries[number].expected.data_bytes for candidate in candidates.candidates), default=0
@@ -274,9 +283,9 @@ def _never_helped(number: int, candidates: CandidateLayouts, tried: int) -> str 
 
 
 def _asked(table: SimulatedTable) -> list[str]:
-    """The columns of the queries' conditions, those that weigh most first.
+    """Return the columns of the queries' conditions, the highest weight first, without partition columns.
 
-    Partition columns have one value in each file already.
+    Each file already has a single value of a partition column.
     """
     weights: dict[str, float] = {}
     for query in table.queries:

@@ -1,4 +1,4 @@
-"""A table's timeline as a report: what each instant wrote and replaced, and why."""
+"""A table's timeline as a report: what each instant wrote, replaced and removed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from parquetry.secret_names import MASK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCounts:
-    """Rows that an instant brought in, changed and removed."""
+    """The rows that an instant inserted, updated and deleted."""
 
     inserted: int = 0
     updated: int = 0
@@ -44,7 +44,7 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileCounts:
-    """Files that an instant added, file groups it replaced, files it removed from the store."""
+    """The files that an instant added, the file groups it replaced, and the files that it deleted."""
 
     added: int = 0
     replaced: int = 0
@@ -53,10 +53,10 @@ class FileCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstantReport:
-    """One instant. ``operation`` in the words of the specs; None where the action says it all.
+    """One instant. ``operation`` is in the words of the specs, or None if the action has no operation.
 
-    ``queries`` are what a clustering was good for, ``costs`` what it cost, where there are prices.
-    ``age_seconds`` is since when one is pending, None for completed ones.
+    ``queries`` are the measurements of a clustering, and ``costs`` its costs if there are prices.
+    ``age_seconds`` is the time since a pending instant began; None for completed ones.
     """
 
     time: str
@@ -75,9 +75,9 @@ class InstantReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TimelineReport(Brief):
-    """The active timeline of a table, oldest first; or the one instant that was asked for.
+    """The active timeline of a table, oldest first; or a single instant on request.
 
-    ``warnings`` say what is wrong with the records of the table.
+    ``warnings`` describe errors in the records of the table.
     """
 
     table: str
@@ -94,11 +94,19 @@ def report_timeline(
     declared: TableSpec | None = None,
     prices: PlanPrices | None = None,
 ) -> TimelineReport:
-    """The instants of the table in ``store``, or one of them; with ``prices``, what clusterings cost.
+    """Return the instants of the table in ``store``, or one of them.
 
-    Masked is what is personal by the applied spec, and by the ``declared`` one where it is known.
+    Values of columns that the applied spec or the ``declared`` one marks as personal data are masked.
 
-    Raises TableNotFoundError when there is no table, or no such instant.
+    Args:
+        store: the store of the table.
+        instant: the time of a single instant, or None for all of the active timeline.
+        declared: the declared spec.
+        prices: the prices with which the costs of clusterings are computed, or None.
+
+    Raises:
+        TableNotFoundError: if there is no table or no such instant.
+
     """
     handle = open_table(store)
     timeline = Timeline.load(store)
@@ -119,7 +127,7 @@ def report_timeline(
 
 
 def _masked(report: InstantReport, spec: TableSpec | None) -> InstantReport:
-    """The report without values of columns that hold personal data, in partitions and record keys."""
+    """Return the report with personal data masked in partitions and record keys."""
     if spec is None:
         return report
     shown = dict.fromkeys(masked_partition(path, spec) for path in report.partitions)
@@ -129,7 +137,7 @@ def _masked(report: InstantReport, spec: TableSpec | None) -> InstantReport:
 
 
 def _hidden(spec: TableSpec) -> frozenset[str]:
-    """What commits say by partition or of keys, where these are personal."""
+    """Return the keys of commit metadata whose values contain personal partition values or record keys."""
     if has_masked_partitions(spec):
         return frozenset({DECISIONS_KEY, INSERTED_KEYS})
     keys = {field.partition(".")[0].lower() for field in spec.record_key}
@@ -137,7 +145,7 @@ def _hidden(spec: TableSpec) -> frozenset[str]:
 
 
 def pending_seconds(timeline: Timeline, instant: Instant, zone: Timezone) -> int | None:
-    """For how long an instant has been pending by the store's clock; None where its name is no time."""
+    """Return the seconds since an instant began, by the store's clock, or None if its name is not a time."""
     try:
         begun_ms = parse_instant_ms(instant.time, zone)
     except CorruptTableError:
@@ -148,7 +156,7 @@ def pending_seconds(timeline: Timeline, instant: Instant, zone: Timezone) -> int
 def instant_report(
     timeline: Timeline, instant: Instant, zone: Timezone, prices: PlanPrices | None
 ) -> InstantReport:
-    """Return the report of one instant; values of columns with personal data are not masked."""
+    """Return the report of one instant; personal data is not masked."""
     bare = InstantReport(
         time=instant.time, action=str(instant.action), state=str(instant.state), operation=None
     )
@@ -160,12 +168,12 @@ def instant_report(
 
 
 def write_report(bare: InstantReport, metadata: CommitMetadata, prices: PlanPrices | None) -> InstantReport:
-    """Return the report of a completed write with what its commit says."""
+    """Return the report of a completed write, with the figures of its commit metadata."""
     stats = list(metadata.all_stats())
     work = read_work(metadata.extra)
     return replace(
         bare,
-        # A decision about files of a source writes no rows: Hudi has no word for it.
+        # A decision about source files writes no rows, and Hudi has no operation for it.
         operation="decision" if BY_KEY in metadata.extra else metadata.operation.lower(),
         rows=RowCounts(
             inserted=sum(stat.num_inserts for stat in stats),
