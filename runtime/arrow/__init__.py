@@ -1,1 +1,1 @@
-"""Arrow batches as a table wants them: schema, conversion, sizes, samples, fingerprints. Knows no file."""
+"""Conversion of Arrow batches for a table: schema, types, sizes, samples, fingerprints. Reads no files."""

@@ -1,4 +1,4 @@
-"""Columns of Arrow tables as parquet sees them: leaves by path, dictionaries in one order, nulls."""
+"""Columns of Arrow tables in Parquet's terms: leaves by path, ordered dictionaries, required fields."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from parquetry.runtime.arrow.conform import with_child
 
 
 def parquet_columns(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:
-    """Every parquet column of the table: its path in the parquet schema, and its values."""
+    """Yield the path in the parquet schema, and the values, of each parquet column of the table."""
     for column, name in zip(rows.columns, rows.column_names, strict=True):
         yield from _leaves(_one_piece(column), name)
 
 
 def parquet_places(schema: pa.Schema) -> dict[str, list[int]]:
-    """The numbers of each column's parquet columns."""
+    """Return the numbers of the parquet columns that each column of the schema consists of."""
     places: dict[str, list[int]] = {name: [] for name in schema.names}
     owners = (
         name
@@ -31,7 +31,10 @@ def parquet_places(schema: pa.Schema) -> dict[str, list[int]]:
 
 
 def values_at(rows: pa.RecordBatch, path: str) -> pa.Array:
-    """The values of a column, or of a field within structs by its dotted path; null below null structs."""
+    """Return the values of a column, or of a field within structs by its dotted path.
+
+    A field of a null struct is null.
+    """
     name, *fields = path.split(".")
     values = rows.column(name)
     for field in fields:
@@ -40,7 +43,10 @@ def values_at(rows: pa.RecordBatch, path: str) -> pa.Array:
 
 
 def are_same(one: pa.Array, other: pa.Array) -> bool:
-    """Whether two arrays of one type hold the same values, bit by bit; False where that is hard to say."""
+    """Return whether two arrays of one type hold the same values, bit by bit.
+
+    For nested types with floats the answer is always False.
+    """
     if pa.types.is_dictionary(one.type):
         one, other = one.dictionary_decode(), other.dictionary_decode()
     if pa.types.is_floating(one.type):
@@ -52,9 +58,9 @@ def are_same(one: pa.Array, other: pa.Array) -> bool:
 
 
 def with_ordered_dictionaries(rows: pa.Table) -> pa.Table:
-    """The same rows, with dictionaries of text that hold the values that occur, sorted.
+    """Return the same rows, in which each dictionary contains exactly the values that occur, sorted.
 
-    What a dictionary held before depends on the batches that its rows came in.
+    Otherwise the dictionary would depend on the batches in which the rows arrived.
     """
     for number, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):
@@ -65,10 +71,12 @@ def with_ordered_dictionaries(rows: pa.Table) -> pa.Table:
 
 
 def with_required_fields(rows: pa.Table) -> pa.Table:
-    """The same rows, with no null left in fields that may not be null: not even below null structs.
+    """Return the same rows without nulls in required fields, also below null structs.
 
-    pyarrow.ArrowInvalid when such a field is null in a row that has it. The encoder knows the first
-    too little and takes the second for it; before pyarrow 18 it writes zeros.
+    The encoder does not check the one, and wrongly refuses the other; before pyarrow 18 it writes zeros.
+
+    Raises:
+        pyarrow.ArrowInvalid: If a required field is null in a row whose struct is not null.
     """
     for number, field in enumerate(rows.schema):
         column = rows.column(number)
@@ -112,7 +120,7 @@ def _ordered(column: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _requires_fields(data_type: pa.DataType) -> bool:
-    """Whether a field below the type, a map's keys aside, may not be null."""
+    """Return whether any field below the type is required, apart from the keys of a map."""
     if pa.types.is_map(data_type):
         fields = [data_type.item_field]
     elif pa.types.is_nested(data_type):
@@ -123,7 +131,7 @@ def _requires_fields(data_type: pa.DataType) -> bool:
 
 
 def _settled(array: pa.Array, present: pa.BooleanArray | None, name: str) -> pa.Array:
-    """The array without nulls in required fields; ``present`` tells which elements there are."""
+    """Return the array without nulls in required fields; ``present`` marks elements of non-null parents."""
     if not _requires_fields(array.type):
         return array
     if pa.types.is_struct(array.type):
@@ -147,7 +155,7 @@ def _settled_field(child: pa.Array, present: pa.BooleanArray | None, field: pa.F
 
 
 def _without_validity(array: pa.Array) -> pa.Array:
-    """The array with whatever values lie below its nulls."""
+    """Return the array with its nulls replaced by the values that lie below them."""
     if pa.types.is_struct(array.type):
         children = [array.field(index) for index in range(array.type.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(array.type))

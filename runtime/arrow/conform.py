@@ -1,4 +1,4 @@
-"""Arrow data as the table's schema wants it: by name, widened, with nulls for what is missing."""
+"""Conversion of Arrow data to a schema: columns by name, wider numbers, and nulls for missing columns."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from parquetry.runtime.quoting import of_library
 
 
 class Conformer:
-    """Record batches of one schema as batches of another.
+    """Converts record batches of one schema to another.
 
-    Columns are found by name; missing nullable ones become null, surplus ones are dropped.
-    ``source`` is what comes in, ``schema`` what comes out: the one wanted, except that a column
-    which comes as a dictionary of the wanted type stays one. ``place`` names the data in errors.
+    Columns are matched by name; missing nullable ones become null, surplus ones are dropped. ``source`` is
+    the schema of the input, ``schema`` that of the output. It is the wanted schema, except that a column
+    which arrives as a dictionary of the wanted type stays one. ``place`` names the data in errors.
     """
 
     def __init__(self, source: pa.Schema, wanted: pa.Schema, *, place: str) -> None:
@@ -46,7 +46,7 @@ class Conformer:
         )
 
     def only(self, names: Collection[str]) -> Conformer:
-        """For batches that have some columns alone, as :attr:`schema` has them."""
+        """Return a conformer for batches with only the columns ``names``, in the types of :attr:`schema`."""
         source, wanted = (
             pa.schema([field for field in schema if field.name in names])
             for schema in (self.source, self.schema)
@@ -54,7 +54,11 @@ class Conformer:
         return Conformer(source, wanted, place=self._place)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with :attr:`schema`; columns that fit already are not copied."""
+        """Return the batch in :attr:`schema`; columns that already fit are not copied.
+
+        Raises:
+            InvalidDataError: If a column cannot be converted.
+        """
         columns = [
             pa.nulls(batch.num_rows, field.type) if index < 0 else self._conform(batch.column(index), field)
             for field, index in zip(self.schema, self._indices, strict=True)
@@ -76,9 +80,11 @@ class Conformer:
 
 
 def conform(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The same values as ``wanted``: numbers widened, struct fields by name, added ones null.
+    """Return the same values as ``wanted``: numbers widened, struct fields by name, missing fields null.
 
-    pyarrow.ArrowInvalid when a value does not fit, ArrowNotImplementedError for other types.
+    Raises:
+        pyarrow.ArrowInvalid: If a value does not fit.
+        pyarrow.ArrowNotImplementedError: If the type cannot be converted.
     """
     have = array.type
     if have.equals(wanted):
@@ -122,7 +128,7 @@ def _conform_struct(array: pa.StructArray, wanted: pa.StructType) -> pa.Array:
 
 
 def with_child(array: pa.Array, wanted: pa.DataType, child: pa.Array) -> pa.Array:
-    """The list or map with other values below the same offsets and nulls."""
+    """Return the list or map with other values below the same offsets and nulls."""
     validity, offsets = array.buffers()[:2]
     if pa.types.is_large_list(array.type):
         if len(child) > np.iinfo(np.int32).max:

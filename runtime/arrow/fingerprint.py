@@ -1,10 +1,10 @@
-"""A number that tells the content of rows, whatever their order and however they are encoded.
+"""A fingerprint of the content of rows, whatever their order and encoding.
 
-It is the sum, modulo 2^64, over all rows of a hash of the whole row: a row that is lost, doubled or
-changed alters it, and so do two cells that changed places. A row is a sum of its cells' hashes, each
-times an odd number of the column's own (multilinear hashing; Lemire, Kaser: Strongly universal string
-hashing is fast, The Computer Journal, 2014), mixed as in SplitMix64 (Steele, Lea, Flood: Fast
-splittable pseudorandom number generators, OOPSLA 2014).
+It is the sum, modulo 2^64, of a hash of each row. So a row that is lost, duplicated or changed alters it, and
+so do two cells that are swapped. The hash of a row is a sum of the hashes of its cells, each times an odd
+number of its column (multilinear hashing; Lemire, Kaser: Strongly universal string hashing is fast, The
+Computer Journal, 2014), mixed as in SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+generators, OOPSLA 2014).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _HALF: Final = np.uint64(32)
 _WORD: Final = 8
 _PIECE_BYTES: Final = 512
 _BLOCK_BYTES: Final = 32
-"""So many bytes of each text are gathered at once: that costs no more than a word."""
+"""The number of bytes of each text that are gathered at once, at the cost of a single word."""
 
 _OFFSET_BYTES: Final = 4
 _ROWS_AT_ONCE: Final = 4096
 
 
 def fingerprint(rows: pa.RecordBatch) -> int:
-    """The fingerprint of rows; those of all parts add up to that of the whole."""
+    """Return the fingerprint of rows. The sum of the fingerprints of all parts is that of the whole."""
     columns = _columns_of(rows)
     most = min(rows.num_rows, _ROWS_AT_ONCE)
     sums, room = np.empty(most, np.uint64), np.empty(most, np.uint64)
@@ -59,7 +59,7 @@ class _Column(Protocol):
     """A column of a batch."""
 
     def cells(self, part: slice, room: Hashes) -> Hashes:
-        """The hashes of some cells times the column's factor; ``room`` has as many places, to be used."""
+        """Return the hashes of cells times the column's factor; ``room`` is a buffer of the same length."""
         ...
 
 
@@ -71,7 +71,7 @@ def _columns_of(rows: pa.RecordBatch) -> list[_Column]:
         if pa.types.is_dictionary(array.type):
             columns.append(_Entries(array, factor))
         elif _is_text(array.type):
-            # The record key often is a column of the table as well: both have the hashes of one.
+            # The record key is often equal to a column of the table: both are hashed once.
             same = next((text for text in texts if text.values.equals(array)), None)
             if same is not None:
                 same.factor += factor
@@ -85,7 +85,7 @@ def _columns_of(rows: pa.RecordBatch) -> list[_Column]:
 
 
 class _Words:
-    """Cells without nulls of a fixed number of words."""
+    """Cells without nulls that have a fixed number of words."""
 
     def __init__(self, words: Sequence[CellWords], factor: int) -> None:
         factors = [factor * _FIRST_NUMBER**place % MODULUS for place in reversed(range(len(words)))]
@@ -109,7 +109,7 @@ def _product(words: CellWords, factor: np.uint64, room: Hashes) -> Hashes:
 
 
 class _Entries:
-    """Cells that are numbers of entries in a dictionary, each of which is hashed once."""
+    """Cells of a dictionary column. Each entry of the dictionary is hashed once."""
 
     def __init__(self, array: pa.DictionaryArray, factor: int) -> None:
         entries = cell_hashes(array.dictionary)
@@ -139,13 +139,17 @@ class _Cells:
 
 @cache
 def _factor(name: str) -> int:
-    """The odd number that is a column's own."""
+    """Return the odd number by which the hashes of a column are multiplied."""
     digest = hashlib.blake2b(name.encode(), digest_size=_WORD).digest()
     return int.from_bytes(digest, "little") | 1
 
 
 def cell_hashes(array: pa.Array) -> Hashes:
-    """A hash of each value, the same for a dictionary and the values it stands for."""
+    """Return a hash of each value. A dictionary has the same hashes as its decoded values.
+
+    Raises:
+        TypeError: If the type has no hash.
+    """
     kind = array.type
     if pa.types.is_dictionary(kind):
         hashes = _of_entries(array)
@@ -184,7 +188,7 @@ def _mixed(values: Hashes) -> Hashes:
 
 
 def _folded(words: Hashes) -> Hashes:
-    """The words with what only their upper halves tell in the lower ones, too."""
+    """Return the words with their upper halves mixed into the lower ones."""
     return words ^ (words >> _HALF)
 
 
@@ -210,9 +214,9 @@ def _of_fixed(array: pa.Array) -> Hashes:
 
 
 def _words_of(array: pa.Array) -> list[CellWords]:
-    """The values of a fixed width as one number each, or as several words of which each has a column.
+    """Return values of a fixed width as arrays of words: one array, or several if the values are wider.
 
-    None for other types, for values that take no bytes, and where there are no values.
+    The list is empty for other types, for values without bytes, and if there are no values.
     """
     if pa.types.is_boolean(array.type):
         array = array.cast(pa.uint8())
@@ -236,13 +240,13 @@ def _takes_no_bytes(kind: pa.DataType) -> bool:
 
 
 def _width_of(kind: pa.DataType) -> int:
-    """How many bytes each value has, 0 unless all have the same number."""
+    """Return the number of bytes of each value, or 0 if the width is not fixed."""
     is_fixed = pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind)
     return kind.bit_width // 8 if is_fixed else 0
 
 
 def _of_bytes(array: pa.Array) -> Hashes:
-    """Hashes of texts: long ones in pieces, so that a few do not keep the others waiting."""
+    """Return hashes of texts. Long ones are hashed in pieces, so that a few do not slow down the others."""
     offsets = _offsets(array).astype(np.int64)
     offsets, first = offsets - offsets[0], int(offsets[0])
     starts, lengths = offsets[:-1], np.diff(offsets)
@@ -258,14 +262,14 @@ def _of_bytes(array: pa.Array) -> Hashes:
     starts = np.repeat(starts, counts) + _PIECE_BYTES * numbers
     lengths = np.minimum(np.repeat(lengths, counts) - _PIECE_BYTES * numbers, _PIECE_BYTES)
     pieces = _of_pieces(content, starts, lengths)
-    # Factors at even steps would let pieces change places in pairs. The first piece's is 1, so that a
-    # short text is told alike among long ones.
+    # With factors at equal steps, a swap of pairs would go unnoticed. The factor of the first piece is
+    # 1, so that a short text has the same hash among long ones.
     factors = (_mixed(numbers.astype(np.uint64)) ^ _PLACES_BEGIN) | np.uint64(1)
     return _between(pieces * factors, bounds)
 
 
 def _of_pieces(content: npt.NDArray[np.uint8], starts: Places, lengths: Places) -> Hashes:
-    """Hashes of texts of at most a piece, behind which ``content`` has a block more."""
+    """Return hashes of texts of at most a piece; ``content`` has a block more than they need."""
     hashes = lengths.astype(np.uint64) * _GAMMA
     longest = int(lengths.max(initial=0))
     hashes += _of_blocks(content, starts, lengths, number=0, longest=longest)
@@ -281,7 +285,7 @@ def _of_pieces(content: npt.NDArray[np.uint8], starts: Places, lengths: Places) 
 def _of_blocks(
     content: npt.NDArray[np.uint8], starts: Places, lengths: Places, *, number: int, longest: int
 ) -> Hashes:
-    """What the blocks of this number add to the hashes of their texts, which have so many bytes left."""
+    """Return what block ``number`` of each text adds to its hash; ``lengths`` count from that block on."""
     count = min(-(-longest // _WORD), _BLOCK_WORDS)
     if count == 0:
         return np.zeros(len(starts), np.uint64)
@@ -303,20 +307,20 @@ def _sliced(child: pa.Array, parent: pa.Array) -> Hashes:
 
 
 def _sums(elements: Hashes, offsets: npt.NDArray[np.int32]) -> Hashes:
-    """Hashes of lists from those of their elements, which lie between the offsets."""
+    """Return hashes of lists from those of their elements, which lie between the offsets."""
     bounds = offsets.astype(np.int64) - int(offsets[0])
     placed = _mixed(elements + _numbers(bounds).astype(np.uint64) * _SECOND)
     return _mixed(_between(placed, bounds) + np.diff(bounds).astype(np.uint64) * _GAMMA)
 
 
 def _numbers(bounds: Places) -> Places:
-    """0, 1, 2 and so on from each of the bounds to the next."""
+    """Return 0, 1, 2 and so on from each bound to the next."""
     numbers: Places = np.arange(bounds[-1]) - np.repeat(bounds[:-1], np.diff(bounds))
     return numbers
 
 
 def _between(values: Hashes, bounds: Places) -> Hashes:
-    """The sums, modulo 2^64, of the values between consecutive bounds."""
+    """Return the sums, modulo 2^64, of the values between consecutive bounds."""
     running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
     sums: Hashes = running[bounds[1:]] - running[bounds[:-1]]
     return sums
@@ -342,28 +346,28 @@ _MASKS: Final = [
     )
     for count in range(_BLOCK_WORDS + 1)
 ]
-"""By the number of words, and by how many bytes of them belong to a text: what to keep of each."""
+"""The masks by number of words and by how many of their bytes belong to a text."""
 
 
 class Tally:
-    """Counts rows on their way, and sums up what they contain."""
+    """Counts the rows of a stream and sums up their fingerprints."""
 
     def __init__(self) -> None:
         self.rows = 0
         self.fingerprint = 0
 
     def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, each counted when it is taken."""
+        """Yield the batches, and count each before it is yielded."""
         for batch in batches:
             self.rows += batch.num_rows
             self.add(batch)
             yield batch
 
     def add(self, columns: pa.RecordBatch) -> None:
-        """Sum up some columns of rows that are counted elsewhere."""
+        """Add the fingerprint of some columns, whose rows are counted elsewhere."""
         self.fingerprint = (self.fingerprint + fingerprint(columns)) % MODULUS
 
     def add_all(self, other: Tally) -> None:
-        """Take over what another one has counted."""
+        """Add the counts of another tally."""
         self.rows += other.rows
         self.fingerprint = (self.fingerprint + other.fingerprint) % MODULUS

@@ -1,8 +1,8 @@
-"""Rows that are in this process's memory, as Arrow batches in the types that a table declares.
+"""Rows in this process's memory, as Arrow batches in the types that a table declares.
 
-pandas has fewer types than a table: a column of whole numbers that lacks one is floats, text is
-objects, a date is a timestamp. So values decide, not types: a value is taken where the declared type
-holds it exactly, and is an error that names the column everywhere else.
+pandas has fewer types than a table: whole numbers with missing values are floats, text is objects, a date is
+a timestamp. So the values decide, not the types. A value is accepted if the declared type holds it exactly;
+otherwise an error names the column.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from parquetry.runtime.spec.types import (
 BATCH_BYTES: Final = 4 * 1024 * 1024
 _FIRST_ROWS, _MOST_ROWS, _GROWTH = 64, 65_536, 8
 _WHOLE_FLOATS: Final = {pa.float32(): 24, pa.float64(): 53}
-"""Below two to this power every whole number is a float of its own."""
+"""Below two to this power, every whole number is a distinct float."""
 
 _WIDEST: Final = 76
-"""Digits of the widest decimal."""
+"""The number of digits of the widest decimal."""
 
 _SHORT: Final = {"tinyint": pa.int8(), "smallint": pa.int16()}
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
@@ -51,19 +51,22 @@ _TAKEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalRows:
-    """The columns by name with the types in which the batches have them; the batches are read once."""
+    """The type of each column of the batches, by name, and the batches, which can be read once."""
 
     types: Mapping[str, ColumnType]
     batches: Iterator[pa.RecordBatch]
 
 
 def local_rows(rows: object, columns: Sequence[Column]) -> LocalRows:
-    """Rows of pandas or Arrow in the types of a table's ``columns``, in batches of about 4 MiB.
+    """Return rows of pandas or Arrow in the types of a table's ``columns``, in batches of about 4 MiB.
 
     A column that the table lacks keeps its own type. In pandas rows NaN, NaT and NA are nulls, and named
-    levels of the index are columns. A timestamp without a zone is UTC. TypeError for anything else than
-    such rows; InvalidDataError for columns without a name of their own and, from the batches, for a value
-    that the declared type does not hold.
+    levels of the index are columns. A timestamp without a time zone is in UTC.
+
+    Raises:
+        TypeError: If the object does not contain rows.
+        InvalidDataError: If a column has no unique name; from the batches also if the declared type does not
+            hold a value.
     """
     declared = {column.name.lower(): parse_type(column.type) for column in columns}
     if isinstance(rows, pd.DataFrame):
@@ -81,20 +84,24 @@ def local_rows(rows: object, columns: Sequence[Column]) -> LocalRows:
 
 
 class ArrowStream(Protocol):
-    """What hands its rows over as a stream of Arrow batches: a pyarrow Table, a polars DataFrame."""
+    """An object that exports its rows as a stream of Arrow batches, such as a polars DataFrame."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The stream, as the Arrow PyCapsule interface describes it."""
+        """Return the stream that the Arrow PyCapsule interface defines."""
         ...
 
 
 def is_spark_frame(rows: object) -> bool:
-    """Whether Spark has the rows."""
+    """Return whether the object is a Spark DataFrame."""
     return hasattr(type(rows), "sparkSession")
 
 
 def check_rows(rows: object) -> None:
-    """TypeError, which says what is taken, for an object that holds no rows."""
+    """Check that an object contains rows.
+
+    Raises:
+        TypeError: If it does not. The message lists the accepted types.
+    """
     kind = type(rows)
     is_taken = is_spark_frame(rows) or isinstance(rows, (pd.DataFrame, pa.RecordBatch, pa.RecordBatchReader))
     if not (is_taken or hasattr(kind, "__arrow_c_stream__")):
@@ -125,7 +132,7 @@ def _check_names(names: Sequence[Any]) -> None:
 def _of_pandas(
     frame: pd.DataFrame, named: Sequence[str], types: Mapping[str, ColumnType]
 ) -> Iterator[pa.RecordBatch]:
-    """Some rows at a time: the bytes of one batch say how many rows the next one has."""
+    """Yield batches. The size of each batch determines the number of rows of the next one."""
     start, count = 0, _FIRST_ROWS
     while start < len(frame):
         part = frame.iloc[start : start + count]
@@ -153,7 +160,7 @@ def _of_arrow(reader: pa.RecordBatchReader, types: Mapping[str, ColumnType]) -> 
 
 
 def _pandas_array(values: pd.Series[Any], kind: ColumnType, name: str) -> pa.Array:
-    """The values with the type that Arrow finds for them; entries of a map as pairs of key and value."""
+    """Return the values in the type that Arrow infers, with entries of maps as pairs of key and value."""
     if values.dtype == object and _has_map(kind):
         values = values.map(lambda value: _with_pairs(value, kind, name))
     if isinstance(values.dtype, pd.SparseDtype):
@@ -162,7 +169,7 @@ def _pandas_array(values: pd.Series[Any], kind: ColumnType, name: str) -> pa.Arr
         found = _one_array(pa.array(values, from_pandas=True))
     except _REFUSED as error:
         try:
-            # Arrow finds no type for whole numbers beyond 64 bits, which a decimal holds.
+            # Arrow infers no type for whole numbers of more than 64 bits, but a decimal can hold them.
             if isinstance(kind, Decimal):
                 return _one_array(pa.array(values, arrow_type(kind), from_pandas=True))
         except _REFUSED:
@@ -187,7 +194,7 @@ def _has_times(found: pa.DataType) -> bool:
 
 
 def _check_times(value: Any, found: pa.DataType, name: str) -> None:
-    """InvalidDataError for a time of Python of which Arrow has cut a part to make it ``found``."""
+    """Raise InvalidDataError if Arrow has truncated a Python time to convert it to ``found``."""
     if _is_list(found) and isinstance(value, Iterable):
         for member in value:
             _check_times(member, found.value_type, name)
@@ -207,7 +214,7 @@ def _one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _with_pairs(value: Any, kind: ColumnType, place: str) -> Any:
-    """The value with each dict that is a map as a list of entries: Arrow takes a dict for a struct."""
+    """Return the value with each map as a list of entries, because Arrow infers a struct from a dict."""
     match kind:
         case Map(value=inner) if isinstance(value, Mapping):
             return [{"key": k, "value": _with_pairs(v, inner, f"{place}.value")} for k, v in value.items()]
@@ -238,7 +245,7 @@ def _has_map(kind: ColumnType) -> bool:
 
 
 def _pandas_type(frame: pd.DataFrame, name: str, position: int) -> ColumnType:
-    """The type of a column, or of a level of the index, that the table lacks."""
+    """Return the type of a column, or of a level of the index, that the table lacks."""
     values = frame.iloc[:, position] if position >= 0 else pd.Series(frame.index.get_level_values(name))
     return _own_type(_pandas_array(values, Primitive(name="string"), name).type, name)
 
@@ -258,7 +265,16 @@ def _own_type(found: pa.DataType, name: str) -> ColumnType:
 
 
 def convert(array: pa.Array, kind: ColumnType, place: str) -> pa.Array:
-    """The same values in a declared type; InvalidDataError, which names ``place``, where one does not fit."""
+    """Return the same values in a declared type.
+
+    Args:
+        array: The values.
+        kind: The declared type.
+        place: The dotted name of the column, for errors.
+
+    Raises:
+        InvalidDataError: If the declared type does not hold a value.
+    """
     found = array.type
     if pa.types.is_dictionary(found):
         return convert(array.dictionary_decode(), kind, place)
@@ -284,7 +300,7 @@ def _is_list(found: pa.DataType) -> bool:
 
 
 def _is_map(found: pa.DataType) -> bool:
-    """Whether it is a map, or the list of entries that stands for one."""
+    """Return whether the type is a map, or a list of entries that represents one."""
     if pa.types.is_map(found):
         return True
     if not _is_list(found):
@@ -297,7 +313,7 @@ def _is_map(found: pa.DataType) -> bool:
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    """Where each list begins among the values of all of them, nulls having none; and the end."""
+    """Return the start of each list within the concatenated values, and the end of the last one."""
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     ends = pc.cumulative_sum(pc.cast(lengths, pa.int64()))
     return pa.concat_arrays([pa.array([0], pa.int64()), ends]).cast(pa.int32())
@@ -389,7 +405,7 @@ def _is_number(found: pa.DataType) -> bool:
 
 
 def _is_midnight(found: pa.DataType) -> bool:
-    """Whether it may be what pandas has for dates; that each value is one is checked by conversion."""
+    """Return whether the type may be that of dates in pandas. The conversion checks each value."""
     return bool(pa.types.is_timestamp(found) and found.tz is None)
 
 
@@ -410,7 +426,7 @@ _ALIKE: Final[Mapping[str, Sequence[Callable[[pa.DataType], bool]]]] = {
 
 
 def _exactly(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The values as ``wanted``; ArrowInvalid where one changes. A float takes the nearest to a double."""
+    """Return the values as ``wanted``; ArrowInvalid if one changes. A double may become the nearest float."""
     if pa.types.is_float16(array.type):
         array = pc.cast(array, pa.float32())
     found = array.type
@@ -420,7 +436,7 @@ def _exactly(array: pa.Array, wanted: pa.DataType) -> pa.Array:
             if ends is not None and ends >= 2**bits:
                 raise pa.ArrowInvalid(f"from 2^{bits} on floats are rounded: {ends:.0f}")
             return pc.cast(array, wanted)
-        # A decimal number that was read as a float is the decimal with as many digits again.
+        # A decimal that was read as a float is restored by rounding to the same number of digits.
         rounded = pc.cast(pc.round(array, wanted.scale), wanted)
         _compare(array, pc.cast(rounded, found), wanted)
         return rounded
@@ -446,7 +462,7 @@ def _compare(array: pa.Array, again: pa.Array, wanted: pa.DataType) -> None:
 
 
 def _target(kind: ColumnType) -> pa.DataType:
-    """The Arrow type that Spark takes for a column type."""
+    """Return the Arrow type that Spark accepts for a column type."""
     match kind:
         case Primitive(name=name) if name in _SHORT:
             return _SHORT[name]

@@ -1,7 +1,7 @@
-"""The table schema as Arrow, such that pyarrow writes the parquet types Hudi's merges understand.
+"""The table's schema in Arrow types from which pyarrow writes the parquet types that Hudi's merges expect.
 
-Decimals become fixed-length byte arrays, timestamps UTC microseconds, lists three levels with
-``element``: other encodings read right but are corrupted or refused by Hudi's next merge.
+Decimals become fixed-length byte arrays, timestamps UTC microseconds, lists three levels with ``element``.
+Hudi reads other encodings correctly, but its next merge refuses or corrupts them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ARROW_PRIMITIVES = {
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """The Arrow schema of a table's own columns in a base file."""
+    """Return the Arrow schema of a table's own columns in a base file."""
     return pa.schema(
         pa.field(column.name, arrow_type(parse_type(column.type)), nullable=column.nullable)
         for column in columns
@@ -51,14 +51,14 @@ def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
 
 
 def fields_named(schema: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """Return the fields of ``schema`` whose names ``wanted`` has, in the order of ``schema``."""
-    # Arrow makes the list of names anew each time it is asked.
+    """Return the fields of ``schema`` with names that ``wanted`` has, in the order of ``schema``."""
+    # Arrow builds this list on each access.
     names = frozenset(wanted.names)
     return pa.schema([field for field in schema if field.name in names])
 
 
 def arrow_type(column_type: ColumnType) -> pa.DataType:
-    """The Arrow type of a column type; byte and short are stored as 32-bit numbers, as by Hudi."""
+    """Return the Arrow type of a column type. Like Hudi, it stores byte and short as 32-bit numbers."""
     match column_type:
         case Primitive():
             return _ARROW_PRIMITIVES[column_type.name]
@@ -81,9 +81,10 @@ def arrow_type(column_type: ColumnType) -> pa.DataType:
 
 
 def columns_from_arrow(schema: pa.Schema) -> tuple[Column, ...]:
-    """The columns of a parquet file that carries no Avro schema, without Hudi's meta columns.
+    """Return the columns of a parquet file without an Avro schema, except Hudi's meta columns.
 
-    UnsupportedTableError for a type that Spark cannot read either.
+    Raises:
+        UnsupportedTableError: If Spark cannot read a type.
     """
     return tuple(
         Column(name=field.name, type=str(_column_type(field.type, field.name)), nullable=field.nullable)

@@ -1,4 +1,4 @@
-"""How many Arrow bytes rows take, counted so that it does not matter how they came in batches."""
+"""The sizes of rows in Arrow bytes, counted so that they do not depend on the batches."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _OFFSET_BYTES = 4
 
 
 def batch_bytes_before(batch: pa.RecordBatch, rows: Counts) -> Counts:
-    """For each row number: the Arrow bytes of all rows of the batch before it.
+    """Return, for each row number, the Arrow bytes of all earlier rows of the batch.
 
-    Offsets count four bytes a row, validity nothing, booleans a byte, dictionaries their indices:
-    the sum over consecutive slices is exactly the count of the whole.
+    Offsets count four bytes per row, validity nothing, booleans one byte, dictionaries only their indices. So
+    the sum over consecutive slices equals the size of the whole.
     """
     total = np.zeros(len(rows), np.int64)
     width = 0
@@ -29,7 +29,7 @@ def batch_bytes_before(batch: pa.RecordBatch, rows: Counts) -> Counts:
 
 
 def batch_arrow_bytes(batch: pa.RecordBatch) -> int:
-    """The Arrow bytes of all rows of the batch."""
+    """Return the Arrow bytes of all rows of the batch."""
     return int(batch_bytes_before(batch, np.array([batch.num_rows]))[0])
 
 
@@ -58,7 +58,7 @@ def _difference(counts: Counts, first: int) -> Counts:
 
 
 def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
-    """The offsets into the values, one more than rows."""
+    """Return the offsets into the values, one more than the array has rows."""
     buffer = array.buffers()[1]
     if buffer is None or buffer.size == 0:
         return np.zeros(len(array) + 1, np.int32)

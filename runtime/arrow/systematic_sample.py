@@ -1,4 +1,4 @@
-"""Rows drawn evenly from any number of rows, in bounded memory."""
+"""A systematic sample of any number of rows, in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ RowNumbers = npt.NDArray[np.int64]
 
 
 class SystematicSample:
-    """Of numbered rows those whose numbers are multiples of ``stride``.
+    """The rows whose numbers are multiples of ``stride``.
 
-    It doubles while they take more than ``most_bytes``, so that which rows are left in the end depends
-    on the rows alone, not on who adds them first; several threads may. One row is kept whatever it takes.
+    The stride doubles while the rows have more than ``most_bytes``. So the final sample depends on the rows
+    alone, not on the order in which they are added; several threads may add rows. One row is always kept,
+    whatever its size.
     """
 
     def __init__(self, schema: pa.Schema, *, most_bytes: int, stride: int = 1) -> None:
@@ -30,24 +31,24 @@ class SystematicSample:
         self._lock = Lock()
 
     def of(self, numbers: RowNumbers) -> RowNumbers:
-        """The places of those numbers that are multiples of the stride as it is now."""
+        """Return the indices of those numbers that are multiples of the current stride."""
         return np.flatnonzero(numbers % self.stride == 0)
 
     def add(self, numbers: RowNumbers, rows: pa.RecordBatch) -> None:
-        """Rows of these numbers, each of which is added once."""
+        """Add rows with these numbers. Each row is added only once."""
         with self._lock:
             self._append(numbers, rows)
             while self._size > self._most_bytes and sum(map(len, self._numbers)) > 1:
                 self._widen(2 * self.stride)
 
     def widen(self, stride: int) -> None:
-        """Keep no more than multiples of this stride, which is one of the present stride."""
+        """Keep only multiples of ``stride``, which is a multiple of the current stride."""
         with self._lock:
             if stride > self.stride:
                 self._widen(stride)
 
     def found(self) -> tuple[RowNumbers, pa.Table]:
-        """The rows by their numbers, with these."""
+        """Return the numbers and the rows of the sample, sorted by number."""
         numbers = np.concatenate([np.empty(0, np.int64), *self._numbers])
         order = np.argsort(numbers, kind="stable")
         rows = pa.Table.from_batches(self._rows, schema=self._schema)
