@@ -1,4 +1,4 @@
-"""Whole partitions removed by one commit; their files stay until they are cleaned."""
+"""Deletion of whole partitions in one commit. Their files stay until they are cleaned."""
 
 from __future__ import annotations
 
@@ -33,11 +33,18 @@ def delete_partitions(
     *,
     timing: Timing = DEFAULT_TIMING,
 ) -> CommitResult:
-    """Remove partitions, each given by its path or by a value per partition column.
+    """Delete partitions, each given by its path or by a value per partition column.
 
-    Partitions that are not there, or empty, are passed over; without any there is no commit.
-    Raises InvalidDataError for a table without partitions, for values that name none or are not of
-    their column's type, and for one partition where a list of them belongs.
+    Absent and empty partitions are ignored. If no partition remains, nothing is committed.
+
+    Args:
+        handle: The table.
+        partitions: Paths, or values by partition column.
+        timing: The periods of the commit protocol.
+
+    Raises:
+        InvalidDataError: If the table has no partitions, if values identify no partition or do not have the
+            type of their column, or if one partition is given instead of a list.
     """
     if isinstance(partitions, str | Mapping):
         one = of_library(repr(partitions))
@@ -58,7 +65,7 @@ def delete_partitions(
         known = set(view.partitions())
         named = {path: view.slices(path) for path in by_value & known}
         check_only_nulls(table.store, rules, named)
-        # A file that somebody puts back is not to bring rows of a deleted partition back.
+        # A lost file that is put back later must not restore rows of a deleted partition.
         lost = damaged_groups(view, paths)
         ids = {
             path: (*(s.file_id for s in view.slices(path)), *lost.get(path, ()))
@@ -80,7 +87,7 @@ def delete_partitions(
 
 
 def _typed(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
-    """The values as those of their columns, whose text is in the path; of other columns as they are."""
+    """Return the values in the types of their columns; values of unknown columns are unchanged."""
     typed = {
         name: partition_value(name, parse_type(kinds[name]), value) if name in kinds else value
         for name, value in values.items()

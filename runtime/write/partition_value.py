@@ -1,4 +1,4 @@
-"""What is given for a partition column, as a value of the column's type: those name its folders."""
+"""Conversion of a given partition value to the column's type, which determines the folder name."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ _EXPECTED: Final = {
 
 
 def partition_value(column: str, kind: ColumnType, value: Any) -> PartitionValue:
-    """``value`` as one of the column's type ``kind``, also where it is given as its text; None is null.
+    """Return ``value`` as a value of the column's type ``kind``; None is null.
 
-    What has one text in the folders' names is taken, whatever its class. Raises InvalidDataError for
-    what is no value of that type, such as ``1.555`` for ``decimal(10,2)``, or has several texts.
+    Any class of value is accepted, also the value's text, as long as the folder name has only one form.
+
+    Raises:
+        InvalidDataError: If the value does not have that type, such as ``1.555`` for ``decimal(10,2)``, or
+            could have several folder names.
     """
     if value is None:
         return None
@@ -75,7 +78,7 @@ def _of_primitive(kind: str, value: Any) -> PartitionValue:  # noqa: PLR0911 - a
 
 
 def _whole(value: Any) -> int | None:
-    """The whole number that a value of any class of numbers is, but for booleans and inexact ones."""
+    """Return a number of any class as an int; None for booleans and for numbers that are not whole."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, Number) and value.is_finite() and value.adjusted() < _MOST_DIGITS:
@@ -84,7 +87,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _plain_text(value: Any) -> str | None:
-    """The text that a number or a boolean has in Spark too; None where digits and exponent differ."""
+    """Return the text of a number or a boolean as in Spark; None if Python writes it with an exponent."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Number):
@@ -109,5 +112,5 @@ def _of_decimal(kind: Decimal, value: Any) -> Number | None:
             stored = exact.quantize(Number(1).scaleb(-kind.scale))
         except InvalidOperation:
             return None
-    # No row has a negative zero.
+    # Decimals in rows have no negative zero.
     return (stored or stored.copy_abs()) if stored == exact else None

@@ -1,6 +1,6 @@
-"""Which task writes which rows: sizing decisions turned into buckets.
+"""The plan of a write: sizing decisions as buckets, one for each task.
 
-Pure: what there is and what arrives goes in, buckets with exact quotas come out.
+Pure functions: the existing files and the incoming row counts go in, buckets with exact quotas come out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DECISIONS_KEY: Final = "parquetry.decisions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeCounts:
-    """Rows of an existing file that will be replaced or removed."""
+    """The numbers of rows of an existing file that a write replaces and deletes."""
 
     updates: int = 0
     deletes: int = 0
@@ -31,11 +31,11 @@ class ChangeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionWork:
-    """What a write has to do in one table partition.
+    """The work of a write in one partition.
 
-    ``slices`` may be filled; ``changes`` is by file id, of which the slices must have every one.
-    ``record_size_bytes`` is only a guess when not ``sure``: consecutive new files then go to one
-    task, which cuts them by what it measures; not where the policy says how many rows a file gets.
+    ``slices`` are the files that may be filled. ``changes`` is by file id, and ``slices`` must contain each
+    of these files. If ``record_size_bytes`` is only a guess, ``sure`` is False. Consecutive new files then
+    share a task, which cuts them by the measured size, unless the policy sets the number of rows per file.
     """
 
     partition: str
@@ -50,8 +50,8 @@ class PartitionWork:
 class WritePlan:
     """The buckets of a write, numbered from 0.
 
-    ``inserts`` are the quotas as (bucket, new rows) in the order in which a partition's rows are
-    dealt out; ``sizing`` are the decisions behind them, by partition.
+    ``inserts`` are the quotas of each partition as (bucket, new rows), in the order in which its rows are
+    assigned. ``sizing`` are the decisions behind them, by partition.
     """
 
     buckets: tuple[Bucket, ...]
@@ -65,11 +65,11 @@ class WritePlan:
         return frozenset(b.file_id for b in self.buckets if b.base is not None and b.expected_inserts)
 
     def files(self) -> Mapping[str, int]:
-        """The bucket of every base file that is rewritten, by file name."""
+        """Return the bucket number of each base file that is rewritten, by file name."""
         return {b.base.path.rpartition("/")[2]: b.index for b in self.buckets if b.base is not None}
 
     def markers(self, instant: str) -> Mapping[MarkerKind, list[str]]:
-        """The first file of every bucket, by kind of marker."""
+        """Return the path of each bucket's first file, by kind of marker."""
         found: dict[MarkerKind, list[str]] = {MarkerKind.CREATE: [], MarkerKind.MERGE: []}
         for bucket in self.buckets:
             kind = MarkerKind.CREATE if bucket.base is None else MarkerKind.MERGE
@@ -86,10 +86,15 @@ def plan_buckets(
     excluded: Mapping[str, str] | None = None,
     tasks: int,
 ) -> WritePlan:
-    """The buckets for all partitions; ``excluded`` files (reasons by id) are not filled.
+    """Return the buckets for all partitions.
 
-    ``tasks`` is how many buckets keep the machine busy: new files whose record size is a guess
-    share buckets only beyond that many.
+    Args:
+        instant: The instant of the write.
+        works: The work in each partition.
+        policy: The sizing policy of the table.
+        excluded: Reasons why files are not filled, by file id.
+        tasks: The number of buckets that keeps the machine busy. Only beyond it do new files of a guessed
+            record size share buckets.
     """
     sizing = {
         work.partition: plan_inserts(
@@ -129,7 +134,7 @@ def plan_buckets(
 def _buckets(
     work: PartitionWork, plan: SizingPlan, instant: str, *, first: int, share: int
 ) -> Iterator[Bucket]:
-    """Filled files in dealing order, files that only change, then new files."""
+    """Yield filled files in the order of assignment, then files that only change, then new files."""
     slices = {s.file_id: s for s in work.slices}
     fills = [(a.slice.file_id, a.inserts) for a in plan.assignments if a.slice is not None]
     only_changed = work.changes.keys() - dict(fills).keys()
@@ -157,7 +162,7 @@ def _buckets(
 
 
 def _counted(plan: SizingPlan, policy: SizingPolicy) -> bool:
-    """Whether new files get the configured number of rows, not as many as the maximum is thought to hold."""
+    """Return whether the configured number of rows, not the maximum file size, limits new files."""
     return plan.split_size_rows == policy.insert_split_size
 
 
@@ -182,7 +187,7 @@ def _profile(work: PartitionWork, buckets: Sequence[Bucket]) -> PartitionProfile
 
 
 def decisions_json(plan: WritePlan) -> str:
-    """Why each file got its rows, as the commit records it: per partition, small files and new ones."""
+    """Return the reason for each file's number of rows, by partition, as JSON for the commit metadata."""
     document: dict[str, Any] = {}
     for partition, sizing in plan.sizing.items():
         kept = [

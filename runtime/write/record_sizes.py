@@ -1,4 +1,4 @@
-"""Record sizes of table partitions, learned from what recent commits say of their files."""
+"""Record sizes of partitions, learned from the files of recent commits."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ _NEWEST_COMMITS: Final = 8
 
 
 def learned_record_size(timeline: Timeline, slices: Sequence[FileSlice]) -> float | None:
-    """Compressed bytes per row in a partition's newest files; None where they tell too little."""
+    """Return the compressed bytes per row in a partition's newest files; None if they are too few."""
     newest = sorted(slices, key=lambda part: part.instant, reverse=True)[:_NEWEST_FILES]
     return learn(_samples(timeline, newest))
 
 
 def table_record_size(timeline: Timeline) -> float | None:
-    """The same over the files of the newest commits, for partitions that have none of their own."""
+    """Return the compressed bytes per row in the newest commits' files; None if they are too few.
+
+    It serves partitions that have no files of their own.
+    """
     commits = reversed(timeline.completed_writes[-_NEWEST_COMMITS:])
     stats = (
         (commit.time, stat)

@@ -1,4 +1,4 @@
-"""What a write is asked to do with rows."""
+"""The request of a write: its operation and options."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from parquetry.runtime.spec.table_spec import Operation, Ties
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRequest:
-    """What is to be done with the rows of one commit.
+    """The operation for the rows of one commit, and its options.
 
-    ``delete_when`` makes rows that fulfil it deletes (for ``delete``: only those count), ``drop`` are columns
-    only it needs. ``match`` deletes by equality of these columns instead of by key. ``drop_duplicates`` keeps
-    one row per key of an insert (without record key: one of equal rows). ``ties`` is for rows of one key that
-    nothing tells apart.
-    ``consumption`` is recorded with the commit, ``extra`` goes into its metadata. ``confirm`` is called when
+    ``delete_when`` is a condition: rows that fulfil it are deletes (for ``delete``, other rows are ignored).
+    ``drop`` are columns that only this condition needs. ``match`` deletes by equality of these columns
+    instead of by key. ``drop_duplicates`` keeps one row per key of an insert (without a record key, one of
+    equal rows). ``ties`` decides about different rows with one key, equal ordering values and no order.
+    ``consumption`` is recorded with the commit; ``extra`` goes into its metadata. ``confirm`` is called when
     all rows have been read, and may raise.
     """
 

@@ -1,6 +1,6 @@
-"""The partition of rows without a value, in whose folder rows with an empty text lie as well.
+"""The null partition, whose folder also contains rows with an empty text.
 
-In Hudi's format null, an empty text and the text ``__HIVE_DEFAULT_PARTITION__`` have one folder.
+In Hudi's format null, an empty text and the text ``__HIVE_DEFAULT_PARTITION__`` share one folder.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from parquetry.runtime.table.partition_path import NULL_PARTITION, KeyRules
 
 
 def check_only_nulls(store: ObjectStore, rules: KeyRules, slices: Mapping[str, Sequence[FileSlice]]) -> None:
-    """Return if the partitions have no rows but those whose value is null where their path says so.
+    """Check that the partition columns which the path shows as null are null in every row.
 
-    The partition column of their files is read. Raises InvalidDataError with the number of the other rows.
+    It reads these columns of the files.
+
+    Raises:
+        InvalidDataError: If other rows exist; the message has their number.
     """
     for path, files in slices.items():
         for column in _null_levels(rules, path):
@@ -46,7 +49,7 @@ def _null_levels(rules: KeyRules, path: str) -> Iterator[str]:
 
 
 def _rows_with_a_value(store: ObjectStore, column: str, file: FileSlice) -> int:
-    read_metadata(store, file.path)  # says which file is damaged
+    read_metadata(store, file.path)  # its error names a damaged file
     place = Message(Value.uri(f"{store.uri}/{file.path}"))
     with store.open_input(file.path) as source, open_parquet(source, store.allowed, place=place) as parquet:
         if column not in parquet.schema_arrow.names:
