@@ -69,8 +69,8 @@ class DueFigures:
         expired_bytes: The bytes of the expired versions.
         budget_bytes: The limit of a run, which the tables of the plan share.
         runs: About how many runs the clustering takes, with at most the policy's ``max_groups`` groups each.
-        seconds: The time for all bytes at the throughput of the table's clusterings, None before the first
-            one.
+        seconds: The time for all bytes at the throughput of the table's clusterings or, before the first of
+            them, of its writes; None if there are neither.
         commits_until_due: The number of commits after those of the next run until the clustering starts.
     """
 
