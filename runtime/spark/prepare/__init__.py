@@ -1,1 +1,1 @@
-"""Incoming frames on their way to the stage: keys, generated columns, hashes."""
+"""Preparation of incoming frames for the stage: types, keys, generated columns and hashes."""

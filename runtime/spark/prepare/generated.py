@@ -1,7 +1,7 @@
-"""Generated columns: what their expressions give, in the columns' types, and which rows do not fit.
+"""Generated columns: their values in the columns' types, and the rows whose values do not fit.
 
-An expression's value becomes the column's as SQL assigns it: fractions are rounded or cut. A value
-that the type does not hold would be another one, or null, without a word; it is a fault of its row.
+An expression's value is assigned to the column as SQL does it: fractions are rounded or cut. A value that the
+type cannot contain would silently become another one or null, so it is a fault of its row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ from parquetry.runtime.stage.part import GENERATED_WRONG
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Computed:
-    """A column's value, and in which rows the type did not hold what the expression gave, if it may not."""
+    """The value of a generated column, and the condition for rows whose value the type cannot contain.
+
+    ``lost`` is None if the type can contain all values of the expression.
+    """
 
     value: SparkColumn
     lost: SparkColumn | None
@@ -39,11 +42,21 @@ class _Computed:
 def with_generated(
     frame: DataFrame, columns: Sequence[Column], *, given: Collection[str], keys: Collection[str]
 ) -> DataFrame:
-    """``frame`` with the generated of these ``columns`` computed, and ``__generated_wrong``.
+    """Compute the generated columns of the frame, and add the column ``__generated_wrong``.
 
-    That column, left out when nothing can be wrong, is null or says what is wrong with a row: a value
-    that the type does not hold, or another one than came in a column that is ``given``. Of rows that
-    delete only lost values of ``keys`` count. InvalidDataError for an expression that cannot be computed.
+    The added column is null, or describes a fault of its row: a value that the type cannot contain, or a
+    given value that differs from the computed one. It is left out if no row can have a fault.
+
+    Args:
+        frame: The incoming rows.
+        columns: The columns of the table.
+        given: The columns that the rows contain.
+        keys: The columns of the record key and the partition path. For rows that delete, only lost values of
+            these count as faults.
+
+    Raises:
+        InvalidDataError: If an expression is not valid, or its type does not fit.
+
     """
     generated = [column for column in columns if column.generated]
     if not generated:
@@ -70,7 +83,7 @@ def with_generated(
 
 
 def declared_faults(columns: Sequence[Column]) -> Mapping[str, str]:
-    """What may be wrong with rows because of a generated column, and the place of its SQL in the spec."""
+    """Return the faults that generated columns may cause, each with the position of its SQL in the spec."""
     return {
         fault: _place(column) for column in columns if column.generated for fault in _faults(column, columns)
     }
@@ -81,7 +94,7 @@ def _place(column: Column) -> str:
 
 
 def _faults(column: Column, columns: Sequence[Column]) -> tuple[str, str]:
-    """What is said of a value that the type does not hold, and of one that came and is another."""
+    """Return the fault of a value that the type cannot contain, and that of a given value that differs."""
     said = _expression(column, columns)
     return (
         f"generated column {column.name!r}: {column.type} does not hold what {said} gives",
@@ -107,7 +120,7 @@ def _computed(frame: DataFrame, column: Column) -> _Computed:
 
 
 def _nested(found: T.DataType, column: Column) -> SparkColumn:
-    """Lists, maps and structs have to fit as they do in rows: what is lost within them nobody would see."""
+    """Convert a list, map or struct, whose type must fit, as nobody would notice a loss inside of it."""
     wanted = parse_type(column.type)
     kind = type_of(found, column.name)
     try:
@@ -117,11 +130,11 @@ def _nested(found: T.DataType, column: Column) -> SparkColumn:
             f"generated column {column.name!r} is {wanted}, which does not hold every {kind} that its "
             f"expression may give; cast it to {wanted} there"
         ) from None
-    # Within another expression Spark refuses what would make several rows of one.
+    # Inside another expression, Spark refuses functions that make several rows of one.
     return F.expr(f"coalesce({convert(f'({column.generated})', kind, wanted)})")
 
 
 def _expression(column: Column, columns: Sequence[Column]) -> str:
-    """The column's expression to be shown; not where it may hold values of personal data."""
+    """Return the column's expression for an error, or a placeholder if it may contain personal data."""
     words = {word.lower() for word in re.findall(r"\w+", f"{column.name} {column.generated}")}
     return "its expression" if words & pii_columns(columns) else shown_sql(column.generated or "")

@@ -1,6 +1,6 @@
-"""Rows of this process as a DataFrame: the driver writes them to the stage, tasks read them there.
+"""Rows of this process as a DataFrame: the driver writes them to the stage, and tasks read them there.
 
-They do not pass through the driver's JVM, so how many there are does not matter.
+They do not pass through the driver's JVM, so their number does not matter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PIECE_BYTES: Final = 16 * 1024 * 1024
 
 
 def frame_of_local_rows(spark: SparkSession, rows: LocalRows, place: StagePlace) -> DataFrame:
-    """A DataFrame of the rows, which lie at ``place`` from now on; one task reads about 16 MiB of them."""
+    """Write the rows to ``place`` and return a DataFrame that reads them; one task reads about 16 MiB."""
     names = list(_written(rows.batches, place))
     escaped = ((name.replace("`", "``"), kind) for name, kind in rows.types.items())
     columns = ", ".join(f"`{name}` {kind}" for name, kind in escaped)
@@ -31,7 +31,7 @@ def frame_of_local_rows(spark: SparkSession, rows: LocalRows, place: StagePlace)
 
 
 def _written(batches: Iterator[pa.RecordBatch], place: StagePlace) -> Iterator[str]:
-    """The names of the files with the rows, each complete when it comes."""
+    """Write the rows to files, and yield the name of each when the file is complete."""
     batch = next(batches, None)
     number = 0
     while batch is not None:

@@ -1,4 +1,4 @@
-"""Stages on this machine: each has a note of the process that it belongs to, and goes when that is gone."""
+"""Stages on this machine: each names the process that owns it, and is removed after that process ends."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from parquetry.runtime.stage.place import STAGE_PREFIX, LocalPlace, as_storage_e
 
 _OWNER: Final = "owner.json"
 _FOLDERS: Final = ("spark-", "userFiles-", STAGE_PREFIX)
-"""How the names of folders begin: an application's, that of its files, that of a stage among them."""
+"""The prefixes of nested folders: an application's, that of its files, and those of stages in it."""
 
 
 def owned_place(root: Path) -> LocalPlace:
-    """A new stage of this process below the application's folder ``root``."""
+    """Create a stage of this process below the application's folder ``root``."""
     place = LocalPlace.make(str(root))
     owner = Owner.here()
-    owner.finish()  # only the process counts
+    owner.finish()  # the note only needs the process
     with as_storage_error(place.folder):
         Path(place.folder, _OWNER).write_text(json.dumps(owner.to_json()), encoding="ascii")
     return place
 
 
 def remove_dead_stages(root: Path) -> None:
-    """Remove the stages that processes which are gone have left beside this application's folder ``root``."""
+    """Remove the stages of ended processes from the folders of all applications next to ``root``'s."""
     stages = [root.parent.parent]
     for prefix in _FOLDERS:
         stages = [folder for above in stages for folder in _own_folders(above, prefix)]
     for stage in stages:
-        with suppress(OSError, ValueError):  # without a note, or gone by now
+        with suppress(OSError, ValueError):  # the note is missing, or the stage was removed meanwhile
             if Owner.from_json(json.loads(Path(stage, _OWNER).read_bytes())).is_process_gone:
                 LocalPlace(folder=str(stage)).remove()
 
 
 def _own_folders(parent: Path, prefix: str) -> list[Path]:
-    """Folders of this user with such a name, through no link: others may put anything beside them."""
+    """Return this user's folders with the prefix, without following links, as others may write here too."""
     found = []
-    with suppress(OSError), os.scandir(parent) as entries:  # others come and go
+    with suppress(OSError), os.scandir(parent) as entries:  # other processes add and remove entries
         for entry in entries:
             if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False):
                 with suppress(OSError):

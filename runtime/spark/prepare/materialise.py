@@ -1,4 +1,4 @@
-"""Prepared rows, computed and kept: later steps of a write read what was kept, not what the user gave."""
+"""Prepared rows, computed once and staged: later steps of a write read the stage and not the user's query."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ from parquetry.runtime.timeline.sidecars import STAGE_FOLDER
 
 
 def stage_place(store: ObjectStore, run: str | None) -> StagePlace:
-    """Where a write stages its rows: on this machine under a local master, else in the table's store.
+    """Return the place to stage a write's rows: this machine for a local master, else the table's store.
 
-    ``run`` names the write in the store; a folder there is swept once the write is over.
+    ``run`` is the folder of the write in the store, which is deleted once the write is over; None for this
+    machine.
     """
     if run is None:
-        # Below Spark's own folder: that goes with the application, unless its JVM is killed too.
+        # Below Spark's own folder, which is removed with the application unless the JVM is killed too.
         root = Path(SparkFiles.getRootDirectory())
         remove_dead_stages(root)
         return owned_place(root)
@@ -45,7 +46,7 @@ def stage_place(store: ObjectStore, run: str | None) -> StagePlace:
 
 
 def stages_locally(spark: SparkSession) -> bool:
-    """Whether a stage survives on this machine: no executor can go without the driver."""
+    """Return whether the stage can be local, which is safe if no executor can end without the driver."""
     return is_local(spark)
 
 
@@ -65,7 +66,7 @@ def stage_spec(
     key_fields: Sequence[str] = (),
     overwrites: Sequence[str] = (),
 ) -> StageSpec:
-    """How rows with these columns of the table are staged."""
+    """Return the spec of the stage for rows with these columns; see :class:`StageSpec` for the options."""
     schema = arrow_schema(columns)
     if key_column == RECORD_KEY:
         schema = schema.append(pa.field(RECORD_KEY, pa.string()))
@@ -89,10 +90,18 @@ def stage_spec(
 
 
 def materialise(frame: DataFrame, spec: StageSpec, *, what: str) -> StagedRows:
-    """Run the query and stage its rows; ``what`` names them in errors.
+    """Run the query and stage its rows.
 
-    The query runs once, or a second time from the start where it met a row too wide for batches by count.
-    InvalidDataError when the query fails or rows are not what the columns declare.
+    The query runs once, or a second time from its start if a row is too wide for batches limited by count.
+
+    Args:
+        frame: The prepared rows.
+        spec: The spec of the stage.
+        what: The name of the rows in errors.
+
+    Raises:
+        InvalidDataError: If the query fails, or rows do not fit the declared columns.
+
     """
     staged = _staged_by_count(frame, spec, what) or run_stage(_staging(frame, spec), spec, what=what)
     staged.check(what)
@@ -102,7 +111,15 @@ def materialise(frame: DataFrame, spec: StageSpec, *, what: str) -> StagedRows:
 def run_stage(
     summary: DataFrame, spec: StageSpec, *, what: str, rows_of_a_batch: int | None = None
 ) -> StagedRows:
-    """Run the tasks that stage rows, and take in what they say; None cuts their batches by bytes."""
+    """Run the tasks that stage rows, and return the stage that their summaries describe.
+
+    Args:
+        summary: The frame whose tasks stage rows and return summaries.
+        spec: The spec of the stage.
+        what: The name of the rows in errors.
+        rows_of_a_batch: The number of rows per Arrow batch; None to limit batches by bytes.
+
+    """
     spark = summary.sparkSession
     settings = arrow_settings(spark, rows=rows_of_a_batch, by_count=rows_of_a_batch is not None)
     with session_settings(spark, settings), failures_translated(what):
@@ -111,9 +128,9 @@ def run_stage(
 
 
 def _staged_by_count(frame: DataFrame, spec: StageSpec, what: str) -> StagedRows | None:
-    """The rows, staged in Arrow batches of so many rows each; None where one may be too wide for that, or is.
+    """Stage the rows in batches of a fixed count, or return None if a row is or may be too wide for that.
 
-    What tasks wrote until then is named by nobody.
+    The files of tasks that ran before the failure are not used.
     """
     bounded = without_wide_rows(frame)
     if bounded is None:

@@ -1,7 +1,7 @@
-"""Rows of parquet files with their keys, read by tasks with pyarrow alone.
+"""Rows of Parquet files with their keys, which tasks read with pyarrow alone.
 
-For a source that is nothing but columns of parquet files the way through the JVM is a detour: it
-decodes, converts row by row and sends what a task can read by itself in the form it needs.
+If a source only selects columns of Parquet files, the JVM is a detour: it decodes the rows, converts them one
+by one and sends them to a task, which can itself read them in the form that it needs.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _ARROW_TYPES: Final = {
 
 
 class NotPlainError(Exception):
-    """The rows have to be read by Spark: a file or a value is one that only Spark reads as it does."""
+    """The error for a file or value that only Spark reads correctly, so that Spark has to read the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePiece:
-    """Some row groups of a local parquet file."""
+    """Row groups of a local Parquet file."""
 
     path: str
     row_groups: tuple[int, ...]
@@ -52,7 +52,7 @@ class FilePiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainRows:
-    """What a task needs to read such rows: the table's columns, and the file's column for each.
+    """The input of a task that reads such rows: the table's columns, and the file's column for each.
 
     A table column that ``sources`` lacks is null.
     """
@@ -63,9 +63,11 @@ class PlainRows:
     computes_key: bool
 
     def read(self, pieces: Sequence[FilePiece]) -> Iterator[pa.RecordBatch]:
-        """Batches with the table's columns, and the record key unless a column is it.
+        """Yield batches with the table's columns, and with the record key unless it is one of these columns.
 
-        NotPlainError for a file that pyarrow cannot read, and for keys that only Spark spells as it does.
+        Raises:
+            NotPlainError: If pyarrow cannot read a file, or only Spark spells a key correctly.
+
         """
         try:
             yield from self._read(pieces)
@@ -95,7 +97,7 @@ class PlainRows:
 
 
 def record_keys(rules: KeyRules, values: Sequence[pa.Array]) -> pa.Array:
-    """``_hoodie_record_key`` of each row, null where it has none."""
+    """Return ``_hoodie_record_key`` of each row, which is null if all fields of the key are null or empty."""
     texts = [_text(array) for array in values]
     if not rules.named_key:
         (text,) = texts
@@ -112,7 +114,7 @@ def record_keys(rules: KeyRules, values: Sequence[pa.Array]) -> pa.Array:
 
 
 def is_read_alike(arrow: pa.DataType, spark_type: str) -> bool:
-    """Whether Spark reads such a parquet column as that type, with the same values as pyarrow."""
+    """Return whether Spark reads this Parquet column as ``spark_type`` with the same values as pyarrow."""
     return _alike(arrow, parse_type(spark_type))
 
 
@@ -147,7 +149,7 @@ def _alike(arrow: pa.DataType, kind: ColumnType) -> bool:  # noqa: PLR0911 - a c
 
 
 def _text(array: pa.Array) -> pa.Array:
-    """The values as text, as Java spells them."""
+    """Return the values as texts, spelled as Java spells them."""
     if pa.types.is_string(array.type):
         return array
     if pa.types.is_date32(array.type):

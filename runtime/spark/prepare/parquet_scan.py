@@ -1,4 +1,4 @@
-"""Frames that are nothing but columns of local parquet files, recognised on Spark's own plan."""
+"""Recognition of frames that only select columns of local Parquet files, on Spark's own plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from parquetry.runtime.stage.part import StageSpec, fault_batch, stage_rows
 from parquetry.runtime.storage.parallel import map_each
 
 NOT_PLAIN: Final = "only Spark spells these keys"
-"""The fault of rows that have to be staged by way of Spark after all."""
+"""The fault of rows that have to be staged with Spark after all."""
 
 _MOST_FILES: Final = 1024
 _PIECES_PER_CORE: Final = 3
@@ -33,7 +33,7 @@ _PLAIN_SETTINGS: Final[Mapping[str, tuple[str | None, ...]]] = {
     "spark.sql.files.ignoreMissingFiles": (None, "false"),
     "spark.sql.parquet.datetimeRebaseModeInRead": (None, "EXCEPTION", "CORRECTED"),
 }
-"""Settings under which Spark reads files as pyarrow does, and what they may be."""
+"""The settings that must have one of these values, so that Spark reads files as pyarrow does."""
 
 _LEGACY_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION: Final = b"org.apache.spark.version"
@@ -41,19 +41,19 @@ _SPARK_VERSION: Final = b"org.apache.spark.version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainFiles:
-    """Local files, cut into pieces of row groups for tasks, and the file's column for each frame column."""
+    """Local files, split into row groups for tasks, and the file's column for each frame column."""
 
     pieces: tuple[tuple[FilePiece, ...], ...]
     sources: Mapping[str, str]
 
 
 def plain_files(frame: DataFrame) -> PlainFiles | None:
-    """The files of a frame that selects and renames columns of local parquet files; None for any other.
+    """Return the files of a frame that only selects and renames columns of local Parquet files, or None.
 
-    What a frame computes shows only in Spark's analysed plan, which has no public interface, and which a
-    client of Spark Connect never sees. Every
-    footer is looked at: a file that Spark would read in its own way (old calendars, INT96, other
-    types than the frame's, a missing column) or that cannot be read leaves the frame to Spark.
+    Only Spark's analysed plan shows the content of a frame. The plan has no public interface, and a client of
+    Spark Connect never gets it. Every footer is checked: a file that Spark would read differently (old
+    calendars, INT96, other types than the frame's, a missing column) or that cannot be read leaves the frame
+    to Spark.
     """
     spark = frame.sparkSession
     if is_connect(spark) or any(
@@ -71,7 +71,7 @@ def plain_files(frame: DataFrame) -> PlainFiles | None:
     try:
         footers = map_each(paths, pq.read_metadata)
     except (OSError, ValueError):
-        return None  # Spark reads it, or says which file it is.
+        return None  # Spark reads the files, or names the faulty one.
     wanted = {sources[name]: kind for name, kind in types.items()}
     if not all(_is_plain(footer, wanted) for footer in footers):
         return None
@@ -82,7 +82,7 @@ def plain_files(frame: DataFrame) -> PlainFiles | None:
 def stage_plain_rows(
     spark: SparkSession, spec: StageSpec, rows: PlainRows, files: PlainFiles, ddl: str
 ) -> DataFrame:
-    """A frame whose tasks read the files and stage their rows; ``ddl`` is the schema of what they say."""
+    """Return a frame whose tasks read and stage the rows of the files; ``ddl`` is the schema of a summary."""
     tasks = len(files.pieces)
     return map_in_tasks(spark.range(0, tasks, 1, max(tasks, 1)), _stager(spec, rows, files.pieces), ddl)
 
@@ -103,7 +103,7 @@ def _stager(
 
 
 def _columns_of_scan(plan: Any) -> Mapping[str, str] | None:
-    """The file's column for every column of the frame; None when the plan does more than select."""
+    """Return the file's column for every column of the frame, or None if the plan does more than select."""
     wanted = {attribute.exprId().id(): attribute.name() for attribute in _scala(plan.output())}
     node = plan
     while (kind := _kind(node)) in ("Project", "SubqueryAlias"):
@@ -122,7 +122,7 @@ def _columns_of_scan(plan: Any) -> Mapping[str, str] | None:
 
 
 def _selected(expressions: Sequence[Any]) -> Mapping[int, int] | None:
-    """What each selected column was called before; None when one is computed."""
+    """Return the source of each selected expression, by ids, or None if one is computed."""
     found: dict[int, int] = {}
     for expression in expressions:
         source = expression.child() if _kind(expression) == "Alias" else expression
@@ -146,7 +146,10 @@ def _is_parquet(relation: Any) -> bool:
 
 
 def _local_paths(uris: Sequence[str]) -> list[str] | None:
-    """Where the files lie; None unless they are local and few. A cached frame names none, and has rows."""
+    """Return the paths of the files, or None unless they are local and at most 1,024.
+
+    A cached frame names no files but has rows, so it gives None as well.
+    """
     parts = [urlsplit(uri.replace("#", "%23").replace("?", "%3F")) for uri in uris]
     if not 0 < len(parts) <= _MOST_FILES or any(p.scheme != "file" for p in parts):
         return None
@@ -168,7 +171,7 @@ def _is_plain(footer: pq.FileMetaData, wanted: Mapping[str, str]) -> bool:
 
 
 def _int96_columns(footer: pq.FileMetaData) -> list[str]:
-    """Timestamps as Spark writes them unless told otherwise; in files of other writers they may be local."""
+    """Return the INT96 columns, which are Spark's timestamps; those of other writers may be local times."""
     columns = (footer.schema.column(index) for index in range(footer.num_columns))
     return [column.path for column in columns if column.physical_type == "INT96"]
 
@@ -176,7 +179,7 @@ def _int96_columns(footer: pq.FileMetaData) -> list[str]:
 def _pieces(
     paths: Sequence[str], footers: Sequence[pq.FileMetaData], cores: int
 ) -> tuple[tuple[FilePiece, ...], ...]:
-    """The row groups in order, in about three shares of equal size for each core."""
+    """Split the row groups, in order, into about three shares of equal size per core."""
     groups = [
         (path, number, footer.row_group(number).total_byte_size)
         for path, footer in zip(paths, footers, strict=True)

@@ -1,8 +1,8 @@
-"""How many bytes a row brings besides its numbers, as Spark SQL, and where a row with more ends the query.
+"""SQL for the bytes of a row's variable columns, which fails the query at a row that is too wide.
 
-Spark can cut Arrow batches by bytes. But it then adds up the buffers of all columns after each row, which
-takes a third of the time in which a frame comes to Python. A batch of so many rows, none of which is wide,
-is bounded as well.
+Spark can limit Arrow batches by bytes, but then adds up the buffers of all columns after each row. That takes
+a third of the time in which a frame gets to Python. A batch with a fixed number of rows is bounded as well,
+if none of them is wide.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from parquetry.runtime.stage.part import PARTITION
 
 ROWS_OF_A_BATCH: Final = 2048
 MOST_BYTES: Final = 32 * 1024
-"""Of text and bytes in a row that is not wide: a batch has 64 MiB of them, which is what Spark 4 allows.
+"""The limit of text and binary bytes in a row: a batch has at most 64 MiB of them, as Spark 4 allows.
 
-A row of more columns than one sum adds up has as much more, in batches of fewer rows.
+A row with more columns than one sum can add up has a higher limit, in batches of fewer rows.
 """
 
 _WIDE: Final = f"parquetry: a wide row {token_hex(16)}"
-"""What the query says when it meets one; no row can say the same, as each process has its own."""
+"""The error text of a wide row, which is random per process, so that no row can contain it."""
 
 _NUMBER_BYTES: Final = 16
 _MOST_TERMS: Final = 64
-"""Of one sum, as Spark walks a chain of additions by recursion."""
+"""The limit of terms per sum, as Spark processes a chain of additions by recursion."""
 
 _VARIABLE: Final = (T.StringType, T.BinaryType)
 _NESTED: Final = (T.ArrayType, T.MapType, T.StructType)
@@ -39,16 +39,16 @@ _NESTED: Final = (T.ArrayType, T.MapType, T.StructType)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedRows:
-    """A frame that fails at a wide row, and how many others make a batch."""
+    """A frame that fails at a wide row, and the number of rows per batch."""
 
     frame: DataFrame
     rows_of_a_batch: int
 
 
 def without_wide_rows(frame: DataFrame) -> BoundedRows | None:
-    """The frame, which fails at a wide row; None where only the values tell what a row takes.
+    """Return the frame so that it fails at a wide row, or None if only the values show how wide a row is.
 
-    These are lists and maps of anything but numbers.
+    The latter are maps, and lists of other values than numbers.
     """
     parts = [part for field in frame.schema.fields for part in _bytes_sql(quoted(field.name), field.dataType)]
     if None in parts:
@@ -60,11 +60,11 @@ def without_wide_rows(frame: DataFrame) -> BoundedRows | None:
     rows = max(1, ROWS_OF_A_BATCH // max(1, len(sums)))
     if not sums:
         return BoundedRows(frame=frame, rows_of_a_batch=rows)
-    # One chain of all would be as deep as the table is wide, and a balanced tree no better: Spark makes a
-    # chain of it where it looks for equal expressions.
+    # A single chain would be as deep as the table is wide. A balanced tree is no better, as Spark turns it
+    # into a chain when it searches for equal expressions.
     size = sums[0] if len(sums) == 1 else f"aggregate(array({', '.join(sums)}), 0L, (x, y) -> x + y)"
     most_bytes = MOST_BYTES * ROWS_OF_A_BATCH // rows
-    # Within a column that is there anyway: Spark moves a condition on rows below what computes their values.
+    # In an existing column, as Spark would move a filter below the computation of the values.
     wide = F.when(F.expr(f"{size} > {most_bytes}"), F.raise_error(F.lit(_WIDE)))
     return BoundedRows(
         frame=frame.withColumn(PARTITION, wide.otherwise(F.col(PARTITION))), rows_of_a_batch=rows
@@ -72,7 +72,7 @@ def without_wide_rows(frame: DataFrame) -> BoundedRows | None:
 
 
 def is_wide_row(error: Exception) -> bool:
-    """Whether the query failed at a wide row."""
+    """Return whether the query failed at a wide row."""
     return _WIDE in str(error.__cause__ or error)
 
 

@@ -1,8 +1,7 @@
-"""Incoming rows in the table's columns and types, with their keys, as one Spark projection.
+"""Incoming rows with the table's columns, types and keys, as one Spark projection.
 
-The result has the table's columns in order, then control columns. Whatever is wrong with the
-schema is an error here, before a row is computed; what is wrong with rows is counted where they
-are materialised.
+The result has the table's columns in order, then control columns. A fault of the schema is an error here,
+before a row is computed. Faults of rows are counted when the rows are materialised.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from parquetry.runtime.stage.partition_paths import PartitionPaths
 from parquetry.runtime.table.partition_path import KeyRules, path_of_texts
 
 DELETE_WHEN: Final = "delete_when"
-"""What a condition for deletes is called, in errors and below a source of a spec."""
+"""The name of the option for a condition of deletes, in errors and in a source of a spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRows:
-    """Rows ready to be materialised.
+    """Rows that can be materialised.
 
-    ``frame`` has ``columns`` (table columns, a subset for deletes by key), then control columns.
-    Tasks compute the partition path by ``paths``, and in ``frame`` it is null; None where SQL computes it.
+    ``frame`` has ``columns`` (table columns, a subset for deletes by key), then control columns. If ``paths``
+    is set, tasks compute the partition path, and it is null in ``frame``; otherwise SQL computes it.
     """
 
     frame: DataFrame
@@ -62,17 +61,26 @@ def prepare_rows(
     arrival: str | None = None,
     hash_rows: bool = True,
 ) -> PreparedRows:
-    """``frame`` as rows of a table with these ``columns``.
+    """Convert ``frame`` to rows of a table with these ``columns``.
 
-    A nullable column that is missing is null; the order of columns is free; types may be
-    narrower than the table's. Generated columns are computed, and compared where given; rows whose
-    value their type does not hold are counted as faults.
-    ``delete_when`` marks deletes by a condition on the incoming columns, and so does a true
-    ``_hoodie_is_deleted``, unless the table has a column of that name and another type; ``drop`` names
-    columns that only that condition needs. ``arrival`` is SQL for a text that sorts the rows by their order
-    of arrival; None where they have none. ``hash_rows`` False leaves the row hash and the arrival
-    out, for writes that never choose between rows. Raises InvalidDataError naming the column, what was
-    found and what is expected.
+    A missing nullable column is null. The order of columns does not matter, and types may be narrower than
+    the table's. Generated columns are computed, and compared if given. Rows whose value their type cannot
+    contain count as faults.
+
+    Args:
+        frame: The incoming rows.
+        columns: The columns of the table.
+        rules: The spelling of keys and partition paths.
+        delete_when: A condition on the incoming columns that marks deletes. A true ``_hoodie_is_deleted``
+            marks them as well, unless the table has a column of that name with another type.
+        drop: The names of columns that only the condition needs.
+        arrival: SQL for a text that sorts the rows by their order of arrival; None if they have none.
+        hash_rows: Whether to add the row hash and the arrival, which only writes that choose between rows
+            need.
+
+    Raises:
+        InvalidDataError: If a column does not fit. It names the column with the found and the expected type.
+
     """
     incoming = frame.drop(*META_COLUMNS)
     check_control_names(incoming.schema.names, place="the columns of the rows")
@@ -101,12 +109,22 @@ def prepare_keys(
     ordering: str | None,
     delete_when: str | None,
 ) -> tuple[PreparedRows, bool]:
-    """The keys of rows to be deleted, and whether their partitions are known.
+    """Return the keys of rows to delete, and whether their partitions are known.
 
-    ``frame`` needs the columns of the record key (or ``_hoodie_record_key``); with those of the
-    partition (or ``_hoodie_partition_path``) a delete looks only there, if keys are unique by
-    partition. A column ``ordering`` that is there is kept: a delete with a smaller value than the
-    stored row's does not delete.
+    A delete with a known partition searches only there, if keys are unique per partition.
+
+    Args:
+        frame: The incoming rows, with the columns of the record key (or ``_hoodie_record_key``), and
+            optionally those of the partition (or ``_hoodie_partition_path``).
+        columns: The columns of the table.
+        rules: The spelling of keys and partition paths.
+        ordering: The ordering column, which is kept if the rows have it: a delete with a smaller value than
+            the stored row's does not delete.
+        delete_when: A condition that selects the rows; None selects all.
+
+    Raises:
+        InvalidDataError: If the rows lack a column of the record key, or a column does not fit.
+
     """
     spark = frame.sparkSession
     with session_settings(spark, expression_settings(spark)):
@@ -147,7 +165,12 @@ def prepare_keys(
 def prepare_matches(
     frame: DataFrame, columns: Sequence[Column], match: Sequence[str], *, delete_when: str | None
 ) -> PreparedRows:
-    """The values of the ``match`` columns of rows that say what to delete."""
+    """Return the values of the ``match`` columns of the rows to delete.
+
+    Raises:
+        InvalidDataError: If the table or the rows lack such a column, or it contains maps.
+
+    """
     by_name = {c.name: c for c in columns}
     for name in match:
         if name not in by_name or _find(frame.schema, name) is None:
@@ -172,7 +195,7 @@ def prepare_matches(
 
 
 def distinct_rows(frame: DataFrame) -> DataFrame:
-    """One of each set of equal rows; maps are equal when they have the same entries."""
+    """Return one row of each set of equal rows; maps are equal if they have the same entries."""
     kinds = {f.name: type_of(f.dataType, f.name) for f in frame.schema.fields}
     maps = {name: kind for name, kind in kinds.items() if kind is not None and has_map(kind)}
     if not maps:
@@ -183,7 +206,7 @@ def distinct_rows(frame: DataFrame) -> DataFrame:
 
 
 def check_control_names(names: Iterable[str], *, place: str) -> None:
-    """InvalidDataError when a column has a name that writing needs for itself."""
+    """Raise InvalidDataError if a column has a name that writes reserve for a control column."""
     taken = [name for name in names if name.lower() in CONTROL_COLUMNS]
     if taken:
         raise InvalidDataError(
@@ -206,7 +229,7 @@ def _key_or_meta(fields: Sequence[str], names: set[str], frame: DataFrame, meta:
 
 
 def _text(schema: T.StructType, name: str) -> str:
-    """SQL for one of Hudi's columns that is there; InvalidDataError unless it holds text."""
+    """Return SQL for one of Hudi's columns; raise InvalidDataError unless it contains text."""
     field = _find(schema, name)
     assert field is not None
     if not isinstance(field.dataType, T.StringType | T.NullType):
@@ -283,7 +306,7 @@ def _where(frame: DataFrame, delete_when: str | None) -> DataFrame:
 
 
 def _conform(field: T.StructField | None, column: Column) -> str:
-    """SQL for a column of the table: a select of texts is one call of the JVM, however many they are."""
+    """Return SQL for a column of the table, as text, as selecting many texts is one call of the JVM."""
     wanted = parse_type(column.type)
     found = field and type_of(field.dataType, column.name)
     check_type(found, wanted, column.name)
@@ -313,7 +336,7 @@ def _with_control(
 
 
 def is_plain_key(rules: KeyRules, columns: Sequence[Column]) -> bool:
-    """True where the record key's text is one string column as it is: it need not travel twice."""
+    """Return whether the record key is the text of one string column and needs no column of its own."""
     if rules.named_key or len(rules.record_key) != 1:
         return False
     return any(
@@ -322,13 +345,16 @@ def is_plain_key(rules: KeyRules, columns: Sequence[Column]) -> bool:
 
 
 def hashable(columns: Sequence[Column]) -> Iterator[str]:
-    """SQL for each of the columns as it is hashed."""
+    """Yield SQL for the hashable form of each column."""
     for column in columns:
         yield hashable_value(quoted(column.name), parse_type(column.type), 0)
 
 
 def hashable_value(value: str, kind: ColumnType, depth: int) -> str:
-    """SQL with the same content and no map in it: Spark refuses to hash maps."""
+    """Return SQL for the value with sorted lists of entries in place of maps, which Spark refuses to hash.
+
+    ``depth`` is the number of lambdas around the SQL.
+    """
     if not has_map(kind):
         return value
     item = f"h{depth}"
@@ -347,7 +373,7 @@ def hashable_value(value: str, kind: ColumnType, depth: int) -> str:
 
 
 def has_map(kind: ColumnType) -> bool:
-    """Whether there is a map anywhere in the type."""
+    """Return whether the type contains a map."""
     match kind:
         case Map():
             return True

@@ -1,4 +1,4 @@
-"""The rows of a request on the stage: prepared as its operation needs them."""
+"""Staging of a request's rows, prepared as its operation needs them."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from parquetry.runtime.write.request import WriteRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """The rows that are to be written, lazily; ``what`` names them in errors.
+    """The rows to write, lazily; ``what`` names them in errors.
 
-    ``arrival`` is SQL for a text that sorts them by their order of arrival; None where they have none.
+    ``arrival`` is SQL for a text that sorts them by their order of arrival; None if they have none.
     """
 
     frame: DataFrame
@@ -49,16 +49,18 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """Staged rows; ``located`` False when keys to delete do not say in which partition they lie."""
+    """Staged rows; ``located`` is false for keys to delete whose partitions are unknown."""
 
     rows: StagedRows
     located: bool = True
 
 
 def stage(incoming: Incoming, state: TableState, place: StagePlace) -> Staged:
-    """Compute the rows once, as rows of the table in ``state``.
+    """Compute the rows once and stage them as rows of the table in ``state``.
 
-    InvalidDataError when the query fails, or when rows or their schema do not fit the table.
+    Raises:
+        InvalidDataError: If the query fails, or the rows or their schema do not fit the table.
+
     """
     check_control_names((c.name for c in state.spec.columns), place=f"the columns of {state.spec.name}")
     match incoming.request.operation:
@@ -125,7 +127,7 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
 
 
 def _stage_plain(incoming: Incoming, state: TableState, spec: StageSpec) -> StagedRows | None:
-    """The rows of a frame that is nothing but columns of local parquet files; None for any other."""
+    """Stage the rows with pyarrow if they are only columns of local Parquet files; otherwise return None."""
     columns, rules = state.spec.columns, state.rules
     kinds = {column.name: str(parse_type(column.type)) for column in columns}
     if (
@@ -136,7 +138,7 @@ def _stage_plain(incoming: Incoming, state: TableState, spec: StageSpec) -> Stag
         return None
     frame = incoming.frame.drop(*META_COLUMNS)
     given = {field.name.lower(): type_of(field.dataType, field.name) for field in frame.schema}
-    # What is read past Spark finds fields by their names as they are; Spark takes any case.
+    # pyarrow matches field names exactly; Spark ignores their case.
     if not all(are_spelled_alike(given.get(c.name.lower()), parse_type(c.type)) for c in columns):
         return None
     files = plain_files(frame)
@@ -219,7 +221,7 @@ def _has_delete_flag(frame: DataFrame, state: TableState) -> bool:
 
 
 def _key_column(state: TableState) -> str:
-    """The staged column that holds record keys: one of the table's where the key is it, as it is."""
+    """Return the staged column with the record keys: a column of the table if it is the key's text."""
     if is_plain_key(state.rules, state.spec.columns):
         return state.rules.record_key[0]
     return RECORD_KEY
