@@ -1,1 +1,1 @@
-"""Tests of rows: those of one table counted in one scan, and samples of what failed."""
+"""Tests of rows: one scan counts the failures of all tests of a table, and samples show failing rows."""

@@ -1,4 +1,4 @@
-"""Declared tests as Spark expressions over a table's rows, checked before a row is read."""
+"""Declared tests as Spark expressions over a table's rows, checked before any row is read."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _COMPARED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCheck:
-    """A test over a frame of the table's rows.
+    """A test as expressions over a frame of the table's rows.
 
-    ``violations`` are conditions that are true for rows that fail, each counted by itself. ``keys`` of type
-    ``key_types`` are looked at where all of them have a value; ``others`` are the distinct ones of the other
-    table, None where keys are to be unique.
+    ``violations`` are conditions that are true for failing rows; each is counted by itself. ``keys``, with
+    the types ``key_types``, are checked in rows in which all of them have a value. ``others`` are the keys of
+    the other table; None if ``keys`` must be unique.
     """
 
     test: RowTest
@@ -54,7 +54,18 @@ class RowCheck:
 def check_of(
     spark: SparkSession, test: RowTest, rows: DataFrame, other: Callable[[OtherTable], TableHandle]
 ) -> RowCheck:
-    """What the test asks of such ``rows``. InvalidDataError where it asks nothing that they could answer."""
+    """Return the check of a test.
+
+    Args:
+        spark: The session.
+        test: The test.
+        rows: A frame with the columns of the table; no row is read.
+        other: Opens the other table of a relationship.
+
+    Raises:
+        InvalidDataError: If the test does not fit the columns, or its SQL is refused.
+
+    """
     match test.kind:
         case RowTestKind.NOT_NULL:
             for name in test.columns:
@@ -80,7 +91,7 @@ def _condition(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
     check_expression(spark, test.expression, place=place)
     with failures_translated(place):
         condition = F.expr(test.expression)
-        # Aggregates, windows and generators, which are about other rows too, are refused in WHERE alone.
+        # Aggregates, windows and generators depend on other rows. Spark refuses them in WHERE only.
         rows.where(condition.cast("boolean"))
         (field,) = rows.select(condition).schema.fields
     if not isinstance(field.dataType, T.BooleanType):
@@ -128,7 +139,12 @@ def _relationship(
 
 
 def _shared(name: str, one: T.DataType, other_name: str, other: T.DataType) -> str:
-    """The type that values of both columns have, without a change of a value."""
+    """Return the type to which values of both columns convert unchanged.
+
+    Raises:
+        InvalidDataError: If there is none.
+
+    """
     if one == other:
         return str(one.simpleString())
     if isinstance(one, _INTEGERS) and isinstance(other, _INTEGERS):
@@ -165,5 +181,5 @@ def _first(text: str) -> str:
 
 
 def shown_keys(names: Sequence[str]) -> list[Column]:
-    """Columns as texts, for people."""
+    """Return the columns as texts for display."""
     return [F.col(quoted(name)).cast("string").alias(f"c{number}") for number, name in enumerate(names)]

@@ -1,8 +1,8 @@
-"""The failures of all tests of a table, counted in one scan of its files.
+"""Counts the failures of all tests of a table in one scan of its files.
 
-Each row gives one record with a bit for each condition that it violates, and one record for each key that is
-to be unique or to be in another table. Equal records are counted together: rows that pass everything become
-one record a task before they are exchanged, so only keys are. Of the counts, one row comes to the driver.
+Each row gives one record with a bit for each condition that it violates, and one record for each key that
+must be unique or in another table. Equal records are counted together. Rows that pass everything become one
+record per task before the shuffle, so only keys are shuffled. The driver receives one row with the counts.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.active import Timeline
 
 _BITS: Final = 62
-"""Conditions of one bigint."""
+"""The number of conditions per bigint."""
 
 _OF_CONDITIONS: Final = 0
-"""Whose records a record is: these, else a check's by its place, counted from 1."""
+"""The owner of records about conditions; a record about a key has its check's number, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestedTable:
-    """The files that tests are about, and what reads them."""
+    """The files that the tests read, and the objects that read them."""
 
     __test__ = False
 
@@ -46,23 +46,27 @@ class TestedTable:
     files: Sequence[FileSlice]
 
     def rows(self, numbers: Sequence[int]) -> DataFrame:
-        """The rows of these files, in the table's columns and Hudi's."""
+        """Return the rows of the files with these numbers, with Hudi's columns and the table's."""
         files = [self.files[number] for number in numbers]
         return scan_files(self.spark, self.store, self.timeline, files, self.columns, meta=META_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """The failures of each check, in the order of its violations, and the rows that were read."""
+    """The failures of each check, in the order of its violations, and the number of rows that were read."""
 
     failures: tuple[tuple[int, ...], ...]
     rows: int
 
 
 def count_failures(table: TestedTable, checks: Sequence[RowCheck]) -> Counted:
-    """What the checks count, each in its own files; every file is read once.
+    """Count the failures of the checks, each in its own files; read each file once.
 
-    InvalidDataError where an expression cannot be computed for a row, and for damaged files those of reads.
+    Raises:
+        InvalidDataError: If an expression cannot be computed for a row.
+        CorruptTableError: If a file is damaged, as for any read.
+        NotFoundError: If a file was removed.
+
     """
     records = _Records(checks)
     frames = [records.of(table.rows(numbers), wanted) for wanted, numbers in _files_by_checks(checks).items()]
@@ -79,7 +83,7 @@ def count_failures(table: TestedTable, checks: Sequence[RowCheck]) -> Counted:
 
 
 def _files_by_checks(checks: Sequence[RowCheck]) -> Mapping[tuple[int, ...], list[int]]:
-    """The files that are read for the same checks, by the places of these."""
+    """Group the numbers of the files by the checks that read them, which are given by their indexes."""
     wanted: dict[int, list[int]] = {}
     for place, check in enumerate(checks):
         for number in check.test.files:
@@ -91,7 +95,7 @@ def _files_by_checks(checks: Sequence[RowCheck]) -> Mapping[tuple[int, ...], lis
 
 
 class _Records:
-    """What rows give to be counted: ``owner``, the bits of conditions, and slots for keys by their types."""
+    """The records of rows: ``owner``, the bits of conditions in masks, and slots for keys by their types."""
 
     def __init__(self, checks: Sequence[RowCheck]) -> None:
         self._checks = checks
@@ -106,7 +110,7 @@ class _Records:
         self._slots = {f"k{n}": ddl for n, ddl in enumerate(sorted(most.elements()))}
 
     def of(self, rows: DataFrame, places: Sequence[int]) -> DataFrame:
-        """The records of these rows for the checks at these places."""
+        """Return the records of these rows for the checks with these indexes."""
         masks: list[Column] = [F.lit(0).cast("bigint")] * len(self._masks)
         for (place, number), bit in self._bits.items():
             if place in places:
@@ -126,7 +130,7 @@ class _Records:
         return rows.select(F.inline(F.array(*records))).where("owner IS NOT NULL")
 
     def counted(self, records: DataFrame) -> DataFrame:
-        """One row: how many rows there were, then the failures of each check."""
+        """Return one row: the number of rows that were read, then the failures of each check."""
         grouped = records.groupBy("owner", *self._masks, *self._slots).agg(F.count(F.lit(1)).alias("n"))
         there = self._others()
         if there is not None:
@@ -153,7 +157,7 @@ class _Records:
         return sums
 
     def _others(self) -> DataFrame | None:
-        """The keys of the other tables, each once, in the same slots."""
+        """Return the distinct keys of the other tables, in the same slots."""
         frames = []
         for place, check in enumerate(self._checks):
             if check.others is not None:
@@ -166,7 +170,7 @@ class _Records:
         return there.select(*(F.col(name).alias(f"{name}_there") for name in ("owner", *self._slots)))
 
     def _placed(self, check: RowCheck, keys: Sequence[Column]) -> Mapping[str, Column]:
-        """The keys by the slots of their types."""
+        """Assign each key to a slot of its type."""
         free = dict(self._slots)
         placed = {}
         for key, ddl in zip(keys, check.key_types, strict=True):

@@ -1,4 +1,4 @@
-"""The tests of a job, executed: all in one scan, and alone only where an expression cannot be computed."""
+"""Execution of a job's tests in one scan; tests whose expression fails run alone."""
 
 from __future__ import annotations
 
@@ -25,10 +25,22 @@ def execute_row_tests(
     personal: Collection[str],
     other: Callable[[OtherTable], TableHandle],
 ) -> RowsTested:
-    """The failures of each test, or why it has no answer.
+    """Run the tests, and return the failures of each test or the reason why it has no result.
 
-    A test that Spark refuses, or cannot compute for a row, is a problem of its own. Files that are gone or
-    damaged fail all of them: NotFoundError and CorruptTableError, as for any read.
+    A test that Spark refuses, or cannot compute for a row, gets a problem as its answer. The others still
+    run.
+
+    Args:
+        spark: The session.
+        handle: The table.
+        tests: The tests, and the files that they read.
+        personal: The lower case names of personal columns, whose values are masked in failing keys.
+        other: Opens the other table of a relationship.
+
+    Raises:
+        NotFoundError: If a file was removed.
+        CorruptTableError: If a file is damaged.
+
     """
     check_session(spark)
     timeline = handle.timeline()
@@ -70,9 +82,9 @@ def execute_row_tests(
 
 
 def _count(table: TestedTable, checks: Sequence[RowCheck], answers: dict[str, RowAnswer]) -> tuple[int, int]:
-    """How many rows were read, in how many scans; the answers of the checks are added.
+    """Add the answers of the checks to ``answers``; return the number of rows read and of scans.
 
-    Where the scan of all meets what it cannot compute, expressions are evaluated one by one.
+    If the common scan meets an expression that it cannot compute, each expression is evaluated alone.
     """
     if not checks:
         return 0, 0

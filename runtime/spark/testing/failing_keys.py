@@ -1,4 +1,4 @@
-"""Some of the rows and keys that a test failed for: no more than were asked for ever leave Spark."""
+"""Samples of the rows and keys that fail a test; only the requested number of them leaves Spark."""
 
 from __future__ import annotations
 
@@ -16,19 +16,27 @@ from parquetry.runtime.spec.row_tests import FailingKeys
 from parquetry.secret_names import MASK
 
 _MOST_CHARACTERS: Final = 200
-"""Of a value that is kept."""
+"""The limit of characters of a value."""
 
 _MOST_COLUMNS: Final = 20
-"""Of a table without a record key."""
+"""The limit of columns for a table without a record key."""
 
 
 def failing_keys(
     table: TestedTable, check: RowCheck, *, key: Sequence[str], personal: Collection[str], most: int
 ) -> FailingKeys:
-    """At most so many of them, in no order; values of ``personal`` columns are masked.
+    """Return up to ``most`` failing keys or rows, in no order.
 
-    Keys that are not unique, or not in the other table, are those of the test. Other rows are told by the
-    record ``key``, without one by their first columns.
+    A test of uniqueness or of a relationship gives its own keys. Other tests give the record keys of failing
+    rows.
+
+    Args:
+        table: The table.
+        check: The test.
+        key: The columns of the record key; if empty, the first columns of the table are shown.
+        personal: The lower case names of the columns to mask.
+        most: The limit of keys.
+
     """
     names, frame = _failing(table, check, key or [column.name for column in table.columns[:_MOST_COLUMNS]])
     hidden = [name.partition(".")[0].lower() in personal for name in names]
