@@ -1,1 +1,1 @@
-"""Spark sessions: settings, start, numbered tasks, the SQL guard, conversion of types."""
+"""Spark sessions: start, settings, jobs of numbered tasks, the check of SQL, and conversion of types."""

@@ -1,6 +1,7 @@
-"""Sessions of Spark Connect: clients of a Spark server, without a JVM, a context or a plan to look at.
+"""Sessions of Spark Connect: clients of a Spark server, without a JVM, a context or a visible plan.
 
-What needs only DataFrames works there as it does elsewhere. The rest is refused here, by its name.
+Functions that need only DataFrames work there. The others refuse such a session with an error that names
+them.
 """
 
 from __future__ import annotations
@@ -14,22 +15,30 @@ _OWN_SESSION = "use a Spark session that has its own JVM: that of a job, spark-s
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether the session is a client of a Spark Connect server."""
-    # By name: to import PySpark's client needs packages that only its users have.
+    """Return whether the session is a client of a Spark Connect server."""
+    # By name, as importing PySpark's client needs packages that only its users have.
     return any(kind.__module__.startswith(_MODULE) for kind in type(spark).__mro__)
 
 
 def refuse_connect(spark: SparkSession, what: str, *, reason: str, instead: str = _OWN_SESSION) -> None:
-    """UnsupportedSessionError, which names ``what``, in a session of Spark Connect."""
+    """Raise UnsupportedSessionError, which names ``what``, if the session is a client of Spark Connect.
+
+    Args:
+        spark: The session.
+        what: The function that does not work there.
+        reason: The reason why it does not work.
+        instead: The remedy.
+
+    """
     if is_connect(spark):
         raise UnsupportedSessionError(f"{what} does not work on Spark Connect: {reason}; {instead}")
 
 
 def check_session(spark: SparkSession) -> None:
-    """UnsupportedSessionError for a session of Spark Connect in which types would be others than declared.
+    """Raise UnsupportedSessionError if a Spark Connect session would give columns other types than declared.
 
-    A server analyses a plan when it runs it, not when it is made. So the settings under which expressions
-    are made elsewhere do not hold there, and the session itself has to have them.
+    A server analyses a plan when it runs, and not when it is made. The settings under which this process
+    builds expressions therefore have no effect there, and the session itself must have them.
     """
     if is_connect(spark) and spark.conf.get("spark.sql.timestampType", "TIMESTAMP_LTZ") != "TIMESTAMP_LTZ":
         raise UnsupportedSessionError(

@@ -1,4 +1,4 @@
-"""From the types that rows have to the table's: what fits, and the SQL that makes it so."""
+"""Conversion of the rows' types to the table's: the check that a type fits, and the SQL of the conversion."""
 
 from __future__ import annotations
 
@@ -19,13 +19,18 @@ from parquetry.runtime.spec.types import (
 )
 
 _VOID = Primitive(name="void")
-"""The type of elements, values or fields of which there is none but NULL."""
+"""The type of elements, values or fields that are all NULL."""
 
 _INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 
 def type_of(data_type: T.DataType, place: str) -> ColumnType | None:
-    """The type tree of a Spark type; None for the type of a bare NULL, which fits everything."""
+    """Return the type tree of a Spark type, or None for the type of a bare NULL, which fits every column.
+
+    Raises:
+        InvalidDataError: If no table can have the type. It names the column ``place``.
+
+    """
     match data_type:
         case T.NullType():
             return None
@@ -46,7 +51,7 @@ def type_of(data_type: T.DataType, place: str) -> ColumnType | None:
 
 
 def check_type(found: ColumnType | None, wanted: ColumnType, place: str) -> None:
-    """Return when a column of one type fits the other; InvalidDataError naming ``place`` when not."""
+    """Raise InvalidDataError, which names ``place``, unless a column of the found type fits the wanted."""
     if found is None or found == _VOID:
         return
     match found, wanted:
@@ -89,7 +94,7 @@ def _check_struct(found: Struct, wanted: Struct, place: str) -> None:
 
 
 def are_spelled_alike(found: ColumnType | None, wanted: ColumnType) -> bool:
-    """Whether every field of a struct has the name of one of the wanted letter by letter."""
+    """Return whether each found field of a struct has exactly the name of a wanted field, case included."""
     match found, wanted:
         case Struct(), Struct():
             fields = {f.name: f.type for f in wanted.fields}
@@ -114,7 +119,15 @@ def _fits(found: ColumnType, wanted: ColumnType) -> bool:
 
 
 def convert(column: str, found: ColumnType | None, wanted: ColumnType, depth: int = 0) -> str:
-    """SQL for ``column`` of one type as another that holds it; struct fields go by name."""
+    """Return SQL that converts ``column`` to a type that can contain its values; match struct fields by name.
+
+    Args:
+        column: SQL for the value.
+        found: The type of the value; None for a bare NULL.
+        wanted: The type of the result.
+        depth: The number of lambdas around the SQL.
+
+    """
     if found in (None, _VOID, Map(value=_VOID)):
         return f"CAST({column} AS {wanted})"
     if found == wanted:
@@ -142,8 +155,8 @@ def convert(column: str, found: ColumnType | None, wanted: ColumnType, depth: in
 
 
 def transformed(array: str, item: str, value: str) -> str:
-    """SQL for an array with ``value`` in the place of each ``item``.
+    """Return SQL for an array with ``value`` in place of each ``item``.
 
-    Of a Parquet column that has nothing but null Spark 4.3 cannot get an item. Of a copy it can.
+    Spark 4.3 cannot access an item of a Parquet column that contains only nulls. It can access one of a copy.
     """
     return f"transform(flatten(array({array})), {item} -> {value})"

@@ -1,10 +1,8 @@
-"""A JVM for Spark that is started by this process, without a setting on a command line.
+"""Starts a JVM for Spark without a setting on the command line and with listed environment variables only.
 
-It gets the environment variables that are listed for it.
-
-PySpark hands settings over as arguments, which every user of the machine can read in ``/proc``. Here they
-are a file of properties that only this user can read: on Linux one in memory that is gone with this process,
-however it ends, elsewhere a temporary file. Java reads it while it starts, and no one later.
+PySpark passes settings as arguments, which every user of the machine can read in ``/proc``. This module
+passes them in a properties file that only this user can read. On Linux the file is in memory and disappears
+with this process, however it ends; elsewhere it is a temporary file. Java reads it only while it starts.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ _LOCAL_FOLDER: Final = "spark.local.dir"
 
 
 class _StartArguments(dict[str, Any]):
-    """The arguments of Popen, with the listed variables alone of the environment that PySpark gives it."""
+    """The arguments of Popen, whose ``env`` gets only the listed variables of PySpark's environment."""
 
     def __init__(self, names: Iterable[str], variables: Mapping[str, str], **arguments: Any) -> None:
         super().__init__(arguments)
@@ -49,11 +47,16 @@ def start_jvm(
     log: Path | None,
     rules: LogRules,
 ) -> Any:
-    """Return the gateway of a new JVM with these settings over those of ``spark-defaults.conf``.
+    """Start a JVM and return its gateway.
 
-    ``local_folder`` is for what Spark shuffles and spills, unless the settings or the environment name one.
-    ``environment`` are names of variables, beside those that are always needed. What the JVM prints goes into
-    ``log`` by the rules; without one its stderr does so.
+    Args:
+        options: The settings, which override those of ``spark-defaults.conf``.
+        local_folder: The folder for shuffled and spilled rows, unless the settings or the environment name
+            one.
+        environment: The names of the variables to pass, in addition to those that are always needed.
+        log: The file for the JVM's output; None to filter only its stderr.
+        rules: The rules that decide which output is written.
+
     """
     given = os.environ.get(_ARGUMENTS)
     arguments, defaults = _without_file(shlex.split(given or _SHELL))
@@ -74,7 +77,7 @@ def start_jvm(
 
 @contextmanager
 def _readable(content: bytes) -> Iterator[str]:
-    """The path of a file with the content, for other processes of this user, as long as the block runs."""
+    """Yield the path of a file with the content, which this user's processes can read within the block."""
     with ExitStack() as stack:
         file = _in_memory(stack) or _temporary(stack)
         file.write(content)
@@ -83,7 +86,7 @@ def _readable(content: bytes) -> Iterator[str]:
 
 
 def _in_memory(stack: ExitStack) -> BinaryIO | None:
-    """A file without a name; None where there are none, or none that another process may open."""
+    """Open a file in memory, or return None if the system has none or other processes cannot open it."""
     try:
         descriptor = os.memfd_create("spark.properties")
     except (AttributeError, OSError):
@@ -99,7 +102,10 @@ def _temporary(stack: ExitStack) -> BinaryIO:
 
 
 def _without_file(arguments: list[str]) -> tuple[list[str], Path | None]:
-    """The user's own arguments without the file of properties they name: Spark takes one only."""
+    """Return the user's arguments without the option of a properties file, and that file or None.
+
+    Spark accepts only one properties file.
+    """
     kept: list[str] = []
     file = None
     words = iter(arguments)
@@ -126,7 +132,7 @@ def _read(file: Path) -> bytes:
 
 
 def _properties(options: Mapping[str, str]) -> bytes:
-    """The settings as Java reads them from a file of properties."""
+    """Return the settings in the format of a Java properties file."""
     return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in options.items()).encode()
 
 
@@ -140,6 +146,6 @@ def _escaped(text: str) -> str:
 
 
 def _unit(character: str) -> str:
-    """The character by its numbers in UTF-16, as nothing in a file of properties means anything else."""
+    """Return the character as UTF-16 escapes, which have no special meaning in a properties file."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

@@ -1,4 +1,4 @@
-"""Record keys and partition paths as Spark SQL expressions, byte for byte what Hudi writes.
+"""Record keys and partition paths as Spark SQL expressions, byte for byte as Hudi writes them.
 
 Source: Hudi's ``KeyGenUtils`` and ``PartitionPathEncodeUtils``.
 """
@@ -16,33 +16,33 @@ _NULL_PART, _EMPTY_PART = "__null__", "__empty__"
 
 
 def fixed_width(number: str) -> str:
-    """SQL for a text that sorts as the number does, which is not negative."""
+    """Return SQL for a text that sorts as the number does; the number must not be negative."""
     return f"lpad(hex({number}), 16, '0')"
 
 
 PLACE_SQL: Final = fixed_width("monotonically_increasing_id()")
-"""SQL for a text that sorts rows by their partition of the frame and their place in it."""
+"""SQL for a text that sorts rows by their partition of the frame and their position in it."""
 
 
 def quoted(path: str) -> str:
-    """A dotted column path as a Spark SQL reference."""
+    """Return a dotted column path as a Spark SQL reference."""
     return ".".join(map(quoted_name, path.split(".")))
 
 
 def quoted_name(name: str) -> str:
-    """The name of one column or field, which may have dots, as a Spark SQL reference."""
+    """Return the name of one column or field, which may contain dots, as a Spark SQL reference."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:
-    """A Spark SQL string literal, whatever the setting of ``escapedStringLiterals``."""
+    """Return a Spark SQL string literal that is valid under any setting of ``escapedStringLiterals``."""
     if all(c not in text for c in "'\\") and text.isprintable():
         return f"'{text}'"
     return f"decode(unhex('{text.encode().hex()}'), 'UTF-8')"
 
 
 def type_at(schema: T.StructType, path: str) -> T.DataType:
-    """The type of a dotted column path; InvalidDataError when there is none."""
+    """Return the type of a dotted column path; raise InvalidDataError if the schema lacks it."""
     found: T.DataType = schema
     for part in path.split("."):
         if not isinstance(found, T.StructType) or part not in found.names:
@@ -55,10 +55,14 @@ def type_at(schema: T.StructType, path: str) -> T.DataType:
 
 
 def value_text(path: str, data_type: T.DataType, *, use: str) -> str:
-    """SQL for the text of a value inside a key or a partition path; null stays null.
+    """Return SQL for the text of a value inside a key or a partition path; null stays null.
 
-    Timestamps are their microseconds, dates ``yyyy-MM-dd``, decimals ``BigDecimal.toString``.
-    Build it under :func:`parquetry.runtime.spark.session.settings.expression_settings`.
+    Timestamps are their microseconds, dates ``yyyy-MM-dd``, decimals ``BigDecimal.toString``. Build it under
+    :func:`parquetry.runtime.spark.session.settings.expression_settings`.
+
+    Raises:
+        InvalidDataError: If the type cannot be part of a key or path. It names the option ``use``.
+
     """
     column = quoted(path)
     match data_type:
@@ -67,7 +71,7 @@ def value_text(path: str, data_type: T.DataType, *, use: str) -> str:
         case T.TimestampType():
             return f"CAST(unix_micros({column}) AS STRING)"
         case T.DecimalType():
-            # What a cast gives depends on spark.sql.ansi.enabled.
+            # The result of a cast depends on spark.sql.ansi.enabled.
             return f"CASE WHEN {column} IS NOT NULL THEN format_string('%s', {column}) END"
         case (
             T.BooleanType()
@@ -88,7 +92,10 @@ def value_text(path: str, data_type: T.DataType, *, use: str) -> str:
 
 
 def record_key_sql(rules: KeyRules, schema: T.StructType) -> str | None:
-    """SQL for ``_hoodie_record_key``, null where a row has none; None for generated keys."""
+    """Return SQL for ``_hoodie_record_key``, or None if Hudi generates the keys.
+
+    The SQL gives null for a row whose key fields are all null or empty.
+    """
     if not rules.record_key:
         return None
     texts = {f: value_text(f, type_at(schema, f), use="record_key") for f in rules.record_key}
@@ -105,7 +112,7 @@ def record_key_sql(rules: KeyRules, schema: T.StructType) -> str | None:
 
 
 def partition_path_sql(rules: KeyRules, schema: T.StructType) -> str:
-    """SQL for the partition path of a row relative to the table; ``''`` without partitions."""
+    """Return SQL for a row's partition path relative to the table; ``''`` for a table without partitions."""
     if not rules.partition_by:
         return "''"
     return f"concat_ws('/', {', '.join(_level_sql(rules, schema, f) for f in rules.partition_by)})"

@@ -1,4 +1,4 @@
-"""Tasks that fail for no fault of their rows: their processes were lost, or had no memory left."""
+"""Failures of tasks that their rows did not cause: a process was lost or had no memory left."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CAUSES: Final[Sequence[tuple[re.Pattern[str], str, str]]] = (
         "spark.executor.memoryOverhead, or spark.executor.pyspark.memory where that is set",
     ),
 )
-"""What Spark says on the first line of a failure, what that means, and the settings that give more memory."""
+"""Patterns of the first line of a failure, with their meaning and the settings that give more memory."""
 
 _NO_MEMORY: Final = re.compile(
     r"^(?:[a-z_]\w*\.)*(?P<reason>(?:Arrow|_Array)?MemoryError\b.*|RuntimeError: can't start new thread"
@@ -44,7 +44,10 @@ _NO_MEMORY: Final = re.compile(
 
 
 def lost_task(text: str, what: str) -> LostTaskError | None:
-    """What to tell of a failure of Spark whose text is this; None unless a task was lost so."""
+    """Return the error for this text of a Spark failure, or None unless a task was lost or had no memory.
+
+    ``what`` names the rows in the error.
+    """
     first_line = text.partition("\n: ")[2] or text
     first_line = first_line[:_LONGEST].partition("\n")[0]
     for pattern, meaning, settings in _CAUSES:

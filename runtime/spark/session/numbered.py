@@ -1,6 +1,6 @@
-"""How tasks in Python are started, in frames of Spark SQL and as jobs of their own.
+"""Starts Python tasks, in DataFrames and as jobs of their own.
 
-What they fail with comes back whole, by :mod:`parquetry.runtime.task_failures`.
+:mod:`parquetry.runtime.task_failures` passes their errors to the driver without loss.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _ENVIRONMENT: Final = Lock()
 
 
 def run_numbered(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, Any]]:
-    """The rows of all tasks, in their order; each gets a batch of one column with its number.
+    """Run so many tasks and return their rows in the order of the tasks.
 
-    Without Spark SQL where there is another way: planning such a job costs as much as running a small one.
-    What is written for ``mapInArrow`` over ``spark.range`` runs here too.
+    Each task gets one batch with one column, its number. Tasks written for ``mapInArrow`` over
+    ``spark.range`` work here too. Except on Spark Connect, the job bypasses Spark SQL, as planning costs as
+    much as running a small job.
     """
     if not tasks:
         return []
@@ -42,14 +43,14 @@ def run_numbered(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, 
 
     job = spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(run)
     with _workers_of_sql(spark):
-        # Here Spark takes the function, and with it the environment; the tasks run without the lock.
+        # Spark now serializes the function with the environment; the tasks run without the lock.
         job.id()
     said: list[dict[str, Any]] = job.collect()
     return said
 
 
 def _run_by_sql(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, Any]]:
-    """The same by DataFrames alone: each batch of rows travels as one value, whatever its columns are."""
+    """Run the tasks on Spark Connect, with DataFrames only; each batch of rows travels as one binary."""
 
     def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in task(numbers):
@@ -63,12 +64,12 @@ def _run_by_sql(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, A
 
 
 def map_in_tasks(frame: DataFrame, task: Task, ddl: str) -> DataFrame:
-    """The frame's rows as tasks make them of its batches; ``ddl`` is their schema."""
+    """Return the rows that tasks make from the frame's batches; ``ddl`` is the schema of the result."""
     return frame.mapInArrow(in_worker(task), ddl)
 
 
 def in_worker(task: Task) -> Task:
-    """The task as a process of Spark runs it, which runs others behind it."""
+    """Wrap the task for a worker process: encode its failure, and free its memory for the next task."""
     encoded = failures_encoded(task)
 
     @wraps(task)
@@ -83,10 +84,10 @@ def in_worker(task: Task) -> Task:
 
 @contextmanager
 def _workers_of_sql(spark: SparkSession) -> Iterator[None]:
-    """Let Python processes be those that Spark SQL has started: it keeps them apart by their environment.
+    """Let a job use Spark SQL's Python processes, which Spark identifies by their environment.
 
-    The environment is replaced for that time and never changed: another thread that starts a job may be
-    going through it.
+    The environment is replaced for this time and never changed in place, as another thread that starts a job
+    may be iterating over it.
     """
     context = spark.sparkContext
     with _ENVIRONMENT:

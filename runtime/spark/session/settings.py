@@ -1,4 +1,4 @@
-"""What parquetry needs to know and to set of a Spark session."""
+"""Properties and settings of a Spark session."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PARTITIONS_BY_DEFAULT = 200
 _MOST_CORES = 65_536
 _PARALLELISM: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
-"""Of sessions of Spark Connect: nothing but a job tells, and it is asked for several times in a write."""
+"""The parallelism of Spark Connect sessions, which only a job finds out and a write needs several times."""
 
 _NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(?P<module>parquetry[\w.]*)'")
 _CUT = re.compile(r"CANNOT_READ_FILE_FOOTER|is not a Parquet file|Could not read footer")
@@ -67,19 +67,19 @@ _DATA_FAULTS = re.compile(
 _CALLED = re.compile(r"^An error occurred while calling .*\n: ")
 _SQL_STATE = re.compile(r"SQLSTATE: (?P<kind>\w\w)")
 _DATA_STATES = frozenset({"21", "22"})
-"""Classes of SQL's states: cardinality violation and data exception."""
+"""The SQLSTATE classes of faulty data: cardinality violation and data exception."""
 
 
 def spark_version(spark: SparkSession) -> tuple[int, int]:
-    """Major and minor number, such as ``(3, 5)``."""
+    """Return the major and minor number of Spark, such as ``(3, 5)``."""
     major, minor = spark.version.split(".")[:2]
     return int(major), int(minor)
 
 
 def is_local(spark: SparkSession) -> bool:
-    """True where driver and tasks are one machine and one process tree (``local``, ``local[n]``).
+    """Return whether driver and tasks run in one process tree on one machine (``local``, ``local[n]``).
 
-    A Spark Connect server may be on another machine than this process, whatever its own master is.
+    A Spark Connect server may run on another machine than this process, whatever its own master is.
     """
     if is_connect(spark):
         return False
@@ -87,7 +87,7 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at the same time."""
+    """Return the number of tasks that run at the same time."""
     if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)
     if spark not in _PARALLELISM:
@@ -98,9 +98,9 @@ def parallelism(spark: SparkSession) -> int:
 
 
 def reachable_parallelism(spark: SparkSession) -> int:
-    """How many tasks can run at the same time; under dynamic allocation once executors have come for them.
+    """Return the number of tasks that can run at the same time once dynamic allocation has started executors.
 
-    Spark starts executors for the tasks that wait, so a job of few tasks gets few of them.
+    Spark starts executors for pending tasks, so a job of few tasks gets few executors.
     """
     now = parallelism(spark)
     if spark.conf.get("spark.dynamicAllocation.enabled", "false") != "true" or is_local(spark):
@@ -114,10 +114,10 @@ def reachable_parallelism(spark: SparkSession) -> int:
 
 @contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """The session with ``settings`` in force; what the user had set is back afterwards.
+    """Yield with ``settings`` in force in the session; restore the user's settings afterwards.
 
-    Threads of one session may write at the same time. As long as one of them needs a setting it stays, the
-    newest one or the lowest limit, and the last of them puts back what the user had set.
+    Threads of one session may write at the same time. A setting stays in force as long as one of them needs
+    it: for limits the lowest value, for others the newest. The last thread restores the user's setting.
     """
     with ExitStack() as stack:
         session = _identity(spark) if settings else None
@@ -149,12 +149,12 @@ def _setting(spark: SparkSession, session: object, key: str, value: str) -> Iter
 
 
 def _upheld(key: str, values: Mapping[object, str]) -> str:
-    """What holds for all who need the setting: the lowest limit, or what the newest of them needs."""
+    """Return the value that satisfies all users of the setting: the lowest limit, or the newest value."""
     return min(values.values(), key=int) if key in _LIMITS else next(reversed(list(values.values())))
 
 
 def set_by_user(spark: SparkSession, key: str) -> str | None:
-    """The value that the user had set, whatever holds at the moment for a write of another thread."""
+    """Return the user's value of the setting, even while a write has another value in force."""
     with _SETTINGS:
         in_force = _IN_FORCE.get((_identity(spark), key))
         value: str | None = in_force.before if in_force else spark.conf.get(key, None)
@@ -163,7 +163,7 @@ def set_by_user(spark: SparkSession, key: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _InForce:
-    """A setting of a session: what the user had set, and the values that are needed, the newest last."""
+    """A setting that writes have changed: the user's value, and the values of the writes, the newest last."""
 
     before: str | None
     values: dict[object, str] = field(default_factory=dict)
@@ -174,36 +174,40 @@ _IN_FORCE: Final[dict[tuple[object, str], _InForce]] = {}
 
 
 def _identity(spark: SparkSession) -> object:
-    """The session itself: several objects of PySpark may be one session of the JVM."""
+    """Return an identity of the session, as several objects of PySpark may be one session of the JVM."""
     of_jvm = getattr(spark, "_jsparkSession", None)
     return spark if of_jvm is None else of_jvm.sessionUUID()
 
 
 TYPE_SETTINGS: Mapping[str, str] = {
-    # A table's timestamps are points in time, whatever the bare word means in the session.
+    # A table's timestamps are points in time, whatever TIMESTAMP alone means in the session.
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
 
 _EXPRESSION_SETTINGS: Mapping[str, str] = {
     **TYPE_SETTINGS,
-    # The text of a key, and what a generated column says, must not depend on who runs the write.
+    # The text of a key, and the value of a generated column, must not depend on who runs the write.
     "spark.sql.session.timeZone": "UTC",
-    # Hudi's text of a decimal is java.math.BigDecimal.toString, which is what a cast gives here.
+    # Hudi's text of a decimal is java.math.BigDecimal.toString, which a cast gives without ANSI mode.
     "spark.sql.ansi.enabled": "false",
 }
 
 
 def expression_settings(spark: SparkSession) -> Mapping[str, str]:
-    """Settings under which expressions are built; none where a server analyses them later."""
+    """Return the settings for building expressions; none on Spark Connect, which analyses them later."""
     return {} if is_connect(spark) else _EXPRESSION_SETTINGS
 
 
 def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]) -> DataFrame:
-    """The frame of exactly these files.
+    """Load exactly these files as a frame.
 
-    Spark looks whether each is there, and by default starts a task for each as soon as there are 33.
-    Raises UnsupportedSessionError where its JVM has another encoding than the names of local files, or no
-    client of the store.
+    Spark checks that each file exists. By default it would start a task for each as soon as there are 33
+    files.
+
+    Raises:
+        UnsupportedSessionError: If the JVM's encoding cannot spell the name of a local file, or Spark has no
+            client for the store.
+
     """
     _check_names(spark, uris)
     settings = {}
@@ -238,10 +242,15 @@ def _check_names(spark: SparkSession, uris: Sequence[str]) -> None:
 
 
 def arrow_settings(spark: SparkSession, *, rows: int | None = None, by_count: bool = False) -> dict[str, str]:
-    """Settings that cut Arrow batches after so many ``rows``, and before they exceed two times 4 MiB.
+    """Return settings that end an Arrow batch after so many ``rows``, and before it exceeds two times 4 MiB.
 
-    For the second one Spark 4 adds up all columns after each row, unless batches are cut ``by_count`` alone.
-    Before Spark 4 only rows are counted: without a number of them, a batch has 64.
+    Args:
+        spark: The session.
+        rows: The limit of rows; None for a default: 16,384 in Spark 4, 64 before Spark 4, which has no limit
+            of bytes.
+        by_count: Whether only the rows limit a batch. With a limit of bytes, Spark 4 adds up the sizes of all
+            columns after each row.
+
     """
     cuts_by_bytes = spark_version(spark) >= (4, 0)
     most_rows = rows or (_ROWS_BY_BYTES if cuts_by_bytes else _ROWS_OF_ANY_SIZE)
@@ -251,15 +260,15 @@ def arrow_settings(spark: SparkSession, *, rows: int | None = None, by_count: bo
 
 
 def task_memory_bytes(spark: SparkSession) -> int:
-    """What one task may take for its rows: a constant of the application.
+    """Return the memory that one task may use for its rows; it is constant for an application.
 
-    Where ``spark.executor.pyspark.memory`` is set, a task's share of it by cores, however much that is.
-    Else half a GiB on one machine, and on a cluster the share of the executor's memory overhead, at most
-    half a GiB. Python itself has room beside it.
+    If ``spark.executor.pyspark.memory`` is set, it is the task's share of that by cores, without an upper
+    bound. Otherwise it is half a GiB on one machine, and on a cluster the task's share of the executor's
+    memory overhead, at most half a GiB. The memory of Python itself is subtracted from both shares.
     """
 
     def setting(name: str) -> str | None:
-        # A session may be told other values later, which change no executor.
+        # A session may get other values later, which change no executor.
         conf: Any = spark.conf if is_connect(spark) else spark.sparkContext.getConf()
         value: str | None = conf.get(f"spark.executor.{name}", None)
         return value
@@ -267,7 +276,7 @@ def task_memory_bytes(spark: SparkSession) -> int:
     local = is_local(spark)
     cores = parallelism(spark) if local else int(setting("cores") or 1)
     if python := _size_bytes(setting("pyspark.memory"), 0):
-        # Spark bounds the address space of a worker by it, much of which is reserved and never used.
+        # Spark limits a worker's address space with it, much of which is reserved and never used.
         return max(_TASK_BYTES_LEAST, python // cores - _ADDRESSES_BYTES)
     if local:
         return _TASK_BYTES_MOST
@@ -278,7 +287,7 @@ def task_memory_bytes(spark: SparkSession) -> int:
 
 
 def _size_bytes(text: str | None, default: int) -> int:
-    """A size as Spark's settings spell it; a bare number counts MiB."""
+    """Return the bytes of a size as Spark's settings spell it; a bare number counts MiB."""
     if text is None:
         return default
     found = re.fullmatch(r"(\d+)(?:([kmgtp])b?|(b))?", text.strip().lower())
@@ -290,11 +299,15 @@ def _size_bytes(text: str | None, default: int) -> int:
 
 @contextmanager
 def failures_translated(what: str, *, of_table: bool = False) -> Iterator[None]:
-    """Failures inside Spark as ours: an error that a task raised comes back with its own class.
+    """Translate failures inside Spark to errors of this package within the block.
 
-    Faults in the rows or in the query that makes them become :class:`InvalidDataError`, which
-    names ``what``, files that are gone NotFoundError, and cut ones ``of_table`` CorruptTableError; anything
-    else passes as it is.
+    An error that a task raised keeps its class. A fault in the rows, or in the query that makes them, becomes
+    an :class:`InvalidDataError`, and a missing file a NotFoundError. Other errors pass unchanged.
+
+    Args:
+        what: The rows or files that the errors name.
+        of_table: Whether the files are the table's, so that an incomplete file becomes a CorruptTableError.
+
     """
     try:
         yield
@@ -336,7 +349,7 @@ def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
     text = str(error)
     state = _SQL_STATE.search(text)
     blames_data = state is not None and state["kind"] in _DATA_STATES
-    lost = None if blames_data else lost_task(text, what)  # a row that is quoted may say anything
+    lost = None if blames_data else lost_task(text, what)  # a quoted row may contain any text
     no_client = None if blames_data else _no_client(text)
     if ours := (
         raised_in_task(text) or _missing_package(text) or _unspelled_name(text, what) or lost or no_client

@@ -1,8 +1,8 @@
-"""SQL of specs computes with the rows it is given: what else it names is refused on Spark's own parsed plan.
+"""The check of SQL in specs on Spark's own parsed plan: SQL may only compute with the rows that it is given.
 
-What a plan may consist of is listed; every other part is refused, one that a later Spark adds too. A query
-reads ``source`` and what it makes in WITH; an expression reads no relation at all. Nothing is analysed
-before that, as the analysis of ``csv.`/path` `` opens the file.
+A plan may contain only listed parts. Every other part is refused, also one that a later Spark adds. A query
+reads ``source`` and the names of its WITH; an expression reads no relation. Nothing is analysed before this
+check, as the analysis of ``csv.`/path` `` opens the file.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from parquetry.sql_rules import (
 )
 
 ALLOWED_FUNCTIONS: Final = "spark.parquetry.sql.functions"
-"""The setting of a session that lists, with commas, functions besides Spark's own that SQL may call."""
+"""The session setting that lists, separated by commas, functions that SQL may call besides Spark's own."""
 
 _LINE: Final = 80
 _CATALYST: Final = "org.apache.spark.sql.catalyst."
-# Of the packages `analysis` and `plans.logical`, of Spark 3.5 to 4.3.
+# Classes of the packages `analysis` and `plans.logical` in Spark 3.5 to 4.3.
 _PLANS: Final = frozenset(
     """
     Aggregate Distinct Except Filter Generate GlobalLimit Intersect Join LateralJoin LimitAll LocalLimit
@@ -50,7 +50,7 @@ _UNRESOLVED_EXPRESSIONS: Final = frozenset(
     UnresolvedStarExceptOrReplace UnresolvedSubqueryStar
     """.split()  # noqa: SIM905 - a dozen words read better as a text
 )
-# Operators and literals, which the parser makes at once; not `expressions.objects`, which calls methods.
+# Operators and literals, which the parser resolves at once; not `expressions.objects`, which calls methods.
 _EXPRESSION: Final = re.compile(
     re.escape(_CATALYST) + r"expressions\.(?:(?:aggregate|json|variant|xml)\.)?[A-Z]\w*(?:\$.*)?"
 )
@@ -66,13 +66,19 @@ _Names = frozenset[str]
 
 
 def check_query(spark: SparkSession, text: str, *, place: str) -> None:
-    """Return when ``text`` is one SELECT that reads ``source`` alone; else InvalidDataError."""
+    """Raise InvalidDataError unless ``text`` is one SELECT that reads only ``source``.
+
+    ``place`` begins the error.
+    """
     plan = _parsed(spark, text, place=place, expression=False)
     _Guard(spark, place).check(plan, frozenset({SOURCE}))
 
 
 def check_expression(spark: SparkSession, text: str, *, place: str) -> None:
-    """Return when ``text`` is one expression that only computes; else InvalidDataError."""
+    """Raise InvalidDataError unless ``text`` is one expression that only computes.
+
+    ``place`` begins the error.
+    """
     plan = _parsed(spark, text, place=place, expression=True)
     _Guard(spark, place).check(plan, None)
 
@@ -97,7 +103,7 @@ def _parsed(spark: SparkSession, text: str, *, place: str, expression: bool) -> 
         )
     parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001  # PySpark has no public parser
     try:
-        # Not parseQuery: that of Spark 3.5 passes over what stands behind the query.
+        # Not parseQuery: that of Spark 3.5 ignores text after the query.
         return parser.parseExpression(text) if expression else parser.parsePlan(text)
     except ParseException as error:
         first = str(error).strip().splitlines()[0]
@@ -113,7 +119,10 @@ def _parsed(spark: SparkSession, text: str, *, place: str, expression: bool) -> 
 
 
 class _Guard:
-    """Walks a parsed plan; a scope is the relations that a node may name, None where no query may stand."""
+    """The walk through a parsed plan.
+
+    A scope is the set of relations that a node may name. It is None where no query is allowed.
+    """
 
     def __init__(self, spark: SparkSession, place: str) -> None:
         jvm: Any = spark._jvm  # noqa: SLF001 - the classes of Scala's objects
@@ -129,10 +138,10 @@ class _Guard:
         self._allowed = set(spark.conf.get(ALLOWED_FUNCTIONS, "").lower().replace(",", " ").split())
 
     def check(self, root: Any, names: _Names | None) -> None:
-        """Return when all below ``root`` is on the lists; else InvalidDataError.
+        """Raise InvalidDataError unless everything below ``root`` is on the lists.
 
-        A parsed plan is made of case classes and collections, so walking those misses no part of it,
-        in whatever Spark version it was parsed.
+        A parsed plan consists of case classes and collections, so this walk reaches every part of it in any
+        version of Spark.
         """
         pending: list[tuple[Any, _Names | None]] = [(root, names)]
         while pending:
@@ -167,8 +176,8 @@ class _Guard:
             yield part, scope
 
     def _with(self, node: Any, scope: _Names) -> Iterator[tuple[Any, _Names | None]]:
-        """Each query of WITH sees those before it, and itself only where it is recursive."""
-        # `allowRecursion`, the only flag among its fields, which Spark 3.5 lacks.
+        """Yield the queries of a WITH, each with the names before it, and with its own if it is recursive."""
+        # The only boolean field is `allowRecursion`, which Spark 3.5 lacks.
         recursive = any(part is True for part in _drained(node.productIterator()))
         for named in _drained(node.cteRelations().iterator()):
             inner = scope | {self._cased(str(named._1()))}  # noqa: SLF001 - a tuple of Scala's
@@ -216,7 +225,10 @@ class _Guard:
             )
 
     def _check_listed(self, name: tuple[str, ...]) -> None:
-        """A listed name that this Spark lacks is refused too: the catalog may load a jar for it."""
+        """Raise InvalidDataError unless the function is listed and this Spark or session has it.
+
+        A listed function that this Spark lacks is refused too, as the catalog may load a jar for it.
+        """
         word = name[-1].lower()
         if word in self._called:
             return
@@ -240,12 +252,12 @@ class _Guard:
         return InvalidDataError(f"{self._place}: {what}")
 
     def _cased(self, name: str) -> str:
-        # Beyond ASCII, Java and Python do not agree on which letters are one.
+        # Beyond ASCII, Java and Python differ in the lower case of some letters.
         return name.lower() if name.isascii() and not self._keeps_case else name
 
 
 def _name_of(name: Any) -> tuple[str, ...]:
-    """The parts of a function's name, which is a list of them, or an identifier with a database before it."""
+    """Return the parts of a function's name, a list or an identifier with an optional database."""
     if name.getClass().getSimpleName() == "FunctionIdentifier":
         return tuple(str(name.unquotedString()).split("."))
     return tuple(map(str, _drained(name.iterator())))
@@ -257,6 +269,6 @@ def _drained(iterator: Any) -> Iterator[Any]:
 
 
 def shown_sql(text: str) -> str:
-    """SQL on one line, quoted, cut where it is long."""
+    """Return SQL for an error text: on one line, quoted and shortened."""
     line = " ".join(text.split())
     return repr(line if len(line) <= _LINE else line[: _LINE - 3] + "...")

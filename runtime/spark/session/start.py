@@ -1,4 +1,4 @@
-"""A Spark session for a job, or a clear word about what is missing."""
+"""The start of a Spark session for a job, or an error that names what is missing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Workers start by `python -m`, which would import modules from the folder they start in: the project.
+    # Workers start with `python -m`, which would import modules from their folder, the project.
     "spark.executorEnv.PYTHONSAFEPATH": "1",
     "spark.executorEnv.LC_ALL": UTF8_LOCALE,
 }
@@ -45,24 +45,24 @@ _ON_THIS_MACHINE_ALONE: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.authenticate": "true",
 }
-"""For sessions without a cluster: Spark listens on loopback and answers whoever has its secret.
+"""Settings without a cluster: Spark listens on loopback and answers only processes with its secret.
 
-Else Java deserializes whatever somebody sends to the driver's port. For these masters Spark makes the secret
-(SecurityManager.initializeAuth); in a cluster, the operator gives one to all of it.
+Otherwise Java would deserialize anything that somebody sends to the driver's port. For local masters Spark
+creates the secret (SecurityManager.initializeAuth); in a cluster, the operator provides one.
 """
 
 _SILENT: Final = {"spark.log.level": "OFF", "spark.executor.syncLogLevel.enabled": "true"}
-"""For logs that are not ours: the driver's and, after it, the executors'."""
+"""Settings that turn off logs that are not ours: the driver's and, after it, the executors'."""
 
 _QUERY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Where PySpark 4 writes a failed query's whole trace, as JSON."""
+"""The loggers to which PySpark 4 writes the whole trace of a failed query as JSON."""
 
 _REDACTED: Final = "spark.redaction.regex"
 _ALWAYS_REDACTED: Final = "(?i)secret|password|token|access[.]?key"
 """Spark's own default."""
 
 _STARTED_WITH: Final[dict[int, Mapping[str, str]]] = {}
-"""The variables that were asked for when a JVM was started here, by the identity of its gateway."""
+"""The environment variables of each JVM that this process started, by the identity of its gateway."""
 
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
@@ -79,20 +79,30 @@ logger.native.level = error
 logger.utils.name = org.apache.spark.util.Utils
 logger.utils.level = error
 """
-"""Warnings and errors as Spark prints them, but for those about every start on every machine."""
+"""Warnings and errors as Spark prints them, except those about every start on every machine."""
 
 
 def start_session(
     settings: SparkSettings, *, name: str, log: Path | None = None, rules: LogRules = ANYTHING
 ) -> SparkSession:
-    """The session that is running, or a new one with ``settings``.
+    """Return the running session, or start one with ``settings``.
 
-    Under spark-submit the master is the one that was given there and the JVM is running already. What a
-    JVM that is started here says goes into ``log`` by the ``rules``, with its workers' and PySpark's words;
-    else to stderr. That of spark-submit logs nothing more where the rows are personal.
-    Where the environment names a Spark Connect server (``SPARK_REMOTE``), the session is a client of it.
-    Raises MissingJavaError when a JVM would be needed and there is none that fits, SparkEndedError when the
-    one that was started here is gone.
+    Under spark-submit the JVM is running already, with the master that was given there. If the environment
+    names a Spark Connect server (``SPARK_REMOTE``), the session is a client of it.
+
+    Args:
+        settings: The target's Spark settings.
+        name: The name of the application.
+        log: The file for the output of a JVM started here, with that of its workers and PySpark; None for
+            stderr.
+        rules: The rules that decide which output is written. If the rows are personal, the logs of
+            spark-submit's JVM are turned off.
+
+    Raises:
+        MissingJavaError: If a JVM is needed and no suitable Java is installed.
+        SparkStartError: If Spark does not start, or the Spark Connect server does not answer.
+        SparkEndedError: If the JVM that was started here has ended.
+
     """
     if has_ended():
         raise ended_error()
@@ -132,7 +142,7 @@ def start_session(
 
 
 def _connected(settings: SparkSettings) -> SparkSession:
-    """A session of the server that the environment names; its JVM runs, and takes no settings from here."""
+    """Return a session of the Spark Connect server that the environment names, whose settings are fixed."""
     given = [*settings.conf, *(("packages",) if settings.packages else ())]
     if settings.master or given:
         raise SparkStartError(
@@ -160,15 +170,15 @@ def _connected(settings: SparkSettings) -> SparkSession:
 
 
 def _obey(session: SparkSession, rules: LogRules, *, submitted: bool) -> None:
-    """Have the rules hold for what Spark says from now on; it has not seen a row of the job yet."""
+    """Apply the rules to Spark's output from now on; Spark has not seen a row of the job before this."""
     obey(rules)
     if rules.personal and submitted and not is_connect(session):
-        # The log is somebody else's, and executors follow the driver's level.
+        # The log belongs to somebody else. Executors follow the driver's level.
         session.sparkContext.setLogLevel("OFF")
 
 
 def _redaction(settings: SparkSettings) -> Mapping[str, str]:
-    """What Spark is to mask in its user interface, event log and plans, beside what it knows by itself."""
+    """Return the setting that masks secret options in Spark's user interface, event log and plans."""
     names = secret_options(settings.conf)
     if not names or _REDACTED in settings.conf:
         return {}
@@ -180,8 +190,9 @@ def _start_jvm(
 ) -> None:
     """Start the JVM of this process, with the file as its stdout and stderr.
 
-    The rows that it shuffles and spills are in a folder that only this user may enter, unless the settings or
-    the environment name another: Spark lets everybody read them. The JVM removes the folder when it ends.
+    Rows that it shuffles and spills are in a folder that only this user may enter, as Spark itself lets
+    everybody read them. The JVM removes the folder when it ends. The settings or the environment may name
+    another folder.
     """
     if log is not None:
         _log_into(log)
@@ -198,9 +209,9 @@ def _start_jvm(
 
 
 def _hand_over(session: SparkSession, names: Iterable[str]) -> None:
-    """Give workers of this machine the variables that the JVM started without, as the key of another table.
+    """Give the workers of this machine the variables that the JVM did not start with, such as a table's key.
 
-    Those of a JVM that somebody else started have what it was started with, those of a cluster what it gives.
+    A JVM that somebody else started, or that of a cluster, keeps the environment that it has.
     """
     started = _STARTED_WITH.get(id(SparkContext._gateway))  # noqa: SLF001 - nothing public tells
     if started is None or is_connect(session) or not session.sparkContext.master.startswith("local"):
@@ -210,7 +221,7 @@ def _hand_over(session: SparkSession, names: Iterable[str]) -> None:
 
 
 def _log_into(log: Path) -> None:
-    """Have what PySpark and Py4J tell in Python written to the file alone."""
+    """Write the Python logs of PySpark and Py4J to the file only."""
     loggers = [logging.getLogger("py4j")]
     with suppress(ImportError):  # Spark 3.5 has none
         from pyspark.logger import PySparkLogger  # noqa: PLC0415
@@ -231,18 +242,21 @@ def _log_into(log: Path) -> None:
 
 
 class _ObedientHandler(logging.FileHandler):
-    """Writes what may be told of a record by the rules of the JVM of this process.
+    """A handler that writes the parts of a record that the rules of this process's JVM allow.
 
     PySpark sets formatters of its own.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Lines with their ends, or nothing."""
+        """Return the allowed lines of the record with their line ends, or an empty text."""
         return in_force().shown(f"{super().format(record)}\n")
 
 
 def has_ended(*, patience_seconds: float = 0.0) -> bool:
-    """Whether the JVM that this process started is gone, as after a kill or a crash."""
+    """Return whether the JVM that this process started has ended, as after a kill or a crash.
+
+    ``patience_seconds`` is the time to wait for its end.
+    """
     process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - nothing public tells
     if process is None:
         return False
@@ -254,7 +268,7 @@ def has_ended(*, patience_seconds: float = 0.0) -> bool:
 
 
 def ended_error() -> SparkEndedError:
-    """What to tell when it is."""
+    """Return the error for a JVM that has ended."""
     return SparkEndedError(
         f"Spark's JVM has ended in the middle of the work: {see_log()}; if it was killed for its memory, "
         "give it less to do or more room (spark.driver.memory); run again: what was begun is rolled back"
@@ -263,9 +277,10 @@ def ended_error() -> SparkEndedError:
 
 @contextmanager
 def _quiet_start(options: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """Settings under which a JVM says nothing when it starts well; none where logging is configured.
+    """Yield settings that silence the start of a JVM; none if the user has configured logging.
 
-    The file they name is read when the JVM starts, and goes with the block.
+    With them, a JVM that starts well logs nothing. The file that they name is read when the JVM starts, and
+    deleted at the end of the block.
     """
     given = options.get(_JVM_OPTIONS, "")
     folders = [
