@@ -99,7 +99,7 @@ class RowBuffer:
             )
 
     def divide_first(self) -> None:
-        """Allow a cut after each row of the smallest cut, which :attr:`smallest_rows` counts."""
+        """Allow a cut after each row before the first possible cut."""
         left = self.smallest_rows
         for number, piece in enumerate(self._pieces):
             rows = min(left, piece.rows.num_rows)

@@ -103,7 +103,10 @@ class RowGroupEncoder:
         return EncodedRows(rows=rows, parts=parts, unbounded=frozenset())
 
     def unjudged(self, names: Iterable[str], rows: int) -> list[str]:
-        """Return the columns to judge for a dictionary, in a row group of this many rows."""
+        """Return the columns that need a new decision about dictionaries for a row group of ``rows`` rows.
+
+        A decision holds for row groups of less than twice as many rows.
+        """
         return [name for name in names if rows >= 2 * self._judged.get(name, 0)]
 
     def judge(self, sample: pa.Table, rows: int) -> None:
@@ -146,8 +149,8 @@ class RowGroupEncoder:
 def page_options(rows: int) -> dict[str, Any]:
     """Return the options of pyarrow's writer that limit pages to ``rows`` rows.
 
-    Older pyarrow has no such option. It is told to write ``rows`` values at a time, and a page ends at the next
-    value after its first byte. If the rows of a column are lists, such a page has fewer rows.
+    Older versions of pyarrow lack this option. With the substitute, pyarrow writes ``rows`` values at a time
+    and ends the page after each such write. If the rows of a column are lists, such a page has fewer rows.
     """
     if "max_rows_per_page" in inspect.signature(pq.write_table).parameters:
         return {"max_rows_per_page": rows}

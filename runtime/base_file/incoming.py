@@ -120,7 +120,7 @@ class IncomingRows:
             self._ready.appendleft((rows.slice(number), positions[number:]))
 
     def _fill(self, batches: int = 1) -> bool:
-        """Read batches until so many are ready; return False if the input has ended before."""
+        """Read ahead until ``batches`` batches are ready; return False if the input ends before."""
         while len(self._ready) < batches:
             batch = next(self._batches, None)
             if batch is None:

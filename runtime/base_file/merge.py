@@ -117,7 +117,7 @@ def merged(stored: pa.RecordBatch, changes: RowChanges) -> pa.RecordBatch:
 
 
 def without(stored: pa.RecordBatch, gone: Rows) -> pa.RecordBatch:
-    """Return the stored rows in order, except those with these numbers."""
+    """Return the stored rows in order, except the rows with the numbers ``gone``."""
     kept = np.ones(stored.num_rows, bool)
     kept[gone] = False
     return stored.filter(pa.array(kept))

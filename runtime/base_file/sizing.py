@@ -33,11 +33,11 @@ def default_row_group_bytes(max_file_size_bytes: int) -> int:
 
 
 def kept_row_groups(small_bytes: Sequence[int], behind_bytes: float) -> int:
-    """Return how many small row groups, counted from the first, stay as they are.
+    """Return how many of the small row groups, counted from the first, stay as they are.
 
-    The others become one row group with the rows that follow. A row group that stays is larger than
-    everything after it, and not tiny. So the number of small row groups grows with the logarithm of the
-    number of rows, and that also bounds how many times a row is encoded again; not every write encodes it.
+    The others become one row group with the rows that follow. A row group stays if it is larger than
+    everything after it, and not tiny. So the number of small row groups grows only with the logarithm of the
+    number of rows, and a row is encoded again at most that often, not by every write.
 
     Args:
         small_bytes: The sizes of consecutive small row groups.
@@ -94,8 +94,8 @@ class FileSizer:
             file_bytes: The present size of the file.
             remaining_bytes: The estimate of what the bucket still has to write.
             ratio: The expected number of file bytes per Arrow byte.
-            guessed: The ratio is a guess. The row group then has at most half a maximum file of Arrow bytes,
-                which no encoding makes much larger.
+            guessed: The ratio is a guess. The row group then has at most half the maximum file size in Arrow
+                bytes, because no encoding makes rows much larger.
         """
         room = self.goal_bytes(file_bytes, remaining_bytes) - file_bytes
         wanted = min(min(self.row_group_bytes, room) / ratio, self.row_group_arrow_bytes)

@@ -167,7 +167,7 @@ def _remove(
     merger: Merger,
     writer: BucketWriter,
 ) -> None:
-    """Write a row group without the deleted rows."""
+    """Write a row group of the base file again, without the rows that the incoming deletes remove."""
     with reading(reader.place):
         stored = reader.undecoded(parts, decoded=merger.ordering)
         rows = stored.rows(group.number)
