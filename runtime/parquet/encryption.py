@@ -104,9 +104,9 @@ def _decryption_properties(allowed: Allowed) -> Any:
 
 @cache
 def _crypto(references: frozenset[str]) -> tuple[Any, Any]:
-    """Return this process's factory for files that use these keys alone.
+    """Return a crypto factory that serves only these key references, and its connection configuration.
 
-    It caches key encryption keys for ten minutes, as parquet-mr does, but only those that these keys
+    The factory caches key encryption keys for ten minutes, as parquet-mr does, but only those that these keys
     unwrapped.
     """
     from pyarrow.parquet.encryption import CryptoFactory, KmsClient, KmsConnectionConfig  # noqa: PLC0415

@@ -82,7 +82,7 @@ def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:
 
 
 def leaves_nan_unbounded(metadata: pq.FileMetaData) -> bool:
-    """Return whether columns with a NaN have no bounds, as in all files of this project.
+    """Return whether the footer shows that columns with a NaN have no bounds, as this project writes it.
 
     Other writers omit NaN from the bounds without a note.
     """

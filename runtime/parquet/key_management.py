@@ -57,13 +57,13 @@ class LocalKeys:
         self._find = find
 
     def wrap_key(self, key_bytes: bytes, name: str, /) -> str:
-        """Return the nonce, the encrypted key and the tag as base64."""
+        """Encrypt the key, and return nonce, encrypted key and tag as base64."""
         nonce = os.urandom(_NONCE_BYTES)
         sealed = self._cipher(name).encrypt(nonce, key_bytes, self._reference(name).encode())
         return base64.b64encode(nonce + sealed).decode()
 
     def unwrap_key(self, wrapped_key: str, name: str, /) -> bytes:
-        """Return the unwrapped key.
+        """Return the key from the text that :meth:`wrap_key` returned.
 
         Raises:
             KeyUnavailableError: If the master key is not the one that wrapped the key.

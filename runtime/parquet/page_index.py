@@ -154,8 +154,7 @@ def file_pages(
 def page_locations(offset_index: bytes) -> tuple[PageNumbers, PageNumbers]:
     """Return the first row numbers and the compressed sizes of the pages of an OffsetIndex.
 
-    Raises:
-        ValueError: If the bytes are not an OffsetIndex; also IndexError or KeyError.
+    If the bytes are not an OffsetIndex, it raises ValueError, IndexError or KeyError.
     """
     try:
         return _locations_at_once(offset_index)
@@ -218,7 +217,7 @@ def _group_pages(
 
 
 def _add(sizes: dict[bytes, PageSizes], firsts: PageNumbers, stored: PageNumbers, chunk_bytes: int) -> None:
-    """Add the pages of a chunk. Chunks whose pages begin at the same rows are summed up."""
+    """Add the page sizes of a chunk to ``sizes``, which sums up the chunks with pages at the same rows."""
     other = max(chunk_bytes - int(stored.sum()), 0)
     key = firsts.tobytes()
     if key in sizes:
