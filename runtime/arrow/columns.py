@@ -73,7 +73,8 @@ def with_ordered_dictionaries(rows: pa.Table) -> pa.Table:
 def with_required_fields(rows: pa.Table) -> pa.Table:
     """Return the same rows without nulls in required fields, also below null structs.
 
-    The encoder does not check the one, and wrongly refuses the other; before pyarrow 18 it writes zeros.
+    pyarrow's encoder misses some nulls in required fields (before version 18 it writes zeros), and it
+    mistakes a null below a null struct for one.
 
     Raises:
         pyarrow.ArrowInvalid: If a required field is null in a row whose struct is not null.
