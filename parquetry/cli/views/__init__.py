@@ -1,1 +1,1 @@
-"""Outcomes as text and JSON."""
+"""Outcomes of commands as text, JSON, Markdown and pages."""

@@ -1,4 +1,4 @@
-"""What adopting did, in text and JSON."""
+"""The outcome of adopting a table, in text and JSON."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from parquetry.runtime.spec.codec import to_json_value
 
 
 class AdoptView:
-    """The file and the record; the settings that were found, or the drift that was accepted."""
+    """The adopted table with its settings, or the drift that was accepted into its spec."""
 
     def text(self, outcome: Adopted | Acceptance, paint: Paint) -> str:
-        """A headline, what was taken over, and the next command."""
+        """Return a headline, the settings or changes that were taken over, and the next step."""
         match outcome:
             case Adopted():
                 head = (
@@ -44,7 +44,7 @@ class AdoptView:
         return "\n".join([*lines, f"\nnext: review {outcome.file} and commit it"])
 
     def json(self, outcome: Adopted | Acceptance) -> Any:
-        """Every field; ``accepted`` only where drift was accepted."""
+        """Return every field; ``accepted`` exists only if drift was accepted."""
         return to_json_value(outcome)
 
 

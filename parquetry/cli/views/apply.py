@@ -1,4 +1,4 @@
-"""What applying did."""
+"""The outcome of apply, in text and JSON."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from parquetry.printable import one_line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyView:
-    """One line per table, then the next command, into which ``typed_options`` goes."""
+    """One line per table, then the next command with the ``typed_options``."""
 
     typed_options: TypedOptions
 
     def text(self, outcome: ApplyResult, paint: Paint) -> str:
-        """What was created, recorded, evolved; what failed and why."""
+        """Return which tables were created, recorded or evolved, and which failed and why."""
         if not outcome.results:
             return "Nothing to apply."
         lines = [_line(result, outcome, paint, self.typed_options) for result in outcome.results]
@@ -30,7 +30,7 @@ class ApplyView:
         return "\n".join(lines)
 
     def json(self, outcome: ApplyResult) -> Any:
-        """The plan's id and one entry per table."""
+        """Return the plan's id and one entry per table."""
         return {
             "plan_id": outcome.plan.plan_id,
             "tables": [
@@ -50,7 +50,7 @@ class ApplyView:
 
 
 def _line(result: ActionResult, outcome: ApplyResult, paint: Paint, typed_options: TypedOptions) -> str:
-    """One table; the error that the command ends with is told on stderr alone."""
+    """Return the line of a table, without the error that the command reports on stderr when it ends."""
     name = paint.bold(result.action.table)
     error = "" if result.error is None else one_line(typed_options.with_options(result.error.message))
     if result.applied is None:

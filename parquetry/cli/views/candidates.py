@@ -1,4 +1,4 @@
-"""Layouts that were tried on a table, in text and JSON."""
+"""Candidate layouts of a table, in text and JSON."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _WIDTH = 78
 
 
 class CandidatesView:
-    """What each layout costs, and what each declared query would read under it."""
+    """The costs of each candidate layout, and what each declared query would read under it."""
 
     def text(self, outcome: CandidateLayouts, paint: Paint) -> str:
-        """A table of costs, and a table for each query."""
+        """Return a table of costs, and a table for each query."""
         head = (
             f"{paint.bold(outcome.table)} at {outcome.instant or 'no write yet'}: "
             f"{count(outcome.files, 'file')} ({human_size(outcome.size_bytes)})"
@@ -43,15 +43,15 @@ class CandidatesView:
         return "\n\n".join([head, costs, *queries])
 
     def json(self, outcome: CandidateLayouts) -> Any:
-        """The documented shape."""
+        """Return the document that the schema of ``simulate-clustering`` describes, without a suggestion."""
         return _json(outcome) | {"suggestion": None, "reasons": []}
 
 
 class SuggestionView:
-    """The layouts with the best first, what is suggested, and why."""
+    """The candidate layouts with the best first, the suggestion, and its reasons."""
 
     def text(self, outcome: Suggestion, paint: Paint) -> str:
-        """What is suggested, in YAML, below the figures."""
+        """Return the figures, then the suggested layout in YAML and the reasons."""
         candidates = CandidatesView().text(outcome.candidates, paint)
         if not outcome.candidates.queries:
             head = paint.bold("Nothing can be suggested.")
@@ -64,13 +64,13 @@ class SuggestionView:
         return "\n".join([f"{candidates}\n\n{head}", *(_wrapped(reason) for reason in outcome.reasons)])
 
     def json(self, outcome: Suggestion) -> Any:
-        """The documented shape."""
+        """Return the document that the schema of ``simulate-clustering`` describes."""
         best = None if outcome.best is None else _layout(outcome.best)
         return _json(outcome.candidates) | {"suggestion": best, "reasons": list(outcome.reasons)}
 
 
 def _yaml(layout: ExecutionPolicy) -> str:
-    """The layout as it stands below ``clustering``: in one line where that is short enough."""
+    """Return the layout in YAML as below ``clustering``, on one line if it is short enough."""
     lists = {"columns": layout.columns, "split_by": layout.split_by, "then": layout.then}
     named = {key: f"[{', '.join(names)}]" for key, names in lists.items() if names}
     scope = {} if layout.scope is ClusteringScope.AUTO else {"scope": layout.scope.value}

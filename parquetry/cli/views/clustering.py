@@ -1,4 +1,4 @@
-"""What clustering did, or would do."""
+"""Clusterings that were executed, scheduled or are due, in text and JSON."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from parquetry.runtime.spec.table_spec import TableSpec
 
 
 class ClusteringView:
-    """One line, and one for each group that a writer won; ``spec`` says which partitions are masked."""
+    """One line, and one for each group that was left to a writer; ``spec`` masks partitions."""
 
     def __init__(self, spec: TableSpec | None) -> None:
         self._spec = spec
 
     def text(self, outcome: ClusteringResult, paint: Paint) -> str:
-        """For people."""
+        """Return the result in a line, the groups left out, and what queries read before and after."""
         head = paint.warn("left out")
         lost = [
             f"  {head} {_place(group.partition)}: {count(group.files, 'file')}, {group.reason}"
@@ -37,7 +37,7 @@ class ClusteringView:
         return "\n".join(said)
 
     def json(self, outcome: ClusteringResult) -> Any:
-        """Every number of the result."""
+        """Return every number of the result."""
         from parquetry.runtime.spec.codec import to_json_value
 
         return to_json_value(self._shown(outcome))
@@ -47,9 +47,9 @@ class ClusteringView:
 
 
 class ScheduledView:
-    """A plan that waits: what it will rewrite, what that is good for, and the scopes that were chosen.
+    """A scheduled clustering plan: its files, the forecast of what queries will read, and the chosen scopes.
 
-    ``spec`` says which partitions are masked.
+    ``spec`` decides which partitions are masked.
     """
 
     def __init__(self, spec: TableSpec | None, *, verbose: bool) -> None:
@@ -57,7 +57,7 @@ class ScheduledView:
         self._verbose = verbose
 
     def text(self, outcome: ScheduledClustering, paint: Paint) -> str:
-        """For people."""
+        """Return the plan's instant and files, the choices of scope, and the forecast."""
         if outcome.instant is None:
             return paint.bold(
                 "Nothing was scheduled: nothing is due within the budget, or writers have all of it."
@@ -68,7 +68,7 @@ class ScheduledView:
         return "\n".join([f"{paint.bold(outcome.instant)}: {_rewritten(debt)}", *lines])
 
     def json(self, outcome: ScheduledClustering) -> Any:
-        """Every number of it."""
+        """Return every number of the plan."""
         debt = outcome.forecast.debt
         return {
             "instant": outcome.instant,
@@ -84,7 +84,7 @@ class ScheduledView:
 class DueClusteringView:
     """The groups that a run would rewrite, and why other files are left as they are.
 
-    Without ``verbose`` the latter are counted by reason. ``spec`` says which partitions are masked.
+    Without ``verbose`` the other files are counted by reason. ``spec`` decides which partitions are masked.
     """
 
     def __init__(self, spec: TableSpec | None, *, verbose: bool) -> None:
@@ -92,7 +92,7 @@ class DueClusteringView:
         self._verbose = verbose
 
     def text(self, outcome: ClusteringForecast, paint: Paint) -> str:
-        """For people."""
+        """Return a headline, a line per group, the other files, the choices of scope, and the forecast."""
         debt = outcome.debt
         head = _rewritten(debt) if debt.groups else "Nothing is due."
         if not debt.groups and (left := left_for_later(debt.excluded)):
@@ -104,7 +104,7 @@ class DueClusteringView:
         return "\n".join([paint.bold(head), *lines])
 
     def json(self, outcome: ClusteringForecast) -> Any:
-        """The groups with their files, and every excluded file with its reason."""
+        """Return the groups with their files, and every excluded file with its reason."""
         return {
             "groups": [
                 {
@@ -139,7 +139,7 @@ class DueClusteringView:
 
     def _excluded(self, excluded: tuple[ExcludedFile, ...], paint: Paint) -> list[str]:
         if self._verbose:
-            # Each path on a line that is not broken, its reason below.
+            # Each path is alone on a line, so that it is not wrapped; its reason is below.
             lines = [line for left in excluded for line in (self._path(left.file), f"  {left.words}")]
             head = f"  {paint.dim('left as they are:')}"
             return [head, *(f"    {line}" for line in lines)] if lines else []
@@ -148,7 +148,7 @@ class DueClusteringView:
 
 
 def clustering_line(result: ClusteringResult) -> str:
-    """What a run did, in one line."""
+    """Return the result of a clustering in one line."""
     if not result.instants:
         lost = f", {count(len(result.left_out), 'group')} left out" if result.left_out else ""
         return "; ".join([f"nothing clustered{lost}", *result.warnings])

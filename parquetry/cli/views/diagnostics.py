@@ -1,4 +1,4 @@
-"""What validation found, for a terminal, for scripts and for GitHub."""
+"""Diagnostics of a project, for a terminal, for scripts and for GitHub."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PARTS = 3
 
 
 class DiagnosticsView:
-    """The findings in order of file and line, then a count."""
+    """The diagnostics in the order of files and lines, then a count."""
 
     def text(self, outcome: LoadResult, paint: Paint) -> str:
-        """Findings with their snippets, or one line when there is none."""
+        """Return the diagnostics with their source lines, or one line if there are none."""
         found = render_text(outcome.diagnostics, files=outcome.files).rstrip("\n")
         if errors(outcome.diagnostics):
             return found
@@ -28,14 +28,14 @@ class DiagnosticsView:
         return f"{found}\n{valid}" if found else valid
 
     def json(self, outcome: LoadResult) -> Any:
-        """The same as plain values."""
+        """Return the diagnostics as plain values."""
         return render_json(outcome.diagnostics, files=outcome.files)
 
 
 def path_in_repository(directory: Path) -> str:
-    """The way from the checkout of a GitHub workflow, else from the current directory, to a project.
+    """Return the path of a project from the checkout of a GitHub workflow, else from the current directory.
 
-    Empty for the directory itself, and for a project elsewhere.
+    It is empty for that directory itself, and for a project outside of it.
     """
     checkout = _checkout()
     project = directory.resolve()
@@ -44,7 +44,7 @@ def path_in_repository(directory: Path) -> str:
 
 
 def origin_in_repository(origin: str | None) -> str | None:
-    """A place in a file as it was typed, by its way from the checkout; None for a file elsewhere."""
+    """Return ``file:line:column`` with the path from the checkout; None for a file outside of it."""
     parts = [] if origin is None else origin.rsplit(":", 2)
     if len(parts) != _PARTS:
         return None
@@ -59,12 +59,21 @@ def _checkout() -> Path:
 
 
 def annotation(kind: str, origin: str | None, title: str, message: str, *, prefix: str = "") -> str:
-    """A workflow command at a place in the project, to which ``prefix`` leads from the repository."""
+    """Return a workflow command of GitHub that shows a message at a line of a file.
+
+    Args:
+        kind: ``error``, ``warning`` or ``notice``.
+        origin: ``file:line:column`` with a path in the project, or None.
+        title: The title of the annotation.
+        message: The text of the annotation.
+        prefix: The project's path in the repository.
+
+    """
     return workflow_command(kind, {**place_of(origin, prefix=prefix), "title": title}, message)
 
 
 def place_of(origin: str | None, *, prefix: str) -> dict[str, str]:
-    """``file:line:column`` by its parts, the file as the repository has it; empty for no place."""
+    """Return ``file:line:column`` as separate values, with the path in the repository; empty for None."""
     parts = [] if origin is None else origin.rsplit(":", 2)
     if len(parts) != _PARTS:
         return {}

@@ -1,4 +1,4 @@
-"""A difference of specs in text and JSON."""
+"""A difference of specs, in text and JSON."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from parquetry.compiler.workspace.target_settings import target_name
 from parquetry.runtime.spec.codec import to_json_value
 
 _LONGEST_COMMENT_BYTES: Final = 60_000
-"""Fits GitHub."""
+"""A size that fits into a comment on GitHub."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffView:
-    """Tables that differ, each changed field with its place; commands have the ``typed_options``."""
+    """The tables that differ, each changed field with its origin; commands get the ``typed_options``."""
 
     typed_options: TypedOptions = field(default_factory=TypedOptions)
 
     def text(self, outcome: SpecDiff, paint: Paint) -> str:
-        """A block per table, then how many there are of each class."""
+        """Return a block per target, guardrail and table, then a count of each class."""
         head = paint.dim(f"project {outcome.project}, target {outcome.target}, against {outcome.base}")
         blocks = ["\n".join(_target(target, paint)) for target in outcome.targets]
         if outcome.default_target is not None:
@@ -55,7 +55,7 @@ class DiffView:
         return "\n\n".join([head, *blocks, paint.bold(_summary(outcome))])
 
     def json(self, outcome: SpecDiff) -> Any:
-        """Every field; the class of a table and of a change is under ``class``."""
+        """Return every field; the class of a table and of a change is under ``class``."""
         document: dict[str, Any] = to_json_value(outcome)
         document["tables"] = [_json(table) for table in outcome.tables]
         document["targets"] = [_json(target) for target in outcome.targets]
@@ -65,7 +65,7 @@ class DiffView:
 
 
 def show_diff(diff: SpecDiff, output: Output, *, project: Path) -> None:
-    """Write the difference to stdout in the format that was asked for; ``project`` is its folder."""
+    """Write the difference to stdout in the chosen format; ``project`` is the project's folder."""
     match output.format:
         case "markdown":
             click.echo(render_diff_markdown(diff, max_bytes=_LONGEST_COMMENT_BYTES), nl=False)

@@ -1,4 +1,4 @@
-"""Drift in text and JSON."""
+"""Drift, in text and JSON."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from parquetry.runtime.spec.codec import to_json_value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftView:
-    """Every table that has drifted, each difference with who made it and what helps.
+    """The tables that have drifted, each difference with its author and a remedy.
 
-    Commands carry ``typed_options``.
+    Commands get the ``typed_options``.
     """
 
     typed_options: TypedOptions = field(default_factory=TypedOptions)
 
     def text(self, outcome: Sequence[TableDrift], paint: Paint) -> str:
-        """A block per drifted table, then the summary."""
+        """Return a block per drifted table, then the summary."""
         blocks = [
             "\n".join([paint.bold(table.table), *_lines(table, paint, self.typed_options)])
             for table in outcome
@@ -33,7 +33,7 @@ class DriftView:
         return "\n\n".join([*blocks, *refused, _summary(outcome, paint)])
 
     def json(self, outcome: Sequence[TableDrift]) -> Any:
-        """All tables, those without drift too."""
+        """Return all tables, including those without drift."""
         return {"tables": [to_json_value(table) for table in outcome]}
 
 

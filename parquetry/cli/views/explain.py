@@ -1,4 +1,4 @@
-"""A setting with its layers, a table's settings with their places, a code in words."""
+"""A setting with its layers, a table's settings with their origins, or an explanation of a code."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class ExplanationView:
     """One setting in full, or many as a list."""
 
     def text(self, outcome: Explanation, paint: Paint) -> str:
-        """The value, what it means, and what each layer says, the one that counts first.
+        """Return the value, its meaning, and the value of each layer, the effective one first.
 
-        Many settings stand below the file that they come from, each behind its line and column.
+        Several settings are listed below the file that sets them, each with its line and column.
         """
         about = f"{outcome.table.name}.{outcome.path}" if outcome.path else outcome.table.name
         single = len(outcome.settings) == 1 and outcome.settings[0].path == outcome.path
@@ -35,7 +35,7 @@ class ExplanationView:
         return "\n".join(lines)
 
     def json(self, outcome: Explanation) -> Any:
-        """The settings and layers as plain values, the weakest layer first."""
+        """Return the settings and layers as plain values, the weakest layer first."""
         description = outcome.description
         return {
             "table": outcome.table.name,
@@ -52,15 +52,15 @@ class ExplanationView:
 
 
 class CodeView:
-    """A code in a few sentences."""
+    """An explanation of a code in a few sentences."""
 
     def text(self, outcome: CodeExplanation, paint: Paint) -> str:
-        """Title, explanation and remedy."""
+        """Return the title, the explanation and the remedy."""
         head = f"{paint.bold(outcome.code)} ({outcome.kind}): {outcome.title}"
         return "\n".join([head, wrapped(outcome.explanation), wrapped(outcome.remedy)])
 
     def json(self, outcome: CodeExplanation) -> Any:
-        """The same as plain values."""
+        """Return the explanation as plain values."""
         return {
             "code": outcome.code,
             "kind": outcome.kind,
@@ -83,7 +83,7 @@ def _meaning(outcome: Explanation) -> list[str]:
 
 
 def _by_place(outcome: Explanation, paint: Paint) -> Iterator[str]:
-    """The settings of each file below its name, the weakest layer first; long values hang."""
+    """Yield the settings of each file below its name, the weakest layer first."""
     width = max(len(entry.path) for entry in outcome.settings)
     groups: dict[tuple[Layer, str | None], list[tuple[str, str, str]]] = {}
     for entry in sorted(outcome.settings, key=lambda entry: _ORDER.index(entry.origin.layer)):
@@ -99,7 +99,7 @@ def _by_place(outcome: Explanation, paint: Paint) -> Iterator[str]:
 
 
 def _layers(outcome: Explanation, paint: Paint) -> str:
-    """What each layer says, the strongest first."""
+    """Return a table with the value of each layer, the strongest first."""
     rows: list[tuple[str, str, str]] = []
     for entry in reversed(outcome.layers):
         counts = outcome.is_united or not rows

@@ -1,4 +1,4 @@
-"""The files that a command wrote or put out: formatted, compiled, exported, a new project, schemas."""
+"""Files that a command wrote or printed: formatted, compiled, exported, a new project, schemas."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:  # each command loads its own
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatView:
-    """The files that changed, or would with ``check``, after what stands against the others."""
+    """The files that were formatted, or would be with ``check``, and the diagnostics of the others."""
 
     check: bool
 
     def text(self, outcome: FormatResult, paint: Paint) -> str:
-        """Findings as `validate` shows them, one line per file, then a count."""
+        """Return the diagnostics as `validate` shows them, one line per changed file, then a count."""
         found = render_text(outcome.diagnostics, files=outcome.files).rstrip("\n")
         verb = "would change" if self.check else "formatted"
         lines = [f"{paint.warn(verb)}  {path}" for path in outcome.changed]
@@ -41,15 +41,15 @@ class FormatView:
         return "\n".join([found, *lines] if found else lines)
 
     def json(self, outcome: FormatResult) -> Any:
-        """The same as plain values."""
+        """Return the changed files and the diagnostics as plain values."""
         return {"changed": list(outcome.changed), **render_json(outcome.diagnostics, files=outcome.files)}
 
 
 class CompileView:
-    """The files, by path relative to the project."""
+    """The compiled files, by their paths relative to the project."""
 
     def text(self, outcome: Compiled, paint: Paint) -> str:
-        """Counts and the manifest's path."""
+        """Return the counts and the manifest's path."""
         jobs = sum(path.suffix == ".py" for path in outcome.files)
         return (
             f"{paint.good('compiled')} {count(outcome.tables, 'table')} into {count(jobs, 'job')}: "
@@ -57,7 +57,7 @@ class CompileView:
         )
 
     def json(self, outcome: Compiled) -> Any:
-        """Every file."""
+        """Return the path of every file."""
         return {
             "manifest": outcome.manifest.as_posix(),
             "tables": outcome.tables,
@@ -67,7 +67,7 @@ class CompileView:
 
 class _Exports:
     def json(self, outcome: Sequence[Export]) -> Any:
-        """Every table with both."""
+        """Return every table with its options and its DDL."""
         return [to_json_value(export) for export in outcome]
 
 
@@ -75,15 +75,15 @@ class OptionsView(_Exports):
     """Property files for Hudi writers, one after the other."""
 
     def text(self, outcome: Sequence[Export], _: Paint) -> str:
-        """``key=value`` lines below a comment that names the table; safe to write to a file as it is."""
+        """Return ``key=value`` lines below a comment that names the table, valid as a file of properties."""
         return "\n\n".join(_properties(export) for export in outcome)
 
 
 class DdlView(_Exports):
-    """Statements for Spark SQL."""
+    """DDL statements for Spark SQL."""
 
     def text(self, outcome: Sequence[Export], _: Paint) -> str:
-        """The statements with an empty line between them."""
+        """Return the statements with an empty line between them."""
         return "\n\n".join(export.ddl.rstrip("\n") for export in outcome)
 
 
@@ -95,10 +95,10 @@ def _properties(export: Export) -> str:
 
 
 class InitView:
-    """One line per file."""
+    """The files of a new project."""
 
     def text(self, outcome: Scaffold, paint: Paint) -> str:
-        """The files, then the next command."""
+        """Return a line per file, then advice and the next command."""
         from parquetry.compiler.spec_files.scaffold import REQUIREMENTS
 
         lines = [f"project {paint.bold(outcome.name)} in {outcome.directory}", ""]
@@ -117,7 +117,7 @@ class InitView:
         return "\n".join([*lines, "", f"Next: {there}parquetry plan --out target/plan.json"])
 
     def json(self, outcome: Scaffold) -> Any:
-        """The same as plain values."""
+        """Return the project's name, its files and notes as plain values."""
         return {
             "project": outcome.name,
             "directory": str(outcome.directory),
@@ -127,10 +127,10 @@ class InitView:
 
 
 class RenameView:
-    """The files that say the new name."""
+    """The files that a renaming changed."""
 
     def text(self, outcome: Renamed, paint: Paint) -> str:
-        """A headline, one line for each file, and the next command."""
+        """Return a headline, one line for each file, and the next command."""
         stays = "" if outcome.location is None else f", at {outcome.location} as before"
         lines = [f"{outcome.former} is called {paint.bold(outcome.name)} now{stays}", ""]
         lines += [f"{paint.good('wrote')}    {path}" for path in outcome.files]
@@ -138,29 +138,29 @@ class RenameView:
         return "\n".join([*lines, "", "Next: parquetry plan"])
 
     def json(self, outcome: Renamed) -> Any:
-        """Every field."""
+        """Return every field."""
         return to_json_value(outcome)
 
 
 class SchemaView:
-    """The schema itself, the same in both shapes."""
+    """A JSON Schema, equal in both formats."""
 
     def text(self, outcome: Mapping[str, Any], paint: Paint) -> str:  # noqa: ARG002  # a file's content
-        """Indented JSON."""
+        """Return the schema as indented JSON."""
         return json.dumps(outcome, indent=2, ensure_ascii=False)
 
     def json(self, outcome: Mapping[str, Any]) -> Any:
-        """The schema."""
+        """Return the schema."""
         return outcome
 
 
 class WrittenSchemasView:
-    """The files that were written."""
+    """The schema files that were written."""
 
     def text(self, outcome: Sequence[Path], paint: Paint) -> str:
-        """One line per file."""
+        """Return one line per file."""
         return "\n".join(f"{paint.good('wrote')}  {path}" for path in outcome)
 
     def json(self, outcome: Sequence[Path]) -> Any:
-        """Their paths."""
+        """Return the paths of the files."""
         return {"written": [str(path) for path in outcome]}

@@ -1,4 +1,4 @@
-"""What guardrails say of the example plans beside them, in text and JSON."""
+"""Outcomes of guardrails for their example plans, in text and JSON."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _HEADER = ("", "guardrail", "plan", "expected", "outcome")
 
 
 class ExamplesView:
-    """A line for each example, with the messages of those that differ below."""
+    """A line for each example, then the messages of those with an unexpected outcome."""
 
     def text(self, outcome: ExampleOutcomes, paint: Paint) -> str:
-        """Guardrails without an example are named at the end."""
+        """Return the examples and messages, and at the end the names of guardrails without an example."""
         if not outcome.outcomes and not outcome.without:
             return "There are no guardrails: no file guardrails/NAME.yml."
         rows = [
@@ -34,7 +34,7 @@ class ExamplesView:
         return "\n".join([*([columns(_HEADER, rows, paint=paint)] if rows else []), *lines, *without])
 
     def json(self, outcome: ExampleOutcomes) -> Any:
-        """The documented shape."""
+        """Return the document that the schema of ``guardrails-test`` describes."""
         return {
             "examples": [
                 {

@@ -1,4 +1,4 @@
-"""A table's layout in text and JSON."""
+"""The layout of a table, in text, JSON and HTML."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _DEBT = ("rewrite_bytes", "rewrite_files", "files_after", "expired_files", "expi
 
 
 class InspectView:
-    """Partitions, totals, queries."""
+    """The partitions, totals and queries of a table."""
 
     def text(self, outcome: LayoutReport, paint: Paint) -> str:
-        """A line per partition and one for all of them."""
+        """Return a line per partition and one for all of them, then queries, overlap, clustering and debt."""
         totals = _totals(outcome.partitions)
         head = f"{paint.bold(outcome.table)} at {outcome.instant or 'no write yet'}"
         rows = [_row(partition.path or "(unpartitioned)", partition) for partition in outcome.partitions]
@@ -68,7 +68,7 @@ class InspectView:
         return "\n\n".join(blocks)
 
     def html(self, outcome: LayoutReport) -> str:
-        """One self-contained page: file sizes, partitions, queries."""
+        """Return one self-contained page with file sizes, partitions and queries."""
         return render_page(
             Page(
                 title=f"{outcome.table} at {outcome.instant or 'no write yet'}",
@@ -79,7 +79,7 @@ class InspectView:
         )
 
     def json(self, outcome: LayoutReport) -> Any:
-        """The documented shape."""
+        """Return the document that the schema of ``inspect`` describes."""
         totals = _totals(outcome.partitions)
         return {
             "table": outcome.table,
@@ -96,14 +96,14 @@ class InspectView:
 
 
 class FilesView:
-    """One path a line, for engines."""
+    """The paths of live files, for engines that read Parquet files."""
 
     def text(self, outcome: LiveFiles, _: Paint) -> str:
-        """Nothing else, so that a script can hand the lines on."""
+        """Return one path per line and nothing else, for scripts."""
         return "\n".join(file.path for file in outcome.files)
 
     def json(self, outcome: LiveFiles) -> Any:
-        """The documented shape."""
+        """Return the document that the schema of ``inspect-files`` describes."""
         return asdict(outcome)
 
 
@@ -159,13 +159,13 @@ def _sections(report: LayoutReport) -> Iterator[Section]:
 
 
 def _shared(partition: PartitionReport, largest: int) -> tuple[Cell, ...]:
-    """A row of a partition, with its share of the largest one."""
+    """Return the row of a partition, with its size as a share of the largest partition."""
     share = Meter(round(partition.size_bytes * 100 / largest))
     return (Verbatim(partition.path or "(unpartitioned)"), *_row("", partition)[1:], share)
 
 
 def size_bars(sizes: Sequence[int]) -> tuple[Bars, ...]:
-    """The files in steps of equal width up to the largest one; none without files."""
+    """Return the number of files per size class, all of equal width; empty without files."""
     if not sizes:
         return ()
     step = max(-(-max(sizes) // _BARS), 1)

@@ -1,4 +1,4 @@
-"""The declared tables: as a list for people, as values, or as names."""
+"""The declared tables, as text, JSON or names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """A project and the tables of it that were selected."""
+    """A project and its selected tables."""
 
     project: ResolvedProject
     tables: tuple[ResolvedTable, ...]
@@ -24,7 +24,7 @@ class ListingView:
     """One line per table."""
 
     def text(self, outcome: Listing, paint: Paint) -> str:
-        """Name, file, tags and location."""
+        """Return the name, tags, file and location of each table."""
         rows = [
             (table.name, ", ".join(table.tags), table.file, table.location_declared)
             for table in outcome.tables
@@ -36,7 +36,7 @@ class ListingView:
         return f"{head}: {total}\n\n{columns(('table', 'tags', 'file', 'location'), rows, paint=paint)}"
 
     def json(self, outcome: Listing) -> Any:
-        """The same, with owner, policy, columns and sources."""
+        """Return the tables as plain values, also with owner, policy, columns and sources."""
         return {
             "project": outcome.project.name,
             "target": outcome.project.target.name,
@@ -61,5 +61,5 @@ class NamesView(ListingView):
     """The names alone."""
 
     def text(self, outcome: Listing, paint: Paint) -> str:  # noqa: ARG002  # for scripts
-        """One name per line."""
+        """Return one name per line."""
         return "\n".join(table.name for table in outcome.tables)

@@ -1,4 +1,4 @@
-"""What declared queries read before clustering, are expected to read after it, and read: in text."""
+"""What declared queries read before and after clustering, and the forecast of it, in text and JSON."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _LONGEST_NAME = 24
 
 
 def measured_table(queries: Iterable[MeasuredQuery], paint: Paint) -> str:
-    """Four lines for each query: files, row groups, rows and bytes."""
+    """Return four lines for each query: files, row groups, rows and bytes."""
     return columns(MEASURED_HEADER, measured_rows(queries), paint=paint, right=frozenset({2, 3, 4, 5}))
 
 
 def measured_cost_table(costs: MeasuredCosts, paint: Paint) -> str:
-    """A line for each part of what was done."""
+    """Return a line for each part of the costs of a clustering."""
     rows = measured_cost_rows(costs)
     return columns(MEASURED_COSTS_HEADER, rows, paint=paint, right=frozenset({1, 2}))
 
 
 def measured_rows(queries: Iterable[MeasuredQuery]) -> list[tuple[str, ...]]:
-    """The cells below :data:`MEASURED_HEADER`."""
+    """Return the cells below :data:`MEASURED_HEADER`."""
     rows: list[tuple[str, ...]] = []
     for query in queries:
         expected = [""] * 4 if query.expected is None else touched_cells(query.expected)
@@ -50,7 +50,7 @@ def measured_rows(queries: Iterable[MeasuredQuery]) -> list[tuple[str, ...]]:
 
 
 def measured_block(queries: Iterable[MeasuredQuery]) -> DataTable:
-    """The same for a page."""
+    """Return the measurements of queries as a table for a page."""
     return DataTable(
         caption="What queries read before and after clustering",
         header=MEASURED_HEADER,
@@ -60,7 +60,7 @@ def measured_block(queries: Iterable[MeasuredQuery]) -> DataTable:
 
 
 def forecast_table(queries: Iterable[QueryForecast], paint: Paint) -> str:
-    """Four lines for each query, five where dictionaries leave fewer rows: now and expected."""
+    """Return four lines for each query, now and expected, or five if dictionaries leave fewer rows."""
     rows: list[tuple[str, ...]] = []
     for one in queries:
         cells: list[tuple[str, ...]] = list(
@@ -74,7 +74,7 @@ def forecast_table(queries: Iterable[QueryForecast], paint: Paint) -> str:
 
 
 def forecast_lines(forecast: ClusteringForecast, paint: Paint) -> list[str]:
-    """What queries will read, below an empty line, and the error of past forecasts; nothing of nothing."""
+    """Return the forecast for queries, below an empty line, and the error of past forecasts, if known."""
     lines = [f"\n{forecast_table(forecast.queries, paint)}"] if forecast.queries else []
     return (
         lines if forecast.forecast_error is None else [*lines, forecast_error_lines(forecast.forecast_error)]
@@ -82,7 +82,7 @@ def forecast_lines(forecast: ClusteringForecast, paint: Paint) -> list[str]:
 
 
 def forecast_json(forecast: ClusteringForecast) -> dict[str, Any]:
-    """The same figures."""
+    """Return the forecast and the error of past forecasts as plain values."""
     return {
         "queries": [asdict(query) for query in forecast.queries],
         "forecast_error": None if forecast.forecast_error is None else asdict(forecast.forecast_error),
@@ -90,7 +90,7 @@ def forecast_json(forecast: ClusteringForecast) -> dict[str, Any]:
 
 
 def forecast_error_lines(past: ForecastErrorSummary) -> str:
-    """How good predictions were."""
+    """Return the median error of past forecasts, in two lines."""
     shares = zip(_KINDS, _errors(past.error), strict=True)
     said = ", ".join(f"{kind} {share.lstrip('+-')}" for kind, share in shares if share)
     predictions = count(past.predictions, "prediction")
@@ -107,7 +107,7 @@ def _name(name: str, line: int) -> str:
 
 
 def touched_cells(touched: Touched) -> list[str]:
-    """Files, row groups, rows and bytes, as cells."""
+    """Return the files, row groups, rows and bytes as cells."""
     return [
         f"{touched.files:,}",
         f"{touched.row_groups:,}",

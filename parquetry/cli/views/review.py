@@ -1,4 +1,4 @@
-"""What was posted on a pull request, what is approved there, and what became of it."""
+"""Posted comments and checks, approvals, and follow-ups of pull requests, in text, JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ _ROOM_FOR_NOTE: Final = 100
 
 
 class PostedView:
-    """The comment and the check."""
+    """The comment and the check of a posted plan."""
 
     def text(self, outcome: Posted, paint: Paint) -> str:
-        """A line for each."""
+        """Return a line for the comment and one for the check."""
         return (
             f"{_posted(outcome, paint)}\n"
             f"{paint.good('set')} {outcome.check} of {outcome.head[:12]} to {outcome.state}: {outcome.text}"
         )
 
     def json(self, outcome: Posted) -> Any:
-        """Every field."""
+        """Return every field."""
         return to_json_value(outcome)
 
 
 class DiffPostedView:
-    """The comment alone."""
+    """The comment of a posted difference."""
 
     def text(self, outcome: PostedComment, paint: Paint) -> str:
-        """What became of it."""
+        """Return whether the comment was added or replaced."""
         return _posted(outcome, paint)
 
     def json(self, outcome: PostedComment) -> Any:
-        """Every field."""
+        """Return every field."""
         return to_json_value(outcome)
 
 
@@ -60,10 +60,10 @@ def _posted(outcome: Posted | PostedComment, paint: Paint) -> str:
 
 
 class ApprovalView:
-    """The plan's id, and who approved it."""
+    """The approved plan's id, and who approved it."""
 
     def text(self, outcome: Approval, paint: Paint) -> str:
-        """The id, and the pull request."""
+        """Return the id, the approvers and the pull request."""
         by = ", ".join(outcome.approved_by)
         return (
             f"{paint.good('approved')} {outcome.plan_id}\n"
@@ -71,38 +71,38 @@ class ApprovalView:
         )
 
     def json(self, outcome: Approval) -> Any:
-        """Every field."""
+        """Return every field."""
         document = to_json_value(outcome)
         return document | {"planned": outcome.planned.isoformat()}
 
 
 class UnplannedView:
-    """A line for each pull request, in words that a shell can read."""
+    """A line for each pull request without a plan, in words that a shell can split."""
 
     def text(self, outcome: Unplanned, _: Paint) -> str:
-        """Number, head commit, and where it lies."""
+        """Return the number and head commit of each, and ``fork`` or ``branch``."""
         return "\n".join(
             f"{pull.number} {pull.head} {'fork' if pull.is_fork else 'branch'}"
             for pull in outcome.pull_requests
         )
 
     def json(self, outcome: Unplanned) -> Any:
-        """Every field."""
+        """Return every field."""
         return to_json_value(outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUpView:
-    """Predicted against measured; ``pull_request`` is where it is shown, None where it is not.
+    """Predictions beside measurements; ``pull_request`` is where they are posted, or None.
 
-    ``is_new`` is whether it was posted there now.
+    If ``is_new``, they were posted just now.
     """
 
     pull_request: int | None
     is_new: bool = True
 
     def text(self, outcome: FollowUp, paint: Paint) -> str:
-        """A line for each table, with a table of its queries; whether it was posted."""
+        """Return a line for each table with tables of its queries and costs, and whether they were posted."""
         if not outcome.tables:
             return "the plan predicted nothing of its tables: no file was due for clustering"
         lines = []
@@ -118,14 +118,14 @@ class FollowUpView:
         return "\n".join([*lines, f"{posted} on pull request {self.pull_request}"])
 
     def json(self, outcome: FollowUp) -> Any:
-        """Every field."""
+        """Return every field."""
         return to_json_value(outcome) | {"pull_request": self.pull_request}
 
 
 def follow_up_comment(outcome: FollowUp, *, max_bytes: int) -> str:
-    """The same in GitHub's Markdown, at most ``max_bytes`` long in UTF-8; what is omitted is counted.
+    """Return the follow-up in GitHub's Markdown, at most ``max_bytes`` long in UTF-8.
 
-    The first line is a marker for project and target.
+    The first line is a marker for project and target. Omitted tables are counted.
     """
     text = (
         f"<!-- parquetry:follow-up project={outcome.project} target={outcome.target} -->\n"

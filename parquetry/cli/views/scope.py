@@ -1,4 +1,4 @@
-"""What ``scope: auto`` chose for partitions, by what, and what either scope costs and is good for."""
+"""The choices of ``scope: auto`` for partitions, their reasons, and the costs and benefits of both scopes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,16 @@ def scope_lines(
     verbose: bool,
     indent: int = 2,
 ) -> list[str]:
-    """A line for each rule that was gone by; a table for partitions that were looked at, all or a few."""
+    """Return a line for each reason of a choice, and a table for each partition whose scopes were compared.
+
+    Args:
+        choices: The choices by partition.
+        paint: The colours.
+        spec: The spec that masks partitions, or None.
+        verbose: Show all compared partitions instead of the three largest.
+        indent: The number of blanks before each line.
+
+    """
     margin = " " * indent
     rules = _rules(choices)
     lines = [
@@ -61,7 +70,7 @@ def scope_lines(
 
 
 def scope_sentences(choices: Sequence[ScopeChoice]) -> list[str]:
-    """The same without a table: a sentence for each rule, and for each of a few partitions looked at."""
+    """Return a sentence for each reason of a choice, and for up to three compared partitions."""
     sentences = [_rule(by, scope, number) for (by, scope), number in _rules(choices).items()]
     compared = _compared(choices)
     for choice in compared[:_SHOWN]:
@@ -79,7 +88,7 @@ def scope_sentences(choices: Sequence[ScopeChoice]) -> list[str]:
 
 
 def scopes_json(choices: Iterable[ScopeChoice], *, spec: TableSpec | None) -> list[dict[str, Any]]:
-    """Each choice with the figures of both scopes; those of the whole are null where nobody looked."""
+    """Return each choice with the figures of both scopes; ``whole`` is null if they were not compared."""
     return [to_json_value(masked_choice(choice, spec)) for choice in choices]
 
 
@@ -92,7 +101,7 @@ def _rule(by: ChosenBy, scope: ClusteringScope, partitions: int) -> str:
 
 
 def _compared(choices: Iterable[ScopeChoice]) -> list[ScopeChoice]:
-    """Those of which both scopes were looked at, the largest first."""
+    """Return the choices for which both scopes were compared, the largest first."""
     compared = [choice for choice in choices if choice.whole is not None]
     return sorted(compared, key=lambda choice: -choice.group.rewritten_bytes)
 

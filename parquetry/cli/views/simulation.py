@@ -26,12 +26,12 @@ _Row = tuple[str, ...]
 
 
 class SimulationView:
-    """Which file gets how many rows, and why."""
+    """The number of new rows per file, and the reasons."""
 
     def text(self, outcome: Simulation, paint: Paint) -> str:
-        """One line per file, or for all files of one fate, then the limits that were tried.
+        """Return a line per file, or per group of files with the same values, then the limits.
 
-        Long file ids are cut to what tells them apart.
+        Long file ids are cut to prefixes that differ.
         """
         plan, policy = outcome.plan, outcome.policy
         names = short_names(decision.slice.file_id for decision in plan.decisions)
@@ -44,7 +44,7 @@ class SimulationView:
         )
 
     def json(self, outcome: Simulation) -> Any:
-        """Existing files in their order, then new ones with file null."""
+        """Return the existing files in their order, then the new ones with file null."""
         document = sizing_json(outcome.plan)
         for entry in document["files"]:
             del entry["reason"]
@@ -56,10 +56,10 @@ _DAYS = ("day", "arrived", "files", "bytes written")
 
 
 class ReplayView:
-    """What was recorded, and what limits make of it: in all, and by day."""
+    """The recorded writes, and the layout that limits make of them, in total and by day."""
 
     def text(self, outcome: ReplayReport, paint: Paint) -> str:
-        """A line for each layout, one for each day, then the limits and what was not recorded."""
+        """Return a line for each layout, one for each day, then the limits and what was not recorded."""
         found = outcome.replay
         if found is None:
             return f"{outcome.table}: nothing was written in that time"
@@ -82,11 +82,11 @@ class ReplayView:
         return "\n\n".join((table, days, "\n".join(lines)))
 
     def json(self, outcome: ReplayReport) -> Any:
-        """The report by its fields."""
+        """Return every field of the report."""
         return to_json_value(outcome)
 
     def html(self, outcome: ReplayReport) -> str:
-        """The report as a page for a browser, with charts."""
+        """Return the report as a page for a browser, with charts."""
         found = outcome.replay
         title = f"parquetry replay of {outcome.table}"
         if found is None:
@@ -128,7 +128,7 @@ class ReplayView:
 
 
 def replayed_sides(found: Replay) -> tuple[tuple[str, ReplayedFigures], ...]:
-    """The layouts of a replay by name."""
+    """Return the figures of the recorded, applied and declared layouts with their names."""
     sides = (("recorded", found.recorded), ("applied", found.applied))
     return sides if found.declared is None else (*sides, ("declared", found.declared))
 
@@ -175,7 +175,7 @@ def _day(day: ReplayedDay) -> _Row:
 
 
 def limits_text(policy: SizingPolicy) -> str:
-    """The limits of writes in one line."""
+    """Return the limits of file sizes in one line."""
     split = "auto" if policy.insert_split_size is None else f"{policy.insert_split_size:,} rows"
     return (
         f"max_file_size {format_size(policy.max_file_size_bytes)}, "
@@ -184,7 +184,10 @@ def limits_text(policy: SizingPolicy) -> str:
 
 
 def _existing(name: str, decision: SliceDecision, policy: SizingPolicy) -> _Row:
-    """Its size and the limit are said beside the reason, so files that are not small have one in common."""
+    """Return the row of an existing file.
+
+    All files that are not small get the same reason, so that their rows can be merged.
+    """
     is_off = policy.small_file_limit_bytes == 0
     return (
         name,
@@ -202,7 +205,7 @@ def _made(assignment: Assignment) -> _Row:
 
 
 def _alike(rows: Iterable[_Row]) -> Iterator[_Row]:
-    """The rows, those of files that fare alike as one with their number, where the first of them was."""
+    """Yield the rows, with one row and a number for all files whose other cells are equal."""
     fates: dict[_Row, list[str]] = {}
     for row in rows:
         fates.setdefault(row[1:], []).append(row[0])
@@ -211,7 +214,7 @@ def _alike(rows: Iterable[_Row]) -> Iterator[_Row]:
 
 
 def _joint(names: Sequence[str], fate: _Row) -> _Row:
-    """The row of several files, with what each of them gets."""
+    """Return one row for several files, with the number of inserts for each of them."""
     size_before, small, inserts, *rest = fate
     files = f"{len(names):,} {_NEW}" if names[0] == _NEW else count(len(names), "file")
     return (files, size_before, small, inserts if inserts == "0" else f"{inserts} each", *rest)

@@ -1,4 +1,4 @@
-"""What happened to a table, in text and JSON: its timeline, and its history with what was applied."""
+"""The timeline of a table, and its history of commits and applied specs, in text and JSON."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _MILLION = 1_000_000
 
 
 class TimelineView:
-    """Instants, oldest first; with ``verbose`` also what clusterings were good for."""
+    """The instants, oldest first; with ``verbose`` also what queries read before and after clusterings."""
 
     def __init__(self, *, verbose: bool = False) -> None:
         self._verbose = verbose
 
     def text(self, outcome: TimelineReport, paint: Paint) -> str:
-        """A line per instant, within 80 columns; for a single one also its partitions and metadata."""
+        """Return a line per instant, within 80 columns; for a single one also its partitions and metadata."""
         return "\n\n".join(
             [self._instants(outcome, paint), *(f"{paint.bad('warning')}: {w}" for w in outcome.warnings)]
         )
@@ -56,7 +56,7 @@ class TimelineView:
         return "\n".join([table, *_details(outcome.instants[0], paint)])
 
     def json(self, outcome: TimelineReport) -> Any:
-        """The documented shape."""
+        """Return the document that the schema of ``timeline`` describes."""
         return {
             "instants": [_instant(instant) for instant in outcome.instants],
             "warnings": list(outcome.warnings),
@@ -68,7 +68,7 @@ def _is_completed(instant: InstantReport) -> bool:
 
 
 def _pending(instant: InstantReport) -> str:
-    """A line without figures, which what is not completed lacks, and for how long it has been so."""
+    """Return the line of an unfinished instant, which has no figures but an age."""
     lasting = "" if instant.age_seconds is None else f", for {elapsed(instant.age_seconds)}"
     return f"{instant.time}  {instant.action} {instant.state}{lasting}"
 
@@ -87,7 +87,7 @@ def _row(instant: InstantReport) -> tuple[str, ...]:
 
 
 def row_count(number: int) -> str:
-    """Return a number of rows in up to seven characters, and nothing for none."""
+    """Return a number of rows in up to seven characters, or an empty text for 0."""
     if not number:
         return ""
     return f"{number:,}" if number < _MILLION else short_count(number)
@@ -98,7 +98,7 @@ def _files(number: int) -> str:
 
 
 def _few_characters(number: int) -> str:
-    """Up to three characters below 10^8, so that two of them fit beside the longest operation."""
+    """Return a number in up to three characters below 10^8, so that two fit beside the longest operation."""
     if number < _IN_FULL:
         return str(number)
     if number < _TENTH_OF_A_MILLION:
@@ -111,7 +111,7 @@ def _details(instant: InstantReport, paint: Paint) -> list[str]:
     if instant.partitions:
         names = (f"  {partition or '(unpartitioned)'}" for partition in instant.partitions)
         lines += [paint.bold("partitions"), *names]
-    # What the table below says need not be said in JSON too.
+    # The table below shows the measurements, so the JSON is left out.
     shown = {key: value for key, value in instant.extra.items() if key != MEASURED_KEY or not instant.queries}
     lines += [f"{paint.bold(key)}\n  {_readable(value)}" for key, value in sorted(shown.items())]
     lines += [f"\n{table}" for table in _measured(instant, paint)]
@@ -119,7 +119,7 @@ def _details(instant: InstantReport, paint: Paint) -> list[str]:
 
 
 def _measured(instant: InstantReport, paint: Paint) -> list[str]:
-    """What a clustering was good for, and what it cost."""
+    """Return tables of what queries read before and after a clustering, and of its costs."""
     queries = [measured_table(instant.queries, paint)] if instant.queries else []
     return queries if instant.costs is None else [*queries, measured_cost_table(instant.costs, paint)]
 
@@ -155,10 +155,10 @@ def _instant(instant: InstantReport) -> dict[str, Any]:
 
 
 class TableHistoryView:
-    """Applies and commits, the newest first."""
+    """Applied records and commits, the newest first."""
 
     def text(self, outcome: HistoryReport, paint: Paint) -> str:
-        """A line per commit, and two per apply: who and what it came from; within 80 columns."""
+        """Return a line per commit, and two per applied record: author and origin; within 80 columns."""
         commits = [entry for entry in outcome.entries if isinstance(entry, CommitEntry)]
         header, *rows = columns(
             _HISTORY_HEADER, map(_commit, commits), paint=paint, right=_HISTORY_NUMBERS
@@ -174,7 +174,7 @@ class TableHistoryView:
         return "\n".join([*lines, *(f"\n{paint.bad('warning')}: {warning}" for warning in outcome.warnings)])
 
     def json(self, outcome: HistoryReport) -> Any:
-        """The documented shape."""
+        """Return the document that the schema of ``history`` describes."""
         return {
             "table": outcome.table,
             "entries": [_entry(entry) for entry in outcome.entries],

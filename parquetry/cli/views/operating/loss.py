@@ -1,4 +1,4 @@
-"""What of a table is lost, before the loss is accepted and afterwards."""
+"""The lost rows of a table, before and after their loss is accepted."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from parquetry.secret_names import MASK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """The damaged files of a table; ``instant`` is the commit that gave them up, None before.
+    """The damaged files of a table; ``instant`` is the commit that gave up their rows, or None before that.
 
-    Personal partitions and keys are masked by ``shown_by``.
+    ``shown_by`` is the spec that masks personal partitions and keys.
     """
 
     table: str
@@ -28,17 +28,17 @@ class Loss:
 
 
 class LossView:
-    """Every file with what was in it."""
+    """Every damaged file with the rows that it contained."""
 
     def text(self, outcome: Loss, paint: Paint) -> str:
-        """Which rows are lost for good, and by which commit."""
+        """Return the lost rows, and the commit that accepted the loss."""
         if not outcome.lost:
             return f"{paint.good('nothing is lost')}: every file of {outcome.table} is as its commit wrote it"
         accepted = f"{paint.good('loss accepted')} by {outcome.instant}"
         return "\n".join([*loss_lines(outcome), f"{accepted}; a file that is put back is not read any more"])
 
     def json(self, outcome: Loss) -> Any:
-        """As a check of the doctor, with the files."""
+        """Return the loss in the form of a doctor's check, with the files."""
         found = "nothing is lost" if not outcome.lost else f"loss accepted by {outcome.instant}"
         return {
             "ok": True,
@@ -52,7 +52,7 @@ class LossView:
 
 
 def loss_lines(loss: Loss) -> Iterator[str]:
-    """A line for all, and one for each file."""
+    """Yield a line for the whole loss, and one for each file."""
     rows = count(sum(one.file.rows or 0 for one in loss.lost), "row")
     yield f"{loss.table} has lost {rows} in {count(len(loss.lost), 'file')}:"
     for one in loss.lost:
@@ -89,7 +89,7 @@ def _document(one: LostRows, shown_by: TableSpec | None) -> dict[str, Any]:
 
 
 def _keys(one: LostRows, shown_by: TableSpec | None) -> tuple[str | None, str | None]:
-    """The range of record keys, masked where a column of the key is personal."""
+    """Return the lowest and highest record key, masked if a key column is personal; None if unknown."""
     if one.min_key is None or one.max_key is None:
         return None, None
     key = {name.lower() for name in ((shown_by.record_key or ()) if shown_by else ())}

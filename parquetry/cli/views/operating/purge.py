@@ -1,4 +1,4 @@
-"""What a purge would do, and what it did and proved."""
+"""A planned purge, and the result and proof of an executed one."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:  # starts Spark's modules
 
 
 class SurveyView:
-    """Rows and files that a purge is about."""
+    """The rows and files that a purge would remove."""
 
     def line(self, outcome: Survey) -> str:
-        """Return one sentence."""
+        """Return the counts in one sentence."""
         now = f"{count(outcome.rows, 'row')} in {count(outcome.files, 'file')}"
         before = f"{count(outcome.older_rows, 'row')} in {count(outcome.older_files, 'older file')}"
         return f"{outcome.table} has {now}, and {before}."
 
     def text(self, outcome: Survey, paint: Paint) -> str:
-        """Return the sentence, and where the rows came from."""
+        """Return the sentence, and the source files that the rows came from."""
         del paint
         return "\n".join([self.line(outcome), *_sources(outcome.sources)])
 
@@ -40,10 +40,10 @@ class SurveyView:
 
 
 class PurgeView:
-    """What went, which files were checked, and which of them hold a value."""
+    """The removed rows and files, the files that were checked, and those that still contain a value."""
 
     def text(self, outcome: PurgeReport, paint: Paint) -> str:
-        """Return a line for each step, then the proof, then what no command of parquetry reaches."""
+        """Return a line for each step, the proof, and a list of what parquetry cannot check."""
         scrubbed_files = {
             "timeline file": outcome.scrubbed.timeline_files,
             "archive log": outcome.scrubbed.archive_files,
@@ -76,7 +76,7 @@ class PurgeView:
         return "\n".join([*lines, *_sources(outcome.sources), _OUT_OF_REACH])
 
     def json(self, outcome: PurgeReport) -> Any:
-        """Return every field, and whether it is proven."""
+        """Return every field, and whether the purge is proven."""
         return {**to_json_value(outcome), "proven": outcome.is_proven}
 
 

@@ -1,4 +1,4 @@
-"""What a run did, and past runs."""
+"""The result of a run, and past runs."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _NUMBERS = frozenset(range(2, len(_RUNS) - 1))
 
 
 class RunView:
-    """One line per job of tables that changed; why jobs failed is told on stderr, and in the JSON.
+    """One line per job of the tables that changed. Errors of jobs are reported on stderr, and in the JSON.
 
-    With ``verbose`` the jobs of the other tables are there too.
+    With ``verbose`` the jobs of all tables are shown.
     """
 
     def __init__(self, *, verbose: bool = False) -> None:
         self._verbose = verbose
 
     def text(self, outcome: RunResult, paint: Paint) -> str:
-        """Rows, files and instants, then the tests, then a line that sums up."""
+        """Return the rows, files and instants of the jobs, then the tests and a summary."""
         if not outcome.outcomes:
             return "Nothing to run: no table is selected."
         remarkable = {o.table for o in outcome.outcomes if o.is_worth_saving or o.warnings}
@@ -39,7 +39,7 @@ class RunView:
         return "\n\n".join([*parts, paint.bold(_summary(outcome))])
 
     def json(self, outcome: RunResult) -> Any:
-        """The run's id, one entry per job, and the tests if they were executed."""
+        """Return the run's id, one entry per job, and the tests if they were executed."""
         return to_json(outcome)
 
 
@@ -47,13 +47,13 @@ class RunsView:
     """Past runs, the newest first."""
 
     def text(self, outcome: tuple[PastRun, ...], paint: Paint) -> str:
-        """A line per run, within 80 columns."""
+        """Return a line per run, within 80 columns."""
         if not outcome:
             return "No run is recorded yet."
         return columns(_RUNS, (_run_row(run, paint) for run in outcome), paint=paint, right=_NUMBERS)
 
     def json(self, outcome: tuple[PastRun, ...]) -> Any:
-        """The runs without their jobs."""
+        """Return the runs without their jobs."""
         return {"runs": [_run_json(run) for run in outcome]}
 
 
@@ -61,7 +61,7 @@ class PastRunView:
     """One run with its jobs."""
 
     def text(self, outcome: PastRun, paint: Paint) -> str:
-        """The run's line, then a line per job; below those that failed, why."""
+        """Return the run's line, then a line per job, with the error below a failed one."""
         lines = [RunsView().text((outcome,), paint), ""]
         width = max((len(f"{job.table} {job.name}") for job in outcome.jobs), default=0)
         for job in outcome.jobs:
@@ -77,7 +77,7 @@ class PastRunView:
         return "\n".join(lines)
 
     def json(self, outcome: PastRun) -> Any:
-        """The run with its jobs."""
+        """Return the run with its jobs."""
         jobs = [
             {
                 "table": job.table,
@@ -124,9 +124,9 @@ def _run_json(run: PastRun) -> dict[str, Any]:
 
 
 def _summary(run: RunResult) -> str:
-    """How many tables failed and changed, and what was written.
+    """Return how many tables failed and changed, and how much was written.
 
-    ``1 failed, 2 changed, 297 unchanged; 12 files (3.4 MB) written in 35.2 s.`` is an example.
+    An example is ``1 failed, 2 changed, 297 unchanged; 12 files (3.4 MB) written in 35.2 s.``
     """
     tables = {outcome.table for outcome in run.outcomes}
     failed = {outcome.table for outcome in run.outcomes if outcome.error is not None}
@@ -166,7 +166,7 @@ def _rows(commit: CommitResult) -> str:
 
 
 def done_text(result: JobResult) -> str:
-    """What a job did, in a line."""
+    """Return the result of a job in one line."""
     commit, services = result.commit, result.services
     if commit is not None:
         if commit.instant is None:

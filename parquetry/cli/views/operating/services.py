@@ -1,4 +1,4 @@
-"""What a table service did, who holds locks, what the doctor found, and what is known of source files."""
+"""Results of table services, held locks, checks of the doctor, and the files of sources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ServiceView:
     """The fields of any service's result."""
 
     def text(self, outcome: object, paint: Paint) -> str:
-        """One line per field."""
+        """Return one line per field."""
         document: dict[str, Any] = to_json_value(outcome)
         width = max(len(key) for key in document)
         return "\n".join(
@@ -33,19 +33,19 @@ class ServiceView:
         )
 
     def json(self, outcome: object) -> Any:
-        """The same fields."""
+        """Return every field."""
         return to_json_value(outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenBackView(ServiceView):
-    """The fields of a rollback or a restore of ``table``, and which files the next run ingests again."""
+    """The fields of a rollback or restore of ``table``, and the files that the next run ingests again."""
 
     table: str
     typed_options: TypedOptions = field(default_factory=TypedOptions)
 
     def text(self, outcome: object, paint: Paint) -> str:
-        """One line per field, and one for each source with the commands that keep its rows out."""
+        """Return a line per field, and for each source how to prevent that its files are ingested again."""
         fields: dict[str, Any] = to_json_value(outcome)
         sources = fields.pop("reads_again")
         lines = [super(TakenBackView, self).text(fields, paint)]
@@ -77,13 +77,13 @@ class DoctorView:
     """One line per check."""
 
     def text(self, outcome: Sequence[Check], paint: Paint) -> str:
-        """What was found, bad things marked."""
+        """Return a line per check with its finding, marked as ok or to be fixed."""
         width = max(len(check.name) for check in outcome)
         marks = {True: paint.good("ok  "), False: paint.bad("fix ")}
         return "\n".join(f"{marks[c.ok]}  {c.name.ljust(width)}  {c.found}" for c in outcome)
 
     def json(self, outcome: Sequence[Check]) -> Any:
-        """The checks and whether all is well."""
+        """Return the checks, and whether all of them are ok."""
         return {
             "ok": all(check.ok for check in outcome),
             "checks": [{"name": check.name, "ok": check.ok, "found": check.found} for check in outcome],
@@ -92,18 +92,18 @@ class DoctorView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocksView:
-    """The locks that are held; commands carry ``typed_options``."""
+    """The held locks; commands get the ``typed_options``."""
 
     typed_options: TypedOptions = field(default_factory=TypedOptions)
 
     def text(self, outcome: Sequence[HeldLock], paint: Paint) -> str:
-        """Holder and age of each, and what to do about it."""
+        """Return the holder and age of each lock, and advice."""
         if not outcome:
             return "no lock is held"
         return "\n".join(_lines(lock, paint, self.typed_options) for lock in outcome)
 
     def json(self, outcome: Sequence[HeldLock]) -> Any:
-        """Every field of every lock."""
+        """Return every field of every lock."""
         return {"locks": [to_json_value(lock) for lock in outcome]}
 
 
@@ -111,11 +111,11 @@ class ReleaseView:
     """The lock that was released."""
 
     def text(self, outcome: HeldLock, paint: Paint) -> str:
-        """Which, and whose it was."""
+        """Return the table of the lock, and its former holder."""
         return f"{paint.good('released')} the lock of {paint.bold(outcome.table)}: held by {outcome.holder}"
 
     def json(self, outcome: HeldLock) -> Any:
-        """Every field."""
+        """Return every field."""
         return {"released": to_json_value(outcome)}
 
 
@@ -149,7 +149,7 @@ class SourcesView:
     verbose: bool
 
     def text(self, outcome: Sequence[ListedSource], paint: Paint) -> str:
-        """Return counts by state, then the files."""
+        """Return the number of files by state, then the files."""
         if not outcome:
             return "The applied spec has no sources."
         return "\n\n".join(self._source(source, paint) for source in outcome)
@@ -181,10 +181,10 @@ def _file(file: ListedFile) -> str:
 
 
 class DecisionView:
-    """The decision that was recorded."""
+    """The recorded decision about files of a source."""
 
     def text(self, outcome: Decision, paint: Paint) -> str:
-        """Return the number of files, what the next run does with them, and how to take it back."""
+        """Return the number of files, and whether the next run ingests them."""
         does = "ingests" if outcome.kind == "accepted" else "does not ingest"
         what = count(len(outcome.files), "file") if outcome.files else "all files"
         return (

@@ -1,4 +1,4 @@
-"""A run as a page: what each job wrote, what failed and why, and what queries read after clustering."""
+"""A run as a page: files and rows of each job, errors, and what queries read after clustering."""
 
 from __future__ import annotations
 
@@ -35,9 +35,14 @@ _WORDS: Final = {Tone.BAD: "failed", Tone.WARN: "warned", Tone.GOOD: "done"}
 def render_run(
     run: RunResult, *, target: str, history: TestHistory | None, with_options: Callable[[str], str]
 ) -> str:
-    """One self-contained page, at its end the tests after the run, and their ``history``.
+    """Return one self-contained page of a run, with the tests after the run at its end.
 
-    ``with_options`` completes the commands that failures name.
+    Args:
+        run: The result of the run.
+        target: The name of the target.
+        history: The results of the tests in earlier runs, or None.
+        with_options: Completes the commands that errors name.
+
     """
     commits = [o.result.commit for o in run.outcomes if o.result is not None and o.result.commit is not None]
     facts: list[tuple[str, Cell]] = [("run", Verbatim(run.run_id)), ("wrote", _written(commits))]
@@ -88,7 +93,7 @@ def _section(table: str, outcomes: list[JobOutcome], with_options: Callable[[str
 
 
 def _tone(outcomes: Sequence[JobOutcome]) -> Tone:
-    """That of the worst of them."""
+    """Return the tone of the worst outcome."""
     if any(outcome.error is not None for outcome in outcomes):
         return Tone.BAD
     return Tone.WARN if any(map(_warnings, outcomes)) else Tone.GOOD

@@ -1,4 +1,4 @@
-"""Outcomes in the format that was asked for, a page or another."""
+"""Choice of the format in which the results of runs and tests are printed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from parquetry.confined_folder import LinkInTheWayError
 
 
 def show_run(run: RunResult, output: Output, *, target: str, project: Path) -> None:
-    """Write the run of the project in the folder to stdout."""
+    """Write the result of a run to stdout; ``project`` is the project's folder."""
     if output.format == "html":
         with_options = output.typed_options.with_options
         history = None if run.tests is None else _history(run.tests, project)
@@ -31,7 +31,7 @@ def show_run(run: RunResult, output: Output, *, target: str, project: Path) -> N
 
 
 def show_results(tests: TableTests, output: Output, *, project: Path | None) -> None:
-    """Write tests to stdout; on a page with how they ended in earlier runs of the project in the folder."""
+    """Write the results of tests to stdout; a page also shows earlier runs of the project in the folder."""
     if output.format == "html":
         shown = shown_values(tests, output.typed_options.with_options)
         click.echo(render_tests(shown, _history(tests, project)), nl=False)
@@ -40,7 +40,10 @@ def show_results(tests: TableTests, output: Output, *, project: Path | None) -> 
 
 
 def _history(tests: TableTests, project: Path | None) -> TestHistory | None:
-    """None for a table without a project, and where links keep the results of runs from being read."""
+    """Return the results of these tests in earlier runs.
+
+    None for a table without a project, or if a link is in the way of the results.
+    """
     if project is None or tests.target is None:
         return None
     names = [(outcome.table, outcome.test) for outcome in tests.outcomes]

@@ -1,4 +1,4 @@
-"""What tests came to as a page: each limit with what was measured, its place, and how it was before."""
+"""The results of tests as a page: each limit with its measurement, its place, and its history."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HEADER: Final = ("status", "test", "measured", "limit", "history", "place")
 
 
 def render_tests(tests: TableTests, history: TestHistory | None) -> str:
-    """One self-contained page; ``history`` is what earlier runs came to, None outside of a project."""
+    """Return one self-contained page; ``history`` has earlier results, None outside of a project."""
     facts = [("tests", counted(tests))]
     facts += [("run", tests.run_id)] if tests.run_id is not None else []
     return render_page(
@@ -49,7 +49,7 @@ def render_tests(tests: TableTests, history: TestHistory | None) -> str:
 
 
 def tests_verdict(tests: TableTests) -> Badge:
-    """What a reader has to know first."""
+    """Return the number of tests that failed, or else warned, as a badge."""
     failed = sum(tests.counts[status] for status in FAILURES)
     if failed:
         return Badge(text=f"{failed} of {count(len(tests.outcomes), 'test')} failed", tone=Tone.BAD)
@@ -59,7 +59,7 @@ def tests_verdict(tests: TableTests) -> Badge:
 
 
 def sections_of(tests: TableTests, history: TestHistory | None, *, note: str = "") -> tuple[Section, ...]:
-    """A section for each table, with a row for each limit; ``note`` stands in each heading."""
+    """Return a section for each table, with a row for each limit; ``note`` is added to each heading."""
     past = {(test.table, test.test): test.runs for test in (() if history is None else history.tests)}
     return tuple(
         _section(name, list(found), past, note)
@@ -116,7 +116,7 @@ def _badge(status: Status) -> Badge:
 
 
 def _sparkline(runs: Sequence[PastOutcome], limit: LimitOutcome | None) -> Chart | None:
-    """The values of one limit over the runs, with its bound; None where nothing is known of it."""
+    """Return a chart of a limit's values in past runs, with its bound; None if no value is known."""
     values = [None if limit is None else run.values.get(limit.limit) for run in runs]
     if not runs or (limit is not None and not any(value is not None for value in values)):
         return None

@@ -1,4 +1,4 @@
-"""The commands that make a saved plan again, and that apply it, for whoever reads it somewhere else."""
+"""The commands that make a saved plan again and apply it, for readers on another machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parquetry.compiler.plan.model import PlanDocument
 
 
 def typed_options_of(plan: PlanDocument) -> TypedOptions:
-    """The options that the plan was made with, to be put into commands about it."""
+    """Return the options that the plan was made with, for commands about it."""
     options = plan.evidence.options
     return TypedOptions(
         target=plan.intent.target,
@@ -22,7 +22,7 @@ def typed_options_of(plan: PlanDocument) -> TypedOptions:
 
 
 def with_options(plan: PlanDocument, typed_options: TypedOptions) -> PlanDocument:
-    """The plan for people: what it says of blocked tables and warns of names commands with these options."""
+    """Return the plan with these options in the commands that its blocked tables and warnings name."""
     blocked = tuple(
         replace(b, reason=typed_options.with_options(b.reason), remedy=typed_options.with_options(b.remedy))
         for b in plan.intent.blocked
@@ -38,9 +38,10 @@ def with_options(plan: PlanDocument, typed_options: TypedOptions) -> PlanDocumen
 
 
 def commands_again(plan: PlanDocument) -> tuple[str, ...]:
-    """What plans the same tables again and, where that may be applied, what applies just that.
+    """Return the command that makes the plan again, and the one that applies exactly this plan.
 
-    A branch that nobody trusts is merged before it is applied.
+    The second is missing if the plan cannot be applied: nothing to do, a blocked table, or an untrusted
+    branch, which is merged first.
     """
     typed_options = typed_options_of(plan)
     again = (typed_options.into("parquetry", "plan"),)

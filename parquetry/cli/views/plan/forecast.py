@@ -1,4 +1,4 @@
-"""What the next clustering of a table is expected to be good for, in lines below what is due."""
+"""The forecast for the next clustering of a table, as lines below the due work."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from parquetry.runtime.clustering.forecast.queries import QueryForecast
 
 
 def changes_layout(table: str, plan: PlanDocument) -> bool:
-    """Whether the plan has figures of what is due once it is applied, besides what is due now."""
+    """Return whether the plan has figures of the work that is due after it is applied."""
     figures = plan.evidence.figures.get(table)
     return figures is not None and bool(figures.queries)
 
 
 def forecast_lines(forecast: RunForecast, *, changes: bool = False) -> list[str]:
-    """What queries read now and are expected to, of the files of the next run and of plans that wait.
+    """Return what queries read now, and the forecast for the files of the next run and of pending plans.
 
-    With ``changes`` it is said that they are of what is applied. The last line is how good such
-    predictions were before.
+    With ``changes``, a line explains that the figures are those of the spec that is applied until now. The
+    last line is the forecast error of past clusterings.
     """
     lines: list[str] = []
     if forecast.queries:
@@ -40,7 +40,7 @@ def forecast_lines(forecast: RunForecast, *, changes: bool = False) -> list[str]
 
 
 def due_entries(plan: PlanDocument) -> list[tuple[str, str]]:
-    """All that is due, as table and text: what the next run does, what that is good for, what it leaves."""
+    """Return pairs of table and text: the next run's work, its forecast, and the files that it leaves."""
     lines = due_lines(plan)
     forecasts, excluded = plan.evidence.forecasts or {}, plan.evidence.excluded or {}
     entries: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""A plan as annotations of a GitHub workflow: each change at the line that causes it."""
+"""A plan as annotations of a GitHub workflow, each change at the line that causes it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from parquetry.compiler.workspace.target_settings import target_name
 
 
 def render_github(plan: PlanDocument, *, prefix: str = "") -> str:
-    """Workflow commands: an error for each blocked table, warnings, a notice for each changed field.
+    """Return workflow commands: errors for blocked tables, warnings, and a notice for each changed field.
 
-    ``prefix`` leads from the repository to the project.
+    ``prefix`` is the project's path in the repository.
     """
     return "".join(f"{line}\n" for line in _lines(with_options(plan, typed_options_of(plan)), prefix))
 

@@ -1,4 +1,4 @@
-"""A plan in ten seconds: the verdict, and a line each for what a reviewer asks first."""
+"""The summary of a plan: the verdict, and one line for each question that a reviewer asks first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COMPARED: Final = 3
 
 
 def verdict(plan: PlanDocument) -> str:
-    """What a reviewer has to know first, such as ``blocked by 1 table; 2 tables change, none breaking``."""
+    """Return the most important facts, such as ``blocked by 1 table; 2 tables change, none breaking``."""
     intent = plan.intent
     changed = len(intent.actions)
     parts = [blocked_text(plan)] if intent.blocked else []
@@ -43,10 +43,7 @@ def verdict(plan: PlanDocument) -> str:
 
 
 def glance(plan: PlanDocument) -> list[tuple[str, str]]:
-    """A name and a line for each thing that a reviewer asks.
-
-    What the plan knows nothing of is left out.
-    """
+    """Return a name and a line for each question of a reviewer, if the plan has an answer."""
     lines = [
         ("uncommitted", uncommitted_text(plan)),
         ("authority", _authority(plan)),
@@ -63,7 +60,7 @@ def glance(plan: PlanDocument) -> list[tuple[str, str]]:
 
 
 def is_breaking(action: TableAction) -> bool:
-    """Whether applying it may lose data, break readers, or execute the code of others."""
+    """Return whether applying the action may lose data, break readers, or execute the code of others."""
     return action.change_class in (ChangeClass.BREAKING, ChangeClass.EXECUTES)
 
 
@@ -107,7 +104,7 @@ def _names(names: list[str]) -> str:
 
 
 def _rewritten(plan: PlanDocument) -> str:
-    """The bytes that applying rewrites, and those that the policies of the changed tables make due."""
+    """Return the bytes that apply rewrites, and those that the policies of the changed tables make due."""
     now = due = seconds = 0
     for action in plan.intent.actions:
         debt = _debt(action, plan)
@@ -144,7 +141,7 @@ def _costs(plan: PlanDocument) -> str:
 
 
 def _queries(plan: PlanDocument) -> str:
-    """How many declared queries read more, less or as much, with the largest differences in bytes."""
+    """Return how many declared queries read more, less or as much, with the largest differences in bytes."""
     found = [
         (action.table, query)
         for action in plan.intent.actions
@@ -161,7 +158,7 @@ def _queries(plan: PlanDocument) -> str:
 
 
 def _gain(query: QueryFigures) -> int:
-    """The bytes that the query no longer reads; rows where these are as many as before."""
+    """Return the number of bytes that the query no longer reads, or that of rows if the bytes are equal."""
     now, expected = query.now, query.expected
     return now.data_bytes - expected.data_bytes or now.rows - expected.rows
 
@@ -177,7 +174,7 @@ def _compared(queries: list[tuple[str, QueryFigures]]) -> str:
 
 
 def _tests(plan: PlanDocument) -> str:
-    """How many tests the changed tables declare, and which of them declare none."""
+    """Return how many tests the changed tables declare, and which tables declare none."""
     declared = {
         action.table: len(action.spec.extra.tests)
         for action in shown_actions(plan)
@@ -206,7 +203,7 @@ def _guardrails(plan: PlanDocument) -> str:
 
 
 def _counted(names: Iterable[str]) -> Iterator[str]:
-    """Each name once, with how often it is there if that is more than once."""
+    """Yield each name once, followed by the number of its occurrences if there are several."""
     found = list(names)
     for name in dict.fromkeys(found):
         times = found.count(name)

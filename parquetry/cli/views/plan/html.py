@@ -61,7 +61,7 @@ _TONES = {
 
 
 def render_html(plan: PlanDocument) -> str:
-    """The plan as one self-contained page."""
+    """Return the plan as one self-contained page."""
     plan = with_options(plan, typed_options_of(plan))
     intent = plan.intent
     sections = [_blocked(entry, plan) for entry in intent.blocked]
@@ -93,7 +93,7 @@ def _facts(plan: PlanDocument) -> Iterator[tuple[str, str | Verbatim]]:
 
 
 def _ends(plan: PlanDocument) -> Iterator[Section]:
-    """What is said of no single table: warnings, what is due, what drifted, and the commands."""
+    """Yield the sections about the whole plan: warnings, costs, due work, drift and commands."""
     warnings = tuple(
         f"{w.origin}: {w.code} {w.message}" if w.origin else f"{w.code} {w.message}"
         for w in plan.evidence.warnings
@@ -235,7 +235,7 @@ def _notes(changes: Sequence[Change]) -> list[str]:
 
 
 def _origins(changes: Sequence[Change]) -> Iterator[Block]:
-    """Where in the YAML the changes are."""
+    """Yield a table of the places in the YAML that the changes come from."""
     rows = tuple((Verbatim(c.path), Verbatim(c.origin)) for c in changes if c.origin is not None)
     if rows:
         table = DataTable(caption="Places of the changes", header=("field", "place"), rows=rows)

@@ -1,4 +1,4 @@
-"""A plan as a comment on a pull request, within a byte budget."""
+"""A plan as a comment on a pull request, within a limit of bytes."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ _NOT_IN_MARKERS = re.compile(r"[^\w-]+")
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A table's details; ``rank`` says how much they matter."""
+    """The details of a table; those with a higher ``rank`` are more important."""
 
     rank: int
     text: str
 
 
 def render_markdown(plan: PlanDocument, *, max_bytes: int) -> str:
-    """The plan in GitHub's Markdown, at most ``max_bytes`` long in UTF-8.
+    """Return the plan in GitHub's Markdown, at most ``max_bytes`` long in UTF-8.
 
-    The verdict first, then a line for each thing that a reviewer asks, then what is blocked; all else is
-    folded. If the room is short, details are left out table by table, those of the mildest changes first,
-    then rows of the tables from their end; what is left out is counted.
+    The verdict comes first, then a line for each question of a reviewer, then the blocked tables; everything
+    else is folded. If space is short, the details of tables are omitted, those of the mildest changes first,
+    then rows of the tables from their end. Omitted parts are counted.
     """
     plan = with_options(plan, typed_options_of(plan))
     intent = plan.intent
@@ -93,7 +93,7 @@ _HEADER = "| table | change | class | now | debt | files | queries |\n|---|---|-
 
 
 def _alert(plan: PlanDocument) -> str:
-    """A frame in red around what must not be overlooked."""
+    """Return a red alert box if tables are blocked or breaking, else an empty text."""
     if plan.intent.blocked:
         names = _names(entry.table for entry in plan.intent.blocked)
         return f"\n> [!CAUTION]\n> Nothing is applied as long as something is blocked: {names}.\n"
@@ -103,7 +103,7 @@ def _alert(plan: PlanDocument) -> str:
 
 
 def _authority(plan: PlanDocument) -> Iterator[str]:
-    """What a reviewer also gives by an approval: never folded."""
+    """Yield the changes of authority, which an approval also approves; they are never folded."""
     if plan.intent.authority:
         yield f"\n**{authority_text(plan)}**: what later plans, runs and workflows obey.\n"
     yield from (f"- {code(sign)} {inline(text)}" for sign, text in authority_lines(plan))
@@ -115,7 +115,10 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _folded(title: str, rows: Sequence[str], room: int, *, header: str = "") -> tuple[str, int]:
-    """The rows that fit, folded below their number, and how many do not fit; nothing where none fits."""
+    """Return the rows that fit, folded below their number, and how many do not fit.
+
+    The text is empty if none fits.
+    """
     frame = _details(f"{title}: {len(rows)}", header)
     taken, left = _fitting(rows, room - _size(frame) - 1)
     return ("\n" + _details(f"{title}: {len(rows)}", header + "".join(taken)) if taken else ""), left
@@ -211,7 +214,7 @@ def _sections(plan: PlanDocument) -> Iterator[_Section]:
 
 
 def _changes(changes: Sequence[Change]) -> Iterator[str]:
-    """A list of the places that changes come from, with what else is said of them."""
+    """Yield a list with the places of the changes and notes about them."""
     said = [(change.path, [change.origin or "", *change_notes(change)]) for change in changes]
     lines = [
         f"- {code(path)}: {inline('; '.join(filter(None, notes)))}\n" for path, notes in said if any(notes)
@@ -263,7 +266,10 @@ def _details(title: str, body: str) -> str:
 
 
 def _footer(plan: PlanDocument, *, room: int) -> str:
-    """What the plan is, and the commands that make and apply it; too long ones without their selection."""
+    """Return the plan's id and commit, and the commands that make and apply it.
+
+    If the commands are too long, only `plan` without its selectors and variables is shown.
+    """
     intent = plan.intent
     made = f"plan {code(plan.plan_id)}, parquetry {inline(intent.parquetry)}"
     said = commit_text(plan)
@@ -293,7 +299,7 @@ def _note(*, rows_left: int, blocked_left: int, details_left: int) -> str:
 
 
 def _fitting(texts: Sequence[str], room: int) -> tuple[list[str], int]:
-    """As many of the texts as fit, from the first on, and how many do not."""
+    """Return the first texts that fit into the room, and the number of the others."""
     taken: list[str] = []
     for text in texts:
         room -= _size(text)
@@ -304,7 +310,10 @@ def _fitting(texts: Sequence[str], room: int) -> tuple[list[str], int]:
 
 
 def _most_important(sections: Sequence[_Section], room: int) -> tuple[list[str], int]:
-    """The sections that fit, in their order, taken from those that matter most."""
+    """Return the sections that fit, in their order, and the number of the others.
+
+    Sections of higher rank are taken first.
+    """
     taken: set[int] = set()
     for index in sorted(range(len(sections)), key=lambda i: (-sections[i].rank, i)):
         size = _size(sections[index].text)

@@ -1,4 +1,4 @@
-"""The shapes a saved plan is shown in."""
+"""Choice of the format in which a saved plan is printed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from parquetry.project.yaml.folder import PROJECT_FILE
 
 
 def show_plan(plan: PlanDocument, output: Output, *, saved: Path, max_bytes: int) -> None:
-    """Write the plan to stdout in the format that was asked for; ``max_bytes`` is for Markdown."""
+    """Write the plan to stdout in the chosen format; ``max_bytes`` limits Markdown."""
     match output.format:
         case "markdown":
             click.echo(render_markdown(plan, max_bytes=max_bytes), nl=False)
@@ -35,5 +35,5 @@ def show_plan(plan: PlanDocument, output: Output, *, saved: Path, max_bytes: int
 
 
 def _project_of(saved: Path) -> Path:
-    """The folder of the project that the plan was saved in, else the current one."""
+    """Return the folder of the project that contains the saved plan, else the current folder."""
     return next((folder for folder in saved.resolve().parents if (folder / PROJECT_FILE).is_file()), Path())

@@ -1,4 +1,4 @@
-"""Sources that are added, removed or renamed, which no single one of their fields says."""
+"""Sources that are added, removed or renamed, each as one change instead of one per field."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def grouped_changes(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Return the changes, with a single one for each source that is added, removed or renamed.
 
     Args:
-        changes: Those of one table. A field that is refused, allowed or explained by itself stays, and with
-            it all fields of its source.
+        changes: The changes of one table. If a field of a source is refused, allowed or has a note of its
+            own, all fields of the source stay separate.
 
     """
     others: list[Change] = []

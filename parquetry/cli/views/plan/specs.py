@@ -1,4 +1,4 @@
-"""A difference of specs as a comment on a pull request, within a byte budget, and as annotations."""
+"""A difference of specs as a comment on a pull request, within a limit of bytes, and as annotations."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _ROOM_FOR_NOTE = 100
 
 
 def render_diff_markdown(diff: SpecDiff, *, max_bytes: int) -> str:
-    """The difference in GitHub's Markdown, at most ``max_bytes`` long in UTF-8; what is omitted is counted.
+    """Return the difference in GitHub's Markdown, at most ``max_bytes`` long in UTF-8.
 
-    The first line is a marker for project and target.
+    The first line is a marker for project and target. Omitted entries are counted.
     """
     tables = sorted(diff.tables, key=lambda table: (not _blocks(table), table.table))
     entries: list[GuardrailDiff | TableDiff | TargetDiff] = [*diff.guardrails, *diff.targets, *tables]
@@ -40,7 +40,7 @@ def render_diff_markdown(diff: SpecDiff, *, max_bytes: int) -> str:
 
 
 def render_diff_github(diff: SpecDiff, *, prefix: str = "") -> str:
-    """Workflow commands: an error for each entry that is blocked, a notice for each changed field."""
+    """Return workflow commands: an error for each blocked entry, a notice for each changed field."""
     return "".join(f"{line}\n" for line in _annotations(diff, prefix))
 
 
@@ -74,7 +74,7 @@ def _section(entry: TableDiff | TargetDiff, target: str) -> str:
 
 
 def _rule_section(rule: GuardrailDiff) -> str:
-    """Open, because it changes what is denied."""
+    """Return the section of a guardrail, unfolded because it changes which plans are denied."""
     lines = [f"{code(c.path)}: {code(value_text(c.old))} -> {code(value_text(c.new))}" for c in rule.changes]
     body = "".join(f"- {line}\n" for line in (*lines, code(rule.file)))
     return f"\n<details open><summary>{code_html(_rule_title(rule))}</summary>\n\n{body}\n</details>\n"
@@ -99,7 +99,7 @@ def _status(entry: TableDiff | TargetDiff) -> str:
 
 
 def _blocks(entry: TableDiff | TargetDiff) -> tuple[str, ...]:
-    """Why the entry may not be applied as it is."""
+    """Return the reasons why the entry may not be applied as it is."""
     return tuple(_reasons(entry))
 
 

@@ -60,9 +60,9 @@ from parquetry.compiler.workspace.target_settings import target_name
 class PlanView:
     """One line per changed field with the place that caused it.
 
-    ``saved`` is where the plan went; ``applying`` leaves out the advice to apply it;
-    ``typed_options`` goes into the commands that are printed, ``verbose`` leaves out none of the partitions
-    of which scopes were compared.
+    ``saved`` is the file of the plan. ``applying`` leaves out the advice to apply it. ``typed_options`` are
+    added to the commands that are printed. ``verbose`` shows all tables and all partitions whose scopes were
+    compared.
     """
 
     saved: Path | None = None
@@ -71,7 +71,7 @@ class PlanView:
     verbose: bool = False
 
     def text(self, outcome: PlanDocument, paint: Paint) -> str:
-        """Actions, then what is blocked, warnings, the summary, and the next command."""
+        """Return the actions, blocked tables, due work, warnings, the summary, and the next command."""
         outcome = with_options(outcome, self.typed_options)
         lines = [_headline(outcome, paint), *_uncommitted(outcome, paint), ""]
         if outcome.intent.authority:
@@ -93,7 +93,7 @@ class PlanView:
         return "\n".join([*lines, paint.bold(summary(outcome)), *self._next(outcome)])
 
     def json(self, outcome: PlanDocument) -> Any:
-        """The plan as it is saved, without the file's digest."""
+        """Return the plan as it is saved, without the file's digest."""
         return plan_json(outcome)
 
     def _next(self, plan: PlanDocument) -> list[str]:
@@ -110,7 +110,7 @@ class PlanView:
         return []
 
     def _apply(self) -> str:
-        """A saved plan is applied as a whole."""
+        """Return the command to apply the plan; a saved plan is applied without selectors, as a whole."""
         if self.saved is None:
             return self.typed_options.into("parquetry", "apply")
         return self.typed_options.without_selection().into("parquetry", "apply", shell.place(str(self.saved)))
@@ -173,7 +173,7 @@ def _figures(action: TableAction, figures: TableFigures) -> Iterator[str]:
 
 
 def _due(plan: PlanDocument, paint: Paint, typed_options: TypedOptions, *, verbose: bool) -> Iterator[str]:
-    """What is due for tables under their applied policies, and what their sources have for them."""
+    """Yield the due work of tables under their applied policies, and the new files of their sources."""
     yield paint.bold("due")
     shown = due_tables(plan)
     lines = [(name, text) for name, text in due_lines(plan) if verbose or name in shown]
@@ -235,7 +235,7 @@ def _wrapped(text: str, *, indent: int = 4, hang: int = 2, first: str = "") -> l
 
 
 def _change_lines(changes: tuple[Change, ...], paint: Paint) -> Iterator[str]:
-    """A line for each change; where it does not fit beside the values, the place goes below them."""
+    """Yield a line for each change; if the places do not fit beside the values, they go below them."""
     shown = [
         (f"{c.path}: {value_text(c.old)} -> {value_text(c.new)}{_live(c)}", c)
         for c in grouped_changes(changes)

@@ -1,4 +1,4 @@
-"""How the parts of a plan are said, alike in every shape that it is shown in."""
+"""The wording of the parts of a plan, shared by all formats."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _MINUTE, _HOUR = 60, 3600
 
 
 def kind_of(action: TableAction) -> str:
-    """The words that an action goes by: its classes, the furthest first, or that the table is forgotten."""
+    """Return the classes of an action, the most severe first, or ``forget``."""
     return "forget" if Step.FORGET in action.steps else classes_text(action.change_class, action.changes)
 
 
 def classes_text(reach: ChangeClass, changes: Iterable[Change]) -> str:
-    """The classes of a table's changes, such as ``evolve + policy``; ``reach`` is that of the whole."""
+    """Return the classes of a table's changes, such as ``evolve + policy``, including ``reach``."""
     classes = {reach, *(change.change_class for change in changes)}
     return " + ".join(sorted(map(str, classes), key=lambda name: -ChangeClass(name).rank))
 
 
 def blocked_text(plan: PlanDocument) -> str:
-    """That the plan may not be applied, for its first line; empty where it may."""
+    """Return what blocks the plan, such as ``blocked by 2 tables``, or an empty text."""
     number = sum(not blocked.is_of_target for blocked in plan.intent.blocked)
     by = [f"target {plan.intent.target}"] if number < len(plan.intent.blocked) else []
     by += [count(number, "table")] if number else []
@@ -45,18 +45,18 @@ def blocked_text(plan: PlanDocument) -> str:
 
 
 def shown_actions(plan: PlanDocument) -> tuple[TableAction, ...]:
-    """The actions that say something of their own: tables that only record the target's settings do not."""
+    """Return the actions to show, without those that only record changed settings of the target."""
     return tuple(action for action in plan.intent.actions if not action.is_of_target)
 
 
 def target_kind(plan: PlanDocument) -> str:
-    """The classes of the target's changes, such as ``executes + policy``."""
+    """Return the classes of the target's changes, such as ``executes + policy``."""
     changes = [entry.change for entry in plan.intent.target_changes]
     return classes_text(highest(changes), changes)
 
 
 def target_groups(plan: PlanDocument) -> list[tuple[tuple[Change, ...], str]]:
-    """The changed settings of the target, those of the same tables together, and which tables these are."""
+    """Return the target's changed settings by the tables that record them, with a line about these."""
     groups: dict[tuple[str, ...], list[Change]] = {}
     for entry in plan.intent.target_changes:
         groups.setdefault(entry.tables, []).append(entry.change)
@@ -70,7 +70,7 @@ def _tables_text(tables: tuple[str, ...]) -> str:
 
 
 def step_line(step: Step) -> str:
-    """What applying does in a step."""
+    """Return the effect of a step of apply."""
     match step:
         case Step.CREATE:
             return "makes the table"
@@ -89,19 +89,19 @@ def step_line(step: Step) -> str:
 
 
 def steps_line(action: TableAction) -> str:
-    """What applying does to the table, such as ``apply commits the schema, records the spec``."""
+    """Return what apply does to the table, such as ``apply commits the schema, records the spec``."""
     return f"apply {', '.join(step_line(step) for step in action.steps)}"
 
 
 def run_lines(action: TableAction, plan: PlanDocument) -> list[str]:
-    """What the next run does for the change: what new sources bring, and SQL that only Spark checks."""
+    """Return lines about the next run: files from new sources, and SQL that only Spark checks."""
     lines = [f"ingest {ingest_text(source)}" for source in plan.evidence.sources.get(action.table, ())]
     paths = plan.evidence.unchecked_sql.get(action.table, ())
     return [*lines, f"only Spark checks functions and types, in run: {', '.join(paths)}"] if paths else lines
 
 
 def value_text(value: Any) -> str:
-    """A field's value on one line."""
+    """Return a field's value on one line."""
     if value is None or value in ([], {}):
         return _ABSENT
     if isinstance(value, list):
@@ -114,7 +114,7 @@ def value_text(value: Any) -> str:
 
 
 def debt_text(debt: DueFigures) -> str:
-    """What is due for a table, such as ``2.1 GB to rewrite, about 3 runs at 1GiB``, or ``none``."""
+    """Return the debt of a table, such as ``2.1 GB to rewrite, about 3 runs at 1GiB``, or ``none``."""
     parts = []
     if debt.rewrite_bytes:
         runs = "by no run, as budget.per_run is 0"
@@ -131,7 +131,7 @@ def debt_text(debt: DueFigures) -> str:
 
 
 def ingest_text(source: DueSource) -> str:
-    """What the next run takes from a source, such as ``landing (upsert): 2 files, 14 KB``."""
+    """Return what the next run ingests from a source, such as ``landing (upsert): 2 files, 14 KB``."""
     head = f"{source.source} ({source.operation})"
     if source.problem is not None:
         return f"{head}: the run would fail: {source.problem}"
@@ -149,7 +149,7 @@ def ingest_text(source: DueSource) -> str:
 
 
 def due_lines(plan: PlanDocument) -> list[tuple[str, str]]:
-    """What the next run does, as table and text: the debt it pays, then a line for each source."""
+    """Return pairs of table and text about the next run: a line for the debt, then one per source."""
     due, ingest = plan.evidence.due or {}, plan.evidence.ingest or {}
     lines = []
     for name in dict.fromkeys((*due, *ingest)):
@@ -160,7 +160,7 @@ def due_lines(plan: PlanDocument) -> list[tuple[str, str]]:
 
 
 def due_tables(plan: PlanDocument) -> frozenset[str]:
-    """The tables for which the next run has something to do, or to report."""
+    """Return the tables for which the next run has something to do, or to report."""
     ingest, excluded = plan.evidence.ingest or {}, plan.evidence.excluded or {}
     found = {
         name
@@ -180,7 +180,7 @@ def _due_summary(plan: PlanDocument) -> str:
 
 
 def excluded_lines(table: str, excluded: ExcludedFiles) -> list[str]:
-    """The files that clustering leaves, each with its reason, and how many more there are."""
+    """Return the files that clustering leaves as they are, each with its reason, and the number of others."""
     lines = [joined("", (file.path, ": ", file.detail)) for file in excluded.files]
     if more := excluded.total - len(excluded.files):
         named = command("service", "cluster", table, "--plan-only", "-v")
@@ -195,7 +195,7 @@ def _waiting(debt: DueFigures) -> str:
 
 
 def cost_text(action: TableAction, debt: DueFigures | None) -> str:
-    """What applying moves now, and what is due afterwards."""
+    """Return how many bytes apply rewrites now, and the debt that remains."""
     due = "" if debt is None else f"; debt {debt_text(debt)}"
     if Step.REWRITE not in action.steps:
         return f"now 0 B{due}"
@@ -208,7 +208,7 @@ def cost_text(action: TableAction, debt: DueFigures | None) -> str:
 
 
 def duration_text(seconds: int) -> str:
-    """A duration in its largest sensible unit, such as ``about 4 min``."""
+    """Return a duration in its largest sensible unit, such as ``about 4 min``."""
     for unit, length in (("h", _HOUR), ("min", _MINUTE)):
         if seconds >= length:
             return f"about {round(seconds / length)} {unit}"
@@ -216,7 +216,7 @@ def duration_text(seconds: int) -> str:
 
 
 def files_text(figures: TableFigures) -> str:
-    """The files before and, where paying the debt changes their number, after."""
+    """Return the number of files, and the number after the debt is paid if it differs."""
     debt = figures.debt
     if debt is None or debt.files_after == figures.files:
         return count(figures.files, "file")
@@ -224,12 +224,12 @@ def files_text(figures: TableFigures) -> str:
 
 
 def small_text(figures: TableFigures) -> str:
-    """How many files are small, by the limit in force and by the declared one."""
+    """Return how many files are small, by the current limit and by the declared one."""
     return small_words(figures.small_files_before, figures.small_files_after)
 
 
 def small_words(before: int, after: int) -> str:
-    """How many of the same files are small by the limit in force, and by the declared one if it differs."""
+    """Return how many files are small by the current limit, and by the declared one if it differs."""
     return (
         f"{before} small" if before == after else f"{before} small by today's limit, {after} by the new one"
     )
@@ -240,7 +240,7 @@ _REPLAY_ERROR: Final = 0.05
 
 
 def query_rows(figures: TableFigures) -> list[tuple[str, str, str, str]]:
-    """The cells below :data:`QUERY_HEADER`: what each declared query reads, and is expected to read."""
+    """Return the cells below :data:`QUERY_HEADER`: what each query reads now, and what it will read."""
     rows = []
     for query in figures.queries:
         now, expected = query.now, query.expected
@@ -252,7 +252,7 @@ def query_rows(figures: TableFigures) -> list[tuple[str, str, str, str]]:
 
 
 def dictionary_text(query: QueryForecast) -> str:
-    """The rows that are left by dictionaries, such as `` (90 -> 20 by dictionaries)``, if there are fewer."""
+    """Return the number of rows left by dictionaries, such as `` (90 -> 20 by dictionaries)``, if lower."""
     now, expected = query.now, query.expected
     if (now.fewest_rows, expected.fewest_rows) == (now.rows, expected.rows):
         return ""
@@ -260,7 +260,7 @@ def dictionary_text(query: QueryForecast) -> str:
 
 
 def query_note(figures: TableFigures) -> str:
-    """What the figures of queries are of, and for which readers; empty where there is nothing to say."""
+    """Return how the figures of queries were obtained, and for which readers they hold, or an empty text."""
     return "; ".join(filter(None, (_source_note(figures), _dictionary_note(figures))))
 
 
@@ -288,7 +288,7 @@ def _source_note(figures: TableFigures) -> str:
 
 
 def query_lines(figures: TableFigures) -> list[str]:
-    """The same as lines, and what they are of."""
+    """Return the figures of queries as lines, with a note about how they were obtained."""
     lines = [
         f"query {name}: reads {files} files, {rows} rows, {size}"
         for name, files, rows, size in query_rows(figures)
@@ -302,12 +302,12 @@ def _arrow(now: str, expected: str) -> str:
 
 
 def files_line(figures: TableFigures) -> str:
-    """A table's files and how large they are in all, with what the change makes of them."""
+    """Return the number and size of a table's files, with their values after the change."""
     return f"{files_text(figures)}, {_bytes_text(figures)}, {small_text(figures)}"
 
 
 def _bytes_text(figures: TableFigures) -> str:
-    """The bytes before and, where files are rewritten, the range that they are expected in."""
+    """Return the bytes of a table, and the range that is expected after a rewrite if there is one."""
     after = figures.size_bytes_after
     if after is None:
         return human_size(figures.size_bytes)
@@ -316,7 +316,7 @@ def _bytes_text(figures: TableFigures) -> str:
 
 
 def replay_text(found: Replay) -> str:
-    """What the new limits would have made of the newest writes; empty where nothing was written."""
+    """Return what the new limits would have made of the newest writes, or an empty text without any."""
     applied, declared = found.applied, found.declared
     if declared is None or not found.arrived_bytes or not found.days:
         return ""
@@ -331,7 +331,7 @@ def replay_text(found: Replay) -> str:
 
 
 def _replay_error(found: Replay) -> Iterator[str]:
-    """How far the applied limits end from what is recorded, if it is further than a replay should."""
+    """Yield a sentence if the replay of the applied limits differs from the records by more than 5 %."""
     if any(abs(share) > _REPLAY_ERROR for share in found.error):
         files, written = found.error
         yield (
@@ -341,7 +341,7 @@ def _replay_error(found: Replay) -> Iterator[str]:
 
 
 def change_notes(change: Change) -> list[str]:
-    """What is said of a change besides its values and its place."""
+    """Return notes about a change besides its values and its place."""
     notes = [change.code] if change.needs_leave else []
     if change.undeclared is not None:
         notes.append(change.undeclared)
@@ -353,7 +353,7 @@ def change_notes(change: Change) -> list[str]:
 
 
 def place_lines(action: TableAction) -> list[str]:
-    """Where the table is that is made or forgotten, and what a new one looks like; nothing for others."""
+    """Return lines about a table that is created, forgotten, or declared again (SC003); none for others."""
     if Step.CREATE in action.steps:
         return creation_lines(action)
     if Step.FORGET in action.steps:
@@ -362,7 +362,7 @@ def place_lines(action: TableAction) -> list[str]:
 
 
 def creation_lines(action: TableAction) -> list[str]:
-    """What a table that is made looks like."""
+    """Return the location, columns, key, partitions and file sizes of a table that is created."""
     spec = action.spec
     largest = format_size(spec.sizing.max_file_size_bytes)
     limit = format_size(spec.sizing.small_file_limit_bytes)
@@ -375,13 +375,13 @@ def creation_lines(action: TableAction) -> list[str]:
 
 
 def commit_text(plan: PlanDocument) -> str:
-    """The git commit in short, empty without one."""
+    """Return the abbreviated git commit, or an empty text."""
     commit = plan.intent.git_commit
     return "" if commit is None else f"commit {commit[:_SHORT_COMMIT]}"
 
 
 def uncommitted_text(plan: PlanDocument) -> str:
-    """That the specs of the plan are not all committed, such as ``made in ...: tables/a.yml (1)``."""
+    """Return the uncommitted specs, such as ``made in ...: tables/a.yml (1)``, or an empty text."""
     names = plan.evidence.uncommitted
     if not names:
         return ""
@@ -390,7 +390,7 @@ def uncommitted_text(plan: PlanDocument) -> str:
 
 
 def drift_line(plan: PlanDocument) -> str:
-    """What others changed, on one line; empty where nothing was seen."""
+    """Return what other programs changed, on one line, or an empty text."""
     places = [drift.path for drift in plan.evidence.drift]
     if not places:
         return ""
@@ -399,7 +399,7 @@ def drift_line(plan: PlanDocument) -> str:
 
 
 def unchanged_tables(plan: PlanDocument) -> int:
-    """How many tables of the project are as they are declared."""
+    """Return how many tables of the project do not differ from their declaration."""
     blocked = sum(not entry.is_of_target for entry in plan.intent.blocked)
     return plan.evidence.tables - len(plan.intent.actions) - blocked
 
@@ -418,7 +418,7 @@ _OF_LINKS: Final = (AuthorityKind.LINK, AuthorityKind.SUBMODULE)
 
 
 def authority_lines(plan: PlanDocument) -> list[tuple[str, str]]:
-    """A sign and a line for each entry of the project's authority that is added, removed or changed."""
+    """Return a sign and a line for each added, removed or changed entry of the project's authority."""
     lines = []
     for change in plan.intent.authority:
         verb, sign = ("changes", "~") if change.old and change.new else ("is new", "+")
@@ -431,15 +431,15 @@ def authority_lines(plan: PlanDocument) -> list[tuple[str, str]]:
 
 
 def authority_text(plan: PlanDocument) -> str:
-    """How many entries of the project's authority change; empty where none does."""
+    """Return how many entries of the project's authority change, or an empty text."""
     number = len(plan.intent.authority)
     return f"{count(number, 'change')} of authority" if number else ""
 
 
 def summary(plan: PlanDocument) -> str:
-    """How many tables of each kind: ``1 blocked, 2 evolve + policy, 4 unchanged.`` is an example.
+    """Return how many tables of each kind there are, and for how many work is due if that was requested.
 
-    Where it was asked for, also for how many tables the next run has something to do.
+    An example is ``1 blocked, 2 evolve + policy, 4 unchanged.``
     """
     intent = plan.intent
     blocked = sum(not entry.is_of_target for entry in intent.blocked)

@@ -1,1 +1,1 @@
-"""What tests of tables came to, in text, JSON and the formats of CI."""
+"""The results of tests of tables, in text, JSON and the formats of CI."""

@@ -1,4 +1,4 @@
-"""What tests came to as annotations of a GitHub workflow, each at the line of its test."""
+"""The results of tests as annotations of a GitHub workflow, each at the line of its test."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _KINDS: Final = {
 
 
 def render_github(tests: TableTests, *, prefix: str) -> str:
-    """Workflow commands: a line for each test that did not pass, and one that counts all.
+    """Return workflow commands: a line for each test that did not pass, and one with the counts.
 
-    ``prefix`` leads from the repository to the project.
+    ``prefix`` is the project's path in the repository.
     """
     return "".join(f"{line}\n" for line in _lines(tests, prefix))
 

@@ -1,4 +1,4 @@
-"""What tests came to in earlier runs, in text and JSON."""
+"""The results of tests in earlier runs, in text and JSON."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _HEADER: Final = ("test", "runs", "now", "since run")
 
 
 class HistoryView:
-    """A block for each table with a line for each test: a mark for each run, the newest at the right."""
+    """A block for each table with a line for each test: one mark per run, the newest at the right."""
 
     def text(self, outcome: TestHistory, paint: Paint) -> str:
-        """And what the marks mean."""
+        """Return the blocks and a legend of the marks."""
         if not any(test.runs for test in outcome.tests):
             return f"No run of these tests at {outcome.target} is in target/runs."
         blocks = [
@@ -37,7 +37,7 @@ class HistoryView:
         return "\n\n".join([*blocks, f"One mark a run, the newest last: {legend}"])
 
     def json(self, outcome: TestHistory) -> Any:
-        """The documented shape."""
+        """Return the document that the schema of ``test-history`` describes."""
         return to_json_value(outcome)
 
 

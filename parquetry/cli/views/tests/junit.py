@@ -1,4 +1,4 @@
-"""What tests came to as JUnit XML, which servers of CI read: a suite for each table, a case for each test."""
+"""The results of tests as JUnit XML for CI servers: a suite for each table, a case for each test."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _KINDS = {Status.FAILED: Failure, Status.UNMEASURED: Error, Status.NOT_EXECUTED:
 
 
 def render(tests: TableTests, *, prefix: str) -> str:
-    """The document. JUnit knows no warnings: such a case passes, and its output says what was measured.
+    """Return the document; ``prefix`` is the project's path in the repository.
 
-    ``prefix`` leads from the repository to the project.
+    JUnit has no warnings: a case with one passes, and its output has the measurement.
     """
     document = JUnitXml("parquetry test")
     for name, outcomes in groupby(tests.outcomes, key=lambda outcome: outcome.table):
@@ -45,5 +45,5 @@ def _case(outcome: Outcome, prefix: str) -> Any:
 
 
 def _text(text: str) -> str:
-    """The text with what XML cannot hold, or nobody can see, as escapes."""
+    """Return the text with characters that are invisible or not allowed in XML as escapes."""
     return visible(text)

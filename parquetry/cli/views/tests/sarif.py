@@ -1,4 +1,4 @@
-"""What tests came to in SARIF 2.1.0, for code scanning.
+"""The results of tests in SARIF 2.1.0, for code scanning.
 
 Source: Static Analysis Results Interchange Format (SARIF) Version 2.1.0, OASIS Standard. Viewers show every
 result as a finding, so tests that passed are left out; those that were not executed are notifications.
@@ -20,7 +20,7 @@ _LEVELS: Final = {Status.WARNED: "warning", Status.FAILED: "error", Status.UNMEA
 
 
 def render(tests: TableTests, *, prefix: str) -> str:
-    """The document; ``prefix`` leads from the repository to the project."""
+    """Return the document; ``prefix`` is the project's path in the repository."""
     kinds = sorted({outcome.kind for outcome in tests.outcomes})
     unexecuted = [outcome for outcome in tests.outcomes if outcome.status is Status.NOT_EXECUTED]
     run = {

@@ -1,4 +1,4 @@
-"""The shapes that tests are shown in."""
+"""Choice of the format in which results of tests are printed or saved."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from parquetry.compiler.testing.model import TableTests
 
 
 def show_tests(tests: TableTests, output: Output, *, project: Path | None) -> None:
-    """Write them to stdout in the format that was asked for; ``project`` is its folder, None without one."""
+    """Write the results to stdout in the chosen format; ``project`` is the project's folder, or None."""
     if output.format == "github":
         click.echo(_document(render_github, tests, output, project=project), nl=False)
     else:
@@ -28,7 +28,12 @@ def show_tests(tests: TableTests, output: Output, *, project: Path | None) -> No
 
 
 def show_history(history: TestHistory, output: Output) -> None:
-    """Write it to stdout; UsageError in formats that show what was measured now."""
+    """Write the results of earlier runs to stdout.
+
+    Raises:
+        click.UsageError: The format is for the results of this run only.
+
+    """
     if output.format in ("github", "html"):
         raise click.UsageError(f"--history has no --format {output.format}: use text or json")
     output.show(HistoryView(), history)
@@ -37,7 +42,7 @@ def show_history(history: TestHistory, output: Output) -> None:
 def documents(
     tests: TableTests, output: Output, *, files: Mapping[str, Path | None], project: Path | None
 ) -> Iterator[tuple[str, Path, str]]:
-    """For each option that names a file, the option, the file, and what belongs into it."""
+    """Yield the option, the file and the document for each option that names a file."""
     for option, file in files.items():
         if file is not None:
             render = import_module(f"parquetry.cli.views.tests.{option.lstrip('-')}").render
@@ -45,7 +50,7 @@ def documents(
 
 
 def _document(render: Callable[..., str], tests: TableTests, output: Output, *, project: Path | None) -> str:
-    """What ``render`` makes of the tests, with commands in reasons as they were typed."""
+    """Return what ``render`` makes of the tests, with the typed options added to commands."""
     shown = shown_values(tests, output.typed_options.with_options)
     if project is None:
         outcomes = tuple(

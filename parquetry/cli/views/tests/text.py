@@ -1,4 +1,4 @@
-"""What tests came to, in text and JSON."""
+"""The results of tests, in text and JSON."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NAMED = 3
 
 
 class TestsView:
-    """A block for each table with a line for each limit, then how many tests ended in which way."""
+    """A block for each table with a line for each limit, then the number of tests by status."""
 
     def text(self, outcome: TableTests, paint: Paint) -> str:
-        """Those without an answer have the reason below them."""
+        """Return the blocks; tests without a measurement have the reason below them."""
         if not outcome.outcomes:
             return "Nothing to test: no test is declared for the selected tables."
         blocks = [
@@ -30,23 +30,23 @@ class TestsView:
         return "\n\n".join([*blocks, counted(outcome)])
 
     def json(self, outcome: TableTests) -> Any:
-        """The documented shape."""
+        """Return the document that the schema of ``test`` describes."""
         return to_json(outcome)
 
 
 def counted(tests: TableTests) -> str:
-    """How many tests ended in which way."""
+    """Return the number of tests by status, such as ``12 passed, 1 failed``."""
     found = [f"{number} {words(status)}" for status, number in tests.counts.items() if number]
     return ", ".join(found) or "no tests"
 
 
 def words(status: Status) -> str:
-    """The status as people read it."""
+    """Return the status in words."""
     return status.replace("_", " ")
 
 
 def finding(outcome: Outcome) -> str:
-    """One line about a test that did not pass: what was measured against which limit, or why nothing was."""
+    """Return one line about a test that did not pass: the broken limits, or why nothing was measured."""
     if outcome.reason is not None:
         return f"{words(outcome.status)}: {outcome.reason}"
     broken = [
@@ -85,7 +85,7 @@ def _rows(test: Outcome) -> Iterator[tuple[str, ...]]:
 
 
 def measured_text(limit: LimitOutcome, past: float | None = None) -> str:
-    """What was measured, and where; or a ``past`` value of the same limit."""
+    """Return the measured value and its partition, or a ``past`` value of the same limit."""
     if past is not None:
         return _measured(past, limit.unit)
     if limit.value is None:
@@ -95,7 +95,7 @@ def measured_text(limit: LimitOutcome, past: float | None = None) -> str:
 
 
 def bounds_text(limit: LimitOutcome) -> str:
-    """What may be measured, such as ``warn above 10, error above 100``."""
+    """Return the bounds of a limit, such as ``warn above 10, error above 100``."""
     word = "below" if limit.is_lower else "above"
     found = [
         f"{severity} {word} {_declared(bound, limit.unit)}"
