@@ -1,1 +1,1 @@
-"""One attempt of a write: upsert, insert, routing to buckets."""
+"""One attempt of a write: upserts, deletes, inserts, and the routing of rows to buckets."""

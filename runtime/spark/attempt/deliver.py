@@ -1,7 +1,7 @@
-"""Rows to the tasks that write them, and what these tasks say back.
+"""Runs the tasks that write rows, and returns their results.
 
-A task writes one bucket and reads its rows from the stage: a range of those that arrived for its
-partition, or the rows of lists that the lookup has left there. Spark carries numbers only.
+A task writes one bucket and reads its rows from the stage: a range of the rows that arrived for its
+partition, or the rows of lists that the lookup wrote to the stage. Spark transports only numbers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_ROWS: Final = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listed:
-    """Rows of a list: all, or so many from one on."""
+    """The rows of a list on the stage: all, or ``rows`` of them from row ``start`` on."""
 
     name: str
     start: int = 0
@@ -49,9 +49,9 @@ class _Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BucketRows:
-    """A bucket, and its rows: those of lists, or without any those that arrived from ``start`` on.
+    """A bucket and its rows: those of ``lists``, or without lists those that arrived from row ``start`` on.
 
-    ``by_bucket``: the stage has them as a group of their own.
+    With ``by_bucket``, the stage contains the bucket's rows as a group of their own.
     """
 
     bucket: Bucket
@@ -67,7 +67,17 @@ def write_rows(
     staged: StagedRows,
     found: FoundKeys | LocatedKeys | None,
 ) -> WriteResults:
-    """Write or remove the staged rows that were found; None: insert all, in order of arrival."""
+    """Write the rows of the plan's buckets with one task per bucket, the largest bucket first.
+
+    Args:
+        spark: The session.
+        context: The settings of the write that all tasks share.
+        plan: The buckets.
+        staged: The staged rows.
+        found: The rows that the lookup found or chose. With None, all staged rows are inserted in order of
+            arrival.
+
+    """
     starts = _starts(plan)
     match found:
         case None:
@@ -84,14 +94,14 @@ def write_rows(
                 listed = [bucket for bucket in plan.buckets if bucket.index in lists]
                 rows = [_BucketRows(bucket=b, lists=(_Listed(name=lists[b.index]),)) for b in listed]
     row_bytes = context.record_size_bytes or staged.row_bytes or 0
-    # The last task to start should not be the last to end.
+    # The largest buckets first, so that no large one starts last and delays the end.
     rows.sort(key=lambda work: work.bucket.file_bytes(row_bytes), reverse=True)
     with failures_translated("the rows to write"):
         return read_results(run_numbered(spark, _bucket_task(context, staged, rows), len(rows)))
 
 
 def _starts(plan: WritePlan) -> Mapping[int, int]:
-    """For each bucket with new rows: how many of its partition's go to buckets before it."""
+    """Return for each bucket with new rows how many rows of its partition go to earlier buckets."""
     starts: dict[int, int] = {}
     for quotas in plan.inserts.values():
         start = 0
@@ -114,7 +124,7 @@ def _located_rows(bucket: Bucket, located: LocatedKeys, start: int) -> _BucketRo
 
 def _regrouping_tasks(staged: StagedRows, plan: WritePlan) -> int:
     if staged.spec.place.is_mapped or not staged.spec.rows:
-        return 0  # nothing is fetched, or nothing but keys
+        return 0  # a mapped stage fetches nothing, and a stage of keys has no rows to group
     return regrouping_tasks(staged.index, plan.buckets)
 
 
@@ -167,7 +177,7 @@ def _taken(take: TakeRows, listed: pa.RecordBatch, control: Sequence[str]) -> Ba
 
 
 def _key_rows(context: WriteContext, listed: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows to remove, of which only the key and maybe the ordering value is known."""
+    """Return rows to remove, with their key and ordering value, and nulls in all other columns."""
     ordering = [] if context.ordering is None else [ORDERING]
     arrays = {name: listed.column(name) for name in (POSITION, DELETE, HASH, RECORD_KEY, *ordering)}
     nulls = {field.name: pa.nulls(listed.num_rows, field.type) for field in context.schema}
@@ -177,7 +187,7 @@ def _key_rows(context: WriteContext, listed: pa.RecordBatch) -> pa.RecordBatch:
 def _with_control(
     rows: pa.RecordBatch, listed: pa.RecordBatch | None, control: Sequence[str]
 ) -> pa.RecordBatch:
-    """The rows with what the list says of them in ``control``; else they are new."""
+    """Add the ``control`` columns of the list to the rows; without a list the rows are new ones."""
     if listed is not None and POSITION in listed.schema.names:
         said = {name: listed.column(name) for name in control}
     else:

@@ -1,4 +1,4 @@
-"""Writes that look no keys up: insert, bulk_insert, and the two overwrites."""
+"""Writes without a key lookup: insert, bulk_insert and the two overwrites."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OVERWRITES = (Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE)
 
 
 def insert_rows(attempt: Attempt, staged: StagedRows, operation: Operation) -> AttemptResult:
-    """New rows in new files; ``insert`` fills small files first, overwrites replace what was there."""
+    """Insert the staged rows; ``insert`` fills small files first, overwrites replace existing files."""
     name = operation.value.upper()
     replaced = _replaced(attempt, staged, operation)
     if not staged.rows and not replaced and operation is not Operation.INSERT_OVERWRITE_TABLE:
@@ -48,7 +48,7 @@ def insert_rows(attempt: Attempt, staged: StagedRows, operation: Operation) -> A
 
 
 def _profile(staged: StagedRows, found: FoundKeys | None) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """New rows and sums of their hashes by partition."""
+    """Return the number of new rows and the sum of their hashes, both by partition."""
     if found is not None:
         return found.inserts, found.hash_sums
     return (
@@ -67,7 +67,7 @@ def _replaced(attempt: Attempt, staged: StagedRows, operation: Operation) -> Map
             slices = attempt.state.slices(view.partitions())
         case _:
             return {}
-    # What is overwritten may be lost, but is not to come back with a file that is put back.
+    # Damaged file groups are replaced too, so that a restored file brings no overwritten rows back.
     lost = damaged_groups(view, staged.totals if operation is Operation.INSERT_OVERWRITE else None)
     ids = {
         partition: (*(s.file_id for s in slices.get(partition, ())), *lost.get(partition, ()))

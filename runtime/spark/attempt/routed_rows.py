@@ -1,4 +1,4 @@
-"""Rows that Spark's joins have found, for the tasks that write: their references, or they themselves."""
+"""Rows that Spark joins have tagged, for the tasks that write: as lists of references, or staged again."""
 
 from __future__ import annotations
 
@@ -43,9 +43,12 @@ MapBatches = Callable[[Iterable[pa.RecordBatch]], Batches]
 
 
 def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: FoundKeys) -> Mapping[int, str]:
-    """A list on the stage for every bucket that has rows, in the order in which they are written."""
+    """Write a list to the stage for each bucket with rows, and return the lists' names by bucket.
+
+    A list contains the rows in the order in which they are written.
+    """
     spec = staged.spec
-    # Of rows to remove nothing but their keys is staged.
+    # Only the keys of rows to remove are staged.
     carried = _carried(staged) if spec.rows else [RECORD_KEY, HASH, *([ORDERING] if spec.ordering else [])]
     routed = route(found.rows, files=plan.files(), inserts=plan.inserts, carried=carried)
     order = [BUCKET, F.col(POSITION).asc_nulls_last(), *([REFERENCE] if spec.rows else [])]
@@ -61,7 +64,16 @@ def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: FoundKeys) -> M
 def staged_by_bucket(
     plan: WritePlan, staged: StagedRows, found: FoundKeys, *, tasks: int, instant: str
 ) -> StagedRows:
-    """The rows staged again by so many tasks: with positions and delete flags, grouped by bucket."""
+    """Stage the rows again in ``tasks`` tasks: with positions and delete flags, and grouped by bucket.
+
+    Args:
+        plan: The buckets.
+        staged: The stage as the rows arrived.
+        found: The tagged rows.
+        tasks: The number of tasks.
+        instant: The instant of the write.
+
+    """
     routed = route(found.rows, files=plan.files(), inserts=plan.inserts, carried=_carried(staged))
     files = max(staged.index.files) + 1
     share = F.expr(f"int(shiftright({REFERENCE}, {REFERENCE_SHIFT}) * {tasks} div {files})")
@@ -86,7 +98,7 @@ def _lister(place: StagePlace) -> MapBatches:
 
 
 def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Slices of batches, which are sorted by bucket, whose rows belong to one bucket; with its number."""
+    """Yield slices of sorted batches that each belong to one bucket, with its number."""
     for batch in batches:
         numbers = batch.column(BUCKET).to_numpy()
         for start, end in pairwise([0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]):

@@ -1,8 +1,7 @@
-"""From where rows lie to which task writes them: quotas dealt out exactly, one bucket per task.
+"""Assignment of rows to the tasks that write them: exact quotas of new rows, one bucket per task.
 
-New rows are numbered per table partition in the order in which they arrived; a row's bucket is
-then arithmetic on its number. Only counts are shuffled together for that, never all rows of a
-partition in one task.
+New rows are numbered per table partition in their order of arrival. The number of a row gives its bucket by
+arithmetic. Only counts are shuffled for this, never all rows of a partition into one task.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _NUMBER, _TASK, _RUNS = "__number", "__task", "__runs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaRun:
-    """Consecutive buckets from ``first`` on that take ``quota`` new rows each, from row ``start`` on."""
+    """Consecutive buckets from ``first`` on that each take ``quota`` new rows, starting at row ``start``."""
 
     start: int
     quota: int
@@ -35,9 +34,14 @@ class QuotaRun:
 
 
 def quota_runs(quotas: Sequence[tuple[int, int]]) -> tuple[QuotaRun, ...]:
-    """(bucket, new rows) in dealing order, with equal neighbours joined.
+    """Join adjacent buckets of equal quota into runs.
 
-    A run's buckets have consecutive numbers; only its last one may get fewer rows.
+    Args:
+        quotas: Pairs of bucket and number of new rows, in the order in which rows are assigned.
+
+    Returns:
+        Runs of consecutive buckets. Only the last bucket of a run may get fewer rows than the quota.
+
     """
     runs: list[QuotaRun] = []
     start = 0
@@ -63,10 +67,16 @@ def route(
     inserts: Mapping[str, Sequence[tuple[int, int]]],
     carried: Sequence[str] = (REFERENCE,),
 ) -> DataFrame:
-    """Bucket, position, delete flag and the ``carried`` columns of every row that goes to a bucket.
+    """Return bucket, position, delete flag and the ``carried`` columns of every row that goes to a bucket.
 
-    ``files`` are the buckets of the base files by file name, ``inserts`` the quotas per table
-    partition as (bucket, new rows). Deletes that were found nowhere are left out.
+    Deletes of keys that were not found are left out.
+
+    Args:
+        tagged: The rows with the file and position at which the lookup found them.
+        files: The buckets of the base files, by file name.
+        inserts: The quotas by table partition, as pairs of bucket and number of new rows.
+        carried: The columns to keep.
+
     """
     spark = tagged.sparkSession
     columns = [BUCKET, POSITION, DELETE, *carried]
@@ -105,7 +115,7 @@ def _route_inserts(tagged: DataFrame, inserts: Mapping[str, Sequence[tuple[int, 
 
 
 def numbered(rows: DataFrame) -> DataFrame:
-    """The rows with their number within their table partition, from 0, in order of arrival."""
+    """Add the row's number within its table partition, from 0, in order of arrival."""
     tasks = rows.withColumn(_TASK, F.expr(f"shiftright({REFERENCE}, {REFERENCE_SHIFT})"))
     before = Window.partitionBy(PARTITION).orderBy(_TASK).rowsBetween(Window.unboundedPreceding, -1)
     offsets = (
@@ -124,9 +134,9 @@ def numbered(rows: DataFrame) -> DataFrame:
 
 
 def one_bucket_per_task(rows: DataFrame, buckets: int, *, by: Column | None = None) -> DataFrame:
-    """The rows in ``buckets`` Spark partitions, number i holding exactly the rows of bucket i.
+    """Repartition the rows into ``buckets`` Spark partitions, one per bucket and with its number.
 
-    ``by`` numbers the buckets, where that is no column of its own.
+    ``by`` is an expression for the number of the bucket, if the frame has no column with it.
     """
     number = F.col(BUCKET) if by is None else by
     if spark_version(rows.sparkSession) >= (4, 1):
@@ -136,7 +146,7 @@ def one_bucket_per_task(rows: DataFrame, buckets: int, *, by: Column | None = No
 
 
 def bucket_salts(buckets: int) -> npt.NDArray[np.int32]:
-    """For each bucket i a number that Spark's hash partitioning sends to partition i of ``buckets``.
+    """Return for each bucket i a number that Spark's hash partitioning assigns to partition i of ``buckets``.
 
     Spark takes Murmur3 (x86, 32 bit, seed 42) of an int modulo the number of partitions.
     """
@@ -151,7 +161,10 @@ def bucket_salts(buckets: int) -> npt.NDArray[np.int32]:
 
 
 def spark_hash(numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Spark's ``hash`` of ints: Murmur3_x86_32 of four bytes with seed 42 (Austin Appleby, public domain)."""
+    """Return Spark's ``hash`` of ints.
+
+    Source: Murmur3_x86_32 of four bytes with seed 42 (Austin Appleby, public domain).
+    """
     with np.errstate(over="ignore"):
         k = numbers.astype(np.uint32) * np.uint32(0xCC9E2D51)
         k = _rotate(k, 15) * np.uint32(0x1B873593)

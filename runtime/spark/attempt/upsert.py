@@ -1,4 +1,4 @@
-"""Writes that look keys up: upsert, and delete by key or by other columns."""
+"""Writes with a key lookup: upsert, and delete by key or by other columns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _KEY_BYTES, _ROW_BYTES = 24.0, 64.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A base file that may have a row for each of so many keys, as a reader of the stage."""
+    """A base file that may contain a row for each of ``expected_updates`` keys, as a reader of the stage."""
 
     partition: str
     expected_updates: int
@@ -62,7 +62,7 @@ class _Candidate:
 
 
 def upsert_rows(attempt: Attempt, staged: StagedRows) -> AttemptResult:
-    """Rows by key: those that are there are replaced or removed, the others are inserted."""
+    """Update or remove the stored rows with the keys of the staged rows, and insert the other rows."""
     if not staged.rows:
         return AttemptResult(outcome=attempt.nothing(UPSERT))
     spec = attempt.state.spec
@@ -97,7 +97,11 @@ def upsert_rows(attempt: Attempt, staged: StagedRows) -> AttemptResult:
 
 
 def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> AttemptResult:
-    """Remove the rows of these keys: where the batch says, if keys are unique by partition, else anywhere."""
+    """Delete the rows with the staged keys.
+
+    They are searched for in the partition that the batch names if keys are unique per partition, otherwise in
+    all. ``located`` is false if the batch does not contain the partitions.
+    """
     if not staged.rows:
         return AttemptResult(outcome=attempt.nothing(DELETE_ROWS))
     everywhere = attempt.state.spec.key_scope is KeyScope.TABLE or not located
@@ -109,9 +113,9 @@ def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> Attem
 
 
 def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -> AttemptResult:
-    """Remove every row that equals one of the staged rows in all ``match`` columns.
+    """Delete every row that equals a staged row in all ``match`` columns.
 
-    A staged row with a null in one of them matches nothing, and is counted.
+    A staged row with a null in one of them matches nothing. The result counts such rows.
     """
     if not staged.rows:
         return AttemptResult(outcome=attempt.nothing(DELETE_ROWS))
@@ -171,7 +175,7 @@ def _remove(
 
 
 def _nothing_of(attempt: Attempt, operation: str, found: KeyTotals) -> AttemptResult:
-    """The result when no row is to be written or removed after the lookup."""
+    """Return the result of a write whose lookup left no row to write or remove."""
     return AttemptResult(
         outcome=attempt.nothing(operation),
         unmatched_deletes=found.unmatched_deletes,
@@ -188,9 +192,17 @@ def _found(
     moves: bool,
     home: str | None,
 ) -> FoundKeys | LocatedKeys:
-    """The staged keys as they lie in the table; with ``moves`` a row may go to another partition.
+    """Look up the staged keys in the table, with tasks for a small batch and with Spark joins for others.
 
-    Deletes for the partition ``home`` that find nothing there are looked for in all others.
+    Args:
+        attempt: The attempt.
+        staged: The staged rows.
+        slices: The file slices to search, by partition.
+        partitioned: Whether keys are unique per partition.
+        moves: Whether a row may go to another partition than the stored row with its key.
+        home: The partition of deletes without partition values, or None. A delete whose key is not found
+            there is searched for in all other partitions.
+
     """
     spec = attempt.state.spec
     candidates = _candidates(attempt, staged, slices, partitioned=partitioned and home is None)
@@ -217,9 +229,10 @@ def _found(
 
 
 def _is_located_by_tasks(staged: StagedRows, files: Sequence[FileSlice]) -> bool:
-    """Whether every task can hold the keys, and rank them, and the files may fetch their rows one by one.
+    """Return whether tasks alone can look up the batch.
 
-    Rows that Spark has joined with their files can be grouped by them before.
+    Each task must be able to hold and rank the keys, and writers must be able to fetch their rows one by one.
+    Rows that a Spark join has tagged can be grouped by file before they are fetched.
     """
     spec = staged.spec
     ranks = spec.ordering is None or is_rankable(type_at(spec.schema, spec.ordering))
@@ -227,7 +240,7 @@ def _is_located_by_tasks(staged: StagedRows, files: Sequence[FileSlice]) -> bool
         return False
     if spec.place.is_mapped or not spec.rows:
         return True
-    # At worst each of the files that may have a row has as many as the others of its partition.
+    # The worst case: the rows of a partition are spread equally over its candidate files.
     counts = Counter(file.partition for file in files)
     rows = {name: -(-total.rows // max(counts[name], 1)) for name, total in staged.totals.items()}
     readers = (
@@ -244,12 +257,12 @@ def _places(
     by_partition: bool,
     ordering: str | None,
 ) -> DataFrame:
-    """Where the files have one of the staged keys; or all their keys, when there are too many to ask for."""
+    """Return the positions of the staged keys in the files; of all stored keys if the batch is too large."""
     spark, store = attempt.spark, attempt.state.handle.store
     columns = [c for c in attempt.state.spec.columns if c.name == ordering]
     if is_small(staged):
         stored = arrow_schema(columns)
-        # By the types in files, where small integers are ints: that is what tasks hand over.
+        # Tasks return the types of the files, which store small integers as ints.
         with_ordering = [
             StoredOrdering(column=c.name, arrow=stored.field(c.name).type, ddl=c.type)
             for c in columns_from_arrow(stored)
@@ -276,7 +289,7 @@ def _candidates(
     *,
     partitioned: bool,
 ) -> list[FileSlice]:
-    """The files that may hold one of the keys."""
+    """Return the files that may contain one of the keys, by their key ranges."""
     files = attempt.state.with_key_ranges([file for part in slices.values() for file in part])
     totals = staged.totals
     ends = [key for t in totals.values() for key in (t.min_key, t.max_key) if key is not None]
@@ -290,7 +303,7 @@ def _candidates(
 
 
 def _stored(attempt: Attempt, files: Sequence[FileSlice], columns: Sequence[Column]) -> DataFrame:
-    """All keys of the files with their places, and the ordering column if it is asked for."""
+    """Return all keys of the files with their positions, and the ordering column if it is in ``columns``."""
     store = attempt.state.handle.store
     if not columns and not any(file.encrypted for file in files):
         return stored_keys(attempt.spark, store, files)

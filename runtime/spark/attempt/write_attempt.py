@@ -1,4 +1,4 @@
-"""One attempt of a write: the table as it is based on, and what every operation does alike."""
+"""One attempt of a write: the table state that it is based on, and the steps that all operations share."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _UNKNOWN_RECORD_BYTES = 1024.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptResult:
-    """The outcome of an attempt, None when there is nothing to write; and rows that left nothing in a file.
+    """The outcome of an attempt, None if there is nothing to write, and counts of rows that changed no file.
 
-    ``unmatched_deletes`` found no row with their key, ``late_rows`` lost against stored ones, and
-    ``incomplete_deletes`` have a null in a column that they are to match by.
+    ``unmatched_deletes`` found no row with their key. ``late_rows`` have a smaller ordering value than the
+    stored rows. ``incomplete_deletes`` have a null in a column to match by.
     """
 
     outcome: WriteOutcome | None
@@ -59,7 +59,7 @@ class AttemptResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A transaction under way; see :func:`parquetry.runtime.commit.publish.run_write`."""
+    """A transaction in progress; see :func:`parquetry.runtime.commit.publish.run_write`."""
 
     spark: SparkSession
     transaction: Transaction
@@ -68,14 +68,14 @@ class Attempt:
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def check_partitions(self, partitions: Iterable[str]) -> None:
-        """InvalidDataError when a partition could not be found again by readers."""
+        """Raise InvalidDataError if readers could not find one of the partitions again."""
         paths = sorted(partitions)
         for path in paths:
             check_partition_path(self.state.rules, path)
         check_nesting(self.state.handle.store, self.state.rules, paths)
 
     def context(self, *, ordering: str | None) -> WriteContext:
-        """What the tasks share."""
+        """Return the settings of the write that all tasks share."""
         spec = self.state.spec
         return WriteContext(
             store=self.state.handle.store,
@@ -100,7 +100,20 @@ class Attempt:
         fill: bool,
         inserted_keys: Mapping[str, KeyRange] | None = None,
     ) -> WritePlan:
-        """Decide, announce, decide again without what others have announced, and put the markers."""
+        """Plan the buckets, announce them and write the markers.
+
+        If other writes need some of the small files, the buckets are planned again without these.
+
+        Args:
+            staged: The staged rows, or None for a delete.
+            inserts: The number of new rows, by partition.
+            slices: The file slices that may take rows, by partition.
+            changes: The updates and deletes, by partition and file id.
+            fill: Whether to fill small files.
+            inserted_keys: The key range of the new rows of an upsert, by partition. It is not announced if
+                keys are personal data.
+
+        """
         works = self._works(staged, inserts=inserts, slices=slices, changes=changes, fill=fill)
         policy = self.state.spec.sizing
         if not fill:
@@ -126,7 +139,16 @@ class Attempt:
         replaced: Mapping[str, tuple[str, ...]] | None = None,
         footprint: Footprint | None = None,
     ) -> WriteOutcome:
-        """What is to be published; the ledger entry is written here."""
+        """Return the outcome to publish, and record the consumed files in the ledger.
+
+        Args:
+            operation: Hudi's name of the operation.
+            plan: The plan of the write, or None if no rows were written.
+            results: The results of the tasks, or None if no rows were written.
+            replaced: The ids of replaced file groups, by partition.
+            footprint: The part of the table that the write read or overwrote, for the conflict check.
+
+        """
         footprint = footprint or Footprint()
         if self.consumption is not None:
             record(self.state.handle.store, self.transaction.instant, self.consumption)
@@ -158,7 +180,10 @@ class Attempt:
         )
 
     def nothing(self, operation: str) -> WriteOutcome | None:
-        """The outcome of a write without effect: a commit only where consumed files have to count."""
+        """Return the outcome of a write without effect: None, or an empty commit if there are consumed files.
+
+        The batch of a stream makes no such commit.
+        """
         consumption = self.consumption
         if consumption is None or consumption.query_id is not None:
             return None
@@ -194,7 +219,10 @@ class Attempt:
         inserts: Mapping[str, int],
         slices: Mapping[str, Sequence[FileSlice]],
     ) -> Mapping[str, tuple[float, bool]]:
-        """Bytes per row and whether they are known, by partition; a guess suffices for one file."""
+        """Return the bytes per row by partition, each with a flag that is false if they are only an estimate.
+
+        A rough estimate is enough where the new rows of a partition fit into one file.
+        """
         policy, timeline = self.state.spec.sizing, self.state.timeline
         sizes: dict[str, tuple[float, bool]] = {}
         unknown = []
@@ -217,7 +245,10 @@ class Attempt:
 
 
 def check_results(plan: WritePlan, results: WriteResults, hash_sums: Mapping[str, int]) -> None:
-    """ParquetryError unless the tasks took in exactly the rows of the plan, by count and hash."""
+    """Raise ParquetryError unless the tasks consumed exactly the rows of the plan, by count and hash.
+
+    ``hash_sums`` are the expected sums by partition, modulo 2**64.
+    """
     sums = dict.fromkeys(hash_sums, 0)
     for bucket in plan.buckets:
         expected = bucket.expected_updates + bucket.expected_deletes + bucket.expected_inserts
@@ -246,6 +277,6 @@ def check_results(plan: WritePlan, results: WriteResults, hash_sums: Mapping[str
 
 
 def _statistics(results: WriteResults) -> bytes | None:
-    """The statistics sidecar of the files that were written."""
+    """Return the statistics sidecar of the written files, or None without files."""
     files = [file.statistics for file in results.files]
     return encode_statistics(files) if files else None
