@@ -1,1 +1,1 @@
-"""Key lookup: which incoming keys a table has, and in which file groups."""
+"""Index lookup: finds which incoming keys a table contains, and in which file groups."""

@@ -1,4 +1,4 @@
-"""What became of the keys of a batch: found in files, new, or dropped; counted and kept."""
+"""The results of a key lookup: keys found in files, new keys and dropped rows, counted and persisted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from parquetry.runtime.write.plan import ChangeCounts
 
 _SETTINGS: Mapping[str, str] = {
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # What is broadcast goes through the driver: only what is known to be small may, see BROADCAST_BYTES.
+    # A broadcast goes through the driver, so only small frames may be broadcast, see BROADCAST_BYTES.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "-1",
 }
@@ -37,10 +37,11 @@ _LOW = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyTotals:
-    """What rows of a batch do, in numbers.
+    """The numbers of a batch's inserts, updates and deletes.
 
-    ``changes`` is by partition and file id, ``hash_sums`` by the partition the rows go to, modulo
-    2**64; ``unmatched_deletes`` go nowhere, nor do ``late_rows`` that lost against rows of other partitions.
+    ``changes`` is by partition and file id. ``hash_sums`` is by the partition that the rows go to, modulo
+    2**64. ``unmatched_deletes`` found no row. ``late_rows`` lost against rows of other partitions. Neither of
+    these is written.
     """
 
     changes: Mapping[str, Mapping[str, ChangeCounts]]
@@ -52,28 +53,31 @@ class KeyTotals:
 
     @property
     def count(self) -> int:
-        """The rows that will be written or will remove one."""
+        """The number of rows that will be written or will remove a row."""
         changed = sum(c.updates + c.deletes for files in self.changes.values() for c in files.values())
         return changed + sum(self.inserts.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundKeys(KeyTotals):
-    """The rows to be written, one per place they go to, and their totals.
+    """The rows to write, once for each file or partition that they go to, and their totals.
 
-    ``rows`` have reference, partition, hash, delete flag, and the file name and position they were
-    found at (null for new rows and those that go nowhere).
+    ``rows`` has reference, partition, hash, delete flag, and the name of the file and the position at which
+    the key was found. Both are null for new rows and for rows that are not written.
     """
 
     rows: DataFrame
 
     def release(self) -> None:
-        """Let Spark forget the rows."""
+        """Unpersist the rows."""
         self.rows.unpersist()
 
 
 def find_nothing(spark: SparkSession, staged: StagedRows, *, partitioned: bool) -> FoundKeys:
-    """Of the staged rows one per key, ``partitioned``: and partition, as a new one."""
+    """Choose one row per key and tag it as new, without a lookup.
+
+    With ``partitioned``, one row per key and partition is chosen.
+    """
     keys = winners(staged, key_rows(spark, staged), partitioned=partitioned)
     tagged = keys.select(
         "*",
@@ -85,9 +89,13 @@ def find_nothing(spark: SparkSession, staged: StagedRows, *, partitioned: bool) 
 
 
 def count_found(tagged: DataFrame, *, files: Sequence[FileSlice], rows: int) -> FoundKeys:
-    """Keep the tagged rows and count them.
+    """Persist the tagged rows and count them.
 
-    ``files`` are those that rows may have been found in, ``rows`` how many of the batch were looked up.
+    Args:
+        tagged: The rows with the file and position at which they were found.
+        files: The files that were searched.
+        rows: The number of rows of the batch that were looked up.
+
     """
     by_name = {file.path.rpartition("/")[2]: file for file in files}
     keys = rows + sum(file.rows or 0 for file in files)
@@ -132,14 +140,14 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice], rows: int) -> 
 
 
 def _partitions(spark: SparkSession, keys: int) -> Mapping[str, str]:
-    """What is kept has as many partitions as a shuffle may have, unless few suffice for so many keys."""
+    """Return the setting of shuffle partitions for so many keys, at most the user's own number."""
     given = set_by_user(spark, SHUFFLE_PARTITIONS) or ""
     few = max(parallelism(spark), -(-keys // _KEYS_OF_A_PARTITION))
     return {SHUFFLE_PARTITIONS: str(min(few, int(given)))} if given.isdecimal() else {}
 
 
 def _counted(rows: DataFrame, *, keyed: bool) -> list[Row]:
-    """Rows, deletes, sums of hashes and key ranges by file, of new rows by partition, of the rest."""
+    """Count rows and deletes, and sum hashes, by file, by partition of new rows, and for the rest."""
     keys = (F.min(RECORD_KEY).alias("min_key"), F.max(RECORD_KEY).alias("max_key")) if keyed else ()
     with (
         session_settings(rows.sparkSession, _SETTINGS),

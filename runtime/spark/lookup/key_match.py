@@ -1,8 +1,8 @@
-"""Keys of a small batch looked for in base files by tasks that read nothing but the key column.
+"""Lookup of a small batch's keys in base files, by tasks that read only the key column.
 
-Cheaper than a join in Spark as long as the batch's keys fit into every task: the file's keys are
-compared where they are decoded, row groups without a wanted key are passed over, and only the
-places that were found travel.
+This is cheaper than a Spark join as long as the keys of the batch fit into every task: a task compares the
+keys of a file where it decodes them, skips row groups without a wanted key, and returns only the found
+positions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TASKS_PER_CORE: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOrdering:
-    """The ordering column that is fetched with every place: its name and its type, for both sides."""
+    """The ordering column to fetch with each found key: its name, and its type in Arrow and in Spark."""
 
     column: str
     arrow: pa.DataType
@@ -49,12 +49,15 @@ class StoredOrdering:
 
 
 def is_small(staged: StagedRows) -> bool:
-    """Whether every task may hold the keys, with their partition paths and ordering values."""
+    """Return whether every task can hold the keys with their partition paths and ordering values."""
     return staged.rows <= SMALL_ROWS and _held_bytes(staged) <= SMALL_BYTES
 
 
 def _held_bytes(staged: StagedRows) -> int:
-    """About how many bytes of text and ordering a task holds: short texts as 24, paths as the longest."""
+    """Estimate the bytes of texts and ordering values that a task holds.
+
+    A text counts at least 24 bytes, and each row has the longest path.
+    """
     ordering = staged.spec.ordering
     kind = pa.null() if ordering is None else type_at(staged.spec.schema, ordering)
     is_fixed = pa.types.is_primitive(kind) or pa.types.is_decimal(kind)
@@ -74,9 +77,16 @@ def matches(
     by_partition: bool,
     ordering: StoredOrdering | None,
 ) -> DataFrame:
-    """Every place of the files that has a key of the batch: key, partition, file name, position.
+    """Return every position in the files of a key of the batch: key, partition, file name, position.
 
-    With ``by_partition`` a key counts only in the partition it is for.
+    Args:
+        spark: The session.
+        store: The store of the table.
+        staged: The batch.
+        files: The files to search.
+        by_partition: Whether a key is searched for only in the partition of its row.
+        ordering: The ordering column to return as well, or None.
+
     """
     ordered = sorted(files, key=lambda f: (f.partition, f.path))
     tasks = min(len(ordered), _TASKS_PER_CORE * reachable_parallelism(spark))
@@ -116,7 +126,7 @@ def _matcher(
 def places_in(
     store: ObjectStore, file: FileSlice, wanted: pa.Array, ordering: StoredOrdering | None
 ) -> Iterator[pa.RecordBatch]:
-    """Where the file has one of the wanted keys."""
+    """Yield the positions in the file of the wanted keys."""
     columns = [RECORD_KEY, *([ordering.column] if ordering else [])]
     for first, table in key_columns(store, file, wanted, columns):
         yield from _places(table, wanted, first, file, ordering)
@@ -125,7 +135,7 @@ def places_in(
 def key_columns(
     store: ObjectStore, file: FileSlice, wanted: pa.Array, columns: Sequence[str]
 ) -> Iterator[tuple[int, pa.Table]]:
-    """The columns of every row group that may have a wanted key, with the number of its first row.
+    """Yield the columns of each row group that may contain a wanted key, with the number of its first row.
 
     ``wanted`` are sorted as UTF-8 bytes.
     """
@@ -168,7 +178,7 @@ def _places(
 
 
 def _may_hold(group: pq.RowGroupMetaData, wanted: pa.Array) -> bool:
-    """Whether a wanted key lies between the smallest and the largest key of the row group."""
+    """Return whether a wanted key is between the smallest and the largest key of the row group."""
     for index in range(group.num_columns):
         column = group.column(index)
         if column.path_in_schema == RECORD_KEY:
@@ -180,7 +190,7 @@ def _may_hold(group: pq.RowGroupMetaData, wanted: pa.Array) -> bool:
 
 
 def any_between(ordered: pa.Array, low: str, high: str) -> bool:
-    """Whether sorted texts have one from ``low`` to ``high``, compared as UTF-8 bytes."""
+    """Return whether one of the sorted texts is between ``low`` and ``high``, compared as UTF-8 bytes."""
     start, stop = 0, len(ordered)
     least = low.encode()
     while start < stop:

@@ -1,8 +1,8 @@
-"""Small batches: their keys are looked up by tasks alone.
+"""Lookup of a small batch by tasks alone, without joins.
 
-Where every task can hold the keys of a batch, joins and shuffles cost more than the work. Tasks
-read the keys from the stage, look for them in base files, and leave lists on the stage that say
-which rows go where; tasks that write take them up. Spark carries a row per file and partition.
+If every task can hold the keys of a batch, joins and shuffles cost more than the work itself. Tasks read the
+keys from the stage, search for them in base files, and write lists of the rows of each file to the stage. The
+tasks that write rows read these lists. Spark transports one row per file and partition.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Summary = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocatedKeys(KeyTotals):
-    """Which rows of a batch go where, as lists on the stage: their names, by base file and by partition.
+    """The located rows of a batch: the names of lists on the stage, by base file and by partition.
 
     Lists of base files (by file name) are sorted by position, those of new rows by arrival.
     """
@@ -63,7 +63,7 @@ class LocatedKeys(KeyTotals):
     new: Mapping[str, str]
 
     def release(self) -> None:
-        """Nothing: the lists go with the stage."""
+        """Do nothing: the lists are removed with the stage."""
 
 
 def locate_keys(
@@ -74,9 +74,16 @@ def locate_keys(
     *,
     partitioned: bool,
 ) -> LocatedKeys:
-    """Where the rows of a small batch go, when none has to move between partitions.
+    """Locate the rows of a small batch if none of them moves between partitions.
 
-    ``partitioned`` keys are found only in the partition they are for. Of others every row is a delete.
+    Args:
+        spark: The session.
+        store: The store of the table.
+        staged: The batch.
+        files: The files to search.
+        partitioned: Whether keys are searched for only in the partition of their row. If not, every row of
+            the batch must be a delete.
+
     """
     keys = BatchKeys(
         place=staged.spec.place,
@@ -99,7 +106,7 @@ def locate_keys(
 
 
 def _keys_files(spark: SparkSession, staged: StagedRows) -> tuple[str, ...]:
-    """The names of the keys files: one when there are many, as every task reads all of them."""
+    """Return the names of the keys files; merge many into one first, as every task reads all of them."""
     place, names = staged.spec.place, tuple(sorted(set(staged.names.values())))
     if len(names) <= _KEYS_FILES:
         return names
@@ -144,7 +151,7 @@ def _run(spark: SparkSession, task: Task, tasks: int) -> Sequence[Summary]:
 
 
 def _shares(items: Sequence[Any], tasks: int) -> list[list[tuple[int, Any]]]:
-    """The items with their numbers, in as many shares of neighbours as there are tasks."""
+    """Split the numbered items into contiguous shares, one per task."""
     count = max(min(len(items), tasks), 1)
     numbered = list(enumerate(items))
     bounds = [len(items) * share // count for share in range(count + 1)]
@@ -189,7 +196,7 @@ def _chosen(numbers: Iterable[pa.RecordBatch]) -> list[int]:
 
 
 def _found_in(store: ObjectStore, file: FileSlice, winners: pa.Table) -> pa.Table:
-    """The rows whose keys the file has, with their positions: once for each."""
+    """Return the rows whose keys the file contains, with their positions, once per position."""
     wanted = winners.column(RECORD_KEY).combine_chunks()
     positions, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for first, stored in key_columns(store, file, wanted, [RECORD_KEY]):

@@ -1,8 +1,8 @@
-"""Deletes that do not say in which partition their row lies.
+"""Deletes without the partition of their row.
 
-A key alone is what change data capture often knows of a row that is gone. Such a delete first takes
-the row of its key where the columns are null for rows too, in the default partition; only where there
-is none it searches all others.
+Change data capture often knows only the key of a deleted row. Such a delete first removes the row with its
+key in the default partition, which is that of rows whose partition columns are null. Only if there is none,
+it searches all other partitions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEY, _PLACE = "__key_to_locate", "__settled_in"
 
 
 def default_partition(rules: KeyRules, staged: StagedRows) -> str | None:
-    """The partition of rows without partition values, if deletes are for it; else None."""
+    """Return the partition of rows without partition values, or None if the batch has no deletes for it."""
     if not rules.partition_by:
         return None
     home = path_of_texts(rules, [(None, True) for _ in rules.partition_by])
@@ -30,10 +30,16 @@ def default_partition(rules: KeyRules, staged: StagedRows) -> str | None:
 
 
 def with_deletes_to_locate(keys: DataFrame, matches: DataFrame | None, *, home: str) -> DataFrame:
-    """Return the rows of a batch, and each delete that is to be located in all partitions of its key as well.
+    """Return the rows of a batch, with copies of the deletes to locate in all partitions of their keys.
 
-    Those deletes are marked. They are for ``home`` and for keys that have no row there, neither in files nor
-    in the batch. ``matches`` are places of the keys in all partitions, None if no file has one.
+    The deletes to locate are marked. They are those for ``home`` whose keys have no row there, neither in
+    files nor in the batch. A copy is added for each partition in which the batch itself has rows of the key.
+
+    Args:
+        keys: The rows of the batch.
+        matches: The positions of the keys in all partitions, or None if no file contains one.
+        home: The default partition.
+
     """
     at_home = F.col(PARTITION) == F.lit(home)
     settled = keys.where(at_home & ~F.col(DELETE)).select(F.col(RECORD_KEY).alias(_KEY))
@@ -59,9 +65,16 @@ def with_deletes_to_locate(keys: DataFrame, matches: DataFrame | None, *, home: 
 
 
 def locate_deletes(tagged: DataFrame, matches: DataFrame | None, *, home: str) -> DataFrame:
-    """Return ``tagged`` by partition, with the deletes that are to be located wherever their keys lie.
+    """Return the tagged rows, with each delete to locate once for each partition that stores its key.
 
-    In partitions for which the batch has rows of the key, it has the delete too.
+    A partition for which the batch has rows of the key is left out, as the batch has a copy of the delete
+    there.
+
+    Args:
+        tagged: The rows of the batch, tagged by partition.
+        matches: The positions of the keys in all partitions, or None if no file contains one.
+        home: The default partition.
+
     """
     is_to_locate = F.col(TO_LOCATE) & (F.col(PARTITION) == F.lit(home))
     is_nowhere = F.col(TO_LOCATE) & F.col(DELETE) & F.col(FILE).isNull()

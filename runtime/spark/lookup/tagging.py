@@ -1,7 +1,7 @@
-"""Where the incoming keys lie in the table: file group and row position, or nowhere.
+"""Tagging: the file and row position of each incoming key in the table, or nulls.
 
-Only keys and control columns take part: of the batch its keys file, of the table the record keys
-and row numbers of the files that may hold one of the keys.
+Only keys and control columns are read: the keys files of the batch, and the record keys and row numbers of
+the files that may contain one of the keys.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ STORED_ORDERING = "__stored_ordering"
 STORED_PARTITION = "__stored_partition"
 STORED_KEY = "__stored_key"
 TO_LOCATE = "__to_locate"
-"""Marks deletes that are for any partition that has their key."""
+"""The mark of deletes that apply to any partition with their key."""
 
 BROADCAST_BYTES = 24 * 1024 * 1024
-"""What may be sent to every task; beyond it both sides are shuffled by key."""
+"""The limit of a broadcast; a larger lookup shuffles both sides by key."""
 
 _NAMED = 10
 
 _STRICT = {
     "recursiveFileLookup": "true",
-    # Whatever the session says: a file passed over would be rows lost or keys written twice, and
-    # files that no Spark has written hold dates of the proleptic Gregorian calendar.
+    # Regardless of the session's settings: a skipped file would lose rows or write keys twice, and
+    # files of other writers than Spark contain dates of the proleptic Gregorian calendar.
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
@@ -49,17 +49,20 @@ _STRICT = {
 
 
 def key_rows(spark: SparkSession, staged: StagedRows) -> DataFrame:
-    """The keys and control columns of a stage."""
+    """Read the keys and control columns of a stage."""
     uris = [staged.spec.place.spark_uri(keys_name(name)) for name in staged.names.values()]
     return read_files(spark, uris)
 
 
 def read_files(spark: SparkSession, uris: Sequence[str], schema: str | None = None) -> DataFrame:
-    """Parquet files by their exact names: nothing in a name is a pattern or a partition value.
+    """Read Parquet files by their exact names: nothing in a name is a pattern or a partition value.
 
-    The addresses come escaped for Hadoop's globbing, which stays on: without it Spark takes the
-    escapes for part of the name and reads a file that is not there as one without rows.
-    NotFoundError when a file has been removed.
+    The addresses must be escaped for Hadoop's globbing, which stays on. Without it Spark treats the escapes
+    as part of the name, and reads a missing file as one without rows.
+
+    Raises:
+        NotFoundError: If a file was removed.
+
     """
     reader = spark.read.format("parquet").options(**_STRICT)
     if schema is not None:
@@ -71,10 +74,15 @@ def read_files(spark: SparkSession, uris: Sequence[str], schema: str | None = No
 def read_slices(
     spark: SparkSession, store: ObjectStore, files: Sequence[FileSlice], schema: str
 ) -> DataFrame:
-    """Base files of a table, each of the size that it was listed with.
+    """Read base files of a table, and check that each has the size that it was listed with.
 
-    Spark lists them again, and passes over those without a byte: CorruptTableError names what was cut
-    in between. A Spark Connect server does not tell what it has listed, so the store is asked.
+    Spark lists the files again and skips empty ones, so a truncated file would lose rows without an error. A
+    Spark Connect server does not report its listing, so the store is asked there.
+
+    Raises:
+        CorruptTableError: If a file has another size than it was listed with.
+        NotFoundError: If a file was removed.
+
     """
     frame = read_files(spark, [store.spark_uri(file.path) for file in files], schema)
     if is_connect(spark):
@@ -89,7 +97,7 @@ def read_slices(
 
 
 def _check_stored(store: ObjectStore, files: Sequence[FileSlice]) -> None:
-    """NotFoundError when a file has been removed, CorruptTableError when one has another size by now."""
+    """Raise NotFoundError if a file was removed, or CorruptTableError if a file has another size."""
     now = map_each(files, lambda file: store.stat(file.path))
     if gone := [file for file, info in zip(files, now, strict=True) if info is None]:
         raise NotFoundError(Message("files to read: ", Value.file(gone[0].path), " is gone; run again"))
@@ -98,7 +106,7 @@ def _check_stored(store: ObjectStore, files: Sequence[FileSlice]) -> None:
 
 
 def _cut(files: Sequence[FileSlice], now: Sequence[ObjectInfo | None]) -> list[Message]:
-    """Some of the files that have another size by now, with both sizes."""
+    """Return texts about up to ten files whose size has changed, with both sizes."""
     sizes = ((file, info.size_bytes if info else 0) for file, info in zip(files, now, strict=True))
     return [
         Message(Value.file(file.path), f" has {size:,} bytes, and had {file.size_bytes:,}")
@@ -119,9 +127,13 @@ def _overwritten(store: ObjectStore, what: str) -> CorruptTableError:
 
 
 def winners(staged: StagedRows, keys: DataFrame, *, partitioned: bool) -> DataFrame:
-    """Return the row that counts of every key, as ``stage.keys.winning_rows`` chooses it.
+    """Return the winning row of every key, as ``stage.keys.winning_rows`` chooses it.
 
-    ``keys`` are the rows of :func:`key_rows`, of which one that is marked by ``TO_LOCATE`` stays so.
+    Args:
+        staged: The stage, whose spec contains the rules.
+        keys: The rows of :func:`key_rows`, perhaps with the mark ``TO_LOCATE``, which a winner keeps.
+        partitioned: Whether keys are unique per partition.
+
     """
     ordering = [name for name in (ORDERING,) if name in keys.columns]
     marks = [name for name in (TO_LOCATE,) if name in keys.columns]
@@ -136,7 +148,7 @@ def winners(staged: StagedRows, keys: DataFrame, *, partitioned: bool) -> DataFr
         )
         after = keys.withColumn("__after", F.max(F.struct(ORDERING)).over(later))
         counts = F.col("__after").isNull() | (F.struct(ORDERING) > F.col("__after"))
-        # The greatest says whether any counts; the greatest that is no delete is there in the end.
+        # The greatest ordering value is compared with the stored row's; the greatest non-delete remains.
         best = F.max(F.struct((~F.col(DELETE)).alias("stays"), ORDERING, *rank)).alias("best")
         greatest = F.max(F.struct(ORDERING)).alias("greatest")
         found = after.where(counts).groupBy(*grouping).agg(best, greatest)
@@ -157,14 +169,14 @@ def winners(staged: StagedRows, keys: DataFrame, *, partitioned: bool) -> DataFr
 
 
 def may_hold(file: FileSlice, keys: KeyRange | None) -> bool:
-    """Whether a key of that range may be in the file, by the file's own range (UTF-8, like the batch's)."""
+    """Return whether the file may contain a key of that range, by its own key range in UTF-8 order."""
     if keys is None or file.min_key is None or file.max_key is None:
         return file.rows != 0
     return KeyRange(smallest=file.min_key, largest=file.max_key).overlaps(keys)
 
 
 def stored_keys(spark: SparkSession, store: ObjectStore, files: Sequence[FileSlice]) -> DataFrame:
-    """Record key, partition path, file name and row number of every row of the files."""
+    """Return record key, partition path, file name and row number of every row of the files."""
     frame = read_slices(spark, store, files, f"{RECORD_KEY} string, {PARTITION_PATH} string")
     return frame.select(
         F.col(RECORD_KEY).alias(STORED_KEY),
@@ -175,10 +187,15 @@ def stored_keys(spark: SparkSession, store: ObjectStore, files: Sequence[FileSli
 
 
 def tag(incoming: DataFrame, matches: DataFrame | None, *, by_partition: bool) -> DataFrame:
-    """The incoming keys, each with the file name and position it was found at, or nulls.
+    """Return the incoming keys, each with the file name and position at which it was found, or nulls.
 
-    ``matches`` None says that no file has one of the keys. A key that lies at several places comes
-    as many times. ``by_partition`` keys are found only in the partition they are for.
+    A key with several positions is returned once for each.
+
+    Args:
+        incoming: The rows of the batch.
+        matches: The positions of the keys in files, or None if no file contains one.
+        by_partition: Whether a key is searched for only in the partition of its row.
+
     """
     if matches is None:
         return incoming.select(
@@ -193,17 +210,22 @@ def tag(incoming: DataFrame, matches: DataFrame | None, *, by_partition: bool) -
 
 
 def same_key(*, by_partition: bool) -> Column:
-    """The condition that an incoming and a stored row are one."""
+    """Return the condition that an incoming and a stored row have the same key."""
     same = F.col(RECORD_KEY) == F.col(STORED_KEY)
     return same & (F.col(PARTITION) == F.col(STORED_PARTITION)) if by_partition else same
 
 
 def moved(tagged: DataFrame, *, ordering: bool) -> DataFrame:
-    """Rows found in another partition than their own, as a delete there and an insert here.
+    """Return rows that were found in another partition as a delete there and an insert in their own.
 
-    A row that is older than a stored one changes nothing elsewhere: found nowhere else, it is left with
-    a null delete flag. A delete stays a delete where the row lies. A key that inserts have put into
-    several partitions ends up once, where it belongs.
+    A row that is older than a stored one does not move: if it was found only in other partitions, its delete
+    flag is null. A delete stays a delete where the stored row is. A key that inserts have stored in several
+    partitions is stored once afterwards, in the partition of its row.
+
+    Args:
+        tagged: The rows with their positions in all partitions.
+        ordering: Whether to compare the ordering values of the stored rows.
+
     """
     here = F.col(STORED_PARTITION).isNull() | (F.col(STORED_PARTITION) == F.col(PARTITION)) | F.col(DELETE)
     stale = F.expr("false")
@@ -211,7 +233,7 @@ def moved(tagged: DataFrame, *, ordering: bool) -> DataFrame:
         later = F.col(STORED_ORDERING) > F.col(ORDERING)
         beats_null = F.col(STORED_ORDERING).isNotNull() & F.col(ORDERING).isNull()
         stale = F.coalesce(later | beats_null, F.expr("false"))
-    # The incoming rows lie by key already: this shuffles nothing.
+    # The incoming rows are partitioned by key already, so this shuffles nothing.
     copies = Window.partitionBy(RECORD_KEY)
     placed = tagged.select(
         "*",
