@@ -1,1 +1,1 @@
-"""Plans in pull requests: shown there, approved there, and followed up there."""
+"""Reviews of plans in pull requests: comments, approvals and follow-ups."""

@@ -1,4 +1,4 @@
-"""What a forge answers, of which every value is checked before it is believed."""
+"""Readers of a forge's JSON answers, which check the type of each value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ _Read = TypeVar("_Read")
 
 
 def read(forge: str, what: str, document: Any, reader: Callable[[Any], _Read]) -> _Read:
-    """What ``reader`` makes of a document; ForgeError where something is missing or of another kind."""
+    """Return what ``reader`` makes of a JSON document; ``what`` names the document in errors.
+
+    Raises:
+        ForgeError: if the reader finds a value missing or of the wrong type.
+
+    """
     try:
         return reader(document)
     except (KeyError, TypeError, ValueError) as error:
@@ -25,7 +30,7 @@ def read(forge: str, what: str, document: Any, reader: Callable[[Any], _Read]) -
 
 
 def text_at(entry: Any, *names: str) -> str:
-    """A text, at names one below the other."""
+    """Return the string at a path of keys; raise TypeError for another type."""
     value = value_at(entry, *names)
     if not isinstance(value, str):
         raise TypeError(".".join(names))
@@ -33,7 +38,7 @@ def text_at(entry: Any, *names: str) -> str:
 
 
 def value_at(entry: Any, *names: str) -> Any:
-    """Any value that is there, maybe null."""
+    """Return the value at a path of keys, which may be null; raise KeyError if it is missing."""
     for name in names:
         if not isinstance(entry, dict):
             raise TypeError(name)
@@ -42,7 +47,7 @@ def value_at(entry: Any, *names: str) -> Any:
 
 
 def number_at(entry: Any, name: str = "number") -> int:
-    """A whole number."""
+    """Return the integer at a key; raise TypeError for another type."""
     value = value_at(entry, name)
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(name)
@@ -50,7 +55,7 @@ def number_at(entry: Any, name: str = "number") -> int:
 
 
 def commit_of(value: Any) -> str:
-    """The whole name of a commit."""
+    """Return a value if it is a full commit hash; raise ValueError if not."""
     commit = commit_named(value)
     if commit is None:
         raise ValueError("no commit")
@@ -58,7 +63,7 @@ def commit_of(value: Any) -> str:
 
 
 def moment_at(entry: Any, name: str) -> datetime:
-    """A time with its zone."""
+    """Return the time at a key; raise ValueError if it has no time zone."""
     moment = datetime.fromisoformat(text_at(entry, name))
     if moment.tzinfo is None:
         raise ValueError(name)

@@ -1,8 +1,8 @@
-"""Which plan is approved at a merge: the one that a reviewer saw, of exactly the commit that was merged.
+"""The approved plan of a merge: the one that a reviewer saw, of exactly the commit that was merged.
 
 A comment approves nothing, whoever wrote it. The plan's id and its base are read from a check of the pull
-request's head commit. The account that posts plans has to have set it, and somebody else has to have
-approved that commit after it was planned.
+request's head commit. The account that posts plans must have set this check, and somebody else must have
+approved the commit after it was planned.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STATED: Final = re.compile(r"(sha256:[0-9a-f]{64}) base ([0-9a-f]{40}|[0-9a-f]{
 
 
 class NotApprovedError(ParquetryError):
-    """No plan is approved at a commit; ``missing`` says what would have to be there."""
+    """No plan is approved at a commit; ``missing`` lists the missing conditions."""
 
     def __init__(self, subject: str, missing: Sequence[str]) -> None:
         super().__init__(f"{subject}: no plan is approved", *missing)
@@ -41,10 +41,10 @@ class NotApprovedError(ParquetryError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reviewed:
-    """A project at a target, as a repository reviews it.
+    """A project at a target, and the rules of its repository for reviews.
 
-    ``creator`` is the account that posts plans. ``branch`` is what pull requests are merged into, None for
-    the repository's default branch.
+    ``creator`` is the account that posts plans. ``branch`` is the branch that pull requests are merged into,
+    or None for the repository's default branch.
     """
 
     project: str
@@ -54,15 +54,15 @@ class Reviewed:
 
     @property
     def check(self) -> str:
-        """The name of the check that holds the id of its plan; no other project or target has the same."""
+        """The name of the check that holds the plan's id, unique by project and target."""
         return f"parquetry/plan ({self.project}/{self.target})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """A plan that is approved at ``commit``, which a pull request with the head commit ``head`` became.
+    """An approved plan at ``commit``, the merge commit of a pull request with the head commit ``head``.
 
-    ``base`` is the commit that it was made against.
+    ``base`` is the commit against which the plan was made.
     """
 
     plan_id: str
@@ -75,12 +75,17 @@ class Approval:
 
 
 def stated(plan_id: str, base: str) -> str:
-    """Return the text of a plan's check; GitHub has room for 140 characters."""
+    """Return the text of a plan's check, which GitHub limits to 140 characters."""
     return f"{plan_id} base {base}"
 
 
 def approval_at(forge: Forge, commit: str, reviewed: Reviewed) -> Approval:
-    """What is approved at a commit of the branch. NotApprovedError says everything that is missing."""
+    """Return the approved plan at a commit of the branch.
+
+    Raises:
+        NotApprovedError: if a condition is not met; the error lists all of them.
+
+    """
     subject = _subject(reviewed, commit)
     pull = merged_as(forge, commit, reviewed)
     plan = _plan_of(forge.checks(pull.head), reviewed)
@@ -107,10 +112,14 @@ def approval_at(forge: Forge, commit: str, reviewed: Reviewed) -> Approval:
 
 
 def check_base(forge: Forge, approval: Approval, root: Path, reviewed: Reviewed) -> None:
-    """NotApprovedError unless the plan was made against the branch as it was before the merge, or earlier.
+    """Check that the plan was made against a commit that the branch had before the merge.
 
-    What the merged commit changes is in the plan's id. So commits of the pull request that lie below it, as
-    after a rebase, may change no authority.
+    The plan's id covers what the merged commit changes. So earlier commits of the pull request, which exist
+    after a rebase, must not change the authority.
+
+    Raises:
+        NotApprovedError: if the plan has another base, or if such a commit changes the authority.
+
     """
     parents = parents_of(root, approval.commit)
     onto = top = parents[0] if parents else before_merge(root, approval.commit)
@@ -139,7 +148,12 @@ def _authority(root: Path, commit: str, reviewed: Reviewed) -> Authority:
 
 
 def merged_as(forge: Forge, commit: str, reviewed: Reviewed) -> PullRequest:
-    """The one pull request that became the commit, on the branch that counts; NotApprovedError for none."""
+    """Return the pull request that was merged as this commit into the branch.
+
+    Raises:
+        NotApprovedError: if there is no such pull request, or more than one.
+
+    """
     branch = reviewed.branch or forge.default_branch()
     found = [
         pull
@@ -162,7 +176,10 @@ def _subject(reviewed: Reviewed, commit: str) -> str:
 
 
 def _plan_of(checks: Sequence[CommitCheck], reviewed: Reviewed) -> CommitCheck | str:
-    """The check that holds the plan, of the time when that plan was made first; or what is wrong."""
+    """Return the newest check that holds the plan, or the reason why there is none.
+
+    Its time is that of the first check in an unbroken series with the same plan id.
+    """
     named = [check for check in checks if check.name == reviewed.check]
     ours = [check for check in named if _is(check.author, reviewed.creator)]
     if not ours:
@@ -183,7 +200,7 @@ def _plan_of(checks: Sequence[CommitCheck], reviewed: Reviewed) -> CommitCheck |
 
 
 def _read(check: CommitCheck) -> tuple[str, str]:
-    """The id and the base that a check states."""
+    """Return the plan id and the base in a check's text; both are empty for another text."""
     found = _STATED.fullmatch(check.text)
     return ("", "") if found is None else (found[1], found[2])
 
@@ -193,7 +210,7 @@ def _is(account: Account | None, login: str) -> bool:
 
 
 def _newest_of_each(reviews: Sequence[Review]) -> tuple[Review, ...]:
-    """The newest verdict of each reviewer."""
+    """Return the newest verdict of each reviewer."""
     return tuple({review.reviewer.login.casefold(): review for review in reviews}.values())
 
 
@@ -210,7 +227,7 @@ def _since(reset: datetime | None, planned: datetime) -> datetime:
 def _approvers(
     forge: Forge, pull: PullRequest, verdicts: Sequence[Review], since: datetime
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Who approved the head commit and counts, and why the other approvals do not."""
+    """Return the logins whose approvals of the head commit count, and why the others do not count."""
     authors = {login.casefold() for login in forge.commit_authors(pull)}
     approvers, missing = [], []
     for review in verdicts:
@@ -225,7 +242,7 @@ def _approvers(
 
 
 def _problem(review: Review, pull: PullRequest, authors: set[str], since: datetime) -> str | None:
-    """Why an approval does not count, None where it may."""
+    """Return why an approval does not count, or None if nothing is wrong with it."""
     reviewer, author = review.reviewer, pull.author
     commit = review.commit[:12] if review.commit else "no commit"
     problems = {

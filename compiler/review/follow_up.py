@@ -1,4 +1,4 @@
-"""What became of a plan: what queries were predicted to read after clustering, and what they read."""
+"""The follow-up of a plan: what queries were predicted to read after clustering, and what they read."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from parquetry.runtime.timeline.instant import parse_instant_ms
 
 
 class DebtStatus(StrEnum):
-    """How far the debt of a plan's table is paid."""
+    """The state of the debt of a plan's table."""
 
     PAID = "paid"
     DUE = "due"
     NOT_APPLIED = "not applied"
-    """Or something else was applied since: what the table reads is not this plan's doing."""
+    """The plan is not applied, or another one was applied since, so the table's reads are not its effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedFiles:
-    """How many files a table had, was expected to have with the debt paid, and has."""
+    """The number of files of a table: before, as predicted with the debt paid, and now."""
 
     before: int
     expected: int
@@ -44,9 +44,9 @@ class FollowedFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedTable:
-    """A table of a plan. ``due_bytes`` are still to be rewritten; figures are there once the debt is paid.
+    """A table of a plan. ``due_bytes`` are still to be rewritten; figures exist once the debt is paid.
 
-    ``costs`` too, if the plan was made with prices, and the clusterings recorded what they took.
+    ``costs`` are set if the plan has prices and all clusterings since recorded their work.
     """
 
     table: str
@@ -59,7 +59,7 @@ class FollowedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUp:
-    """What became of a plan, by those of its tables that predictions were made of."""
+    """The result of a plan, for those of its tables that have predictions."""
 
     plan_id: str
     project: str
@@ -68,15 +68,19 @@ class FollowUp:
 
     @property
     def is_paid(self) -> bool:
-        """Whether nothing is due any more, and something was."""
+        """True if a debt was paid and none is due any more."""
         statuses = {table.status for table in self.tables}
         return DebtStatus.PAID in statuses and DebtStatus.DUE not in statuses
 
 
 def follow_up(plan: PlanDocument, workspace: Workspace) -> FollowUp:
-    """Measure the plan's tables by the functions that predicted them.
+    """Measure the plan's tables with the functions that predicted their figures.
 
-    Rows that were ingested meanwhile count, too. StalePlanError for a plan of another project or target.
+    Rows that were ingested since then count too.
+
+    Raises:
+        StalePlanError: if the plan is for another project or target.
+
     """
     intent, project = plan.intent, workspace.project
     if (intent.project, intent.target) != (project.name, project.target.name):
@@ -85,7 +89,7 @@ def follow_up(plan: PlanDocument, workspace: Workspace) -> FollowUp:
             f"{project.name}, target {project.target.name}; give the plan of this one"
         )
     ids = {plan.plan_id}
-    with suppress(RevisionError):  # of a commit that is not here
+    with suppress(RevisionError):  # this clone may lack the plan's commit
         ids.add(as_merged(plan, workspace, intent.git_commit).plan_id)
     predicted = [(a, plan.evidence.figures[a.table]) for a in intent.actions if _is_predicted(a, plan)]
     return FollowUp(
@@ -138,10 +142,10 @@ def _followed(
 def _costs(
     handle: TableHandle, predicted: TableFigures, found: TableFigures, plan: PlanDocument
 ) -> MeasuredCosts | None:
-    """By the prices of the plan; None without them, and where what was done is not recorded.
+    """Return the costs at the plan's prices, or None without prices or with unrecorded work.
 
-    The clusterings are those that completed since the plan was applied, and still stand on the timeline.
-    Other programs do not record what theirs took.
+    The clusterings are those that completed after the plan was applied and are still on the timeline. Other
+    programs do not record the work of theirs.
     """
     if predicted.costs is None or plan.evidence.costs is None:
         return None
@@ -159,7 +163,7 @@ def _costs(
 
 
 def _planned_bytes(handle: TableHandle) -> int:
-    """The bytes of files that pending clusterings rewrite: they are nobody's debt, and not paid yet."""
+    """Return the bytes of files in pending clusterings, which are no longer debt and not yet rewritten."""
     timeline = handle.timeline()
     planned = timeline.groups_in_pending_clustering
     slices = handle.view(timeline).all_slices() if planned else ()

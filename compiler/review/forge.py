@@ -1,4 +1,4 @@
-"""What a review needs of a forge, where pull requests lie: the port, and what it gives as values."""
+"""The port to a forge (such as GitHub) with its pull requests, and the values that it returns."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from parquetry.errors import ParquetryError
 
 
 class ForgeError(ParquetryError):
-    """The forge cannot be reached, refuses, or gives an answer that is none."""
+    """The forge cannot be reached, refuses a request, or gives an unusable answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Who did something. ``is_person`` is False for programs; ``login`` is unique on the forge."""
+    """An account on the forge; ``login`` is unique there. ``is_person`` is False for programs."""
 
     login: str
     is_person: bool
 
     def is_named(self, login: str) -> bool:
-        """Whether the account has this login, whose case does not count."""
+        """Return whether the account has this login, in any case."""
         return self.login.casefold() == login.casefold()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequest:
-    """A pull request. ``head`` is its newest commit, ``merge_commit`` what it became on ``base`` when merged.
+    """A pull request. ``head`` is its newest commit, ``merge_commit`` its commit on ``base`` after the merge.
 
-    ``base_repository`` is where it was merged to. ``commits`` is how many it has, None
-    where the forge counts them elsewhere.
+    ``base_repository`` is the repository that it is merged into. ``commits`` is the number of its commits, or
+    None if the forge counts them elsewhere.
     """
 
     number: int
@@ -47,7 +47,7 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenPullRequest:
-    """A pull request that is not merged; ``is_fork`` is whether its commits lie in another repository."""
+    """An unmerged pull request; ``is_fork`` is True if its commits are in another repository."""
 
     number: int
     head: str
@@ -56,7 +56,7 @@ class OpenPullRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment:
-    """A comment on a pull request; ``author`` is None for an account that is gone."""
+    """A comment on a pull request; ``author`` is None for a deleted account."""
 
     number: int
     author: Account | None
@@ -64,7 +64,7 @@ class Comment:
 
 
 class CheckState(StrEnum):
-    """How a check ended."""
+    """The result of a check."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -72,7 +72,7 @@ class CheckState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitCheck:
-    """What an account said of a commit under a ``name``; ``number`` rises with time.
+    """A status that an account set for a commit under a ``name``; ``number`` rises with time.
 
     ``state`` is a :class:`CheckState`, or another word of the forge.
     """
@@ -86,7 +86,7 @@ class CommitCheck:
 
 
 class ReviewVerdict(StrEnum):
-    """What a reviewer says of a pull request; the forge may know more, which count for nothing."""
+    """The verdicts of reviewers that count; a forge may have more."""
 
     APPROVED = "APPROVED"
     CHANGES_REQUESTED = "CHANGES_REQUESTED"
@@ -95,7 +95,7 @@ class ReviewVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """A verdict on a ``commit`` of a pull request, in the order of ``number``."""
+    """A verdict on a ``commit`` of a pull request; reviews are sorted by ``number``."""
 
     number: int
     reviewer: Account
@@ -105,56 +105,56 @@ class Review:
 
 
 class Forge(Protocol):
-    """A repository on a forge. Every method raises :class:`ForgeError`; lists are whole."""
+    """A repository on a forge. Every method may raise :class:`ForgeError`; lists are complete."""
 
     @property
     def repository(self) -> str:
-        """Its owner and name, as the forge writes them: ``OWNER/NAME``."""
+        """The owner and name in the forge's spelling: ``OWNER/NAME``."""
 
     def identity(self) -> Account | None:
-        """Whose token this is; None where the forge does not say, as for tokens of a workflow."""
+        """Return the account of the token, or None if the forge does not tell, as for workflow tokens."""
 
     def default_branch(self) -> str:
-        """The branch that pull requests are merged into, as a rule."""
+        """Return the branch that pull requests are merged into by default."""
 
     def pull_request(self, number: int) -> PullRequest:
-        """The pull request."""
+        """Return the pull request with this number."""
 
     def open_pull_requests(self, branch: str) -> Sequence[OpenPullRequest]:
-        """Those that are to be merged into the branch, the oldest first."""
+        """Return the open pull requests into the branch, the oldest first."""
 
     def pull_requests_of(self, commit: str) -> Sequence[PullRequest]:
-        """The pull requests that the forge associates with a commit, merged ones and others."""
+        """Return the pull requests that the forge associates with a commit, merged or not."""
 
     def reviews(self, pull: PullRequest) -> Sequence[Review]:
-        """Verdicts on the pull request, the oldest first; comments are none."""
+        """Return the verdicts on the pull request, the oldest first; mere comments are not verdicts."""
 
     def commit_authors(self, pull: PullRequest) -> frozenset[str]:
-        """The logins of those who wrote or committed one of its commits."""
+        """Return the logins of all authors and committers of its commits."""
 
     def last_reset(self, pull: PullRequest) -> datetime | None:
-        """When its commits were last replaced by a forced push, or its base by another one.
+        """Return the time of its last forced push or change of base, or None.
 
-        Where the forge does not tell pushes apart, when anything was pushed to it.
+        If the forge cannot distinguish forced pushes, return the time of the last push.
         """
 
     def may_write(self, account: Account) -> bool:
-        """Whether somebody may push to the repository."""
+        """Return whether the account may push to the repository."""
 
     def checks(self, commit: str) -> Sequence[CommitCheck]:
-        """What was said of a commit, the oldest first."""
+        """Return the checks of a commit, the oldest first."""
 
     def set_check(self, commit: str, *, name: str, state: CheckState, text: str) -> None:
-        """Say something of a commit."""
+        """Set a check of a commit."""
 
     def comments(self, pull: PullRequest) -> Sequence[Comment]:
-        """Its comments, the oldest first."""
+        """Return the comments on the pull request, the oldest first."""
 
     def add_comment(self, pull: PullRequest, text: str) -> Comment:
-        """Add a comment."""
+        """Add a comment to the pull request and return it."""
 
     def replace_comment(self, pull: PullRequest, comment: Comment, text: str) -> None:
         """Replace the text of a comment on the pull request."""
 
     def delete_comment(self, pull: PullRequest, comment: Comment) -> None:
-        """Remove a comment from the pull request."""
+        """Delete a comment on the pull request."""

@@ -1,4 +1,4 @@
-"""GitHub behind the port: its REST API, of which every answer is checked before anything is believed."""
+"""GitHub as a forge: its REST API, with a check of each value in an answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from parquetry.printable import quoted
 
 ADDRESS: Final = "https://api.github.com"
 WORKFLOW_ACCOUNT: Final = "github-actions[bot]"
-"""Who acts with the token of a workflow."""
+"""The account that acts with the token of a workflow."""
 
 _VERSION: Final = "2022-11-28"
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+")
@@ -40,7 +40,12 @@ _Read = TypeVar("_Read")
 
 
 def github(repository: str, *, token: str, address: str = ADDRESS) -> GitHub:
-    """The repository ``OWNER/NAME`` on GitHub, or on a server of one's own at the ``address`` of its API."""
+    """Return the repository ``OWNER/NAME`` on GitHub, or on a server whose API is at ``address``.
+
+    Raises:
+        UsageError: if the name does not have this form.
+
+    """
     if not _REPOSITORY.fullmatch(repository) or {".", ".."} & set(repository.split("/")):
         raise UsageError(f"{quoted(repository)} is no repository of GitHub: write OWNER/NAME")
     headers = {
@@ -59,38 +64,43 @@ class GitHub:
     client: JsonClient = field(repr=False)
 
     def identity(self) -> Account | None:
-        """Whose token it is; GitHub does not say so to the token of a workflow or an app."""
+        """Return the account of the token, or None: GitHub does not tell tokens of workflows and apps."""
         with suppress(NotAllowedError, NotThereError):
             return read(_FORGE, "the user", self.client.get("/user"), _account)
         return None
 
     def default_branch(self) -> str:
-        """The repository's default branch."""
+        """Return the repository's default branch."""
         return read(_FORGE, "the repository", self._get(""), lambda entry: text_at(entry, "default_branch"))
 
     def pull_request(self, number: int) -> PullRequest:
-        """The pull request."""
+        """Return the pull request with this number."""
         return read(_FORGE, "a pull request", self._get(f"/pulls/{number:d}"), _pull_request)
 
     def open_pull_requests(self, branch: str) -> tuple[OpenPullRequest, ...]:
-        """Those of the branch, the oldest first."""
+        """Return the open pull requests into the branch, the oldest first."""
         path = f"/repos/{self.repository}/pulls"
         items = self.client.pages(path, state="open", base=branch, sort="created", direction="asc")
         return tuple(read(_FORGE, "pull requests", item, _open_pull_request) for item in items)
 
     def pull_requests_of(self, commit: str) -> tuple[PullRequest, ...]:
-        """Those that GitHub associates with the commit, each read whole."""
+        """Return the pull requests that GitHub associates with the commit, each one requested in full."""
         found = self._list(f"/commits/{commit_of(commit)}/pulls", "pull requests", number_at)
         return tuple(map(self.pull_request, sorted(found)))
 
     def reviews(self, pull: PullRequest) -> tuple[Review, ...]:
-        """Verdicts, the oldest first. Those of accounts that are gone are left out."""
+        """Return the verdicts, the oldest first, without those of deleted accounts."""
         found = self._list(f"/pulls/{pull.number:d}/reviews", "reviews", _review)
         verdicts = (review for review in found if review is not None)
         return tuple(sorted(verdicts, key=lambda review: (review.submitted, review.number)))
 
     def commit_authors(self, pull: PullRequest) -> frozenset[str]:
-        """Authors and committers; ForgeError where GitHub does not list all commits."""
+        """Return the logins of authors and committers.
+
+        Raises:
+            ForgeError: if GitHub does not list all commits.
+
+        """
         found = self._list(f"/pulls/{pull.number:d}/commits", "commits", _authors)
         if len(found) != pull.commits:
             raise ForgeError(
@@ -100,12 +110,12 @@ class GitHub:
         return frozenset().union(*found)
 
     def last_reset(self, pull: PullRequest) -> datetime | None:
-        """When its commits or its base were last replaced."""
+        """Return the time of the last forced push or change of base, or None."""
         found = self._list(f"/issues/{pull.number:d}/timeline", "events", _reset_at)
         return max((moment for moment in found if moment is not None), default=None)
 
     def may_write(self, account: Account) -> bool:
-        """Whether the account may push."""
+        """Return whether the account has the permission to push."""
         with suppress(NotThereError):
             document = self._get(f"/collaborators/{quote(account.login, safe='')}/permission")
             return (
@@ -114,7 +124,7 @@ class GitHub:
         return False
 
     def checks(self, commit: str) -> tuple[CommitCheck, ...]:
-        """The commit's statuses, the oldest first."""
+        """Return the commit's statuses, the oldest first."""
         found = self._list(f"/commits/{commit_of(commit)}/statuses", "statuses", _check)
         return tuple(sorted(found, key=lambda check: check.number))
 
@@ -124,12 +134,12 @@ class GitHub:
         self._send("POST", f"/statuses/{commit_of(commit)}", body, repeatable=True)
 
     def comments(self, pull: PullRequest) -> tuple[Comment, ...]:
-        """Its comments, the oldest first."""
+        """Return the comments, the oldest first."""
         found = self._list(f"/issues/{pull.number:d}/comments", "comments", _comment)
         return tuple(sorted(found, key=lambda comment: comment.number))
 
     def add_comment(self, pull: PullRequest, text: str) -> Comment:
-        """Add a comment."""
+        """Add a comment and return it."""
         path = f"/issues/{pull.number:d}/comments"
         return read(_FORGE, "a comment", self._send("POST", path, {"body": text}, repeatable=False), _comment)
 
@@ -138,7 +148,7 @@ class GitHub:
         self._send("PATCH", f"/issues/comments/{comment.number:d}", {"body": text}, repeatable=True)
 
     def delete_comment(self, _: PullRequest, comment: Comment) -> None:
-        """Remove a comment; one that is gone is left so."""
+        """Delete a comment; do nothing if it is already deleted."""
         with suppress(NotThereError):
             self._send("DELETE", f"/issues/comments/{comment.number:d}", None, repeatable=True)
 
@@ -180,7 +190,7 @@ def _pull_request(entry: Any) -> PullRequest:
 
 
 def _open_pull_request(entry: Any) -> OpenPullRequest:
-    """Of a fork, unless its commits lie in the repository that it is to be merged into."""
+    """Read an open pull request; it counts as a fork unless its commits are in the target repository."""
     origin = value_at(entry, "head", "repo")  # null for a fork that is gone
     is_own = origin is not None and number_at(origin, "id") == number_at(
         value_at(entry, "base", "repo"), "id"
@@ -191,7 +201,7 @@ def _open_pull_request(entry: Any) -> OpenPullRequest:
 
 
 def _review(entry: Any) -> Review | None:
-    """None where it is no verdict, or its reviewer is gone."""
+    """Read a review; return None if it is not a verdict or its reviewer's account is deleted."""
     state, reviewer = text_at(entry, "state"), _maybe_account(value_at(entry, "user"))
     if reviewer is None or state not in list(ReviewVerdict):
         return None
@@ -206,7 +216,7 @@ def _review(entry: Any) -> Review | None:
 
 
 def _authors(entry: Any) -> frozenset[str]:
-    """Who wrote and who committed a commit, as far as these have accounts."""
+    """Return the logins of a commit's author and committer, as far as they have accounts."""
     people = (value_at(entry, name) for name in ("author", "committer"))
     return frozenset(text_at(person, "login") for person in people if person)
 

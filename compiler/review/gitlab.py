@@ -1,7 +1,7 @@
-"""GitLab behind the port: its REST API, and its GraphQL API for the authors of commits.
+"""GitLab as a forge: its REST API, and its GraphQL API for the authors of commits.
 
-GitLab does not say which commit an approval is of. It says when somebody approved, and when each version of a
-merge request came into being: an approval is of the head of the version that was the newest then.
+GitLab does not tell which commit an approval is for. It has the time of the approval, and the time of each
+version of a merge request. So an approval counts for the head of the version that was the newest then.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FORGE: Final = "GitLab"
 _REST: Final = "/v4"
 _PROJECT: Final = re.compile(r"[0-9]+|[\w.-]+(/[\w.-]+)+")
 _DEVELOPER: Final = 30
-"""The least access level that may push."""
+"""The lowest access level that may push."""
 
 _STATES: Final[Mapping[CheckState, str]] = {CheckState.SUCCESS: "success", CheckState.FAILURE: "failed"}
 _OF_STATES: Final = {word: str(state) for state, word in _STATES.items()}
@@ -59,7 +59,12 @@ _Read = TypeVar("_Read")
 
 
 def gitlab(project: str, *, token: str, address: str = ADDRESS) -> GitLab:
-    """The project, by its number or path, on GitLab or on one's own server at the ``address`` of its API."""
+    """Return the project with this number or path on GitLab, or on a server whose API is at ``address``.
+
+    Raises:
+        UsageError: if the project or the address does not have the right form.
+
+    """
     if not _PROJECT.fullmatch(project) or {".", ".."} & set(project.split("/")):
         raise UsageError(f"{quoted(project)} is no project of GitLab: write its number or GROUP/PROJECT")
     base = address.rstrip("/")
@@ -72,21 +77,21 @@ def gitlab(project: str, *, token: str, address: str = ADDRESS) -> GitLab:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitLab:
-    """A project on GitLab; ``repository`` is its number or path, as it was named."""
+    """A project on GitLab; ``repository`` is its number or path, as given."""
 
     repository: str
     client: JsonClient = field(repr=False)
 
     def identity(self) -> Account:
-        """Whose token it is."""
+        """Return the account of the token."""
         return read(_FORGE, "the user", self.client.get(f"{_REST}/user"), _account)
 
     def default_branch(self) -> str:
-        """The project's default branch."""
+        """Return the project's default branch."""
         return read(_FORGE, "the project", self._get(""), lambda entry: text_at(entry, "default_branch"))
 
     def pull_request(self, number: int) -> PullRequest:
-        """The merge request."""
+        """Return the merge request with this number."""
         own = read(_FORGE, "the project", self._get(""), _id)
         target, named = read(
             _FORGE, "a merge request", self._get(f"/merge_requests/{number:d}"), _pull_request
@@ -94,21 +99,24 @@ class GitLab:
         return named(self.repository if target == own else str(target))
 
     def open_pull_requests(self, branch: str) -> tuple[OpenPullRequest, ...]:
-        """Those of the branch, the oldest first."""
+        """Return the open merge requests into the branch, the oldest first."""
         query = {"state": "opened", "target_branch": branch, "order_by": "created_at", "sort": "asc"}
         return self._list("/merge_requests", "merge requests", _open_pull_request, **query)
 
     def pull_requests_of(self, commit: str) -> tuple[PullRequest, ...]:
-        """Those that GitLab relates to the commit, each read whole."""
+        """Return the merge requests that GitLab associates with the commit, each one requested in full."""
         path = f"/repository/commits/{commit_of(commit)}/merge_requests"
         found = self._list(path, "merge requests", _iid)
         return tuple(map(self.pull_request, sorted(set(found))))
 
     def reviews(self, pull: PullRequest) -> tuple[Review, ...]:
-        """Approvals that stand; then the reviewers who request changes, which takes their approvals back.
+        """Return the valid approvals, and then the requests for changes, which replace approvals.
 
-        Those of accounts that are gone are left out. ForgeError from a server that does not say
-        when somebody approved.
+        Those of deleted accounts are left out.
+
+        Raises:
+            ForgeError: if the server does not report the time of an approval.
+
         """
         path = f"/merge_requests/{pull.number:d}"
         approvals = read(_FORGE, "approvals", self._get(f"{path}/approvals"), _approvals)
@@ -119,7 +127,12 @@ class GitLab:
         return tuple(numbered(number) for number, numbered in enumerate(found))
 
     def commit_authors(self, pull: PullRequest) -> frozenset[str]:
-        """Authors and committers; ForgeError where GitLab does not list all commits or committers."""
+        """Return the logins of authors and committers.
+
+        Raises:
+            ForgeError: if GitLab does not list all commits or committers.
+
+        """
         path = read(_FORGE, "the project", self._get(""), lambda entry: text_at(entry, "path_with_namespace"))
         logins: set[str] = set()
         commits: set[str] = set()
@@ -143,11 +156,11 @@ class GitLab:
         return frozenset(logins)
 
     def last_reset(self, pull: PullRequest) -> datetime:
-        """When its newest version came into being: every push and every other base makes one."""
+        """Return the time of its newest version; each push and each change of base makes a version."""
         return self._versions(pull)[-1].created
 
     def may_write(self, account: Account) -> bool:
-        """Whether the account is a member who may push."""
+        """Return whether the account is an active member with the right to push."""
         query = urlencode({"username": account.login})
         users = read(_FORGE, "users", self.client.get(f"{_REST}/users?{query}"), _items)
         numbers = [read(_FORGE, "a user", user, _id) for user in users if _is(user, account)]
@@ -158,7 +171,7 @@ class GitLab:
         return False
 
     def checks(self, commit: str) -> tuple[CommitCheck, ...]:
-        """The commit's statuses, the oldest first."""
+        """Return the commit's statuses, the oldest first."""
         path = f"/repository/commits/{commit_of(commit)}/statuses"
         found = self._list(path, "statuses", _check, all="true")
         return tuple(sorted(found, key=lambda check: (check.created, check.number)))
@@ -169,13 +182,13 @@ class GitLab:
         self._send("POST", f"/statuses/{commit_of(commit)}", sent, repeatable=True)
 
     def comments(self, pull: PullRequest) -> tuple[Comment, ...]:
-        """Its notes, the oldest first; those of GitLab itself are none."""
+        """Return the notes of users, the oldest first, without GitLab's own."""
         found = self._list(f"/merge_requests/{pull.number:d}/notes", "notes", _comment, sort="asc")
         notes = (comment for comment in found if comment is not None)
         return tuple(sorted(notes, key=lambda comment: comment.number))
 
     def add_comment(self, pull: PullRequest, text: str) -> Comment:
-        """Add a note."""
+        """Add a note and return it."""
         sent = {"body": _without_commands(text)}
         answer = self._send("POST", f"/merge_requests/{pull.number:d}/notes", sent, repeatable=False)
         added = read(_FORGE, "a note", answer, _comment)
@@ -189,12 +202,12 @@ class GitLab:
         self._send("PUT", _note(pull, comment), sent, repeatable=True)
 
     def delete_comment(self, pull: PullRequest, comment: Comment) -> None:
-        """Remove a note; one that is gone is left so."""
+        """Delete a note; do nothing if it is already deleted."""
         with suppress(NotThereError):
             self._send("DELETE", _note(pull, comment), None, repeatable=True)
 
     def _approval(self, entry: Any, versions: tuple[_Version, ...]) -> Callable[[int], Review]:
-        """An approval by its number in the list."""
+        """Read an approval; return a function from its number in the list to the review."""
         if not isinstance(entry, dict) or not isinstance(entry.get("approved_at"), str):
             raise ForgeError(
                 "this GitLab does not say when somebody approved (approved_at), so that nobody knows what "
@@ -214,7 +227,7 @@ class GitLab:
         )
 
     def _versions(self, pull: PullRequest) -> tuple[_Version, ...]:
-        """What was pushed to it, the oldest first; the last one is its head."""
+        """Return the versions of the merge request, the oldest first; the last one has its head commit."""
         found = self._list(f"/merge_requests/{pull.number:d}/versions", "versions", _version)
         versions = tuple(sorted(found, key=lambda version: version.number))
         if not versions or versions[-1].head != pull.head:
@@ -248,7 +261,7 @@ class _Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Authors:
-    """A page of commits, and who wrote them; ``after`` is where the next one begins, None for the last."""
+    """A page of commits and their authors; ``after`` is the cursor of the next page, None on the last."""
 
     count: int
     commits: frozenset[str]
@@ -258,7 +271,7 @@ class _Authors:
 
 
 def _without_commands(text: str) -> str:
-    """The text with no line that begins with a slash: GitLab carries such lines out, as commands."""
+    """Return the text with no line that begins with a slash, as GitLab executes such lines as commands."""
     return _COMMAND.sub(rf"\1{_WORD_JOINER}/", text)
 
 
@@ -285,7 +298,10 @@ def _is(user: Any, account: Account) -> bool:
 
 
 def _account(entry: Any) -> Account:
-    """Nobody is a person of whom GitLab does not say so; where it names people in passing, it does not."""
+    """Read an account; it counts as a person only if GitLab says that it is active and not a bot.
+
+    Where GitLab mentions accounts in other answers, it does not say so.
+    """
     is_active = text_at(entry, "state") == "active"
     return Account(login=text_at(entry, "username"), is_person=is_active and entry.get("bot") is False)
 
@@ -299,9 +315,9 @@ def _maybe_commit(value: Any) -> str | None:
 
 
 def _pull_request(entry: Any) -> tuple[int, Callable[[str], PullRequest]]:
-    """The number of the project that it is merged into, and the merge request, given what that is called.
+    """Return the number of the target project, and a function from that project's name to the merge request.
 
-    It became its merge commit; without one the commit that it was squashed to, or its head: a fast-forward.
+    Its commit on the branch is the merge commit; without one the squash commit, or the head (a fast-forward).
     """
     head = commit_of(value_at(entry, "sha"))
     commits = [_maybe_commit(value_at(entry, name)) for name in ("merge_commit_sha", "squash_commit_sha")]
@@ -322,7 +338,7 @@ def _pull_request(entry: Any) -> tuple[int, Callable[[str], PullRequest]]:
 
 
 def _open_pull_request(entry: Any) -> OpenPullRequest:
-    """Of a fork, unless its commits lie in the project that it is to be merged into."""
+    """Read an open merge request; it counts as a fork unless its commits are in the target project."""
     is_own = value_at(entry, "source_project_id") == number_at(entry, "target_project_id")
     return OpenPullRequest(number=_iid(entry), head=commit_of(value_at(entry, "sha")), is_fork=not is_own)
 
@@ -333,7 +349,7 @@ def _approvals(entry: Any) -> list[Any]:
 
 
 def _refusal(entry: Any) -> Callable[[int], Review] | None:
-    """None for a reviewer who does not request changes, or is gone."""
+    """Read a reviewer who requests changes; return None for another state or a deleted account."""
     if text_at(entry, "state") != "requested_changes" or value_at(entry, "user") is None:
         return None
     reviewer, submitted = _account(value_at(entry, "user")), moment_at(entry, "created_at")
@@ -376,7 +392,7 @@ def _may_push(entry: Any) -> bool:
 
 
 def _check(entry: Any) -> CommitCheck:
-    """A status of the time when it ended: one that is pending can still be given another text."""
+    """Read a status, with the time of its end: a pending status can still get another text."""
     text, state = value_at(entry, "description"), text_at(entry, "status")
     begun = moment_at(entry, "created_at")
     has_ended = value_at(entry, "finished_at") is not None
@@ -391,7 +407,7 @@ def _check(entry: Any) -> CommitCheck:
 
 
 def _comment(entry: Any) -> Comment | None:
-    """None for what GitLab itself notes."""
+    """Read a note; return None for GitLab's own notes."""
     if value_at(entry, "system") is not False:
         return None
     return Comment(

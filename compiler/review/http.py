@@ -1,6 +1,6 @@
-"""JSON over HTTPS with a token: bounded answers, whole lists, retries that obey the server's limits.
+"""JSON over HTTPS with a token: limited answers, complete lists, and retries that respect rate limits.
 
-A redirect is followed within the server alone, so that the token goes to no other. It is part of no message.
+Only redirects within the server are followed, so that no other server gets the token. No message contains it.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from parquetry.runtime.spec.codec import parsed_json
 from parquetry.version import VERSION
 
 PAGE: Final = 100
-"""Items of a list that one answer has."""
+"""The number of list items per answer."""
 
 _MOST_BYTES: Final = 16 << 20
 _MOST_PAGES: Final = 100
 _MOST_REDIRECTS: Final = 3
 _ATTEMPTS: Final = 6
 _MOST_WAITING_SECONDS: Final = 900
-"""For all attempts of one request together."""
+"""The limit for all attempts of one request together."""
 
 _FIRST_WAIT_SECONDS: Final = 1.0
 _UNNAMED_LIMIT_SECONDS: Final = 60.0
-"""GitHub asks for a minute where a limit does not say how long it lasts."""
+"""The pause for a rate limit without a duration; GitHub asks for a minute."""
 
 _LONGEST_MESSAGE: Final = 200
 _TIMEOUT: Final = urllib3.Timeout(connect=10, read=60)
@@ -50,7 +50,7 @@ _FAILING: Final = (500, 502, 503, 504)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonAnswer:
-    """What a server answered, read to its end; ``next`` is where a list goes on."""
+    """A complete answer; ``next`` is the URL of a list's next page, or None."""
 
     status: int
     content: Any
@@ -58,18 +58,18 @@ class JsonAnswer:
 
 
 class NotThereError(ForgeError):
-    """The server knows no such thing, or does not show it to this token."""
+    """The server does not have the resource, or hides it from this token."""
 
 
 class NotAllowedError(ForgeError):
-    """The token is valid and may not do that."""
+    """The token is valid, but lacks the permission."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonClient:
-    """A server's JSON below ``address``; ``headers`` hold the token and go to that server alone.
+    """A client of the JSON API at ``address``; ``headers`` contain the token and go to that server only.
 
-    ``sleep`` and ``now`` (seconds since 1970) are the clock that retries wait by.
+    ``sleep`` and ``now`` (seconds since 1970) are the clock of retries.
     """
 
     address: str
@@ -89,13 +89,20 @@ class JsonClient:
             raise _not_an_address(self.address)
 
     def get(self, path: str) -> Any:
-        """The document at a path; NotThereError where there is none."""
+        """Return the document at a path.
+
+        Raises:
+            NotThereError: if there is none.
+
+        """
         return self._request("GET", self._url(path)).content
 
     def pages(self, path: str, **query: str) -> Iterator[Any]:
-        """Every item of the list that the query chooses.
+        """Yield the items of the list at a path, page by page.
 
-        ForgeError for more than 10,000 items, and for a page that is no list.
+        Raises:
+            ForgeError: if the list has more than 10,000 items, or a page is not a list.
+
         """
         url: str | None = self._url(f"{path}?{urlencode({**query, 'per_page': PAGE})}")
         for _ in range(_MOST_PAGES):
@@ -110,7 +117,11 @@ class JsonClient:
         raise ForgeError(f"{self._named(self._url(path))} has more than {_MOST_PAGES * PAGE:,} items")
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None, *, repeatable: bool) -> Any:
-        """What the server answers to a change, sent again if it was refused, or if it is ``repeatable``."""
+        """Send a change and return the answer.
+
+        A refused request is sent again. After a failure that may have had an effect, only a ``repeatable``
+        request is sent again.
+        """
         return self._request(method, self._url(path), body, repeatable=repeatable).content
 
     def _url(self, path: str) -> str:
@@ -148,7 +159,7 @@ class JsonClient:
     def _sent(
         self, method: str, url: str, body: Mapping[str, Any] | None
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of one request; redirects within the server are followed for GET."""
+        """Return status, headers and body of one request; follow redirects of GET within the server."""
         sent = None if body is None else json.dumps(body).encode()
         own = {"Content-Type": "application/json"} if sent is not None else {}
         headers = {**self.headers, **own, "User-Agent": f"parquetry/{VERSION}", "Accept-Encoding": "identity"}
@@ -176,7 +187,7 @@ class JsonClient:
         raise ForgeError(f"{self._named(url)} redirects again and again")
 
     def _pool(self, url: str) -> urllib3.PoolManager:
-        """The connections, through the proxy that the environment names for them."""
+        """Return the connection pool for a URL, with the proxy that the environment sets for it."""
         parts = urlsplit(url)
         host, proxies = parts.hostname or "", getproxies()
         is_direct = host in _LOOPBACK or proxy_bypass(host)
@@ -186,7 +197,7 @@ class JsonClient:
         return self._pools[proxy]
 
     def _within(self, base: str, reference: str) -> str:
-        """The URL that a reference means, which has to be the server's own: the token is for no other."""
+        """Return the absolute URL of a reference; raise ForgeError if it is on another server."""
         try:
             url = urljoin(base, reference)
             asked, own = urlsplit(url), urlsplit(self.address)
@@ -202,7 +213,7 @@ class JsonClient:
         return url
 
     def _limit(self, status: int, headers: Mapping[str, str], content: bytes) -> float | None:
-        """How long the server wants to be left alone, None where it does not."""
+        """Return the seconds to wait for a rate limit, or None if the answer reports no limit."""
         if status not in _LIMITED and status != HTTPStatus.SERVICE_UNAVAILABLE:
             return None
         with suppress(ValueError):
@@ -233,7 +244,7 @@ class JsonClient:
         )
 
     def _named(self, url: str) -> str:
-        """How messages call what was asked for: without a query."""
+        """Return the quoted URL without its query, for messages."""
         return quoted(urlsplit(url)._replace(query="", fragment="").geturl())
 
 
@@ -249,7 +260,7 @@ _REMEDIES: Final[Mapping[int, str]] = {
 
 
 def _address_parts(address: str) -> SplitResult:
-    """The parts of a forge's address; UsageError for characters, a host or a port that no address has."""
+    """Return the parts of a forge's address; raise UsageError if it is not a valid address."""
     try:
         parts = urlsplit(address)
         is_usable = _VISIBLE.fullmatch(address) is not None and parts.port != 0
@@ -265,7 +276,7 @@ def _not_an_address(address: str) -> UsageError:
 
 
 def _complaint(content: bytes) -> str:
-    """What the server says of a failure, as much as is worth reading."""
+    """Return the server's message about a failure in brackets, cut to 200 characters, or nothing."""
     with suppress(ValueError):
         document = parsed_json(content)
         if isinstance(document, dict) and isinstance(document.get("message"), str):
@@ -274,7 +285,7 @@ def _complaint(content: bytes) -> str:
 
 
 def _next_of(links: str) -> str | None:
-    """The target of ``rel="next"`` in a Link header (RFC 8288)."""
+    """Return the target of ``rel="next"`` in a Link header (RFC 8288), or None."""
     for link in links.split(","):
         target, _, parameters = link.strip().partition(">")
         if target.startswith("<") and 'rel="next"' in (part.strip() for part in parameters.split(";")):

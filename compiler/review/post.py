@@ -1,4 +1,4 @@
-"""A plan on its pull request: one comment for each project and target, and a check of the planned commit."""
+"""A plan on its pull request: one comment per project and target, and a check of the planned commit."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from parquetry.compiler.review.forge import CheckState, Comment, Forge, ForgeErr
 from parquetry.runtime.errors import StalePlanError
 
 LONGEST_COMMENT_BYTES: Final = 60_000
-"""GitHub takes 65,536 characters."""
+"""The limit for comments; GitHub accepts 65,536 characters."""
 
 BLOCKED: Final = "blocked"
-"""The text of the check of a plan that may not be applied: it holds no id."""
+"""The text of a blocked plan's check, which has no plan id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posted:
-    """What was posted; ``replaced`` is whether the comment was there before."""
+    """What was posted; ``replaced`` is True if the comment existed before."""
 
     plan_id: str
     pull_request: int
@@ -34,7 +34,7 @@ class Posted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostedComment:
-    """A comment on a pull request; ``replaced`` is whether it was there before."""
+    """A comment on a pull request; ``replaced`` is True if it existed before."""
 
     pull_request: int
     comment: int
@@ -52,13 +52,24 @@ def post_plan(
     project: str | None,
     now_ms: int,
 ) -> Posted:
-    """Show the plan on the pull request, then set its check: whoever approves later has seen it.
+    """Post the plan's comment on the pull request, and then its check.
 
-    ``text`` is the comment; its first line is the marker by which it is found again. ``creator`` is the
-    account whose plans count, ``name`` what messages call the plan. ``project`` is whose plan it has to be,
-    as a branch can give a project the name of another one; None where that is not known.
+    In this order, whoever approves the check has seen the comment.
 
-    Raises StalePlanError, having posted nothing, for a plan of another commit than the pull request's head.
+    Args:
+        plan: the plan.
+        text: the comment, whose first line is the marker by which it is found again.
+        forge: the repository.
+        number: the number of the pull request.
+        creator: the account whose plans count.
+        name: the name of the plan in messages.
+        project: the name that the plan's project must have, as a branch can change it; None if it is not
+            known.
+        now_ms: the present time.
+
+    Raises:
+        StalePlanError: if the plan is for another commit than the pull request's head; nothing is posted.
+
     """
     check_age(plan, now_ms, name=name)
     if project not in (None, plan.intent.project):
@@ -98,10 +109,14 @@ def post_plan(
 def post_comment(
     forge: Forge, pull: PullRequest, text: str, *, creator: str, replaces: bool = True
 ) -> tuple[Comment, bool]:
-    """Replace the comment of this account with the same first line, or add one; and whether it was there.
+    """Replace this account's comment with the same first line, or add one; return it and whether it existed.
 
-    Comments of others with that line are neither changed nor believed. Where two workflows at once have added
-    one, the older stays. Without ``replaces`` one that is there stays as it is.
+    Comments of other accounts with that line are ignored. If two workflows added one at the same time, the
+    older one stays. Without ``replaces``, an existing comment keeps its text.
+
+    Raises:
+        ForgeError: if the token is not that of ``creator``.
+
     """
     identity = forge.identity()
     login = creator if identity is None else identity.login

@@ -1,6 +1,6 @@
-"""Which open pull requests are still to be planned: for a job that looks at them from time to time.
+"""The open pull requests that have no plan yet, for a job that checks them at intervals.
 
-Such a job runs on the branch that they are merged into. No branch decides what is run with its
+Such a job runs on the branch that they are merged into. So no pull request decides what runs with the job's
 credentials.
 """
 
@@ -21,7 +21,10 @@ class Unplanned:
 
 
 def unplanned(forge: Forge, reviewed: Reviewed) -> Unplanned:
-    """Those of the branch that counts. A check that failed is one, and that of another account is none."""
+    """Return the open pull requests whose head commit has no check of the creator's account.
+
+    A failed check counts as a check.
+    """
     branch = reviewed.branch or forge.default_branch()
     pulls = forge.open_pull_requests(branch)
     return Unplanned(
