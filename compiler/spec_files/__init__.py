@@ -1,1 +1,1 @@
-"""Spec files written for the user: adoption, drift acceptance, scaffold, exports."""
+"""Spec files that parquetry writes: adoption, accepted drift, new projects, exports."""

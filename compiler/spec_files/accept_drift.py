@@ -1,4 +1,4 @@
-"""Accepting drift: what somebody else changed of an applied table is written into its spec."""
+"""Acceptance of drift: another program's changes of an applied table are written into its spec."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from parquetry.runtime.table.schema import live_columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """What was written into ``file`` and recorded as applied; nothing where there was no drift."""
+    """The drift that was written into ``file`` and recorded as applied; empty without drift."""
 
     table: str
     file: str
@@ -35,10 +35,12 @@ class Acceptance:
 def accept_drift(
     workspace: Workspace, table: ResolvedTable, handle: TableHandle, *, reload: Callable[[], Workspace]
 ) -> Acceptance:
-    """Write the drift of an applied table into its spec and record that as applied.
+    """Write the drift of an applied table into its spec, and record the spec as applied.
 
-    UsageError when the spec has changes of its own that are not applied; UnacceptableDriftError,
-    with nothing changed, for drift that no spec can express.
+    Raises:
+        UsageError: if the spec has changes that are not applied.
+        UnacceptableDriftError: if no spec can express the drift; nothing is changed.
+
     """
     applied, spec = handle.applied, handle.spec
     assert applied is not None, "the caller has seen an applied record"
@@ -74,7 +76,7 @@ def _record(
     reload: Callable[[], Workspace],
 ) -> int:
     root = workspace.project.root
-    # The file that was read: inside the project, where a link may lead.
+    # Write to the file that was read: a link may point to another file of the project.
     file = (root / table.file).resolve()
     before = file.read_text(encoding="utf-8")
     live = {c.name: c for c in live_columns(handle.store, handle.timeline(), handle.config)}
@@ -86,7 +88,7 @@ def _record(
             project=workspace.project.name,
             target=workspace.project.target.name,
             git_commit=workspace.tree.commit,
-            # The file was written now, so that no commit has it.
+            # The file was just written, so no commit has it.
             dirty=None if workspace.tree.commit is None else True,
             applied_by=acting_user(workspace.tree.user),
             signing_keys=workspace.signing_keys,

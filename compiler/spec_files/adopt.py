@@ -1,4 +1,4 @@
-"""`adopt`: an existing Hudi table becomes one of the project's, its spec written from what it records."""
+"""The command `adopt`: an existing Hudi table joins the project, with a spec from its own records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnadoptedSetting:
-    """A recorded setting that the spec does not say: its dotted path, its value, and why."""
+    """A recorded setting that the spec does not contain: its dotted path, its value, and the reason."""
 
     path: str
     value: Any
@@ -44,10 +44,10 @@ class UnadoptedSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """What adopting did: the file that declares the table now, and the number of its applied record.
+    """The result of an adoption: the file that declares the table, and the number of its applied record.
 
-    ``settings`` are those that were found recorded in the table and are declared now, ``left_out``
-    those that are not, as they break a check.
+    ``settings`` are the recorded settings that are now declared. ``left_out`` are those that would break a
+    check.
     """
 
     table: str
@@ -62,14 +62,23 @@ class Adopted:
 def adopt(
     workspace: Workspace, location: str, *, name: str | None, reload: Callable[[], Workspace]
 ) -> Adopted | Acceptance:
-    """The table at ``location``, an absolute path or a URI, as a table of the project.
+    """Adopt the table at ``location`` (an absolute path or a URI) into the project.
 
-    ``reload`` gives the same project as its files say then.
+    If the project already declares and applied the table, its drift is accepted into the spec. If there is an
+    error, nothing is changed.
 
-    For a table that the project declares there already, its drift is accepted into the spec.
-    UnsupportedTableError says why a table cannot be written, and what to do; UsageError that the
-    name is taken or is none; SpecError what the written spec would break; UnappliedError that settings of the
-    target execute and are not allowed. Then nothing is changed.
+    Args:
+        workspace: the project.
+        location: the table's location.
+        name: the name in the project; None for the table's own name.
+        reload: a function that loads the project again from its files.
+
+    Raises:
+        UnsupportedTableError: if parquetry cannot write the table; the message has the reason and a remedy.
+        UsageError: if the name or the location is taken or malformed.
+        SpecError: if the written spec would have errors.
+        UnappliedError: if settings of the target execute and are not allowed.
+
     """
     check_allowed(workspace)
     try:
@@ -119,7 +128,7 @@ def _adopt(
             project=workspace.project.name,
             target=workspace.project.target.name,
             git_commit=workspace.tree.commit,
-            # The file was written now, so that no commit has it.
+            # The file was just written, so no commit has it.
             dirty=None if workspace.tree.commit is None else True,
             applied_by=acting_user(workspace.tree.user),
             signing_keys=workspace.signing_keys,
@@ -143,10 +152,10 @@ def _adopt(
 def _fitting(
     reload: Callable[[], Workspace], file: Path, document: Mapping[str, Any], recorded: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[UnadoptedSetting, ...]]:
-    """The recorded settings that pass the project's checks together, and those that do not.
+    """Return the recorded settings that together pass the project's checks, and those that do not.
 
-    As long as something fails, the setting goes without which the fewest errors are left. SpecError
-    when the table fails without any of them.
+    While there are errors, the function drops the setting whose removal leaves the fewest errors. It raises
+    SpecError if the table has errors without any of the settings.
     """
 
     def errors_with(settings: Mapping[str, Any]) -> tuple[Diagnostic, ...]:
@@ -181,9 +190,9 @@ def _settled(
     wanted: TableSpec,
     sections: Collection[str],
 ) -> tuple[ResolvedTable, dict[str, Any]]:
-    """The table as the project resolves its file, which is left written; and the settings it took.
+    """Write the file until the project resolves it to ``wanted``; return the table and the added settings.
 
-    Settings depend on each other, so that what is missing is looked for until nothing is.
+    Settings depend on each other, so missing settings are added in several rounds.
     """
     settings: dict[str, Any] = {}
     for _ in range(_ROUNDS):
@@ -197,7 +206,7 @@ def _settled(
 
 
 def _resolved(reload: Callable[[], Workspace], file: Path, document: Mapping[str, Any]) -> ResolvedTable:
-    """Write the file and load the project with it; SpecError for what the file breaks."""
+    """Write the file, and return the table from the reloaded project; raise SpecError for errors in it."""
     ConfinedFolder(file.parent.parent).write(file, table_text(document))
     return reload().table(document["name"])
 
@@ -214,9 +223,10 @@ def _check_name(workspace: Workspace, name: str, *, named: str) -> None:
 
 
 def declared_location(workspace: Workspace, place: str, name: str) -> str | dict[str, str] | None:
-    """Return the location as the spec has to contain it, None where the table lies where its name says.
+    """Return the location for the spec, or None if it follows from the table's name.
 
-    A place outside of the warehouse is the target's alone: at others the spec means another table.
+    A location outside of the warehouse is declared for this target only, as the spec means another table at
+    others.
     """
     target = workspace.project.target
     warehouse = target.warehouse.rstrip("/")
@@ -227,14 +237,17 @@ def declared_location(workspace: Workspace, place: str, name: str) -> str | dict
 
 
 def _with_required_keys(spec: TableSpec) -> TableSpec:
-    """The key columns may not be null: Hudi's schemas say that they may, and its writers refuse it."""
+    """Return the spec with key columns that are not nullable.
+
+    Hudi's schemas say that they may be null, but its writers refuse that.
+    """
     keys = {field.partition(".")[0] for field in spec.record_key}
     columns = (replace(c, nullable=False) if c.name in keys else c for c in spec.columns)
     return spec.with_columns(tuple(columns))
 
 
 def _recorded_options(handle: TableHandle) -> dict[str, str]:
-    """The ``hoodie.*`` options in the properties, the newest clustering plan and the newest commit."""
+    """Return the ``hoodie.*`` options in the properties, the newest clustering plan and the newest commit."""
     timeline = handle.timeline()
     found = dict(handle.config.raw)
     for instant in reversed(timeline.completed_writes):

@@ -1,6 +1,6 @@
 """A table as Spark SQL: ``CREATE TABLE ... USING hudi``, with the policy as table properties.
 
-Source: Hudi 0.15's and 1.2's SQL DDL (HoodieOptionConfig, HoodieCatalogTable).
+Source: the SQL DDL of Hudi 0.15 and 1.2 (HoodieOptionConfig, HoodieCatalogTable).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from parquetry.compiler.spec_files.hudi_options import hudi_options
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 
-# What the statement says by itself, or in the names of Hudi's SQL.
+# Options that the statement has as clauses, or under the names of Hudi's SQL.
 _SAID: Final = frozenset(
     {
         "hoodie.table.name",
@@ -26,11 +26,11 @@ _STORED_GENERATOR: Final = "hoodie.table.keygenerator.class"
 
 
 def create_statement(spec: TableSpec, *, location: str) -> str:
-    """The statement, ending in a semicolon and a newline.
+    """Return the statement, ending in a semicolon and a newline.
 
-    Spark puts partition columns last, in the order of ``PARTITIONED BY``. For a table that is there
-    already Hudi only registers it, and 0.15 takes its time zone from ``hoodie.properties``: see
-    docs/how-to/hudi.md before doing that.
+    Spark puts partition columns last, in the order of ``PARTITIONED BY``. If the table exists, Hudi only
+    registers it, and version 0.15 takes its time zone from ``hoodie.properties``: see docs/how-to/hudi.md
+    first.
     """
     columns = ",\n".join(f"  {_column(column)}" for column in spec.columns)
     clauses = [f"CREATE TABLE IF NOT EXISTS {_name(spec.name)} (\n{columns}\n)", "USING hudi"]

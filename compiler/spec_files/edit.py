@@ -1,4 +1,4 @@
-"""Small edits in the text of a table's file: everything else in it stays as it was written."""
+"""Small edits in the text of a table's file, which keep the rest of the text as it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from parquetry.runtime.spec.table_spec import Column
 
 
 def with_column(text: str, column: Column, *, file: str) -> str:
-    """The text with the column after the last one that is listed."""
+    """Return the text with the column added after the last listed one.
+
+    Raises:
+        UnacceptableDriftError: if the file does not list the columns.
+
+    """
     columns = _columns(text, file)
     last = columns.children[len(columns.children) - 1]
     entry = flow(column_entry(column))
@@ -28,17 +33,17 @@ def with_column(text: str, column: Column, *, file: str) -> str:
 
 
 def with_type(text: str, column: Column, *, file: str) -> str:
-    """The text with another type for the column."""
+    """Return the text with the type of ``column`` for the listed column of its name."""
     return _replaced(text, _column(text, column.name, file).children["type"], flow(column.type))
 
 
 def with_nullable(text: str, name: str, *, file: str) -> str:
-    """The text with a column that may be null."""
+    """Return the text with a nullable column."""
     return _replaced(text, _column(text, name, file).children["nullable"], "true")
 
 
 def with_values(text: str, values: Mapping[Path, str], *, file: str) -> str:
-    """Return the text with other texts in the places of values."""
+    """Return the text with the values at these paths replaced by other texts."""
     root = parse_text(SourceText(path=file, text=text)).root
     assert root is not None, "the file is valid"
     places = sorted(values, key=lambda path: root.at(path).span.start, reverse=True)
@@ -48,7 +53,7 @@ def with_values(text: str, values: Mapping[Path, str], *, file: str) -> str:
 
 
 def with_keys(text: str, entries: Mapping[str, str], *, after: str, file: str) -> str:
-    """Return the text with entries behind one of the keys of the whole mapping."""
+    """Return the text with entries added after one of the top-level keys."""
     root = parse_text(SourceText(path=file, text=text)).root
     assert root is not None, "the file is valid"
     lines = [f"{key}: {value}" for key, value in entries.items()]

@@ -1,4 +1,4 @@
-"""The selected tables in the words of other programs: Hudi's options, Spark's SQL."""
+"""The selected tables in other programs' terms: Hudi options and Spark SQL."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Export:
 
 
 def export_tables(workspace: Workspace) -> tuple[Export, ...]:
-    """Return the selected tables, in their order; no table is opened.
+    """Return the selected tables in order, without opening a table.
 
-    A renamed table has its former name in hoodie.properties, where Hudi compares it with the option.
+    The options of a renamed table have its former name, as Hudi compares the option with hoodie.properties.
     """
     return tuple(
         Export(

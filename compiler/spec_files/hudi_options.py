@@ -1,4 +1,4 @@
-"""A table's policy in Hudi's own words: ``hoodie.*`` options out of a spec, and settings out of options.
+"""A table's policy as ``hoodie.*`` options, and settings from recorded options.
 
 Source: the configuration classes of Hudi 0.15 and 1.2 (HoodieWriteConfig, HoodieStorageConfig,
 HoodieCleanConfig, HoodieArchivalConfig, HoodieClusteringConfig, HoodieLayoutConfig).
@@ -25,14 +25,14 @@ _NAMES_OF_CURVES: Final = {"LINEAR": "sort", "ZORDER": "zorder", "Z-ORDER": "zor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HudiOptions:
-    """Options in a fixed order, and what of the policy has no counterpart in Hudi."""
+    """Options in a fixed order, and the parts of the policy that Hudi has no option for."""
 
     options: Mapping[str, str]
     unmatched: tuple[str, ...]
 
 
 def hudi_options(spec: TableSpec) -> HudiOptions:
-    """What a Hudi writer has to be told to keep the table as the spec says, and beside us."""
+    """Return the options with which a Hudi writer follows the spec, also beside writers of parquetry."""
     return HudiOptions(
         options={
             **_identity(spec),
@@ -71,7 +71,7 @@ def _identity(spec: TableSpec) -> dict[str, str]:
 
 
 def _guards() -> dict[str, str]:
-    """What keeps the table readable and writable for others: see docs/how-to/hudi.md."""
+    """Return the options that keep the table readable and writable for others: see docs/how-to/hudi.md."""
     return {
         "hoodie.metadata.enable": "false",
         "hoodie.write.table.version": "6",
@@ -105,7 +105,10 @@ def _files(spec: TableSpec) -> dict[str, str]:
 
 
 def _retention(policy: RetentionPolicy) -> dict[str, str]:
-    """Hudi follows one rule: that of commits before that of age before that of versions."""
+    """Return the options of one retention rule: that of commits, or else of age, or else of versions.
+
+    Hudi follows only one rule.
+    """
     fewest = policy.archive_keep_commits
     if policy.keep_commits is not None:
         fewest = max(fewest, policy.keep_commits + 1)
@@ -193,9 +196,9 @@ def _unmatched(spec: TableSpec) -> Iterator[str]:
 
 
 def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
-    """The leaves of a table's YAML, by dotted path, that recorded ``hoodie.*`` options stand for.
+    """Return the settings, by dotted path, that correspond to recorded ``hoodie.*`` options.
 
-    Options that are no numbers where numbers belong are passed over: another program wrote them.
+    Other programs wrote the options, so values that are not numbers where numbers belong are ignored.
     """
     found: dict[str, Any] = {}
     for key, (path, convert) in _SETTINGS.items():
@@ -221,12 +224,12 @@ def _size(text: str) -> str | None:
 
 
 def _limit(text: str) -> str | int | None:
-    """A size, or 0, which turns the limit off."""
+    """Return a size, or 0, which turns the limit off; None for another text."""
     return 0 if _number(text) == 0 else _size(text)
 
 
 def _record_size(text: str) -> str | None:
-    """None for Hudi's default, which estimates nothing."""
+    """Return a size, or None for Hudi's default, which is not an estimate."""
     return None if _number(text) == _DEFAULT_RECORD_SIZE_BYTES else _size(text)
 
 

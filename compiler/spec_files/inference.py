@@ -1,4 +1,4 @@
-"""A table's spec from its files: columns and types from Parquet footers, or from the text of CSV."""
+"""A table's spec from its files: columns and types from Parquet footers or from the text of CSV files."""
 
 from __future__ import annotations
 
@@ -64,22 +64,25 @@ _PATTERNS: Final = {
     "date": _DATE,
     "timestamp": _TIMESTAMP,
 }
-"""The text of each type, the narrowest first. Digits with a zero in front, such as a postcode, are text."""
+"""The pattern of each type's text, the narrowest type first.
+
+Digits with a leading zero, such as a postcode, are a string.
+"""
 
 _DIGITS: Final = 18
 _DIGITS_OF_DOUBLE: Final = 17
-"""A number with more digits was meant to be more exact than a double is: the reader refuses it."""
+"""A number with more digits is more exact than a double, and the reader refuses it."""
 
 
 class InferenceError(UsageError):
-    """Files from which no spec can be written."""
+    """No spec can be written for these files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inferred:
-    """The document of a table's spec file, and what its author has to know.
+    """The document of a table's spec file, and notes for its author.
 
-    ``notes`` are sentences: what was guessed, and what the files do not say.
+    ``notes`` are sentences about guesses, and about what the files do not show.
     """
 
     document: Mapping[str, Any]
@@ -87,16 +90,16 @@ class Inferred:
 
 
 def infer_table(path: Path, *, root: Path, name: str | None) -> Inferred:
-    """Return the spec of a table for the Parquet or CSV files at ``path``, with a source that reads them.
+    """Return a spec for the Parquet or CSV files at ``path``, with a source that reads them.
 
     Args:
         path: a file, or a folder with files of one format at any depth.
-        root: the directory of the project, at which the path of the source starts.
+        root: the project's directory, to which the path of the source is relative.
         name: the table's name; None to name it after the file or folder.
 
     Raises:
-        InferenceError: there are no such files, they are of several formats, they cannot be read, or a name
-            in them is no name of a column.
+        InferenceError: if there are no such files, if they have several formats or cannot be read, or if a
+        name in them cannot be the name of a column.
 
     """
     place = _absolute(path)
@@ -136,12 +139,12 @@ def infer_table(path: Path, *, root: Path, name: str | None) -> Inferred:
 
 
 def _absolute(path: Path) -> Path:
-    """Return the path without steps up, which a source's path may not have."""
+    """Return the absolute path without ``..``, which a source's path may not contain."""
     return path.resolve() if ".." in path.parts else path.absolute()
 
 
 def _literal(place: Path) -> str:
-    """Return the path for ``list_files``, which takes wildcards as such."""
+    """Return the path as text for ``list_files``; raise InferenceError if it has wildcard characters."""
     if re.search(r"[*?\[{]", str(place)):
         raise InferenceError(f"{place} has a wildcard in its name; rename it, or name another folder")
     return str(place)
@@ -165,7 +168,7 @@ def _suffix(path: str) -> str | None:
 
 
 def _of_one_format(found: Sequence[FoundFile], path: Path) -> tuple[list[FoundFile], str]:
-    """Return the files and their ending; those of other endings are refused by name."""
+    """Return the files and their suffix; raise InferenceError for other or several suffixes."""
     endings = {_suffix(file.uri): file for file in found}
     if not found or None in endings:
         known = ", ".join(_FORMATS)
@@ -186,7 +189,7 @@ def _of_one_format(found: Sequence[FoundFile], path: Path) -> tuple[list[FoundFi
 
 
 def _source_path(place: Path, suffix: str, *, root: Path, files: Sequence[FoundFile]) -> str:
-    """Return the path of the source: relative to the project where the files lie below it, else absolute."""
+    """Return the path of the source: relative to the project for files in it, or else absolute."""
     base = _absolute(root)
     shown = os.path.relpath(place, base) if place.is_relative_to(base) else str(place)
     if place.is_file():
@@ -197,7 +200,7 @@ def _source_path(place: Path, suffix: str, *, root: Path, files: Sequence[FoundF
 
 
 def _renaming(name: str) -> str:
-    """Return what a SELECT says to give a column a name that tables can have."""
+    """Return the item of a SELECT list that gives a column a valid name."""
     if _NAME.fullmatch(name):
         return name
     plain = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "column"
@@ -242,7 +245,7 @@ def _from_parquet(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], list[
 
 
 def _parquet_columns(file: FoundFile) -> pa.Schema:
-    """Return the columns of a file; InferenceError for one that a run does not read."""
+    """Return the columns of a file; raise InferenceError if a run could not read one of them."""
     with open_file(file) as handle, open_file(file) as again:
         found = ParquetColumns.of(handle)
         if META_COLUMNS[0] in found.schema.names:
@@ -259,7 +262,12 @@ def _parquet_columns(file: FoundFile) -> pa.Schema:
 
 
 def _check_values(file: FoundFile, names: Sequence[str], types: Mapping[str, ColumnType]) -> None:
-    """Return if the columns of a file have no value that the type of the table's column does not hold."""
+    """Check that the type of each table column can hold all values of the file.
+
+    Raises:
+        InferenceError: if a value does not fit.
+
+    """
     if not names:
         return
     with open_file(file) as handle:
@@ -273,7 +281,7 @@ def _check_values(file: FoundFile, names: Sequence[str], types: Mapping[str, Col
 
 
 def _guessed(names: Sequence[str]) -> list[str]:
-    """Return a note on columns in which the files have no value."""
+    """Return a note on the columns without any value, or nothing."""
     shown = ", ".join(names)
     return [f"no value says what these columns hold, so they are strings: {shown}"] if names else []
 
@@ -281,7 +289,7 @@ def _guessed(names: Sequence[str]) -> list[str]:
 def _readable(  # noqa: PLR0911 - a case, an answer
     kind: pa.DataType, *, of_null: pa.DataType | None = None
 ) -> pa.DataType:
-    """Return the type as which a table holds all values of a Parquet column, at any depth."""
+    """Return the type with which a table holds all values of a Parquet column, at any depth."""
     if pa.types.is_dictionary(kind):
         return _readable(kind.value_type, of_null=of_null)
     if pa.types.is_null(kind):
@@ -328,7 +336,7 @@ def _from_csv(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], dict[str,
 
 
 def _separator(file: FoundFile) -> str:
-    """Return the separator that the first line has most often outside of quotes."""
+    """Return the separator that is most frequent in the first line, outside of quotes."""
     header = re.sub(r'"[^"]*"', "", _begin(file)).partition("\n")[0]
     return max(_SEPARATORS, key=header.count)
 
@@ -344,7 +352,7 @@ def _text_of(file: FoundFile) -> Any:
 
 
 def _batches(file: FoundFile, separator: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a CSV file, every cell as its text."""
+    """Yield the rows of a CSV file, with each cell as text."""
     parse = pa_csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     names = next(csv.reader(io.StringIO(_begin(file)), delimiter=separator), [])
     with _text_of(file) as handle:
@@ -357,7 +365,7 @@ def _batches(file: FoundFile, separator: str) -> Iterator[pa.RecordBatch]:
 
 
 class _Text:
-    """The types that all values of a CSV column have had so far."""
+    """The text of a CSV column, and the types that fit all values seen so far."""
 
     def __init__(self) -> None:
         self._possible = set(_PATTERNS)
@@ -366,7 +374,7 @@ class _Text:
         self.has_line_ends = False
 
     def see(self, values: pa.Array) -> None:
-        """Rule out the types that one of the values does not have; an empty cell is null."""
+        """Remove the types that one of the values does not fit; an empty cell is null."""
         texts = values.filter(pc.and_(values.is_valid(), pc.not_equal(pc.utf8_length(values), 0)))
         if not len(texts):
             return
@@ -387,7 +395,7 @@ class _Text:
 
     @property
     def type(self) -> str:
-        """The narrowest of the types that are left; a fraction of fixed length makes a decimal."""
+        """The narrowest type that fits; fractions of a fixed length make a decimal."""
         if self.is_empty:
             return "string"
         kind = next((kind for kind in _PATTERNS if kind in self._possible), "string")

@@ -1,4 +1,4 @@
-"""The spec of an applied record as the file of a table."""
+"""The spec of an applied record as the YAML file of a table."""
 
 from __future__ import annotations
 
@@ -29,12 +29,20 @@ def recorded_text(
     name: str | None = None,
     place: str = "",
 ) -> str:
-    """Return the YAML of the spec in the applied record ``number`` of a table of the project.
+    """Return the YAML of the spec in a table's applied record.
 
-    The table is that of a ``name``, or the one at ``place``, an absolute path or a URI.
+    Args:
+        workspace: the project.
+        number: the number of the record.
+        environment: the environment variables for loading the project, or None.
+        name: the table's name.
+        place: the table's location (an absolute path or a URI) if there is no ``name``.
 
-    UsageError where there is no such record, or the place is none; CorruptTableError for a record that nobody
-    is to act by; ForeignTableError for a table of another project.
+    Raises:
+        UsageError: if there is no such record, or the location is malformed.
+        CorruptTableError: if the record must not be used.
+        ForeignTableError: if the table belongs to another project.
+
     """
     try:
         location = normalised(place) if name is None else workspace.table(name).location
@@ -65,10 +73,14 @@ def recorded_text(
 def settled_text(
     workspace: Workspace, spec: TableSpec, document: dict[str, Any], *, environment: Mapping[str, str] | None
 ) -> str:
-    """Return the YAML of the document with the settings that make it ``spec`` in the project as it is.
+    """Return the YAML of the document, with the settings that make the project resolve it to ``spec``.
 
-    The project is resolved in memory, with the text in place of the file of that table. Settings depend on
-    each other, so that what is missing is looked for until nothing is. SpecError where it has errors.
+    The project is resolved in memory, with the text in place of that table's file. Settings depend on each
+    other, so missing settings are added in several rounds.
+
+    Raises:
+        SpecError: if the project has errors with this text.
+
     """
     name = document["name"]
     file = next((t.file for t in workspace.project.tables if t.name == name), f"tables/{name}.yml")

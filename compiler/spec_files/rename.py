@@ -1,4 +1,4 @@
-"""`rename`: another name for a table or a source, in every file of the project that says the old one."""
+"""The command `rename`: a new name for a table or source in every file of the project with the old one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from parquetry.project.yaml.folder import PROJECT_FILE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renamed:
-    """The files that say the new name, and those that are gone; all relative to the project.
+    """The result of a renaming: the changed files and the removed ones, relative to the project.
 
-    ``location`` is where the table stays, as its spec declares it; None for a source.
+    ``location`` is the table's unchanged location as its spec declares it; None for a source.
     """
 
     former: str
@@ -38,19 +38,19 @@ def rename(
 ) -> Renamed:
     """Rename the table ``former``, or the source ``TABLE.SOURCE``, to ``name`` in the files of the project.
 
-    A table keeps its location, which its spec declares from then on, and says under ``moved`` what it was
-    called. No table is written to: the next plan shows the change.
+    A table keeps its location, which its spec declares from then on, and its former name is declared under
+    ``moved``. No table is written; the next plan shows the change.
 
     Args:
         workspace: the project; all of its files are valid.
-        former: the name of a table, or of a table and one of its sources with a dot between.
-        name: the new name, without that of the table.
-        replace: take the name from a table that has it. Its spec is removed, its rows stay.
-        reload: return the project as its files say then.
+        former: the name of a table, or of a table and one of its sources with a dot between them.
+        name: the new name; for a source, without the table's name.
+        replace: True to take the name from a table that has it. That table's spec is removed, its rows stay.
+        reload: a function that loads the project again from its files.
 
     Raises:
-        UsageError: there is no such table or source, or the new name is taken or is none.
-        SpecError: the project would be invalid. Then every file is as it was.
+        UsageError: if there is no such table or source, or the new name is taken or malformed.
+        SpecError: if the project would be invalid; then all files are restored.
 
     """
     table_name, dot, source = former.partition(".")
@@ -90,7 +90,7 @@ def _rename_source(files: _Files, table: ResolvedTable, source: str, name: str) 
 
 
 def _taken(workspace: Workspace, table: ResolvedTable, name: str, *, replace: bool) -> ResolvedTable | None:
-    """Return the table that loses its name; UsageError where the name is none, or is not to be taken."""
+    """Return the table that loses its name, or None; raise UsageError if the name cannot be used."""
     if not compiled_pattern(inlined(Kind.TABLE)["properties"]["name"]["pattern"]).search(name):
         raise UsageError(f"{name!r} is no name of letters, digits and '_'")
     taken = next((other for other in workspace.project.tables if other.name == name), None)
@@ -104,7 +104,7 @@ def _taken(workspace: Workspace, table: ResolvedTable, name: str, *, replace: bo
 
 
 def _rename_table(files: _Files, table: ResolvedTable, name: str, *, targets: Sequence[str]) -> str | None:
-    """Move the table's file to its new name, with its location and former name; return the location."""
+    """Write the table's file under its new name, with location and former name; return the location."""
     declared = files.root(table.file).value
     located = declared.get("location", table.name)
     if isinstance(located, dict) and (lacking := [each for each in targets if each not in located]):
@@ -123,7 +123,10 @@ def _rename_table(files: _Files, table: ResolvedTable, name: str, *, targets: Se
 
 
 def _references(root: Node, former: str, name: str) -> Iterator[tuple[DocumentPath, str]]:
-    """Yield where a file names the table, with the new text: in tests, ``allow`` and ``protect``."""
+    """Yield each path at which a file names the table, with the new text.
+
+    Tests, ``allow`` and ``protect`` can name tables.
+    """
     value = root.value
     for number, test in enumerate(value.get("tests", ())):
         if isinstance(test.get("relationships"), dict) and test["relationships"].get("to") == former:
@@ -138,7 +141,7 @@ def _references(root: Node, former: str, name: str) -> Iterator[tuple[DocumentPa
 
 
 class _Files:
-    """Files of a project as they are to be: written together, and put back together if they are wrong."""
+    """Pending changes of a project's files, which are written together and can be restored together."""
 
     def __init__(self, root: Path) -> None:
         self._place = ConfinedFolder(root)
@@ -147,31 +150,31 @@ class _Files:
 
     @property
     def written(self) -> tuple[str, ...]:
-        """The files that are new or changed."""
+        """The new and changed files."""
         return tuple(sorted(path for path, text in self._after.items() if text is not None))
 
     @property
     def removed(self) -> tuple[str, ...]:
-        """The files that are gone."""
+        """The removed files."""
         return tuple(sorted(path for path, text in self._after.items() if text is None))
 
     def root(self, path: str) -> Node:
-        """Return the parsed file as it is to be."""
+        """Return the root node of a file, with its pending changes."""
         root = parse(path, self._text(path).encode()).root
         assert root is not None, "the project is valid"
         return root
 
     def replace(self, path: str, values: Mapping[DocumentPath, str]) -> None:
-        """Put other texts in the places of values."""
+        """Replace the values at these paths of a file."""
         if values:
             self.put(path, with_values(self._text(path), values, file=path))
 
     def add(self, path: str, entries: Mapping[str, str], *, after: str) -> None:
-        """Put entries behind one of the keys of the whole file."""
+        """Add entries after one of the top-level keys of a file."""
         self.put(path, with_keys(self._text(path), entries, after=after, file=path))
 
     def move(self, path: str, new: str) -> None:
-        """Give a file another path; UsageError where there is a file that does not go."""
+        """Move a file to another path; raise UsageError if a file that stays has that path."""
         text = self._text(path)
         if self._after.get(new, "") is not None and self._read(new) is not None:
             raise UsageError(f"{new} is there already; remove it first")
@@ -179,16 +182,16 @@ class _Files:
         self.put(new, text)
 
     def put(self, path: str, text: str | None) -> None:
-        """Give a file a text; None removes it."""
+        """Set the text of a file; None removes the file."""
         self._before.setdefault(path, self._read(path))
         self._after[path] = text
 
     def write(self) -> None:
-        """Write and remove the files."""
+        """Write and remove the files on disk."""
         self._store(self._after)
 
     def undo(self) -> None:
-        """Put every file back as it was."""
+        """Restore every file."""
         self._store(self._before)
 
     def _store(self, files: Mapping[str, str | bytes | None]) -> None:

@@ -1,4 +1,4 @@
-"""A new project: specs, sample data, schemas for editors and a workflow for pull requests."""
+"""New projects: specs, sample data, schemas for editors, and workflows for pull requests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _WORKFLOWS = ".github/workflows"
 _OF_REVIEWS = ("plan", "diff", "apply", "nightly")
 _PIPELINE = ".gitlab-ci.yml"
 _INCLUDED = ".gitlab/parquetry-"
-"""Where the jobs of a project are, before its name; the pipeline includes all of them."""
+"""The beginning of the path of a project's job file; the pipeline includes all such files."""
 
 _ALL_JOBS = f"{_INCLUDED}*.yml"
 _INCLUDE_JOBS = f"{_PIPELINE} is there already: let it include {_ALL_JOBS}"
@@ -63,10 +63,10 @@ _SETUP_PYTHON = "a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0"
 _UPLOAD_ARTIFACT = "ea165f8d65b6e75b540449e92b4886f43607fa02 # v4.6.2"
 _ADDRESS = re.compile(r"https?://(?:[^/@]*@)?(?P<rest>.+)|(?:ssh://)?git@(?P<host>[^:/]+)[:/](?P<path>.+)")
 _FOLDER = re.compile(r"[\w .,'@+=~()/-]*")
-"""What a workflow may name: no expression of GitHub, and nothing that YAML or a shell reads as its own."""
+"""Folders that a workflow can name: without GitHub expressions and special characters of YAML and shells."""
 
 _BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./#@-]*")
-"""A workflow reads other characters as patterns or expressions."""
+"""Branches that a workflow can name; it reads other characters as patterns or expressions."""
 
 _FALLBACK = "lake"
 _MAIN = "main"
@@ -75,24 +75,24 @@ _LONGEST = 128
 
 
 class CI(StrEnum):
-    """Whose workflows there are."""
+    """The forges that workflows are written for."""
 
     GITHUB = "github"
     GITLAB = "gitlab"
 
 
 class ScaffoldError(ParquetryError):
-    """A project cannot be made in a directory."""
+    """A project cannot be created in a directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaffoldContext:
-    """Everything the templates of a new project may say.
+    """The values for the templates of a new project.
 
-    ``folder`` is the project's in the repository, empty at its root, ``branch`` the one that changes are
-    merged into. ``shared_targets`` are those that another machine reaches. ``requirement`` is what pip
-    installs, None where nobody knows; ``packages`` are what it needs, and ``builders`` what builds these,
-    with hashes. Actions are pinned to commits.
+    ``folder`` is the project's folder in the repository (empty at its root), and ``branch`` the branch that
+    changes are merged into. ``shared_targets`` are targets that other machines can reach. ``requirement`` is
+    what pip installs, or None if unknown. ``packages`` are its dependencies, and ``builders`` the packages
+    that build these, all with hashes. Actions are pinned to commits.
     """
 
     name: str
@@ -113,10 +113,10 @@ class ScaffoldContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffold:
-    """A project that was made; ``files`` are relative to its directory.
+    """A project that was created; ``files`` are relative to its directory.
 
-    ``installs`` is what its workflow installs, None where the user has to say it. ``advice`` is what is
-    left to be done by hand. ``notes`` say what was guessed of a table from its files.
+    ``installs`` is what its workflow installs, or None if the user has to fill it in. ``advice`` lists manual
+    steps. ``notes`` describe guesses about a table from its files.
     """
 
     directory: Path
@@ -135,20 +135,23 @@ def scaffold(
     rows: Path | None = None,
     table: str | None = None,
 ) -> Scaffold:
-    """Make a project in ``directory``, which may exist; it is named after the directory.
+    """Create a project in ``directory``, which may exist; the project is named after it.
 
-    Nothing that is there is replaced: one file in the way, and nothing is written. In a git repository the
-    workflows go to the root of it, where GitHub and GitLab look for them. ``installs`` is what pip gets
-    parquetry from, by default whatever this parquetry was installed from.
+    No existing file is replaced: if one is in the way, nothing is written. In a git repository, workflows go
+    to the root, where GitHub and GitLab look for them. An existing project only gets what ``ci`` and ``rows``
+    add.
 
-    With ``ci`` there are workflows that plan pull requests, apply what was approved, and look for drift.
-    With ``rows``, a Parquet or CSV file or a folder of them, there is a table for their rows instead of the
-    sample, named ``table`` or after them. A project that is there gets these alone.
+    Args:
+        directory: the directory of the project.
+        installs: the requirement from which pip installs parquetry; by default, that of this installation.
+        ci: the forge for which workflows plan pull requests, apply approved plans, and check for drift.
+        rows: a Parquet or CSV file, or a folder of them, for which a table replaces the sample.
+        table: the name of that table; by default, it is named after the files.
 
     Raises:
-        InferenceError: no table can be declared for ``rows``.
-        ScaffoldError: a file is in the way, the directory cannot be written, or a name is not fit for
-            a workflow.
+        InferenceError: if no table can be declared for ``rows``.
+        ScaffoldError: if a file is in the way, the directory cannot be written, or a name does not fit in a
+        workflow.
 
     """
     there = _declared(directory) if (ci or rows) and (directory / PROJECT_FILE).exists() else None
@@ -226,7 +229,7 @@ def scaffold(
 
 
 def _declared(directory: Path) -> Outline:
-    """The project that is there; ScaffoldError where its name or a target's is none."""
+    """Return the outline of the existing project; raise ScaffoldError if its names are not valid."""
     there = outline(directory)
     properties = inlined(Kind.PROJECT)["properties"]
     named = compiled_pattern(properties["name"]["pattern"])
@@ -241,12 +244,12 @@ def _declared(directory: Path) -> Outline:
 
 
 def _file(directory: Path, path: str) -> Path:
-    """The file of a path that may lead out of a directory which is not there yet."""
+    """Return the normalised path of a file; the directory does not have to exist yet."""
     return Path(os.path.normpath(directory.resolve() / path))
 
 
 def _workflow(directory: Path, name: str) -> tuple[str, str]:
-    """Where the workflow goes, relative to the project, and the project's folder in the repository."""
+    """Return the workflow's path relative to the project, and the project's folder in the repository."""
     place = directory.resolve()
     root = repository_root(place)
     folder = "" if root is None else place.relative_to(root.resolve()).as_posix()
@@ -263,7 +266,7 @@ def _workflow(directory: Path, name: str) -> tuple[str, str]:
 
 
 def _includes_jobs(pipeline: Path) -> bool:
-    """Whether a pipeline names the jobs of all projects."""
+    """Return whether a pipeline includes the jobs of all projects."""
     try:
         return _ALL_JOBS in pipeline.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -271,7 +274,7 @@ def _includes_jobs(pipeline: Path) -> bool:
 
 
 def _branch(directory: Path) -> str:
-    """The branch that workflows are about; ScaffoldError for one that they cannot name."""
+    """Return the branch for workflows; raise ScaffoldError if a workflow cannot name it."""
     branch = main_branch(directory.resolve()) or _MAIN
     if not _BRANCH.fullmatch(branch):
         raise ScaffoldError(
@@ -281,7 +284,7 @@ def _branch(directory: Path) -> str:
 
 
 def _locked() -> tuple[str, str]:
-    """The locked packages that build others, and all others."""
+    """Return the locked packages that build others, and the other locked packages."""
     text = files(templates).joinpath("scaffold", "locked.txt").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     entries = re.split(r"\n(?=\S)", "\n".join(lines))
@@ -290,7 +293,10 @@ def _locked() -> tuple[str, str]:
 
 
 def _requirement() -> str | None:
-    """What pip can install this parquetry from elsewhere, by the record of its installation (PEP 610)."""
+    """Return the requirement from which pip can install this parquetry elsewhere, or None.
+
+    The installation's direct_url.json has its origin (PEP 610).
+    """
     try:
         record = distribution("parquetry").read_text("direct_url.json")
     except PackageNotFoundError:
@@ -311,7 +317,7 @@ def _requirement() -> str | None:
 
 
 def _from_git(address: str, commit: str) -> str | None:
-    """A requirement without credentials; None for an address on this machine alone."""
+    """Return a requirement without credentials, or None for an address that only this machine can reach."""
     found = _ADDRESS.fullmatch(address)
     if found is None:
         return None
@@ -320,7 +326,7 @@ def _from_git(address: str, commit: str) -> str | None:
 
 
 def project_name(directory: Path) -> str:
-    """A valid project name that resembles the directory's."""
+    """Return a valid project name that resembles the directory's name."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", directory.resolve().name).strip("-")[:_LONGEST]
     if not name:
         return _FALLBACK

@@ -1,4 +1,4 @@
-"""A table's spec as the text of ``tables/NAME.yml``: canonical, and only what the layers below do not say."""
+"""A table's spec as the text of ``tables/NAME.yml``: canonical, without settings that its layers supply."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LAYERED: Final = ("sizing", "files", "retention", "clustering", "key_scope", "pa
 
 
 def structure(spec: TableSpec, *, location: str | Mapping[str, str] | None) -> dict[str, Any]:
-    """What no layer of a project can supply: name, columns, keys, and what the spec declares by name."""
+    """Return the parts of a spec that no layer supplies: name, columns, keys, sources, queries and tests."""
     extra = spec.extra
     document = {
         **_HEAD,
@@ -50,7 +50,7 @@ def structure(spec: TableSpec, *, location: str | Mapping[str, str] | None) -> d
 
 
 def column_entry(column: Column) -> dict[str, Any]:
-    """A column as an entry of ``columns``."""
+    """Return a column as an entry of ``columns``."""
     entry: dict[str, Any] = {"name": column.name, "type": column.type}
     if not column.nullable:
         entry["nullable"] = False
@@ -60,10 +60,10 @@ def column_entry(column: Column) -> dict[str, Any]:
 
 
 def missing_settings(wanted: TableSpec, resolved: TableSpec, *, sections: Collection[str]) -> dict[str, Any]:
-    """The settings, by dotted path, that have to be declared for ``resolved`` to become ``wanted``.
+    """Return the settings, by dotted path, that must be declared to turn ``resolved`` into ``wanted``.
 
-    What is None in ``wanted`` cannot be declared, other than ``keep_commits``: a layer below that sets it
-    stays in force.
+    A setting that is None in ``wanted`` cannot be declared (except ``keep_commits``), so the value of a lower
+    layer stays in force.
     """
     want, have = _settings(wanted, sections), _settings(resolved, sections)
     return {
@@ -74,7 +74,7 @@ def missing_settings(wanted: TableSpec, resolved: TableSpec, *, sections: Collec
 
 
 def with_settings(document: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with values at dotted paths."""
+    """Return a copy of the document with values set at dotted paths."""
     result: dict[str, Any] = json.loads(json.dumps(document))
     for path, value in settings.items():
         *parents, last = path.split(".")
@@ -86,7 +86,7 @@ def with_settings(document: Mapping[str, Any], settings: Mapping[str, Any]) -> d
 
 
 def table_text(document: Mapping[str, Any]) -> str:
-    """The YAML of a table's document: keys in their usual order, one line per key, column or source."""
+    """Return the YAML of a table's document: keys in the usual order, one line per key, column or source."""
     keys = sorted(document, key=_ORDER.index)
     text = "".join(_entry(key, document[key]) for key in keys)
     return canonical(SourceText(path=f"{document['name']}.yml", text=text))
@@ -104,7 +104,7 @@ def _entry(key: str, value: Any) -> str:
 def _settings(spec: TableSpec, sections: Collection[str]) -> dict[str, Any]:
     document = words(spec)
     if not spec.partition_by:
-        # How partitions are spelled has no effect then, and declaring it is a finding.
+        # Without partitions, these settings have no effect, and a declaration would be reported.
         del document["partitioning"], document["key_scope"]
     return flatten({key: document[key] for key in LAYERED if key in document and key in sections})
 
