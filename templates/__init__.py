@@ -1,1 +1,1 @@
-"""Jinja templates: job scripts and reviews."""
+"""Jinja templates of job scripts, reviews, pages and new projects."""

@@ -1,4 +1,4 @@
-"""The one place where templates are loaded."""
+"""The one function that loads templates."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from parquetry.printable import visible
 
 
 def environment(*, page: bool = False, **filters: Callable[..., str]) -> jinja2.Environment:
-    """The templates of the package, with these filters beside Jinja's own.
+    """Return the Jinja environment of the package's templates, with additional filters.
 
-    What goes into a page is escaped for HTML; what goes into Python is not, and passes a filter. On a
-    ``page`` characters that nobody sees are shown as escapes.
+    Values in HTML are escaped. Values in Python are not; templates pass them through a filter. With ``page``,
+    invisible characters are shown as escapes.
     """
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("parquetry.templates", ""),
