@@ -1,1 +1,1 @@
-"""What other limits on file sizes would have made of the writes that a table's timeline records."""
+"""Replays: the files that other size limits would have made of the writes on a table's timeline."""

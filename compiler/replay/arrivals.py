@@ -1,8 +1,8 @@
-"""What a write brought to a table, apart from the files that it was put into.
+"""The rows that a write brought to a table, independent of the files that it stored them in.
 
-Commits count rows by file and tell the size of each file. Inserted rows, updates and deletes are what another
-layout would have had to take in too; the bytes that rows gained or lost are kept with them, so that the bytes
-of a partition are the same in every layout.
+Commits count rows by file and record the size of each file. Any other layout has to store the same inserts,
+updates and deletes. The bytes that rows gained or lost belong to them, so that a partition has the same bytes
+in every layout.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from parquetry.compiler.replay.history import (
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 
 RowsOfGroup = tuple[str, int]
-"""A recorded file group, and how many of its rows are meant."""
+"""A recorded file group, and a number of its rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """What a write changed in the rows of one recorded file group; ``grown_bytes`` may be negative."""
+    """The changes of a write to the rows of one recorded file group. ``grown_bytes`` may be negative."""
 
     group: str
     updates: int
@@ -35,12 +35,17 @@ class GroupChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """What a write brought to one partition.
+    """The rows that a write brought to one partition.
 
-    ``inserts`` are the new rows by the recorded group that took them, and have ``insert_bytes``. Rows of
-    the groups in ``moved`` went to others, so that they are in these groups now. Those in ``replaced`` are
-    gone, and all that there was if ``replaces_all``. ``record_size_bytes`` is the size of a row that the
-    writer went by, where that is recorded.
+    Attributes:
+        partition: The partition.
+        inserts: The new rows by the recorded group that took them.
+        insert_bytes: The bytes of the new rows.
+        changes: The updates and deletes by recorded group.
+        moved: Groups among which the write moved existing rows, with their rows after the write.
+        replaced: Groups whose rows are gone.
+        replaces_all: True if the write replaced all rows of the partition.
+        record_size_bytes: The record size that the writer used, None if not recorded.
     """
 
     partition: str
@@ -54,16 +59,16 @@ class Arrivals:
 
     @property
     def inserted_rows(self) -> int:
-        """All new rows."""
+        """The number of all new rows."""
         return sum(rows for _, rows in self.inserts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regrouping:
-    """What a clustering did in one partition: the groups that went, and those that their rows are in now.
+    """The effect of a clustering on one partition: the replaced groups, and the new groups of their rows.
 
-    ``ratio`` is how many bytes there are for each that was rewritten. ``is_whole``: it left no files of a bad
-    size together, so that no budget cut it.
+    ``ratio`` is the number of new bytes per rewritten byte. ``is_whole`` is True if the clustering left at
+    most one file of a wrong size, so no budget limited it.
     """
 
     partition: str
@@ -81,13 +86,13 @@ class _Recorded:
 
 
 class RecordedTable:
-    """The newest versions of a table's files as commits record them, write by write.
+    """The newest versions of a table's files as commits record them, updated write by write.
 
-    A file of which no rows are counted has as many as its bytes have in the others of the partition.
+    If the rows of a file are not counted, their number is derived from the bytes per row of the partition.
     """
 
     def __init__(self, files: Iterable[StartingFile]) -> None:
-        """The files at the beginning."""
+        """Start with the files at the beginning of the period."""
         listed = tuple(files)
         self._row_bytes = _RowBytes(listed)
         self._partitions: dict[str, dict[str, _Recorded]] = defaultdict(dict)
@@ -100,13 +105,13 @@ class RecordedTable:
             self._put(file.partition, file.file_id, file.instant, file.size_bytes, rows)
 
     def count_small(self, limit_bytes: int) -> int:
-        """How many files are smaller than that."""
+        """Return the number of files that are smaller than the limit."""
         return sum(
             file.size_bytes < limit_bytes for files in self._partitions.values() for file in files.values()
         )
 
     def __iter__(self) -> Iterator[StartingFile]:
-        """Every file with its rows, by their instants."""
+        """Yield every file with its rows, sorted by instant."""
         found = (
             (file.instant, partition, file_id, file)
             for partition, files in self._partitions.items()
@@ -122,7 +127,7 @@ class RecordedTable:
             )
 
     def clean(self, versions: Iterable[tuple[str, str, str]]) -> str:
-        """Forget versions that a clean deleted; the last time at which one of them was superseded."""
+        """Remove versions that a clean deleted, and return the latest time at which one was superseded."""
         last = ""
         for version in versions:
             size_bytes, time = self._superseded.pop(version, (0, ""))
@@ -131,7 +136,7 @@ class RecordedTable:
         return last
 
     def write(self, write: RecordedWrite) -> tuple[Arrivals, ...]:
-        """Take in a write of rows; what it brought, by partition."""
+        """Record a write of rows, and return the rows that it brought by partition."""
         gone = dict(write.replaced)
         partitions = [*write.partitions]
         named = {files.partition for files in partitions}
@@ -141,7 +146,7 @@ class RecordedTable:
         return tuple(self._arrivals(files, write.time, gone.get(files.partition, ())) for files in partitions)
 
     def cluster(self, write: RecordedWrite, limits: SizeLimits) -> tuple[Regrouping, ...]:
-        """Take in a clustering by these sizes; what it did, by partition."""
+        """Record a clustering, and return its effect by partition. ``limits`` define the wrong sizes."""
         found = []
         made_in = {files.partition: files for files in write.partitions}
         for partition in dict.fromkeys((*write.replaced, *made_in)):
@@ -185,7 +190,7 @@ class RecordedTable:
                 rows_before = max(rows - file.inserts + file.deletes, 0)
                 known = _Recorded(size * rows_before // max(rows, 1), rows_before, file.previous)
             if known is None:
-                # Rows that a full file had no room for any more come with new ones, or alone.
+                # A new file may contain rows that overflowed from a full file, beside new rows or alone.
                 arrived = min(file.inserts, rows) if file.inserts or file.rows else rows
                 share = arrived / max(rows, 1)
                 new_bytes += size * share
@@ -207,7 +212,7 @@ class RecordedTable:
                 after.insert(0, (file.file_id, rows))
             row_bytes = size_before / rows_before if rows_before else size / max(rows, 1)
             grown = size + left / max(moved_rows, 1) * moved_bytes - size_before + file.deletes * row_bytes
-            # Rows that come as updates are as large as those that come as inserts.
+            # Updated rows are assumed to be as large as inserted rows.
             arrived_rows = file.inserts + file.updates
             share = file.inserts / arrived_rows if arrived_rows else 0.0
             brought = max((grown + file.updates * row_bytes) * share, float(file.inserts))
@@ -239,7 +244,7 @@ class RecordedTable:
         self.size_bytes += size
 
     def _drop(self, partition: str, file_id: str, time: str) -> int:
-        """Make the version of a group one that a clean may delete; its bytes."""
+        """Supersede the version of a group, so that a clean may delete it, and return its bytes."""
         known = self._partitions[partition].pop(file_id, None)
         if known is None:
             return 0
@@ -251,7 +256,7 @@ class RecordedTable:
 
 
 class _RowBytes:
-    """How many bytes a row has in a partition, of the files whose rows and bytes are both counted."""
+    """The average bytes per row by partition, learned from files whose rows and bytes are both recorded."""
 
     def __init__(self, files: Iterable[StartingFile]) -> None:
         self._known: dict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -273,11 +278,11 @@ class _RowBytes:
         return _UNKNOWN
 
     def rows(self, partition: str, size_bytes: int, rows: int | None) -> int:
-        """The rows of a file, or about as many as it has."""
+        """Return the recorded rows of a file, or an estimate if they are unknown."""
         return max(round(size_bytes / self._of(partition)), 1) if rows is None else rows
 
     def both(self, partition: str, file: RecordedFile) -> tuple[int, int]:
-        """Bytes and rows of a file; where its commit counts one alone, the other is about so many."""
+        """Return the bytes and rows of a file. If its commit records only one of them, estimate the other."""
         if file.rows and not file.size_bytes:
             return round(file.rows * self._of(partition)), file.rows
         if file.size_bytes and not file.rows and not file.deletes:
@@ -287,12 +292,12 @@ class _RowBytes:
 
 
 _ALL = "/"
-"""No partition has this path."""
+"""The key for all partitions together; no partition has this path."""
 _UNKNOWN = 1024.0
 
 
 def arrived_bytes(write: RecordedWrite) -> float:
-    """About how many of the bytes of a write are rows that it inserted, updated or deleted."""
+    """Return approximately how many bytes of a write are rows that it inserted, updated or deleted."""
     if write.is_clustering:
         return 0.0
     return sum(

@@ -1,7 +1,8 @@
-"""What the timeline of a table records of a period, and the files that there were when it began.
+"""The writes that a table's timeline records for a period, and the files at its beginning.
 
-The files at the beginning are those of now with the writes of the period taken back, the newest first. What
-a write replaced and nothing records any more is derived from what it made of it, and said.
+The files at the beginning are the current files with the writes of the period taken back, newest first. If no
+record describes a file that a write replaced, its figures are derived from the write's own files, and
+``gaps`` reports that.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ _NUMBERS: Final = 5
 _MOST: Final = 2**50
 _OUR_KEYS: Final = "parquetry."
 _MORE_LOGS: Final = 8
-"""So many log files are read for files at the beginning, behind those of the period."""
+"""The number of archive log files before the period that are read for the files at its beginning."""
 
 _BESIDE_ROWS_BYTES: Final = 4096
-"""About what a file of a few columns holds beside its rows: the footer with the schemas, the page index."""
+"""The approximate size of a small file's footer with schemas and of its page index."""
 
 _BATCH: Final = 64
-"""So many commits are in memory as they were read; what a replay needs of them is a tenth."""
+"""The number of commits that are in memory as read; a replay needs about a tenth of their bytes."""
 
 
 class RecordedFile(NamedTuple):
-    """One file of a write, as its commit counts it; ``previous`` is the instant of the version it merged."""
+    """One file of a write as its commit counts it. ``previous`` is the instant of the version it merged."""
 
     file_id: str
     previous: str | None
@@ -53,9 +54,9 @@ class RecordedFile(NamedTuple):
 
 
 class RecordedFilesOfPartition:
-    """The files that a write made in one partition, in few bytes.
+    """The files that a write made in one partition, stored compactly.
 
-    ``record_size_bytes`` is the size of a row that the writer went by, None where that is not recorded.
+    ``record_size_bytes`` is the record size that the writer used, None if not recorded.
     """
 
     __slots__ = ("_ids", "_numbers", "_previous", "partition", "record_size_bytes")
@@ -63,7 +64,7 @@ class RecordedFilesOfPartition:
     def __init__(
         self, partition: str, files: Iterable[RecordedFile], record_size_bytes: float | None = None
     ) -> None:
-        """Those files, in their order."""
+        """Store these files in their order."""
         found = tuple(files)
         self.partition = partition
         self.record_size_bytes = record_size_bytes
@@ -79,7 +80,7 @@ class RecordedFilesOfPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedWrite:
-    """A completed write; ``replaced`` are the file groups that it did away with, by partition."""
+    """A completed write. ``replaced`` are the file groups that it replaced, by partition."""
 
     time: str
     operation: str
@@ -89,15 +90,15 @@ class RecordedWrite:
 
     @property
     def is_clustering(self) -> bool:
-        """Whether rows were moved and none changed."""
+        """True if the write moved rows without changing them."""
         return self.operation == CLUSTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedClean:
-    """A completed clean; ``deleted`` are versions by partition, file id and instant.
+    """A completed clean. ``deleted`` are file versions by partition, file id and instant.
 
-    ``earliest`` is the first commit as of which it left the table whole, None where it does not say.
+    ``earliest`` is the earliest commit whose snapshot the clean kept complete, None if not recorded.
     """
 
     time: str
@@ -107,7 +108,7 @@ class RecordedClean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartingFile:
-    """A file at the beginning of the period; ``rows`` None where nothing that was read counts them."""
+    """A file at the beginning of the period. ``rows`` is None if no record counts them."""
 
     partition: str
     file_id: str
@@ -120,7 +121,7 @@ class StartingFile:
 class WriteHistory(Brief):
     """The writes and cleans of a period, oldest first, and the ``files`` before the first of them.
 
-    ``has_cleans`` says whether cleans were read.
+    ``gaps`` are texts about missing records. ``has_cleans`` is True if cleans were read.
     """
 
     files: tuple[StartingFile, ...]
@@ -131,10 +132,10 @@ class WriteHistory(Brief):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How far back a history is read: to the instant ``since``, or over the ``newest`` writes.
+    """The limits of a history: the instant ``since`` at which it begins, or the number of ``newest`` writes.
 
-    ``archive`` says whether the archive log is read too, and older commits for the files at the beginning;
-    ``cleans`` whether cleans are.
+    If ``archive`` is True, the archive log is read too, and older commits for the files at the beginning. If
+    ``cleans`` is True, cleans are read.
     """
 
     since: str | None = None
@@ -144,16 +145,19 @@ class Reach:
 
 
 def read_history(handle: TableHandle, view: FileSystemView, reach: Reach) -> WriteHistory:
-    """The history of a table under the view's timeline; a request for each commit, and each log file.
+    """Return the history of a table under the view's timeline.
 
-    StaleTimelineError when a commit left the timeline meanwhile.
+    This takes one request for each commit and each log file.
+
+    Raises:
+        StaleTimelineError: If a commit leaves the timeline during the read.
     """
     reading = _Reading(handle, view, reach)
     return reading.history()
 
 
 class _Reading:
-    """Reads back from the newest write, and remembers only what a replay needs."""
+    """A read of the history from the newest write backwards, which keeps only what a replay needs."""
 
     def __init__(self, handle: TableHandle, view: FileSystemView, reach: Reach) -> None:
         self._handle = handle
@@ -208,7 +212,7 @@ class _Reading:
         return found
 
     def _read(self, instant: Instant) -> CommitMetadata:
-        """A commit; the timeline remembers those that it has read, and no others."""
+        """Return a commit without adding it to the commits that the timeline keeps in memory."""
         timeline = self._timeline
         if timeline.has_read(instant.time):
             return timeline.commit_metadata(instant.time)
@@ -233,7 +237,7 @@ class _Reading:
         return RecordedClean(time=time, earliest=metadata.earliest_commit_to_retain, deleted=deleted)
 
     def _archived(self, since: str, known: set[str]) -> tuple[list[RecordedWrite], list[RecordedClean]]:
-        """The writes and cleans of the archive log from ``since`` on, oldest first."""
+        """Return the writes and cleans of the archive log since an instant, oldest first."""
         writes: dict[str, RecordedWrite] = {}
         cleans: dict[str, RecordedClean] = {}
         undone: set[str] = set()
@@ -298,7 +302,7 @@ class _Reading:
         )
 
     def _tell_reach(self, writes: list[RecordedWrite], since: str) -> None:
-        """That the records begin later than was asked for, unless the table does."""
+        """Note a gap if the records begin after ``since``, unless the table itself begins there."""
         if not writes or self._reach.newest is not None or writes[0].time == self._handle.first_instant:
             return
         if self._before or (self._timeline.unbroken_since or "") < since:
@@ -330,7 +334,10 @@ class _Reading:
             )
 
     def _starting_files(self, writes: list[RecordedWrite], begin: str) -> tuple[StartingFile, ...]:
-        """The files of now with the writes taken back; sizes from listings and commits, else derived."""
+        """Return the files at the beginning of the period.
+
+        Their sizes come from listings and commits, and are derived from later writes if neither records them.
+        """
         live = {
             (part.partition, part.file_id): _Version(part.instant, part.size_bytes, None)
             for part in self._view.all_slices()
@@ -362,7 +369,7 @@ class _Reading:
         )
 
     def _completed(self, live: dict[FileGroupId, _Version], begin: str) -> int:
-        """Replace what is derived by what is recorded, as far as it is; the number of those that stay."""
+        """Replace derived figures by recorded ones, and return how many files keep derived figures."""
         self._take(live, self._earlier(live, begin))
         self._take(live, self._before.values())
         logs = self._reach.archive and any(version.is_derived for version in live.values())
@@ -386,7 +393,7 @@ class _Reading:
         return sum(version.is_derived for version in live.values())
 
     def _earlier(self, live: Mapping[FileGroupId, _Version], begin: str) -> list[RecordedWrite]:
-        """Writes before the period that are on the timeline: those that say something of these versions."""
+        """Return the writes before the period on the timeline that describe these file versions."""
         before = [write for write in self._timeline.completed_writes if write.time < begin]
         if not self._reach.archive:
             before = [write for write in before if self._timeline.has_read(write.time)]
@@ -396,7 +403,7 @@ class _Reading:
         return self._active_writes(before)
 
     def _take(self, live: dict[FileGroupId, _Version], writes: Iterable[RecordedWrite]) -> None:
-        """Put in what these writes say of their versions, the newest of each group first."""
+        """Set the figures of file versions from these writes, newest first."""
         for write in sorted(writes, key=lambda write: write.time, reverse=True):
             for files in write.partitions:
                 for file in files:
@@ -411,9 +418,10 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """The version of a file group at the beginning; the size ``is_derived`` until it is found recorded.
+    """The version of a file group at the beginning of the period.
 
-    The ``instant`` is empty for a group of which only its end is known. ``is_counted``: a commit says so.
+    ``instant`` is empty if only the end of the group is known. ``is_derived`` is True until a record of the
+    size is found. ``is_counted`` is True if a commit records the version.
     """
 
     instant: str
@@ -424,7 +432,10 @@ class _Version:
 
 
 def _take_back(write: RecordedWrite, live: dict[FileGroupId, _Version]) -> None:
-    """Make ``live`` what it was before the write; what it merged or replaced is guessed from its files."""
+    """Restore the files in ``live`` that existed before the write.
+
+    The sizes and rows of files that the write merged or replaced are derived from its own files.
+    """
     made_rows = sum(file.rows for files in write.partitions for file in files)
     made_bytes = sum(file.size_bytes for files in write.partitions for file in files)
     gone = sum(map(len, write.replaced.values())) or 1
@@ -443,25 +454,25 @@ def _take_back(write: RecordedWrite, live: dict[FileGroupId, _Version]) -> None:
 
 
 def _plausible(number: int) -> int:
-    """A count of rows or bytes, as others may write any number."""
+    """Return the number limited to 0 up to 2**50, because other programs may write any number."""
     return min(max(number, 0), _MOST)
 
 
 def _record_sizes(decisions: str | None) -> dict[str, float]:
-    """The sizes of a row by partition, where a commit has the decisions about its files in it."""
+    """Return the record sizes by partition if the commit contains the writer's decisions, else nothing."""
     if decisions is None:
         return {}
     try:
         document = parsed_json(decisions)
         sizes = {partition: float(found["record_size_bytes"]) for partition, found in document.items()}
     except (ValueError, TypeError, KeyError, AttributeError):
-        # They are in a file of their own, or another program's.
+        # The decisions are in a separate file, or another program wrote this key.
         return {}
     return {partition: size for partition, size in sizes.items() if size > 0}
 
 
 def _undone(log: Iterable[ArchivedInstant]) -> set[str]:
-    """The writes that archived rollbacks name."""
+    """Return the writes that archived rollbacks rolled back."""
     rollbacks = (e for e in log if e.action == Action.ROLLBACK and e.state == State.COMPLETED)
     contents = (rollback.entry.get("hoodieRollbackMetadata") for rollback in rollbacks)
     return {

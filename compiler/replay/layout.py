@@ -1,9 +1,9 @@
-"""The files of a table as the writer lays them out by given limits, write by write.
+"""The files of a table as the writer lays them out under given limits, write by write.
 
-The decisions are the writer's own: which file takes how many rows
-(:func:`~parquetry.runtime.write.plan.plan_buckets`), with the record size that it learns of its newest files,
-where a full file ends (:class:`~parquetry.runtime.base_file.sizing.FileSizer`), and what clustering rewrites
-(:func:`~parquetry.runtime.layout.clustering.debt.debt`).
+The decisions are those of the writer itself: the rows for each file
+(:func:`~parquetry.runtime.write.plan.plan_buckets`), by the record size that it learns from its newest files;
+the end of a full file (:class:`~parquetry.runtime.base_file.sizing.FileSizer`); and the files that clustering
+rewrites (:func:`~parquetry.runtime.layout.clustering.debt.debt`).
 """
 
 from __future__ import annotations
@@ -31,36 +31,39 @@ from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.write.plan import ChangeCounts, PartitionWork, plan_buckets
 
 MOST_FILES: Final = 1_000_000
-"""A layout has no more files than this: limits of a few bytes would make as many as there are rows."""
+"""The largest number of files in a layout. Limits of a few bytes would make a file for every row."""
 
 _NEWEST_FILES: Final = 16
 _NEWEST_COMMITS: Final = 8
 _TASKS: Final = 8
 _SAME: Final = 0.1
-"""Rows of a file and of a recorded group that differ by this share of the larger are taken to be the same."""
+"""Row counts of a file and a recorded group count as equal if they differ by at most this share."""
 
 _FILLING: Final = ("INSERT", "UPSERT")
 
 
 class TooManyFilesError(InvalidDataError):
-    """Limits under which the recorded writes make more files than a replay lays out."""
+    """The limits make more files of the recorded writes than a replay lays out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutLimits:
-    """The limits of a replay: those of writes, and the clustering policy with its sizes."""
+    """The limits of a replay: the sizing policy for writes, and the clustering policy."""
 
     sizing: SizingPolicy
     clustering: ClusteringSpec
 
     @property
     def sizes(self) -> SizeLimits:
-        """What clustering takes for small, and makes."""
+        """The file sizes of clustering."""
         return SizeLimits.of(self.clustering.plan, max_file_size_bytes=self.sizing.max_file_size_bytes)
 
 
 def following(sizing: SizingPolicy, before: LayoutLimits) -> LayoutLimits:
-    """Those limits of writes, and clustering as ``before``; what of it followed the limits still do."""
+    """Return limits with another sizing policy and the clustering policy of ``before``.
+
+    Clustering sizes that followed from the old sizing policy follow from the new one.
+    """
     policy = before.clustering
     old, new = (ClusteringSpec.following(limits).plan for limits in (before.sizing, sizing))
     plan = policy.plan
@@ -73,7 +76,10 @@ def following(sizing: SizingPolicy, before: LayoutLimits) -> LayoutLimits:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _File:
-    """A file of the layout; ``parts`` are its rows by recorded group, None for all rows of the one it was."""
+    """A file of the layout. ``parts`` are its rows by recorded group.
+
+    If ``parts`` is None, the file has all rows of the recorded group with its own id.
+    """
 
     file_id: str
     instant: str
@@ -88,7 +94,7 @@ class _File:
 
 @dataclass(slots=True)
 class _Change:
-    """What a write changes in one file of the layout."""
+    """The changes of a write to one file of the layout."""
 
     updates: int = 0
     deletes: int = 0
@@ -97,7 +103,7 @@ class _Change:
 
 
 class _Partition:
-    """The files of one partition, the last written last; the small ones by size; and where groups are."""
+    """The files of one partition in write order, the small ones by size, and the files of each group."""
 
     __slots__ = ("files", "holders", "small")
 
@@ -107,19 +113,19 @@ class _Partition:
         self.holders: dict[str, dict[str, None]] = {}
 
     def holding(self, group: str) -> list[_File]:
-        """The files that have rows of a recorded group."""
+        """Return the files that contain rows of a recorded group."""
         if group in self.holders:
             return [self.files[file_id] for file_id in self.holders[group]]
         own = self.files.get(group)
         return [own] if own is not None and own.parts is None else []
 
     def note(self, file: _File) -> None:
-        """Make a file be found by the groups of its parts."""
+        """Add a file to the lookup by recorded groups."""
         for group, _ in file.parts or ():
             self.holders.setdefault(group, {})[file.file_id] = None
 
     def forget(self, file: _File) -> None:
-        """The opposite of :meth:`note`."""
+        """Remove a file from the lookup by recorded groups."""
         for group, _ in file.parts or ():
             ids = self.holders.get(group)
             if ids is not None:
@@ -129,10 +135,10 @@ class _Partition:
 
 
 class LaidOutTable:
-    """All files of a layout by given limits, from those that there were at the beginning on."""
+    """All files of a layout under given limits, from the beginning of the period on."""
 
     def __init__(self, limits: LayoutLimits, *, others: SizeLimits | None = None) -> None:
-        """A table without files; ``others`` are the sizes by which recorded clusterings chose their files."""
+        """Start without files. ``others`` are the sizes by which recorded clusterings chose their files."""
         self._limits = limits
         self._others = limits.sizes if others is None else others
         self._partitions: dict[str, _Partition] = defaultdict(_Partition)
@@ -146,7 +152,7 @@ class LaidOutTable:
         self.superseded_bytes = 0
 
     def start(self, files: Iterable[StartingFile]) -> None:
-        """Add the files that are there at the beginning, in the order of their instants."""
+        """Add the files at the beginning of the period, in the order of their instants."""
         samples: deque[FileSample] = deque(maxlen=_NEWEST_FILES)
         for file in files:
             rows = file.rows or 0
@@ -155,15 +161,16 @@ class LaidOutTable:
         self._recent.append(tuple(samples))
 
     def clean(self, *, earliest: str, last: str) -> None:
-        """Delete versions superseded before the time as of which the table stays whole, or up to ``last``.
+        """Delete versions that were superseded before ``earliest``, or not after ``last``.
 
-        What the earliest commit superseded is kept, as by Hudi.
+        ``earliest`` is the earliest commit whose snapshot stays complete. As in Hudi, versions that this
+        commit itself superseded are kept.
         """
         while self._superseded and (self._superseded[0][0] < earliest or self._superseded[0][0] <= last):
             self.superseded_bytes -= self._superseded.popleft()[1]
 
     def write(self, time: str, operation: str, arrivals: Iterable[Arrivals]) -> int:
-        """Lay out what a write brought; the bytes that it writes for that."""
+        """Lay out the rows that a write brought, and return the bytes written for it."""
         is_filling = operation.startswith(_FILLING) and "OVERWRITE" not in operation
         policy = self._limits.sizing
         changed: dict[str, dict[str, _Change]] = {}
@@ -229,9 +236,10 @@ class LaidOutTable:
         return written
 
     def cluster(self, time: str, regroupings: Iterable[Regrouping]) -> int:
-        """Cluster the rows that were clustered, and files that these limits make small; the bytes written.
+        """Lay out a recorded clustering, and return the bytes written for it.
 
-        Other small files stay as they are where the recorded clustering left some, too.
+        It rewrites the rows that the recorded one rewrote, and files that only these limits make small. If
+        the recorded clustering left small files, other small files remain here too.
         """
         written = 0
         for one in regroupings:
@@ -285,7 +293,7 @@ class LaidOutTable:
     def _bucket(
         self, bucket: Bucket, inserted: Sequence[RowsOfGroup], *, change: _Change, row_bytes: float, time: str
     ) -> int:
-        """Write a new file, or the next version of one, and the files that it rolls over to."""
+        """Write the file of a bucket and the files that it rolls over to, and return their bytes."""
         name = bucket.partition
         rows = bucket.expected_inserts
         size = rows * row_bytes
@@ -303,7 +311,10 @@ class LaidOutTable:
         return self._made_of(name, [*parts, *inserted], sizes, rows, time, first=bucket.file_id)
 
     def _dealt(self, buckets: Sequence[Bucket], inserts: Mapping[str, int]) -> list[list[RowsOfGroup]]:
-        """The recorded groups of the new rows of each bucket: those of its own rows first, then in order."""
+        """Return the recorded groups of the inserts of each bucket.
+
+        A bucket first gets rows of the groups that its file already contains. The rest is dealt in order.
+        """
         left = dict(inserts)
         needed = [bucket.expected_inserts for bucket in buckets]
         dealt: list[list[RowsOfGroup]] = [[] for _ in buckets]
@@ -322,7 +333,7 @@ class LaidOutTable:
         rest = deque((group, rows) for group, rows in left.items() if rows)
         for place, rows in enumerate(needed):
             dealt[place] += _cut(rest, rows)
-        # Parts say where rows are looked for: what was taken whole above may leave some behind.
+        # Parts only locate later changes. Rounding above can leave rows over, which the last bucket takes.
         dealt[-1] += rest
         return dealt
 
@@ -336,7 +347,7 @@ class LaidOutTable:
         )
 
     def _sizes(self, size: float, replaced_bytes: int, rows: int) -> list[float]:
-        """The files that so many bytes of a bucket go to."""
+        """Return the sizes of the files into which a bucket of this size rolls over."""
         self._check_files(min(size / max(self._limits.sizing.max_file_size_bytes, 1), rows))
         sizes: list[float] = []
         while len(sizes) + 1 < rows:
@@ -348,7 +359,7 @@ class LaidOutTable:
         return [*sizes, size]
 
     def _check_files(self, more: float) -> None:
-        """Return unless there would be more files than a replay is to lay out."""
+        """Raise TooManyFilesError if ``more`` files would exceed the limit of a replay."""
         if self.files + more > MOST_FILES:
             raise TooManyFilesError(
                 f"these limits make more than {MOST_FILES:,} files of the recorded writes"
@@ -364,7 +375,7 @@ class LaidOutTable:
         *,
         first: str | None,
     ) -> int:
-        """Put files of these sizes, that have the rows of the parts in their order; their bytes."""
+        """Add files of these sizes, which share the rows of the parts in order, and return their bytes."""
         total = sum(sizes)
         left = deque(_merged(parts))
         last = (*left,)[-1:]
@@ -421,7 +432,7 @@ class LaidOutTable:
             self._samples = []
 
     def _newest_samples(self) -> Iterator[FileSample]:
-        """Of the newest writes, as the writer asks for them where a partition has no files to learn from."""
+        """Yield samples of the newest writes, from which the writer learns if a partition has no files."""
         return islice((sample for samples in reversed(self._recent) for sample in samples), _NEWEST_FILES)
 
     def _learned(self, partition: _Partition) -> float | None:
@@ -429,7 +440,10 @@ class LaidOutTable:
         return learn(FileSample(instant=f.instant, rows=f.rows, data_bytes=f.size_bytes) for f in newest)
 
     def _fillable(self, partition: _Partition, inserts: int, record: float) -> list[_File]:
-        """The small files that may get rows: all, or as many of the cheapest as have room enough for sure."""
+        """Return the small files that may get inserts.
+
+        These are all small files, or only the smallest ones if they certainly have enough room.
+        """
         policy = self._limits.sizing
         found: list[_File] = []
         room = most = 0.0
@@ -454,7 +468,7 @@ def _slice(partition: str, file: _File) -> FileSlice:
 
 
 def _holding_most(partition: _Partition, groups: Sequence[str]) -> list[_File]:
-    """The files at least half of whose rows are of these recorded groups."""
+    """Return the files at least half of whose rows belong to these recorded groups."""
     wanted = frozenset(groups)
     found = {file.file_id: file for group in groups for file in partition.holding(group)}
     return [
@@ -465,12 +479,12 @@ def _holding_most(partition: _Partition, groups: Sequence[str]) -> list[_File]:
 
 
 def _located(partition: _Partition, arrivals: Arrivals) -> dict[str, _Change]:
-    """What a write changes, by the files that have the rows: of each as many as it has of their group."""
+    """Return the changes of a write by file, in proportion to the rows of the changed groups in each file."""
     found: dict[str, _Change] = {}
     for change in arrivals.changes:
         holding = partition.holding(change.group)
         counts = [sum(rows for group, rows in file.all_parts if group == change.group) for file in holding]
-        # A few rows are where sizes came out a little different; they would have a whole file rewritten.
+        # Ignore files with few rows of the group. They come from rounding and would be rewritten for nothing.
         least = _SAME * max(counts, default=0)
         weights = [count if count >= least else 0 for count in counts]
         updates = _divided(change.updates, weights)
@@ -488,7 +502,7 @@ def _located(partition: _Partition, arrivals: Arrivals) -> dict[str, _Change]:
 
 
 def _divided(number: int, weights: Sequence[int]) -> list[int]:
-    """A number in whole shares by weights, the remainder to those that miss most."""
+    """Return whole shares of a number in proportion to weights, by the largest remainder method."""
     total = sum(weights)
     if not number or not total:
         return [0] * len(weights)
@@ -503,7 +517,7 @@ def _divided(number: int, weights: Sequence[int]) -> list[int]:
 
 
 def _rename(partition: _Partition, groups: Sequence[str], made: Sequence[RowsOfGroup]) -> None:
-    """Let the rows of some recorded groups be of those that they are in now, the largest files first."""
+    """Assign the rows of some recorded groups to the groups that took them, the largest files first."""
     if not made:
         return
     wanted = frozenset(groups)
@@ -524,7 +538,7 @@ def _rename(partition: _Partition, groups: Sequence[str], made: Sequence[RowsOfG
 
 
 def _merged(parts: Iterable[RowsOfGroup]) -> list[RowsOfGroup]:
-    """The parts with one for each group."""
+    """Return the parts with one entry per group."""
     sums: dict[str, int] = {}
     for group, rows in parts:
         if rows > 0:
@@ -533,7 +547,7 @@ def _merged(parts: Iterable[RowsOfGroup]) -> list[RowsOfGroup]:
 
 
 def _cut(parts: deque[RowsOfGroup], rows: int) -> tuple[RowsOfGroup, ...]:
-    """Take so many rows from the front; a part that has nearly as many is taken whole, as so many."""
+    """Take this many rows from the front; a part with nearly as many rows is taken whole."""
     taken: list[RowsOfGroup] = []
     while rows > 0 and parts:
         group, count = parts.popleft()

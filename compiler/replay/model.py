@@ -1,4 +1,4 @@
-"""What a replay found, as values: figures of the files that were recorded, and of those that limits make."""
+"""The results of a replay: figures of the recorded files, and of the files that given limits produce."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from parquetry.runtime.spec.sizing import SizingPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedFigures:
-    """The files at the end of a day, or of the period, and the bytes that were written until then.
+    """The files at the end of a day or of the whole period, and the bytes written in it.
 
-    ``small_files`` are by the limit in question. ``superseded_bytes`` are of earlier versions that no clean
-    has deleted yet, as far as the period made them; None where cleans were not read. ``written_bytes`` are
-    those of writes of rows, ``clustered_bytes`` those of clusterings; both are of that day, or of the whole
-    period.
+    ``small_files`` counts by the limit in question. ``superseded_bytes`` are the bytes of earlier versions
+    that the period made and that no clean has deleted yet; None if cleans were not read. ``written_bytes``
+    are the bytes that writes of rows wrote, ``clustered_bytes`` those that clusterings wrote.
     """
 
     files: int
@@ -28,11 +27,11 @@ class ReplayedFigures:
 
     @property
     def all_written_bytes(self) -> int:
-        """What writes and clusterings wrote."""
+        """The bytes that writes and clusterings wrote."""
         return self.written_bytes + self.clustered_bytes
 
     def amplification(self, arrived_bytes: int) -> float | None:
-        """Bytes written for each byte of rows that arrived; None where none arrived."""
+        """Return the bytes written per byte of arrived rows, or None if no rows arrived."""
         return self.all_written_bytes / arrived_bytes if arrived_bytes else None
 
 
@@ -40,8 +39,8 @@ class ReplayedFigures:
 class ReplayedDay:
     """A day (``2026-11-24``, in the time zone of the table's instants) with at least one write.
 
-    ``arrived_bytes`` are about those of rows that were inserted, updated or deleted. ``recorded`` is what
-    commits say, ``applied`` and ``declared`` what the writer does by these limits.
+    ``arrived_bytes`` is the approximate size of the rows that were inserted, updated or deleted. ``recorded``
+    comes from the commits. ``applied`` and ``declared`` are what the writer produces under these limits.
     """
 
     day: str
@@ -54,11 +53,10 @@ class ReplayedDay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The writes of a period under the applied limits, and beside them under others.
+    """The writes of a period under the applied limits and, if given, under other limits.
 
-    ``since`` and ``until`` are the instants of the first and the last write. ``gaps`` say what was not
-    recorded, and what was taken in its place. ``declared`` is None where only the applied limits were asked
-    for.
+    ``since`` and ``until`` are the instants of the first and the last write. ``gaps`` are texts about missing
+    records and what replaces them. ``declared`` is None if only the applied limits were replayed.
     """
 
     since: str
@@ -76,7 +74,7 @@ class Replay:
 
     @property
     def error(self) -> tuple[float, float]:
-        """How far the applied limits end from what is recorded, as shares: in files, and in bytes written."""
+        """The relative errors of the applied limits' result: in the number of files, and in bytes written."""
         return (
             _off(self.applied.files, self.recorded.files),
             _off(self.applied.all_written_bytes, self.recorded.all_written_bytes),
@@ -88,7 +86,7 @@ def _off(found: int, recorded: int) -> float:
 
 
 def summed(days: Iterable[ReplayedFigures]) -> ReplayedFigures:
-    """The figures of several days, of which there is at least one: files as they are at the end."""
+    """Return the figures of one or more days: the sum of their bytes, and the files of the last day."""
     figures = tuple(days)
     last = figures[-1]
     return ReplayedFigures(

@@ -1,4 +1,4 @@
-"""A replay: the writes of a period laid out anew, by the applied limits and by others beside them."""
+"""A replay: the writes of a period laid out again, under the applied limits and under other ones."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ from parquetry.runtime.layout.sizing import full_file_bytes
 from parquetry.runtime.timeline.instant import Timezone, parse_instant_ms
 
 _DAY = 8
-"""An instant begins with so many digits of its day."""
+"""The number of leading digits of an instant that form its day."""
 _MIDNIGHT = "000000"
 
 
 def replay(
     history: WriteHistory, applied: LayoutLimits, declared: LayoutLimits | None = None
 ) -> Replay | None:
-    """The writes of the history by these limits; None where none of them wrote a file.
+    """Return the replay of a history under these limits, or None if no write of it made or replaced files.
 
-    Clusterings take place when they did. Updates and deletes hit the rows that they hit: where a recorded
-    file became several, each as many as it has of its rows. CorruptTableError for an instant that is no time,
-    TooManyFilesError where the applied limits make too many files; declared ones that do are left out.
+    Clusterings run when they were recorded. Updates and deletes change the same rows as recorded. If the rows
+    of one recorded file are in several files of the layout, each file gets a share by its number of these
+    rows. Declared limits that produce too many files are left out, and ``gaps`` reports that.
+
+    Raises:
+        CorruptTableError: If an instant is not a valid time.
+        TooManyFilesError: If the applied limits produce too many files.
     """
     if declared is not None:
         try:
@@ -69,7 +73,7 @@ def _replay(history: WriteHistory, applied: LayoutLimits, declared: LayoutLimits
 
 @dataclass(slots=True)
 class _Side:
-    """A layout by some limits, and what was written in it on a day."""
+    """A layout under one set of limits, and the bytes written in it on the current day."""
 
     table: LaidOutTable
     limits: LayoutLimits
@@ -77,7 +81,7 @@ class _Side:
     clustered: int = field(default=0)
 
     def figures(self, *, has_cleans: bool) -> ReplayedFigures:
-        """The figures of the day; the next one begins."""
+        """Return the figures of the day, and start the next day."""
         table = self.table
         figures = ReplayedFigures(
             files=table.files,
