@@ -1,1 +1,1 @@
-"""Declared plus observed: manifests, differences, plans, jobs and reviews."""
+"""Comparison of declared and live tables: plans, jobs, manifests, evidence and reviews."""

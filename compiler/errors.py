@@ -1,4 +1,4 @@
-"""What can go wrong between the project's files and a table."""
+"""Errors between the project's files and a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from parquetry.project.diagnostics.model import Diagnostic, render_text
 
 
 class SpecError(ParquetryError):
-    """The project's files have errors; ``diagnostics`` holds them all, the message shows them."""
+    """The project's files have errors. ``diagnostics`` contains all of them, and the message shows them."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...], *, files: int) -> None:
         super().__init__(render_text(diagnostics, files=files).rstrip("\n"))
@@ -18,17 +18,17 @@ class SpecError(ParquetryError):
 
 
 class UnknownTableError(ParquetryError):
-    """There is no such table in the project."""
+    """The project has no table of that name."""
 
     exit_code: ClassVar[int] = 2
 
 
 class UnappliedError(ParquetryError):
-    """A command that acts on applied records found none."""
+    """A command that uses applied records found none."""
 
 
 class JobFailedError(ParquetryError):
-    """A job in another process failed; its exit code is this error's."""
+    """A job in another process failed. Its exit code becomes the exit code of this error."""
 
     def __init__(self, *statements: str, exit_code: int, declared: str | None = None) -> None:
         super().__init__(*statements)
@@ -37,22 +37,22 @@ class JobFailedError(ParquetryError):
 
 
 class UnexpectedError(ParquetryError):
-    """A bug ended a job; the message names the file with its report."""
+    """A bug ended a job. The message names the file with its report."""
 
     exit_code: ClassVar[int] = 70
 
 
 class UnsavedResultsError(ParquetryError):
-    """A run is over, and its results could not be written down; the message names the file."""
+    """A run ended, but its results could not be written. The message names the file."""
 
 
 class BlockedPlanError(ParquetryError):
-    """The plan holds changes that may not be applied."""
+    """The plan contains changes that must not be applied."""
 
 
 class UnnamedPlaceError(ParquetryError):
-    """An untrusted branch names what its base does not: it is not looked at."""
+    """An untrusted branch names something that its base does not, so it is not read."""
 
 
 class UnacceptableDriftError(ParquetryError):
-    """A table has changed in a way that no spec can say."""
+    """A table changed in a way that a spec cannot declare."""
