@@ -1,1 +1,1 @@
-"""A project with its target: git, secrets, observation of live tables."""
+"""A project with its target: git, secrets, and observation of live tables."""

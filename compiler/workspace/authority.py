@@ -1,7 +1,7 @@
-"""The authority of a project: what `plan`, `run` and `test` obey besides the specs of tables.
+"""The authority of a project: what `plan`, `run` and `test` obey and no spec of a table contains.
 
-Whoever changes that decides what later changes may do, so a plan shows it, and its id covers it. Values of
-settings are digests: a plan has no secrets.
+A change of authority decides what later changes may do, so a plan shows it and the plan id covers it. Values
+of settings are digests, because a plan contains no secrets.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _REQUIREMENTS: Final = re.compile(
 _CODE: Final = (".py", ".pth", ".so", ".whl", ".egg", ".zip", ".jar", ".sh")
 _EXECUTABLE: Final = "100755"
 _SETTINGS: Final = ("allow", "applied", "tests", "prices", "default_target")
-"""Keys of the project and of a target that neither specs nor the settings that tables record contain."""
+"""Keys of the project and of a target that are neither in specs nor in the settings that tables record."""
 
 
 class AuthorityKind(StrEnum):
@@ -69,9 +69,9 @@ class AuthorityKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorityChange:
-    """An entry that is another one than at the base.
+    """An entry that differs from the base.
 
-    ``old`` and ``new`` are digests, of a link where it leads; None where there is none.
+    ``old`` and ``new`` are digests or, for a link, its destination; None if there is no such entry.
     """
 
     kind: AuthorityKind
@@ -82,7 +82,7 @@ class AuthorityChange:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """The entries by kind and name, each with its digest, or where it leads."""
+    """The entries by kind and name, each with its digest or, for a link, its destination."""
 
     entries: Mapping[tuple[AuthorityKind, str], str] = field(default_factory=dict)
 
@@ -100,9 +100,16 @@ class Authority:
 def authority_at(
     directory: Path, commit: str, *, target: str, contents: Mapping[str, bytes] | None = None
 ) -> Authority:
-    """The authority of the project in ``directory`` as the commit has it; RevisionError where git lacks it.
+    """Return the authority of the project in ``directory`` at a commit.
 
-    ``contents`` are the files that a project was read from: they count in place of those of the commit.
+    Args:
+        directory: The folder of the project.
+        commit: The commit.
+        target: The name of the target whose settings count.
+        contents: The files that a project was read from, which replace those of the commit.
+
+    Raises:
+        RevisionError: If git cannot read the commit.
     """
     if contents is None:
         contents = files_at(directory, commit, among=_is_declaring)
@@ -115,7 +122,10 @@ def authority_at(
 def _found(
     directory: Path, commit: str, contents: Mapping[str, bytes], target: str
 ) -> Iterator[tuple[AuthorityKind, str, str]]:
-    """Each entry. Files outside the project have a path from the repository's root, after a slash."""
+    """Yield the kind, name and value of each entry.
+
+    Files outside the project have a path from the root of the repository, after a slash.
+    """
     yield from _of_settings(contents.get(PROJECT_FILE), target)
     for path, content in contents.items():
         if path.startswith(f"{GUARDRAILS}/"):
@@ -138,15 +148,18 @@ def _found(
 
 
 def _text(said: str) -> str:
-    """Names and links in git are bytes: those that are no text as Python writes them."""
+    """Return a name or link from git as text; bytes that are not printable text are escaped."""
     return said if said.isprintable() else repr(os.fsencode(said))
 
 
 def compared_with(directory: Path, commit: str, base: str | None) -> str:
-    """Return the commit whose authority is in force for what ``commit`` adds to ``base``: where it forked.
+    """Return the commit whose authority is in force for ``commit``: the point where it forked from ``base``.
 
-    Without a base it is the default branch of origin, or the main branch here, or the commit itself in a
-    repository without others. RevisionError where the clone does not have what is needed.
+    Without a base, the default branch of origin or the local main branch is used. In a repository without
+    branches of this kind and without a remote, it is the commit itself.
+
+    Raises:
+        RevisionError: If the clone lacks the base or the fork point.
     """
     if base is None:
         found = (object_named(directory, f"{name}^{{commit}}").line for name in _MAIN)
@@ -164,9 +177,10 @@ def compared_with(directory: Path, commit: str, base: str | None) -> str:
 
 
 def before_merge(directory: Path, commit: str) -> str | None:
-    """The commit of the branch that ``commit`` was merged onto; None for the first of a history.
+    """Return the commit that ``commit`` was merged onto, or None for the first commit of a history.
 
-    RevisionError where the clone does not have it.
+    Raises:
+        RevisionError: If the clone lacks that commit.
     """
     if parents := parents_of(directory, commit):
         return parents[0]
@@ -191,7 +205,7 @@ def _is_declaring(path: str) -> bool:
 
 
 def _of_settings(data: bytes | None, target: str) -> Iterator[tuple[AuthorityKind, str, str]]:
-    """Yield the entries that the project's own file declares, whether or not it is valid."""
+    """Yield the entries that the project file declares, even if the file is not valid."""
     root = None if data is None else parse(PROJECT_FILE, data).root
     project = _mapping(None if root is None else root.value)
     for name in _listed(project.get("environment")):
@@ -216,13 +230,13 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _called(entry: Any) -> str:
-    """Return the setting, code, guardrail and table that an entry of `allow` names, after spaces."""
+    """Return the setting, code, guardrail and table of an entry of `allow`, each after a space."""
     said = (str(_mapping(entry).get(key, "")) for key in ("setting", "code", "guardrail", "table"))
     return "".join(f" {word}" for word in said if word)
 
 
 def _kind(entry: TreeEntry, prefix: str) -> AuthorityKind | None:
-    """Return the kind of a file of the repository by its name, or None."""
+    """Return the kind of a repository file by its name, or None."""
     if _WORKFLOWS.fullmatch(entry.path):
         return AuthorityKind.WORKFLOW
     folder = dirname(entry.path)

@@ -1,9 +1,9 @@
-"""What git knows of a project's folder: the one place that starts git.
+"""All calls of git, with which commands learn about a project's folder.
 
-The folder may be a stranger's checkout, its history anybody's, and a commit may come from a table. So
-revisions and paths stand behind the end of git's options. Git starts no program (hooks, file system
-monitors, pagers, signature checks, helpers of transports), fetches nothing, and takes no bare repository
-that somebody committed for the one that the project lies in.
+The folder may be an untrusted checkout, any author may have written its history, and a commit id may come
+from a table. Therefore revisions and paths follow the end of git's options. Git starts no other program
+(hooks, file system monitors, pagers, signature checks, transport helpers), fetches nothing, and does not
+accept a committed bare repository as the repository of the project.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from parquetry.runtime.spec.git_commit import commit_named
 _LOG = logging.getLogger(__name__)
 
 _MOST_BYTES: Final = 256 << 20
-"""Of an answer: of the paths of about two million files. A tree that names itself a few times has no end."""
+"""The largest answer: the paths of about two million files. A tree that contains itself has no end."""
 
 _SETTINGS: Final = (
     "core.alternateRefsCommand=",
@@ -51,12 +51,12 @@ _KEPT: Final = (
     "GIT_CEILING_DIRECTORIES",
     "GIT_EXEC_",
 )
-"""Variables that say how git is set up here; others say which repository it is, which the folder does."""
+"""Variables that configure git on this machine. Others choose a repository, but the folder decides that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitAnswer:
-    """What git printed, and what it said of a failure; ``code`` is None where git cannot be started."""
+    """The output of git and its error text. ``code`` is None if git cannot be started."""
 
     code: int | None
     output: bytes
@@ -64,13 +64,13 @@ class GitAnswer:
 
     @property
     def line(self) -> str | None:
-        """The output as one text; None where git failed or has nothing to say."""
+        """The output as text; None if git failed or printed nothing."""
         text = self.output.decode(errors="surrogateescape").strip("\n")
         return text if self.code == 0 and text else None
 
 
 class GitError(UsageError):
-    """A folder that git, or its answer that nobody, should work with."""
+    """A folder or an answer of git that is not safe to work with."""
 
 
 def git(
@@ -80,9 +80,17 @@ def git(
     paths: Iterable[str] = (),
     entered: bytes = b"",
 ) -> GitAnswer:
-    """What git answers to ``command``, which is ours; revisions and paths may be anybody's.
+    """Return the answer of git to a command.
 
-    ``paths`` are patterns in which ``*`` means what it means in a shell. GitError for an answer without end.
+    Args:
+        directory: The folder in which git runs.
+        command: The command, which must not contain untrusted words.
+        revisions: Revisions, which may be untrusted.
+        paths: Path patterns, which may be untrusted; ``*`` has the meaning that it has in a shell.
+        entered: The standard input of git.
+
+    Raises:
+        GitError: If the answer is larger than 256 MiB.
     """
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     named = [*revisions]
@@ -123,7 +131,7 @@ _LONGEST: Final = 2000
 _LOCAL: Final = "refs/heads/"
 _ORIGIN: Final = "refs/remotes/origin/"
 DEFAULT_BRANCHES: Final = tuple(f"{_ORIGIN}{name}" for name in ("HEAD", "main", "master"))
-"""Where the branch that others merge into may stand in a clone, the likeliest first."""
+"""The references that may hold the default branch of origin in a clone, the likeliest first."""
 
 
 def _is_kept(name: str) -> bool:
@@ -132,13 +140,16 @@ def _is_kept(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitWorkTree:
-    """A project directory as git sees it; ``commit`` None outside a repository."""
+    """A project's folder as git sees it. ``commit`` is None outside a repository."""
 
     directory: Path
     commit: str | None
 
     def contains(self, commit: str) -> bool:
-        """Whether ``commit`` is the checked-out commit or one of its ancestors."""
+        """Return whether ``commit`` is the checked-out commit or one of its ancestors.
+
+        Outside a repository, every commit counts as contained.
+        """
         if self.commit is None or commit == self.commit:
             return True
         asked = git(self.directory, "merge-base", "--is-ancestor", revisions=(commit, self.commit))
@@ -146,9 +157,9 @@ class GitWorkTree:
 
     @property
     def user(self) -> str | None:
-        """The name and the address that git gives to commits made here, ``Ann <ann@example.com>``.
+        """The name and address that git records in commits made here, such as ``Ann <ann@example.com>``.
 
-        None outside a repository, and where neither is set.
+        None outside a repository, and if neither is set.
         """
         if self.commit is None:
             return None
@@ -159,16 +170,22 @@ class GitWorkTree:
 
     @property
     def is_shallow(self) -> bool:
-        """Whether the clone lacks a part of its history, as those of continuous integration often do."""
+        """True if the clone lacks a part of its history, as in many continuous integration jobs."""
         return git(self.directory, "rev-parse", "--is-shallow-repository").line == "true"
 
     def committed_at(self, commit: str) -> int | None:
-        """When a commit was made, in seconds since 1970; None where it is not known here."""
+        """Return the time of a commit in seconds since 1970, or None if the commit is unknown here."""
         said = git(self.directory, "rev-list", "--timestamp", "--max-count=1", revisions=(commit,)).line
         return int(said.split()[0]) if said else None
 
     def commits_since(self, seconds: int, paths: Iterable[str], *, at_most: int) -> tuple[str, ...]:
-        """Commits of the checked-out history that touch the paths, none older than that; newest first."""
+        """Return commits of the checked-out history that change the paths, newest first.
+
+        Args:
+            seconds: The earliest time of a commit, in seconds since 1970.
+            paths: Path patterns.
+            at_most: The number of newest commits that are examined.
+        """
         listing = ("rev-list", "--timestamp", f"--max-count={at_most}")
         said = git(self.directory, *listing, revisions=("HEAD",), paths=paths).line or ""
         found = (line.split() for line in said.splitlines())
@@ -176,9 +193,10 @@ class GitWorkTree:
 
 
 def work_tree(directory: Path) -> GitWorkTree:
-    """The work tree that holds ``directory``; without a commit when there is no git or repository.
+    """Return the work tree that contains ``directory``, without a commit if git or a repository is missing.
 
-    GitError where the folder is made up as a repository of its own inside another one.
+    Raises:
+        GitError: If the folder itself is disguised as a bare repository inside another one.
     """
     head = object_named(directory, "HEAD")
     if "safe.bareRepository" in head.complaint:
@@ -198,37 +216,43 @@ def work_tree(directory: Path) -> GitWorkTree:
 
 
 def object_named(directory: Path, revision: str) -> GitAnswer:
-    """The object that a revision means; code 1 where there is none of that name."""
+    """Return git's answer with the object of a revision; its code is 1 if there is none of that name."""
     return git(directory, "rev-parse", "--verify", "--quiet", revisions=(revision,))
 
 
 def repository_root(directory: Path) -> Path | None:
-    """The root of the work tree that ``directory``, which need not exist yet, lies in; None outside one."""
+    """Return the root of the work tree that contains ``directory``, or None outside one.
+
+    ``directory`` need not exist.
+    """
     there = next(folder for folder in (directory, *directory.parents) if folder.is_dir())
     said = git(there, "rev-parse", "--show-toplevel").line
     return Path(said) if said else None
 
 
 def prefix_of(directory: Path) -> str:
-    """The path of a folder in its repository, with a slash at its end; empty for the root."""
+    """Return the path of a folder in its repository with a final slash, empty for the root."""
     return git(directory, "rev-parse", "--show-prefix").line or ""
 
 
 def parents_of(directory: Path, commit: str) -> tuple[str, ...]:
-    """The parents of a commit; none of the first in a history or a clone, and of one that is not here."""
+    """Return the parents of a commit.
+
+    The result is empty for the first commit of a history or a clone, and for a commit that is unknown here.
+    """
     said = git(directory, "rev-list", "--parents", "--max-count=1", revisions=(commit,)).line or ""
     return tuple(said.split()[1:])
 
 
 def fork_point(directory: Path, one: str, other: str) -> str | None:
-    """The newest commit that two commits have in common; None where there is none, or it is not here."""
+    """Return the newest common ancestor of two commits, or None if there is none in this clone."""
     return git(directory, "merge-base", revisions=(one, other)).line
 
 
 def main_branch(directory: Path) -> str | None:
-    """The branch that others merge into: origin's default one, else ``main``, else the checked-out one.
+    """Return the main branch: the default one of origin, else ``main``, else the checked-out branch.
 
-    None outside a repository. ``directory`` need not exist yet.
+    The result is None outside a repository. ``directory`` need not exist.
     """
     there = next(folder for folder in (directory, *directory.parents) if folder.is_dir())
     default = git(there, "symbolic-ref", "--quiet", f"{_ORIGIN}HEAD").line
@@ -241,7 +265,7 @@ def main_branch(directory: Path) -> str | None:
 
 
 def published_at(directory: Path) -> tuple[str, str] | None:
-    """Address and commit under which others find what is checked out in ``directory``; None if nowhere."""
+    """Return the address of origin and the checked-out commit, or None if that commit was not pushed."""
     address = git(directory, "remote", "get-url", "origin").line
     commit = object_named(directory, "HEAD").line
     pushed = git(directory, "for-each-ref", "--count=1", "--contains=HEAD", "refs/remotes").line

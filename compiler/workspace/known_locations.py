@@ -1,4 +1,7 @@
-"""Where tables were when they were applied from this directory: tells a moved table from a new one."""
+"""The locations of tables when they were last applied from this directory.
+
+They distinguish a moved table from a new one.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,20 @@ _FILE = Path("target") / "locations.json"
 
 
 def former_locations(root: Path, target: str, table: str) -> tuple[str, ...]:
-    """The last known location of a table, as it was declared; empty where nothing is remembered."""
+    """Return the last known location of a table as it was declared, or nothing if none was recorded."""
     known = _read(root).get(target, {}).get(table)
     return () if known is None else (known,)
 
 
 def known_locations(root: Path, target: str) -> Mapping[str, str]:
-    """The last known location of every table that was applied from here, as it was declared."""
+    """Return the last known declared location of every table that was applied from this directory."""
     return _read(root).get(target, {})
 
 
 def remember(root: Path, target: str, locations: Mapping[str, str | None]) -> None:
-    """Note where tables are now, None for one that was forgotten; what is known of others stays.
+    """Record the locations of tables, with None for a forgotten one, and keep those of other tables.
 
-    It follows what was done to the tables: where the note cannot be written, a warning is logged.
+    The tables are already changed at this point, so if the file cannot be written, only a warning is logged.
     """
     known = _read(root)
     merged = known.get(target, {}) | dict(locations)
@@ -44,7 +47,7 @@ def remember(root: Path, target: str, locations: Mapping[str, str | None]) -> No
 
 
 def _read(root: Path) -> dict[str, dict[str, str]]:
-    """What was noted; what no parquetry notes is left out."""
+    """Return the recorded locations by target and table, without entries that have an unknown form."""
     try:
         document = parsed_json(ConfinedFolder(root).read(_FILE))
     except (FileNotFoundError, ValueError):

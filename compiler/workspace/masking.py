@@ -1,8 +1,8 @@
-"""What a plan, a review or a report may show of columns that hold personal data.
+"""Masking of personal data in plans, reviews and reports.
 
-A column declared ``pii: true`` keeps its values out of them: literals of SQL that names the column, and
-choices of partitions (their paths: :mod:`parquetry.runtime.spec.masking`). What is recorded in the
-table itself stays as it was declared.
+They show no values of a column declared ``pii: true``: literals of SQL that names the column, and choices of
+partitions (for paths of partitions, see :mod:`parquetry.runtime.spec.masking`). The record in the table
+itself keeps the spec as it was declared.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _PASSED_OVER: Final = (TokenKind.COMMENT, TokenKind.HINT)
 
 
 def masked_sql(text: str, pii: Collection[str]) -> str:
-    """The SQL without its literals and comments where it names one of the columns, else as it is.
+    """Return the SQL without literals and comments if it names one of the columns, else unchanged.
 
-    A quote that does not end hides the rest. Masking twice changes nothing more.
+    An unterminated quote hides the rest of the text. Masking masked text changes nothing.
     """
     found = list(lexed(text))
     if not {token.text.lower() for token in found if token.is_name} & set(pii):
@@ -43,7 +43,7 @@ def masked_sql(text: str, pii: Collection[str]) -> str:
 
 
 def masked_explanation(explanation: Explanation) -> Explanation:
-    """What is explained of a table without literals of such SQL, in every layer that says something."""
+    """Return the explanation of a table with personal literals masked in every layer."""
     table = explanation.table
     pii = personal_names(table.spec, pii_columns(table.spec.columns))
     if not pii:
@@ -72,14 +72,15 @@ def masked_explanation(explanation: Explanation) -> Explanation:
 
 
 def masked(spec: TableSpec) -> TableSpec:
-    """The spec as it may be shown; the same object where no column holds personal data."""
+    """Return the spec with personal values masked, or the same object if no column is personal."""
     return masked_for(spec, pii_columns(spec.columns))
 
 
 def personal_in_either(applied: TableSpec, declared: TableSpec) -> TableSpec:
-    """The applied spec with every column personal that either spec says is: to mask live values by.
+    """Return the applied spec with every column marked personal that is personal in either spec.
 
-    A declaration that makes a column personal hides it at once, one that frees it only when applied.
+    It is used to mask live values. If a declaration makes a column personal, the column is hidden at once; if
+    it makes a column public, the column stays hidden until that is applied.
     """
     pii = pii_columns(declared.columns)
     columns = (
@@ -89,19 +90,19 @@ def personal_in_either(applied: TableSpec, declared: TableSpec) -> TableSpec:
 
 
 def masked_by(applied: TableSpec | None, declared: TableSpec | None) -> TableSpec | None:
-    """The spec to mask live values of a table by, of those that are known; None where neither is."""
+    """Return the spec by which live values are masked, from the specs that are known; None if neither is."""
     if applied is None or declared is None:
         return declared if applied is None else applied
     return personal_in_either(applied, declared)
 
 
 def is_masked(spec: TableSpec) -> bool:
-    """Whether the spec may lack values: it has columns with personal data, and something was masked."""
+    """Return whether the spec may lack values: it has personal columns, and it contains a mask."""
     return bool(pii_columns(spec.columns)) and MASK in json.dumps(spec.to_json())
 
 
 def masked_for(spec: TableSpec, personal: frozenset[str]) -> TableSpec:
-    """The spec without literals that may be values of these columns."""
+    """Return the spec without literals that may be values of these columns."""
     if not personal:
         return spec
     pii = personal_names(spec, personal)
@@ -114,7 +115,7 @@ def masked_for(spec: TableSpec, personal: frozenset[str]) -> TableSpec:
 
 
 def masked_choice(choice: ScopeChoice, spec: TableSpec | None) -> ScopeChoice:
-    """What was chosen for a partition, with its path masked."""
+    """Return the choice for a partition with its path masked."""
     return replace(choice, partition=masked_partition(choice.partition, spec))
 
 
@@ -148,7 +149,7 @@ def _is_personal(column: str, pii: Collection[str]) -> bool:
 
 
 def _without_partitions(clustering: ClusteringSpec) -> ClusteringSpec:
-    """The clustering policy with its choice of partitions masked: it names their values."""
+    """Return the clustering policy with its choice of partitions masked, because it contains their values."""
     chosen = clustering.plan.partitions
     shown = replace(
         chosen,
@@ -173,6 +174,6 @@ def _shown(found: Sequence[Token]) -> Iterator[str]:
 
 
 def _begins_literal(token: Token, following: Token | None) -> bool:
-    """Whether the token is the x of ``x'1F'``, or of the same with a quote that does not end."""
+    """Return whether the token is the ``x`` of ``x'1F'`` or the ``r`` of ``r'...'``, even if unterminated."""
     literal = following is not None and following.kind in (TokenKind.STRING, TokenKind.OPEN)
     return literal and token.text.lower() in ("r", "x") and token.kind is TokenKind.WORD

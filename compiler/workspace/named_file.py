@@ -1,4 +1,4 @@
-"""A file that the user named on the command line. It may be a pipe, as of ``<(...)``."""
+"""A file that the user named on the command line. It may be a pipe, as in ``<(...)``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from parquetry.runtime.storage.regular_file import MOST_BYTES
 
 
 def read_named(file: Path) -> bytes:
-    """The content of the file; UsageError where it cannot be read."""
+    """Return the content of the file, or raise UsageError if it cannot be read or is too large."""
     try:
         with file.open("rb") as source:
             content = source.read(MOST_BYTES + 1)

@@ -1,4 +1,4 @@
-"""What a live table says of itself, read with four requests: no file listing, no footer."""
+"""The recorded state of a live table, read with four requests: no file listing and no footer."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _Figure = TypeVar("_Figure")
 class Observation:
     """A table that exists.
 
-    ``spec`` is the applied one; for a table whose creation was interrupted before anything was
-    applied, the one it was made with. ``made_with`` is that one for every table that parquetry made,
-    at ``first_instant``.
+    ``spec`` is the applied spec. If the creation of the table was interrupted before anything was applied, it
+    is the spec of the creation. ``made_with`` is the spec of the creation for every table that parquetry
+    created, and ``first_instant`` is the instant of that creation.
     """
 
     handle: TableHandle
@@ -51,35 +51,35 @@ class Observation:
 
     @property
     def is_applied(self) -> bool:
-        """Whether a spec was recorded as applied, and not forgotten since."""
+        """True if a spec is recorded as applied and not forgotten."""
         return self.handle.applied is not None and not self.is_forgotten
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether the project declared the table once and no longer does."""
+        """True if the project declared the table before and no longer does."""
         return self.handle.applied is not None and self.handle.applied.forgotten
 
     def foreign_to(self, owner: TableOwner) -> Foreign | None:
-        """Why the table is not the owner's; None where it is."""
+        """Return why the table does not belong to the owner, or None if it does."""
         return foreign(owner, project=self.handle.project, applied=self.handle.applied)
 
     def check_owner(self, owner: TableOwner) -> None:
-        """ForeignTableError where the table is not the owner's."""
+        """Raise ForeignTableError if the table does not belong to the owner."""
         handle = self.handle
         check_owner(handle.store.uri, owner, project=handle.project, applied=handle.applied)
 
     def live_columns(self, timeline: Timeline) -> tuple[Column, ...]:
-        """The columns that readers see; none for an empty table of another program.
+        """Return the columns that readers see; none for an empty table of another program.
 
-        The commit that made a table has the columns that it was made with: while that is the only
-        write, and as long as it was, it is not read.
+        The commit that created a table contains the columns of its creation. If it is the only write and has
+        its original size, the commit is not read.
         """
         if self.made_with is not None and self._is_as_made(timeline, self.made_with):
             return columns_from_avro(table_avro_schema(self.made_with.name, self.made_with.columns))
         return live_columns(self.handle.store, timeline, self.handle.config)
 
     def was_never_written(self, timeline: Timeline) -> bool:
-        """Whether nothing ever happened to the table but that it was made."""
+        """Return whether the timeline contains nothing but the creation of the table."""
         spec = self.made_with
         return spec is not None and len(timeline.instants) == 1 and self._is_as_made(timeline, spec)
 
@@ -92,11 +92,13 @@ class Observation:
 
 
 def observe(store: ObjectStore) -> Observation | None:
-    """The table in ``store``; None when there is none, or one that nobody can see yet.
+    """Return the table in ``store``, or None if there is none or no reader can see it yet.
 
-    Writes nothing: a table whose creation was interrupted is left to `apply`. Raises
-    UnsupportedTableError for what is no copy-on-write table of version 6, CorruptTableError for what lost
-    or damaged a file of its own.
+    Nothing is written: the next `apply` finishes an interrupted creation.
+
+    Raises:
+        UnsupportedTableError: If the table is not a copy-on-write table of version 6.
+        CorruptTableError: If a file of the table's own records is missing or damaged.
     """
     identity = read_identity(store)
     try:
@@ -128,20 +130,21 @@ def observe(store: ObjectStore) -> Observation | None:
 
 
 def is_there(store: ObjectStore) -> bool:
-    """Whether there is a table in ``store``, or one whose creation was interrupted."""
+    """Return whether ``store`` contains a table or an interrupted creation."""
     return store.stat(PROPERTIES_PATH) is not None or read_identity(store) is not None
 
 
 def admit(observation: Observation) -> None:
-    """Return when the table may be written; else UnsupportedTableError. Reads the timeline."""
+    """Raise UnsupportedTableError if the table must not be written. This reads the timeline."""
     handle = observation.handle
     check_writable(handle, handle.timeline(), handle.store.now_ms())
 
 
 def check_files(observation: Observation, declared: TableSpec, *, everywhere: bool = True) -> None:
-    """CorruptTableError when base files are gone, or not of the size that was written; partitions masked.
+    """Raise CorruptTableError if base files are missing or have another size than was written.
 
-    Partitions that no write on the active timeline touched are listed only if ``everywhere``.
+    Partitions that no write on the active timeline touched are listed only if ``everywhere`` is True.
+    Personal partitions are masked by the applied and the ``declared`` spec.
     """
     handle = observation.handle
     with failures_masked(masked_by(observation.spec, declared), location=handle.store.uri):
@@ -149,19 +152,23 @@ def check_files(observation: Observation, declared: TableSpec, *, everywhere: bo
 
 
 class Measuring:
-    """Tables by name. ``damage`` says of those that could not be read why; they are not asked again."""
+    """Observed tables by name. ``damage`` holds the errors of tables that could not be read.
+
+    A table with an error is not measured again.
+    """
 
     def __init__(self, tables: Mapping[str, Observation]) -> None:
-        """Nothing is read yet."""
+        """Start without reading a table."""
         self._whole = dict(tables)
         self.damage: dict[str, CorruptTableError] = {}
 
     def each(
         self, measure: Callable[[str, Observation], _Figure | None], *, in_order: Sequence[str] | None = None
     ) -> dict[str, _Figure]:
-        """What ``measure`` says of every table, without None and without those that it cannot read.
+        """Return the result of ``measure`` for each table.
 
-        Tables are measured side by side, or one after the other if they are named ``in_order``.
+        Tables without a result or with an error are left out. Tables are measured in parallel or, if they are
+        named ``in_order``, one after the other.
         """
 
         def tried(name: str) -> _Figure | CorruptTableError | None:

@@ -1,4 +1,4 @@
-"""A loaded project at one target: what every command that touches tables starts from."""
+"""A loaded project at one target, the starting point of every command that reads tables."""
 
 from __future__ import annotations
 
@@ -32,11 +32,18 @@ from parquetry.version import VERSION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A valid project with the tables that were selected. ``open`` makes stores of locations.
+    """A valid project with the selected tables.
 
-    ``select``, ``exclude`` and ``variables`` are what was asked for, ``contents`` is what the project was
-    read from, by path. For the project of an untrusted branch
-    ``base`` says what may be looked at: every store of the workspace asks it.
+    Attributes:
+        project: The resolved project.
+        tables: The selected tables.
+        tree: The work tree of the project's folder.
+        select: The selectors that the user gave.
+        exclude: The selectors of excluded tables that the user gave.
+        variables: The variables that the user gave.
+        contents: The files that the project was read from, by path.
+        base: For an untrusted branch, its base, which decides what every store of the workspace may open.
+        open: Opens the store of a location.
     """
 
     project: ResolvedProject
@@ -51,18 +58,22 @@ class Workspace:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was selected or left out."""
+        """True if no table was selected or excluded."""
         return not self.select and not self.exclude
 
     def table(self, name: str) -> ResolvedTable:
-        """The table of that name; :class:`UnknownTableError` says which one may be meant."""
+        """Return the table of that name.
+
+        Raises:
+            UnknownTableError: If there is none; the message names the most similar one.
+        """
         return table_named(self.project, name)
 
     @property
     def storage(self) -> dict[str, Any]:
-        """The target's storage options, secrets revealed: for opening stores, never for writing down.
+        """The target's storage options with secrets as plain text, for opening stores and never for writing.
 
-        UnappliedError where one of them may send what is asked elsewhere, and is not allowed.
+        Raises UnappliedError if an option that could redirect requests is not allowed.
         """
         target = self.project.target
         if self.base is None:
@@ -71,45 +82,50 @@ class Workspace:
 
     @property
     def unallowed_storage(self) -> tuple[TargetSetting, ...]:
-        """The storage options that may send what is asked elsewhere, and that the target does not allow."""
+        """The storage options that could redirect requests and that the target does not allow."""
         found = unallowed(self.project.target.declared)
         return tuple(setting for setting in found if setting.path.startswith("storage."))
 
     def store(self, table: ResolvedTable) -> ObjectStore:
-        """The store at the table's location, for what its declared spec names."""
+        """Return the store at the table's location with the permissions of its declared spec."""
         return self.store_at(table.location, table.spec.allowed)
 
     @property
     def owner(self) -> TableOwner:
-        """Whose the tables have to be that are named in this project."""
+        """The owner that the tables of this project must have."""
         return TableOwner(project=self.project.name, target=self.project.target.name, keys=self.signing_keys)
 
     @property
     def signing_keys(self) -> tuple[str, ...]:
-        """References to the keys that sign applied records, the first the one that signs now."""
+        """References to the keys that sign applied records; the first one signs new records."""
         return self.project.target.signing_keys
 
     def writer(self, table: ResolvedTable) -> TableOwner:
-        """Whose a table has to be to be changed, and that it is to be written by what is declared."""
+        """Return the owner that a table must have to be changed, with the digest of its declared rules."""
         return replace(self.owner, rules=rules_digest(table.spec))
 
     def owner_of(self, observation: Observation) -> TableOwner:
-        """Whose a table has to be to be planned: one applied for a target that was renamed may be any's."""
+        """Return the owner that a table must have to be planned.
+
+        If the table is applied for a target that the project no longer declares, the target was probably
+        renamed, and any target is accepted.
+        """
         applied = observation.handle.applied
         is_declared = applied is not None and applied.target in self.project.targets
         return self.owner if is_declared else replace(self.owner, target=None)
 
     def unapplied(self, table: ResolvedTable) -> UnappliedError:
-        """What to raise for a table that nothing was applied to at this target."""
+        """Return the error for a table without an applied record at this target."""
         return UnappliedError(
             f"table {table.name} is not applied at {table.location}; "
             + run("apply", "--target", self.project.target.name)
         )
 
     def store_at(self, location: str, allowed: Allowed = NOTHING_ALLOWED) -> ObjectStore:
-        """The store at a location as it was declared: a relative one starts at the project's root.
+        """Return the store at a declared location; a relative one starts at the project's root.
 
-        UnnamedPlaceError for one that an untrusted branch brought.
+        Raises:
+            UnnamedPlaceError: If the location comes from an untrusted branch.
         """
         if self.base is None:
             return self.open(join_base(str(self.project.root), location), self.storage, allowed)
@@ -117,7 +133,7 @@ class Workspace:
         return self.open(self.base.place(location), self.storage, allowed)
 
     def may_open(self, location: str) -> bool:
-        """Whether :meth:`store_at` gives a store."""
+        """Return whether :meth:`store_at` permits the location."""
         try:
             self.store_at(location)
         except UnnamedPlaceError:
@@ -125,32 +141,32 @@ class Workspace:
         return True
 
     def check_named(self, table: ResolvedTable) -> None:
-        """UnnamedPlaceError where the table of an untrusted branch names what its base does not."""
+        """Raise UnnamedPlaceError if a table of an untrusted branch uses what its base does not name."""
         if self.base is not None:
             self.base.check_plug_ins(table.spec)
             self.base.check_guesses(table.spec)
             self.store(table)
 
     def allowed(self, table: ResolvedTable) -> Mapping[str, AllowEntry]:
-        """What the project allows for the table, by code."""
+        """Return the allow entries of the table, by code."""
         entries = (entry for entry in self.project.allow if entry.guardrail is None)
         return {entry.code: entry for entry in entries if entry.table == table.name}
 
     @property
     def guardrails(self) -> tuple[Guardrail, ...]:
-        """The rules over plans: of an untrusted branch those of its base, which it cannot loosen."""
+        """The rules for plans. An untrusted branch cannot loosen them: those of its base apply."""
         if self.base is None:
             return self.project.guardrails
         return () if self.base.project is None else self.base.project.guardrails
 
     @property
     def prices(self) -> Prices | None:
-        """What things cost, of an untrusted branch by its base: guardrails may be about costs."""
+        """The prices of the target. Guardrails may use them, so an untrusted branch has those of its base."""
         project = self.project if self.base is None else self.base.project
         return None if project is None else project.target.prices
 
     def is_protected(self, table: ResolvedTable) -> bool:
-        """Whether the target refuses every breaking change of the table."""
+        """Return whether the target refuses every breaking change of the table."""
         return self.project.target.protects(table.name)
 
 
@@ -164,9 +180,19 @@ def open_workspace(
     exclude: tuple[str, ...] = (),
     base: Base | None = None,
 ) -> Workspace:
-    """The project in ``directory``; :class:`SpecError` carries its diagnostics.
+    """Return the project in ``directory`` with its selected tables.
 
-    With a ``base`` it is an untrusted branch's: see :mod:`parquetry.compiler.workspace.untrusted`.
+    Args:
+        directory: The folder of the project.
+        target: The name of the target, None for the default one.
+        variables: The variables given by the user.
+        environment: The environment variables, None if none may be read.
+        select: Selectors of tables.
+        exclude: Selectors of tables to leave out.
+        base: The base of an untrusted branch (:mod:`parquetry.compiler.workspace.untrusted`), else None.
+
+    Raises:
+        SpecError: If the project is not valid; the error contains its diagnostics.
     """
     declared = None
     if base is not None and environment is not None:
@@ -189,7 +215,7 @@ def open_workspace(
 
 
 def selected(whole: Workspace, *, select: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> Workspace:
-    """The workspace with the tables that these selectors choose."""
+    """Return the workspace with only the tables that the selectors choose."""
     root, target = whole.project.root, whole.project.target
     methods = {
         "state": changed_state(whole.tables, whole.store, whole.owner, recorded_settings(target.declared)),
@@ -200,7 +226,11 @@ def selected(whole: Workspace, *, select: tuple[str, ...] = (), exclude: tuple[s
 
 
 def table_named(project: ResolvedProject, name: str) -> ResolvedTable:
-    """The table of that name; :class:`UnknownTableError` with the nearest one, or all of them."""
+    """Return the table of that name.
+
+    Raises:
+        UnknownTableError: If there is none; the message names the most similar one, or all.
+    """
     found = {table.name: table for table in project.tables}
     if name not in found:
         raise UnknownTableError(f"there is no table {name!r}; {one_of('table', name, found)}")
@@ -208,7 +238,7 @@ def table_named(project: ResolvedProject, name: str) -> ResolvedTable:
 
 
 def jobs_of(workspace: Workspace, table: ResolvedTable) -> tuple[JobPlan, ...]:
-    """The jobs of a table: create, one ingest per source, cluster unless its trigger is off, clean."""
+    """Return the jobs of a table: create, one ingest per source, cluster unless its trigger is off, clean."""
     spec = table.spec
     verbs: list[tuple[JobKind, Source | None]] = [
         (JobKind.CREATE, None),
@@ -228,7 +258,16 @@ def job(
     source: Source | None = None,
     requirements: Requirements | None = None,
 ) -> JobPlan:
-    """One job. Without ``requirements`` it asks that exactly this spec be the applied one."""
+    """Return one job of a table.
+
+    Args:
+        workspace: The project.
+        table: The table.
+        spec: The spec that the job uses.
+        kind: The kind of the job.
+        source: The source of an ingest job.
+        requirements: The requirements of the job; by default, exactly this spec must be the applied one.
+    """
     target = workspace.project.target
     if requirements is None:
         digest = None if kind is JobKind.CREATE else digest_of(spec.to_json())
@@ -260,7 +299,7 @@ def job(
 
 
 def _budget(budget: Budget, kind: JobKind) -> int | None:
-    """How much the clustering of a job may rewrite: by itself, or after a commit."""
+    """Return the bytes that the job's clustering may rewrite: by itself, or after a commit."""
     match kind:
         case JobKind.CLUSTER:
             return budget.services_bytes

@@ -1,7 +1,6 @@
-"""The project's spec files as they were at a git revision: read from git's objects, never checked out.
+"""The project's spec files at a git revision, read from git's objects without a checkout.
 
-A tree may have been written by hand. What it names is compared with the rules of paths before anything is
-read, and nothing is written anywhere.
+A tree object may be malicious. Its paths are checked before anything is read, and nothing is written.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _FETCH: Final = "fetch it with `git fetch --refetch --no-filter`, or clone witho
 
 
 class RevisionError(ParquetryError):
-    """A git revision whose files cannot be had."""
+    """The files of a git revision cannot be read."""
 
     exit_code: ClassVar[int] = 2
 
 
 class TreeEntry(NamedTuple):
-    """One entry of a tree, with its path in the project."""
+    """One entry of a tree. ``path`` is its path in the project."""
 
     mode: str
     object: str
@@ -47,14 +46,19 @@ class TreeEntry(NamedTuple):
 def files_at(
     directory: Path, revision: str, *, among: Callable[[str], bool] = lambda _: True
 ) -> dict[str, bytes]:
-    """The project's specs, policies and Avro schemas at ``revision``, by their paths in the project.
+    """Return the project's specs, policies and Avro schemas at a revision, by their paths in the project.
 
-    Committed files only, of the paths that are ``among`` those wanted; a link is followed where it leads to a
-    file of the project. Empty where the project did not exist.
+    Only committed files are returned. A link is followed if it leads to a file of the project. The result is
+    empty if the project did not exist.
+
+    Args:
+        directory: The folder of the project.
+        revision: The git revision.
+        among: Returns whether a path is wanted.
 
     Raises:
-        RevisionError: there is no git, no repository, no such revision; or it has what no project may have.
-
+        RevisionError: If git, the repository or the revision is missing, or if the revision has entries that
+            no project may have.
     """
     tree = _tree_at(directory, _resolved(directory, revision), revision)
     if tree is None:
@@ -78,9 +82,16 @@ def load_known(
     variables: Mapping[str, Any],
     files: Mapping[str, bytes] | None = None,
 ) -> tuple[LoadResult, Mapping[str, UndeclaredVariableError]]:
-    """The project with those variables that it declares, and what to say of the others, by name.
+    """Return the project loaded with those variables that it declares, and errors for the others by name.
 
-    No environment is read. Of two revisions of a project each may declare what the other does not.
+    The environment is not read. Each of two revisions of a project may declare variables that the other does
+    not.
+
+    Args:
+        directory: The folder of the project.
+        target: The name of the target, None for the default one.
+        variables: The variables given by the user.
+        files: The files of the project, None for those in the folder.
     """
     unknown: dict[str, UndeclaredVariableError] = {}
     while True:
@@ -94,9 +105,15 @@ def load_known(
 def load_before(
     directory: Path, files: Mapping[str, bytes], *, target: str, variables: Mapping[str, Any]
 ) -> tuple[LoadResult | None, Collection[str]]:
-    """The project as a revision had it in ``files``, and the variables that it does not declare.
+    """Return the project as a revision had it in ``files``, and the variables that it does not declare.
 
-    None where there was no project yet, or it did not have the target.
+    The project is None if the revision had no project or not the target.
+
+    Args:
+        directory: The folder of the project.
+        files: The files of the revision.
+        target: The name of the target.
+        variables: The variables given by the user.
     """
     if PROJECT_FILE not in files:
         return None, variables
@@ -105,7 +122,7 @@ def load_before(
 
 
 def _resolved(directory: Path, revision: str) -> str:
-    """The commit that a revision names."""
+    """Return the commit of a revision."""
     found = object_named(directory, f"{revision}^{{commit}}") if "\0" not in revision else None
     if found is not None and found.code is None:
         raise RevisionError(f"{found.complaint}; install it")
@@ -118,7 +135,7 @@ def _resolved(directory: Path, revision: str) -> str:
 
 
 def _tree_at(directory: Path, commit: str, revision: str) -> str | None:
-    """The tree of the project's folder; None where the commit has no such folder."""
+    """Return the tree of the project's folder, or None if the commit has no such folder."""
     found = object_named(directory, f"{commit}:./")
     if "promisor" in found.complaint:
         _check(found, directory, revision)
@@ -126,8 +143,12 @@ def _tree_at(directory: Path, commit: str, revision: str) -> str | None:
 
 
 def tree_entries(directory: Path, tree: str, revision: str, *paths: str) -> Iterator[TreeEntry]:
-    """The entries of a tree and of the trees in it, which are listed too; or those of ``paths``."""
-    # Folders are listed so that trees without a file, in each other without end, come to an end too.
+    """Yield the entries of a tree and its subtrees, or only those of ``paths``.
+
+    Raises:
+        RevisionError: If git cannot read the tree, or if it contains an unsafe or repeated path.
+    """
+    # Folders are listed too, so that the size limit also stops nested trees that contain no files.
     listing = ("ls-tree", "--full-tree", "-z") if paths else ("ls-tree", "--full-tree", "-r", "-t", "-z")
     answer = git(directory, *listing, revisions=(tree, *paths))
     _check(answer, directory, revision)
@@ -147,7 +168,11 @@ def tree_entries(directory: Path, tree: str, revision: str, *paths: str) -> Iter
 
 
 def _specs(entries: Iterable[TreeEntry], revision: str) -> Iterator[TreeEntry]:
-    """Those that a project is read from; RevisionError for one of them that is no file and no link."""
+    """Yield the entries that a project is read from.
+
+    Raises:
+        RevisionError: If one of them is neither a file nor a link.
+    """
     for entry in entries:
         top, _, below = entry.path.partition("/")
         if entry.mode == _FOLDER:
@@ -167,7 +192,11 @@ def _specs(entries: Iterable[TreeEntry], revision: str) -> Iterator[TreeEntry]:
 
 
 def _followed(directory: Path, tree: str, entries: list[TreeEntry], revision: str) -> list[TreeEntry]:
-    """The entries with files in place of links; RevisionError for one that leads to no file of a project."""
+    """Return the entries with links replaced by their files.
+
+    Raises:
+        RevisionError: If a link does not lead to a file of the project.
+    """
     links = [entry for entry in entries if entry.mode == LINK]
     if not links:
         return entries
@@ -187,7 +216,11 @@ def _followed(directory: Path, tree: str, entries: list[TreeEntry], revision: st
 
 
 def _sizes(directory: Path, entries: list[TreeEntry], revision: str) -> list[int]:
-    """The bytes of the entries; RevisionError for one that is too large, no file, or not here."""
+    """Return the bytes of each entry.
+
+    Raises:
+        RevisionError: If one is too large, not a file, or not in the clone.
+    """
     if not entries:
         return []
     answer = git(directory, "cat-file", "--batch-check", entered=_asked(entries))
@@ -214,13 +247,17 @@ def _sizes(directory: Path, entries: list[TreeEntry], revision: str) -> list[int
 
 
 def contents_of(directory: Path, entries: list[TreeEntry], revision: str) -> Iterator[tuple[str, bytes]]:
-    """Path and content of entries; RevisionError for one that is too large, no file, or not here."""
+    """Yield the path and content of entries.
+
+    Raises:
+        RevisionError: If an entry is too large, not a file, or not in the clone.
+    """
     _sizes(directory, entries, revision)
     yield from _contents(directory, entries, revision)
 
 
 def _contents(directory: Path, entries: list[TreeEntry], revision: str) -> Iterator[tuple[str, bytes]]:
-    """Path and content of entries whose sizes were looked at."""
+    """Yield the path and content of entries whose sizes were checked."""
     if not entries:
         return
     answer = git(directory, "cat-file", "--batch", entered=_asked(entries))

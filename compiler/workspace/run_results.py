@@ -1,4 +1,4 @@
-"""``target/runs/<run id>``: ``run.json`` records that a run began, ``results.json`` what it came to."""
+"""Records of runs in ``target/runs/<run id>``: ``run.json`` at the start, ``results.json`` for results."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ RESULTS: Final = "results.json"
 BEGUN: Final = "run.json"
 
 KEPT_RUNS: Final = 100
-"""So many runs are kept, with their logs; the oldest go when another one begins."""
+"""The number of runs that are kept with their logs. The start of another run deletes the oldest."""
 
 
 @contextmanager
 def recorded_run(root: Path, run_id: str, *, target: str, started_ms: int) -> Iterator[None]:
-    """Record that this process runs as long as the block lasts, and delete the folders of the oldest runs.
+    """Yield while this process is recorded as running, and first delete the folders of the oldest runs.
 
-    A disk or a link that is in the way stops nothing here: saving the results reports it.
+    If the disk or a link prevents the record, nothing fails here; saving the results reports it.
     """
     place, owner = ConfinedFolder(root), Owner.here()
 
@@ -56,15 +56,19 @@ def _delete_oldest(place: ConfinedFolder) -> None:
 
 
 def begun_runs(place: ConfinedFolder) -> list[str]:
-    """Return the ids of the runs that are recorded, the newest first."""
+    """Return the ids of the recorded runs, newest first."""
     names = reversed(place.folders(RUNS))
     return [run_id for run_id in names if BEGUN in place.names(RUNS / run_id)]
 
 
 def save_results(root: Path, run_id: str, document: Mapping[str, Any], *, kept: str) -> ParquetryError | None:
-    """Write the results down; an error that names the file where the disk refuses, and no half of it.
+    """Write the results of a run completely or not at all, and return an error if they cannot be written.
 
-    ``kept`` says what is not lost by that.
+    Args:
+        root: The folder of the project.
+        run_id: The id of the run.
+        document: The results.
+        kept: The part of the error's text that says what is not lost.
     """
     file = root / RUNS / run_id / RESULTS
     try:

@@ -1,4 +1,4 @@
-"""Secrets in options: revealed for a store that is opened now, references for what is written down."""
+"""Secrets in options: revealed for opening a store, and replaced by references in written documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENV_VAR = re.compile(r"""\{\{\s*env_var\(\s*(["'])(?P<name>\w+)\1\s*\)\s*\}\}""
 
 
 def revealed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the secrets' own text; never to be written down."""
+    """Return the options with secrets as plain text, which must never be written to a file."""
 
     def reveal(secret: Secret) -> str:
         hide(secret.names)
@@ -24,22 +24,27 @@ def revealed(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def references(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with ``{"environment_text": "${NAME}"}`` in place of each secret.
+    """Return the options with ``{"environment_text": "${NAME}"}`` instead of each secret.
 
-    Raises UsageError for a secret whose template does more than name variables.
+    Raises:
+        UsageError: If the template of a secret contains more than names of variables.
     """
     return {key: _replace(value, reference) for key, value in options.items()}
 
 
 def templates(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the template of each secret: alike where they are declared alike."""
+    """Return the options with the template of each secret, so that equal declarations compare as equal."""
     return {
         key: _replace(value, lambda secret: {"template": secret.template}) for key, value in options.items()
     }
 
 
 def reference(secret: Secret) -> dict[str, str]:
-    """What is written down in place of one secret."""
+    """Return the reference that is written instead of a secret.
+
+    Raises:
+        UsageError: If the template of the secret contains more than names of variables.
+    """
     text = _ENV_VAR.sub(lambda found: "${" + found["name"] + "}", secret.template)
     if "{{" in text or "{%" in text:
         names = ", ".join(secret.names)

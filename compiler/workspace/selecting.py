@@ -1,4 +1,4 @@
-"""What the selectors ``state:changed`` and ``git:REF`` stand for."""
+"""The tables that the selectors ``state:changed`` and ``git:REF`` choose."""
 
 from __future__ import annotations
 
@@ -28,9 +28,17 @@ def changed_state(
     owner: TableOwner,
     settings: Settings,
 ) -> Method:
-    """``state:changed``: tables that are not there, or that record another spec or other ``settings``.
+    """Return the selector ``state:changed``.
 
-    A table that cannot be read, or is not the ``owner``'s, counts as changed, so that the command says why.
+    It chooses tables that do not exist, or that record another spec or other ``settings`` than the declared
+    ones. A table that cannot be read, or that belongs to another owner, counts as changed, so that the
+    command reports the reason.
+
+    Args:
+        tables: The tables of the project.
+        store: Opens the store of a table.
+        owner: The project and target that tables must belong to.
+        settings: The declared settings of the target by path.
     """
 
     def is_changed(table: ResolvedTable) -> bool:
@@ -55,7 +63,7 @@ def changed_state(
 
 
 def unknown_state(value: str) -> frozenset[str]:
-    """Refuses ``state:`` where no table is looked at."""
+    """Raise SelectionError for ``state:`` in a command that reads no tables."""
     message = f"selector 'state:{value}' needs the target's tables, which this command does not look at"
     raise SelectionError(f"{message}; use git:REF")
 
@@ -63,11 +71,19 @@ def unknown_state(value: str) -> frozenset[str]:
 def changed_since(
     directory: Path, *, target: str | None, variables: Mapping[str, Any]
 ) -> Callable[[str], frozenset[str]]:
-    """``git:REF``: tables that resolve to something else than they did at a revision, or are new.
+    """Return the selector ``git:REF``, which chooses new tables and those that resolve to another spec there.
 
-    Comments, formatting and the order of keys are no difference; a policy, a default or a variable
-    that reaches the table is; where there was no project, or it did not have the target, all are new.
-    Both sides are read without an environment, and take those of the variables that they declare.
+    Comments, formatting and the order of keys make no difference. A changed policy, default or variable does
+    if it reaches the table. If the revision has no project or not the target, all tables are new. Both sides
+    are read without an environment and with the variables that they declare.
+
+    Args:
+        directory: The folder of the project.
+        target: The name of the target, None for the default one.
+        variables: The variables given by the user.
+
+    Returns:
+        A function from a revision to the names of tables. It raises RevisionError or SelectionError.
     """
 
     def refused(found: LoadResult, complaint: str) -> SelectionError:
@@ -90,5 +106,5 @@ def changed_since(
 
 
 def _said(table: ResolvedTable) -> tuple[Any, ...]:
-    """All that a table is declared to be, wherever its project lies."""
+    """Return the whole declaration of a table, independent of the folder of its project."""
     return table.spec, table.location_declared

@@ -1,4 +1,4 @@
-"""A table's spec in the words of its YAML: what reviews show and changes are named by."""
+"""A table's spec with the keys and units of its YAML, for reviews and the paths of changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 def format_size(size_bytes: int) -> str:
-    """The size in the largest unit that says it exactly, such as ``120MiB``, ``120MB``, ``77B``."""
+    """Return the size in the largest exact unit, such as ``120MiB``, ``120MB`` or ``77B``."""
     if size_bytes == 0:
         return "0"
     candidates = [
@@ -34,7 +34,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def elapsed(seconds: int) -> str:
-    """How long something has lasted, rounded down to what matters: ``40 s``, ``4 min``, ``3 days``."""
+    """Return a duration rounded down to its largest useful unit: ``40 s``, ``4 min``, ``3 days``."""
     for unit, length in (("days", _DAY), ("h", _HOUR), ("min", _MINUTE)):
         if seconds >= 2 * length:
             return f"{seconds // length} {unit}"
@@ -42,15 +42,15 @@ def elapsed(seconds: int) -> str:
 
 
 def format_age(seconds: int) -> str:
-    """The duration in the largest unit that says it exactly, such as ``25d``."""
+    """Return the duration in the largest exact unit, such as ``25d``."""
     return next(f"{seconds // scale}{unit}" for unit, scale in _AGES if seconds % scale == 0)
 
 
 def document(spec: TableSpec) -> dict[str, Any]:
-    """The spec as a nested mapping with the keys and the units that people write."""
+    """Return the spec as a nested mapping with the keys and units of its YAML."""
     sizing, files, retention = spec.sizing, spec.files, spec.retention
     extra = {key: _in_words(value) for key, value in sorted(to_json_value(spec.extra).items())}
-    # That is files.encryption_key once more.
+    # This repeats files.encryption_key.
     extra.get("clustering", {}).get("execution", {}).pop("encryption_key", None)
     return {
         **extra,
@@ -99,7 +99,7 @@ def document(spec: TableSpec) -> dict[str, Any]:
 
 
 def flatten(value: Any, path: str = "") -> dict[str, Any]:
-    """The leaves of nested mappings by dotted path; lists and empty mappings are leaves."""
+    """Return the leaves of nested mappings by dotted path. Lists and empty mappings are leaves."""
     if not isinstance(value, Mapping) or (not value and path):
         return {path: value}
     leaves: dict[str, Any] = {}
@@ -109,7 +109,7 @@ def flatten(value: Any, path: str = "") -> dict[str, Any]:
 
 
 def _in_words(value: Any) -> Any:
-    """The same with units in the values instead of the keys, and named things by name."""
+    """Return the value with units in values instead of in keys, and lists of named items as mappings."""
     if isinstance(value, Mapping):
         return dict(_word(key, item) for key, item in value.items())
     if isinstance(value, list) and value and all(isinstance(v, Mapping) and "name" in v for v in value):
@@ -160,20 +160,20 @@ ENTRY_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "queries": {"weight": 1.0},
 }
-"""Values of entries that are named, by section, which need not be said."""
+"""Default values in named entries, by section, which may be omitted."""
 
 _NO_DEFAULT: Final = object()
 
 
 def is_default(path: str, value: Any) -> bool:
-    """Return True for a field of a named entry that is as if it were not there."""
+    """Return whether a field of a named entry has the value that it has when it is absent."""
     section, _, name = path.partition(".")
     defaults = ENTRY_DEFAULTS.get(section, {})
     return value in (None, [], {}) or defaults.get(name.rpartition(".")[2], _NO_DEFAULT) == value
 
 
 def scalar(value: Any) -> str:
-    """The value on one line of YAML."""
+    """Return the value on one line of YAML; only text that needs quotes gets them."""
     if isinstance(value, str):
         return value if value.isprintable() and _is_plain(value) else quoted(value)
     if isinstance(value, list | tuple):
@@ -182,7 +182,7 @@ def scalar(value: Any) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether YAML reads the text, written as it stands, as itself."""
+    """Return whether YAML reads the unquoted text as the same text."""
     special = set(":{}[],&*#?|<>=!%@`\"'\\")
     words = {"true", "false", "null", "yes", "no", "on", "off"}
     return bool(_QUANTITY.fullmatch(text)) or (
@@ -195,13 +195,13 @@ def _is_plain(text: str) -> bool:
 
 
 def flow(value: Any) -> str:
-    """A value on one line."""
+    """Return the value on one line of YAML in flow style."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "[" + ", ".join(flow(item) for item in value) + "]"
     if isinstance(value, str):
-        # Quoted when another type, a comment or a template could be read out of it.
+        # The YAML library quotes text that would be read as another type, a comment or a template.
         text = yaml.safe_dump([value], default_flow_style=True, width=1_000_000, allow_unicode=True)
         return text.strip().removeprefix("[").removesuffix("]")
     return json.dumps(value)

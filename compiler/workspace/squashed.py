@@ -1,6 +1,6 @@
-"""Whether what somebody applied reached the checked-out history by another commit.
+"""Search for the commit of an applied spec in the checked-out history after a squash.
 
-A branch that is squashed, amended or rebased leaves its commits behind, and its specs stand in new ones.
+If a branch is squashed, amended or rebased, its commits disappear, but new commits contain its specs.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MS: Final = 1000
 
 
 def is_declared_since(workspace: Workspace, observation: Observation) -> bool:
-    """Whether a commit of the checked-out history declares what is applied to the table.
+    """Return whether a commit of the checked-out history declares the applied spec.
 
-    Only commits count that are no older than the one that it was applied from, or, where that is not
-    known here, than the apply: an older one may be what somebody went back to since. At most the newest
-    20 that touch specs are looked at.
+    Commits must not be older than the commit of the applied record or, if that is unknown here, than the
+    apply. An older commit may declare a spec that somebody reverted to. At most the newest 20 commits that
+    change specs are read.
     """
     applied, spec = observation.handle.applied, observation.spec
     if applied is None or applied.git_commit is None or spec is None:
@@ -44,7 +44,7 @@ def is_declared_since(workspace: Workspace, observation: Observation) -> bool:
 
 
 def _declares(workspace: Workspace, commit: str, spec: TableSpec) -> bool:
-    """Whether the commit declares the table so; one that cannot be read declares nothing."""
+    """Return whether the commit declares the table with this spec. An unreadable commit declares nothing."""
     try:
         files = files_at(workspace.project.root, commit)
     except (RevisionError, GitError) as error:
@@ -54,7 +54,7 @@ def _declares(workspace: Workspace, commit: str, spec: TableSpec) -> bool:
 
 
 def _specs(workspace: Workspace, files: Mapping[str, bytes], name: str) -> list[TableSpec]:
-    """The table of that name as the files declare it for the target; none where they do not."""
+    """Return the table as the files declare it for the target, or nothing."""
     root, target = workspace.project.root, workspace.project.target.name
     try:
         loaded = project.load(root, target=target, variables=workspace.variables, files=files)

@@ -1,4 +1,4 @@
-"""The settings of a target as its tables record them, and which of them it does not allow."""
+"""The settings of a target as its tables record them, and the settings that the target does not allow."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from parquetry.runtime.spec.target_settings import (
 
 
 def target_name(name: str) -> str:
-    """What plans call a target where they have the name of a table: none is named so."""
+    """Return the name of a target in plans, where tables are named; no table can have such a name."""
     return f"targets.{name}"
 
 
 def recorded_settings(declared: TargetSettings) -> dict[str, object]:
-    """What a table records of the settings, by path."""
+    """Return the settings as a table records them, by path."""
     return {setting.path: setting.value for setting in declared.settings}
 
 
 def unallowed(declared: TargetSettings) -> tuple[TargetSetting, ...]:
-    """The declared settings that execute and that no entry of ``allow`` has with this value."""
+    """Return the declared settings that execute code and whose value no entry of ``allow`` permits."""
     return tuple(
         setting
         for setting in declared.settings
@@ -35,7 +35,7 @@ def unallowed(declared: TargetSettings) -> tuple[TargetSetting, ...]:
 
 
 def check_values_allowed(name: str, declared: TargetSettings, found: tuple[TargetSetting, ...]) -> None:
-    """UnappliedError that names what is ``found`` of settings that execute and are not allowed."""
+    """Raise UnappliedError if ``found``, the settings that are not allowed, is not empty."""
     if not found:
         return
     places = ", ".join(f"{setting.origin} {setting.path}" for setting in found)
@@ -50,7 +50,7 @@ def check_values_allowed(name: str, declared: TargetSettings, found: tuple[Targe
 
 
 def unallowed_text(name: str, declared: TargetSettings, paths: tuple[str, ...]) -> str:
-    """What to write into the project file so that the settings may be used."""
+    """Return the text that explains how to allow the settings in the project file."""
     written = {setting.path: setting.written for setting in declared.settings}
     pairs = ((_yaml(path), _yaml(written.get(path))) for path in paths)
     entries = (f'{{setting: {path}, value: {value}, reason: "..."}}' for path, value in pairs)
@@ -61,7 +61,7 @@ def unallowed_text(name: str, declared: TargetSettings, paths: tuple[str, ...]) 
 
 
 def allowing(declared: TargetSettings, path: str, value: object) -> AllowedSetting | None:
-    """The entry of ``allow`` that has the setting with this value."""
+    """Return the entry of ``allow`` for the setting with this value, or None."""
     return next((e for e in declared.allow if e.setting == path and same_setting(e.value, value)), None)
 
 

@@ -1,4 +1,4 @@
-"""The files of a project that are not as the checked-out commit has them."""
+"""The files of a project that differ from the checked-out commit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def uncommitted_files(workspace: Workspace) -> tuple[str, ...] | None:
-    """Return the paths of files that the project was read from and that the commit has otherwise, or lacks.
+    """Return the paths of project files that differ from the commit or that it lacks.
 
-    Files that the commit has and the project has not count too, ends of lines do not. None where it is not
-    known: outside a repository, and where git cannot read the files of the commit.
+    Files that only the commit has count too; line ends do not. The result is None if the difference is
+    unknown: outside a repository, or if git cannot read the files of the commit.
     """
     if workspace.tree.commit is None:
         return None
@@ -34,5 +34,5 @@ def uncommitted_files(workspace: Workspace) -> tuple[str, ...] | None:
 
 
 def _lines(content: bytes | None) -> bytes | None:
-    """Return the content with the ends of lines that git stores."""
+    """Return the content with the line ends that git stores."""
     return None if content is None else content.replace(b"\r\n", b"\n")

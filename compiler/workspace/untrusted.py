@@ -1,8 +1,8 @@
-"""What a plan of a branch that nobody trusts yet may read: what the base of the branch names.
+"""The limits for a plan of an untrusted branch: it reads only what the base of the branch names.
 
-The author of a branch chooses places, options of storage, plug-ins and keys, and the reviewer has the
-credentials. So storage is opened with the options of the base, at places that the base names, and the
-environment is read by the names that the base declares.
+The author of a branch chooses locations, storage options, plug-ins and keys, but the reviewer's credentials
+are used. Therefore stores are opened with the options of the base, at locations that the base names, and only
+the environment variables that the base declares are read.
 """
 
 from __future__ import annotations
@@ -38,11 +38,17 @@ _GIVE: Final = "fetch the branch that this one is to be merged into, and name it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """The project at the ``revision`` that an untrusted branch is to be merged into.
+    """The project at the revision into which an untrusted branch will be merged.
 
-    ``project`` is None where the base has no project, or not the target: then it names nothing.
-    ``given`` is what it was asked for by, ``commit`` what that meant, and ``repository`` the folder whose
-    files the branch brought.
+    Attributes:
+        revision: The name of the revision in messages.
+        given: The revision as the user gave it, empty for the default branch.
+        commit: The commit of the revision.
+        root: The folder of the project, without links.
+        repository: The folder whose files the branch controls.
+        declared: The environment variables that the base declares.
+        project: The project of the base, None if the base has no project or not the target.
+        specs: The specs of the base by table name.
     """
 
     revision: str
@@ -56,14 +62,17 @@ class Base:
 
     @property
     def storage(self) -> dict[str, Any]:
-        """The options that stores are opened with, secrets revealed: never to be written down."""
+        """The options for opening stores, with secrets as plain text that must never be written to a file."""
         return {} if self.project is None else revealed(self.project.target.storage)
 
     def place(self, location: str) -> str:
-        """The location in one spelling; UnnamedPlaceError where the base does not name it.
+        """Return the normalised location if the base names it.
 
-        A place is named when the base declares it, or a folder above it, as a table's location or as the
-        warehouse. Below the repository no link may lead elsewhere.
+        The base names a location if it declares it, or a folder above it, as the location of a table or as
+        the warehouse. Inside the repository, no link on the path may lead elsewhere.
+
+        Raises:
+            UnnamedPlaceError: If the base does not name the location, or if a link leads elsewhere.
         """
         place = self._absolute(location)
         if self.project is None or not any(contains(named, place) for named in self._places(self.project)):
@@ -72,7 +81,7 @@ class Base:
         return place
 
     def check_storage(self, branch: ResolvedProject) -> None:
-        """UnnamedPlaceError where the branch reaches storage, or checks records, by other means."""
+        """Raise UnnamedPlaceError if the branch changes storage options or the keys that sign records."""
         ours = {} if self.project is None else templates(self.project.target.storage)
         theirs = templates(branch.target.storage)
         differing = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
@@ -83,7 +92,7 @@ class Base:
             raise UnnamedPlaceError(f"{named} of target {branch.target.name} differs from {self.revision}")
 
     def check_plug_ins(self, spec: TableSpec) -> None:
-        """UnnamedPlaceError for a strategy of somebody else, or a key, that the base does not name."""
+        """Raise UnnamedPlaceError if the spec names a plug-in or a key that the base does not name."""
         known = {
             (group, name) for table in self.specs.values() for group, _, name in keys_and_plug_ins(table)
         }
@@ -92,11 +101,11 @@ class Base:
                 raise UnnamedPlaceError(f"{path} is {name}, which {self.revision} does not name")
 
     def check_guesses(self, spec: TableSpec, *applied: TableSpec) -> None:
-        """UnnamedPlaceError for a guess at a value of a personal column that the base does not declare.
+        """Raise UnnamedPlaceError if the spec tests personal values in a way that the base does not declare.
 
-        How many files a query reads, or a choice of partitions has clustered, tells whether a value may be in
-        them, and a branch could try a thousand. A column is personal if its name is that of one in any table
-        of the base, in the spec, or in what is ``applied`` to the table.
+        The number of files that a query reads, or that a choice of partitions selects, shows whether a value
+        may occur in them, and a branch could try a thousand values. A column is personal if a column with its
+        name is personal in any table of the base, in the spec, or in the ``applied`` specs.
         """
         tables = self.specs.values()
         pii = pii_columns(*(table.columns for table in (spec, *applied, *tables)))
@@ -118,7 +127,7 @@ class Base:
             check("clustering.plan.partitions", spec.partition_by)
 
     def check_source(self, source: Source) -> None:
-        """UnnamedPlaceError for a source that the base does not have, and that is below no place it names."""
+        """Raise UnnamedPlaceError unless the base declares the source or names a location that holds it."""
         known = {self._absolute(s.path) for table in self.specs.values() for s in table.sources}
         folder, _ = split_pattern(source.path)
         if self._absolute(source.path) not in known:
@@ -136,7 +145,7 @@ class Base:
             raise UnnamedPlaceError(f"{location} is no place that {self.revision} names") from problem
 
     def _check_links(self, place: str) -> None:
-        """UnnamedPlaceError for a link on the way from the repository to the place, or anywhere in it."""
+        """Raise UnnamedPlaceError if a link lies between the repository and the place, or inside it."""
         top = str(self.repository)
         if not place.startswith("/") or not contains(top, place):
             return
@@ -155,10 +164,18 @@ def base_at(
     variables: Mapping[str, Any],
     environment: Mapping[str, str],
 ) -> Base:
-    """The base of the branch that is checked out in ``directory``.
+    """Return the base of the branch that is checked out in ``directory``.
 
-    Without a ``revision`` the branch of `origin` that a clone starts with. RevisionError where there is none,
-    or the project is not valid there; UnnamedPlaceError for a folder that a link of the branch leads to.
+    Args:
+        directory: The folder of the project.
+        revision: The revision of the base, None for the default branch of origin.
+        target: The name of the target, None for the default one.
+        variables: The variables given by the user.
+        environment: The environment variables.
+
+    Raises:
+        RevisionError: If the revision does not exist, or if the project is not valid there.
+        UnnamedPlaceError: If a link of the branch leads to the folder.
     """
     _check_folder(directory)
     commit = _commit(directory, revision)
@@ -188,7 +205,7 @@ def base_at(
 
 
 def _check_folder(directory: Path) -> None:
-    """UnnamedPlaceError for a folder that a link of the branch leads to: it may be of another project."""
+    """Raise UnnamedPlaceError if a link of the branch leads to the folder, maybe of another project."""
     step = Path(directory.anchor or "/")
     is_inside = False
     for part in Path(os.path.abspath(directory)).parts[1:]:  # noqa: PTH100 - resolve() would follow links
@@ -199,12 +216,12 @@ def _check_folder(directory: Path) -> None:
 
 
 def shown_to_untrusted(environment: Mapping[str, str], declared: DeclaredVariables) -> dict[str, str]:
-    """The environment as an untrusted branch reads it: ``***`` stands for all that is not declared."""
+    """Return the environment for an untrusted branch, with ``***`` as the value of undeclared variables."""
     return {name: value if name in declared else MASK for name, value in environment.items()}
 
 
 def _commit(directory: Path, revision: str | None) -> str:
-    """The commit of a revision, whose name no branch or tag of the stranger can take."""
+    """Return the commit of a revision. A name that the author gave to a branch or tag cannot replace it."""
     names = (
         DEFAULT_BRANCHES if revision is None else (revision, *(form.format(revision) for form in _SPELLED))
     )
@@ -240,9 +257,9 @@ def _named_partitions(spec: TableSpec) -> tuple[tuple[str, ...], str | None]:
 
 
 def keys_and_plug_ins(spec: TableSpec) -> Iterator[tuple[str, str, str]]:
-    """The strategies of somebody else, and the keys, that a table names: of what, where and which.
+    """Yield the plug-in strategies and the keys of a spec as (group, path, name).
 
-    A key may move from one setting to another: it is the same key.
+    All keys have the same group, because a key may move from one setting to another.
     """
     for path, name in plug_ins_of(spec.clustering):
         yield path, path, name
@@ -255,7 +272,7 @@ def keys_and_plug_ins(spec: TableSpec) -> Iterator[tuple[str, str, str]]:
 
 
 def _link_in(folder: str) -> str | None:
-    """A link in a folder or in one of those below; None without one."""
+    """Return a link inside a folder or below it, or None."""
     for top, folders, names in os.walk(folder):
         for name in (*folders, *names):
             path = os.path.join(top, name)  # noqa: PTH118 - there may be many
