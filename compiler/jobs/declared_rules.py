@@ -1,4 +1,4 @@
-"""Whether a table is to be written by what is applied to it: what the project declares is the same."""
+"""Checks that the spec applied to a table is the one that the project declares, before jobs use it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SHOWN = 10
 
 
 def check_declared(observation: Observation, declared: TableSpec) -> None:
-    """StalePlanError, with the fields, where another spec is applied to the table than is declared.
+    """Raise StalePlanError with the differing fields if the applied spec is not the declared one.
 
-    Of the one who wrote the record nothing is known but that they can write to the table. What is only said
-    about the table (descriptions, owner, tags) may differ.
+    The author of an applied record is unknown, except that they can write to the table. Fields that only
+    describe the table (descriptions, owner, tags) may differ.
     """
     spec, applied = observation.spec, observation.handle.applied
     if spec is None or applied is None or rules_digest(spec) == rules_digest(declared):
@@ -42,7 +42,10 @@ def check_declared(observation: Observation, declared: TableSpec) -> None:
 
 
 def check_named(observation: Observation, declared: TableSpec) -> None:
-    """StalePlanError where the applied spec names a key or plug-in that is not declared, even if believed."""
+    """Raise StalePlanError if the applied spec names a key or a plug-in that the project does not declare.
+
+    This also holds for ``--applied``, where the applied spec is otherwise trusted.
+    """
     known = {(group, name) for group, _, name in keys_and_plug_ins(declared)}
     for group, path, name in () if observation.spec is None else keys_and_plug_ins(observation.spec):
         if (group, name) not in known:

@@ -1,4 +1,4 @@
-"""Who carries jobs out: this process, or spark-submit."""
+"""The launcher of jobs: this process or spark-submit."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from parquetry.runtime.spec.job import JobPlan
 
 
 def new_run_id() -> str:
-    """A name for a run's folder, in the order of time to the millisecond."""
+    """Return a new id for a run. Ids sort by time, to the millisecond."""
     now = datetime.now(UTC)
     return f"{now:%Y%m%dT%H%M%S}-{now.microsecond // 1000:03x}{secrets.token_hex(2)[1:]}"
 
 
 def launcher_for(workspace: Workspace, run_id: str) -> Callable[[tuple[JobPlan, ...]], Launch]:
-    """What prepares the launching of jobs, as the target's ``spark`` asks.
+    """Return the function that prepares the launcher of jobs, by the target's ``spark`` settings.
 
-    LinkInTheWayError where nothing can be left about the run.
+    Raises:
+        LinkInTheWayError: If a link prevents that the run writes its log.
     """
     root = workspace.project.root
     folder = root / "target" / "runs" / run_id
@@ -42,7 +43,10 @@ def launcher_for(workspace: Workspace, run_id: str) -> Callable[[tuple[JobPlan, 
 
 
 def in_process(jobs: tuple[JobPlan, ...], *, log: Path, root: Path) -> Launch:
-    """One session for all jobs, started when the first one has rows to read. ``log`` is below ``root``."""
+    """Return a launcher with one Spark session for all jobs, which starts when the first job reads rows.
+
+    ``log`` is a file below ``root``.
+    """
     environment = tuple(dict.fromkeys(name for job in jobs for name in job.variables))
     rules = reduce(LogRules.__or__, map(log_rules, jobs), ANYTHING)
 
@@ -55,5 +59,5 @@ def in_process(jobs: tuple[JobPlan, ...], *, log: Path, root: Path) -> Launch:
 
 
 def hide_pandas_warnings() -> None:
-    """PySpark's warnings of the pandas it finds are not shown: who runs a command can do nothing about it."""
+    """Hide PySpark's warnings about the installed pandas, because users of a command cannot act on them."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")

@@ -1,4 +1,4 @@
-"""`target/`: the manifest, and one job per table and verb as JSON and as a script."""
+"""The files in `target/`: the manifest, and each job of a table as JSON and as a script."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from parquetry.version import VERSION
 MANIFEST_VERSION = 1
 _PACKAGE = "parquetry.zip"
 _TO_ROOT = "../../.."
-"""From the folder of a job's file, target/jobs/TABLE, to the project."""
+"""The path from the folder of a job's file, target/jobs/TABLE, to the project."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """What compiling wrote: paths relative to the project."""
+    """The files that the compilation wrote, with paths relative to the project."""
 
     manifest: Path
     tables: int
@@ -37,9 +37,12 @@ class Compiled:
 def compile_project(workspace: Workspace) -> Compiled:
     """Write the manifest and the jobs of the selected tables below ``target/``.
 
-    Job files of an earlier compilation that are no longer meant are removed. LinkInTheWayError, before any
-    table's jobs are touched, where a link lies in their place. UnappliedError where the target has
-    settings that execute and that it does not allow: a job creates tables too.
+    Outdated job files of an earlier compilation are deleted.
+
+    Raises:
+        LinkInTheWayError: If a link lies in the place of a file. No job file was changed then.
+        UnappliedError: If the target has settings that can execute code and that it does not allow, because a
+            job may also create tables.
     """
     check_allowed(workspace)
     root = workspace.project.root
@@ -52,7 +55,7 @@ def compile_project(workspace: Workspace) -> Compiled:
     dirty = None if uncommitted is None else bool(uncommitted)
     entries, written = [], []
     for table in workspace.tables:
-        # Paths in a job start at its file, so that the project's folder may be moved and mounted elsewhere.
+        # Paths in a job start at its file, so that the project's folder can be moved or mounted elsewhere.
         jobs = tuple(
             replace(plan, directory=_TO_ROOT, location=table.location_declared, dirty=dirty)
             for plan in jobs_of(workspace, table)

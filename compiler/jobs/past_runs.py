@@ -1,4 +1,4 @@
-"""The runs of a project that its folder has a record of."""
+"""Past runs that are recorded in the project's folder."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from parquetry.runtime.spec.codec import Brief, from_json_value, parsed_json
 
 
 class RunState(StrEnum):
-    """How a run ended."""
+    """The state of a recorded run."""
 
     DONE = "done"
     FAILED = "failed"
     RUNNING = "running"
     UNFINISHED = "unfinished"
-    """It recorded no end, and its process is not there any more, or on another machine."""
+    """The run recorded no end, and its process has disappeared or is on another machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PastJob(Brief):
-    """A job of a run. ``result`` is None if it failed, or another parquetry wrote what it did."""
+    """A job of a run. ``result`` is None if the job failed or another version of parquetry recorded it."""
 
     table: str
     name: str
@@ -40,18 +40,18 @@ class PastJob(Brief):
 
     @property
     def files(self) -> int:
-        """Base files that the job wrote."""
+        """The number of base files that the job wrote."""
         return 0 if self.result is None else self.result.files_written
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of these files."""
+        """The bytes of these files."""
         return 0 if self.result is None else self.result.bytes_written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PastRun(Brief):
-    """A run with the jobs that it recorded. ``exit_code`` and ``seconds`` are None if it recorded no end."""
+    """A run with its recorded jobs. ``exit_code`` and ``seconds`` are None if it recorded no end."""
 
     run_id: str
     target: str
@@ -64,21 +64,22 @@ class PastRun(Brief):
 
     @property
     def failures(self) -> int:
-        """How many jobs and tests failed."""
+        """The number of failed jobs and tests."""
         return sum(job.error is not None for job in self.jobs) + self.failed_tests
 
 
 def past_runs(root: Path, *, most: int) -> tuple[PastRun, ...]:
-    """Return the newest runs of the project in ``root``, the newest first.
+    """Return the newest runs of the project in ``root``, newest first.
 
-    LinkInTheWayError where links are in the way.
+    Raises:
+        LinkInTheWayError: If a link lies in the way of the records.
     """
     place = ConfinedFolder(root)
     return tuple(_past(place, run_id) for run_id in begun_runs(place)[:most])
 
 
 def past_run(root: Path, run_id: str) -> PastRun:
-    """Return the run of that id; UsageError where none is recorded."""
+    """Return the run with that id, or raise UsageError if it is not recorded."""
     place = ConfinedFolder(root)
     if run_id not in begun_runs(place):
         raise UsageError(f"no run {run_id!r} is recorded in {root / RUNS}; leave the id out to list runs")
@@ -104,7 +105,7 @@ def _past(place: ConfinedFolder, run_id: str) -> PastRun:
 
 
 def _document(place: ConfinedFolder, path: Path) -> Mapping[str, Any]:
-    """Return the JSON object in a file, empty where there is none."""
+    """Return the JSON object in a file, or an empty one if there is none."""
     with suppress(OSError, ValueError):
         document = parsed_json(place.read(path))
         if isinstance(document, dict):

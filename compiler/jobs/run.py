@@ -1,4 +1,4 @@
-"""`run`: ingest what is due, then do the services that are due, by applied records that are declared too."""
+"""`run`: ingest due sources, then execute due services, by applied records that the project declares too."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class Only(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class JobOutcome(Brief):
-    """A job's result, or why there is none.
+    """The result of a job, or the error that prevented it.
 
-    ``name`` is ``open`` when the table could not be looked at, and ``files`` for base files that are lost.
-    ``seconds`` is how long the job took, None where none was begun.
+    ``name`` is ``open`` if the table could not be read, and ``files`` if base files are missing or damaged.
+    ``seconds`` is the duration of the job, None if it did not start.
     """
 
     table: str
@@ -66,7 +66,7 @@ class JobOutcome(Brief):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be looked at although the job did not fail."""
+        """Findings that need attention although the job did not fail."""
         result = self.result
         if result is None:
             return ()
@@ -76,17 +76,17 @@ class JobOutcome(Brief):
 
     @property
     def is_worth_saving(self) -> bool:
-        """Whether the job changed something, or failed."""
+        """True if the job committed something or failed."""
         return self.result is None or self.result.committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunResult(Brief):
-    """What a run did, in order; ``unsaved`` is why its results are in no file.
+    """The outcomes of a run in order. ``unsaved`` is the error that prevented saving its results.
 
-    ``seconds`` is how long it took, None as long as it goes on.
-    ``unapplied`` are settings of the target that it used as they are declared, although tables record others.
-    ``tests`` are those of the tables whose jobs all went well, where the project has them executed.
+    ``seconds`` is the duration, None while the run continues. ``unapplied`` are settings of the target that
+    the run used although tables record other values. ``tests`` are the results for tables without failed
+    jobs, if the project runs tests after jobs.
     """
 
     run_id: str
@@ -99,9 +99,9 @@ class RunResult(Brief):
 
     @property
     def failure(self) -> ParquetryError | None:
-        """What the command ends with: nothing, a bug, the one failure, or that only a part was done.
+        """The error of the command: None, a bug, the first failure, or PartialFailureError.
 
-        That tests failed is told when no job did, that the results are not saved when nothing else failed.
+        Failed tests count only if no job failed, and unsaved results only if nothing else failed.
         """
         errors = [outcome.error for outcome in self.outcomes if outcome.error is not None]
         if not errors:
@@ -116,14 +116,14 @@ class RunResult(Brief):
 
     @property
     def exit_code(self) -> int | None:
-        """What the command returns; None as long as the run goes on."""
+        """The exit code of the command; None while the run continues."""
         if self.seconds is None:
             return None
         return 0 if self.failure is None else self.failure.exit_code
 
     @property
     def _set_aside(self) -> ParquetryError | None:
-        """That files of sources were left out; None where there were none."""
+        """An error about source files that were set aside; None if there are none."""
         reasons = [why for o in self.outcomes if o.result is not None for why in o.result.set_aside]
         if not reasons:
             return None
@@ -133,9 +133,9 @@ class RunResult(Brief):
 
     @property
     def reasons(self) -> tuple[JobOutcome, ...]:
-        """The failed jobs whose reason is still to be told beside :attr:`failure`, in order.
+        """The failed jobs whose reason must be shown in addition to :attr:`failure`, in order.
 
-        A job that failed for what an earlier one has told, such as a lost file, does not repeat it.
+        A job that failed for the reason of an earlier one, such as a missing file, is left out.
         """
         failure, told, found = self.failure, set[tuple[str, str]](), []
         for outcome in self.outcomes:
@@ -152,18 +152,18 @@ Diagnose = Callable[[Exception], ParquetryError]
 
 
 class Observer(Protocol):
-    """Who is told how a run goes on."""
+    """An observer of the progress of a run."""
 
     def planned(self, jobs: tuple[JobPlan, ...]) -> None:
-        """These jobs are going to run, unless an earlier one of their table fails."""
+        """Receive the jobs that will run. If a job fails, later jobs of its table are skipped."""
         ...
 
     def started(self, job: JobPlan) -> None:
-        """The job begins."""
+        """Receive a job that starts."""
         ...
 
     def ended(self, outcome: JobOutcome) -> None:
-        """The job is over, well or not."""
+        """Receive the outcome of a job that ended."""
         ...
 
 
@@ -177,12 +177,24 @@ def run_tables(
     diagnose: Diagnose,
     applied: bool = False,
 ) -> RunResult:
-    """Run the selected tables' jobs one after the other: the ingestion of all, then their services.
+    """Run the due jobs of the selected tables in sequence: first all ingestion, then all services.
 
-    The clustering of all tables shares the budget; the table that has waited longest for it comes first.
-    ``prepare`` gets all jobs and gives what carries one out. A table of which a job failed gets no further
-    ones; the others go on, also after a bug, of which ``diagnose`` says what to tell. The results are left
-    in ``target/runs/<run id>/results.json``; where that cannot be written, the result says so.
+    The clusterings of all tables share the budget of the run, and the table whose last clustering is oldest
+    comes first. If a job of a table fails, its later jobs are skipped. Other tables continue, even after a
+    bug. The results are saved in ``target/runs/<run id>/results.json``; if that fails, the result contains
+    the error.
+
+    Args:
+        workspace: The project with its selected tables.
+        only: The part of the run to execute, None for all.
+        run_id: The id of the run.
+        prepare: Returns the launcher for these jobs.
+        observer: Receives the progress.
+        diagnose: Turns a bug into an error that can be shown.
+        applied: True to trust applied records that differ from the declared specs.
+
+    Raises:
+        UnappliedError: If the target has settings that can execute code and that it does not allow.
     """
     check_allowed(workspace)
     root, target = workspace.project.root, workspace.project.target.name
@@ -235,7 +247,7 @@ def _run_tables(
         ran[name] += done
         result = replace(result, outcomes=tuple(outcome for of_table in ran.values() for outcome in of_table))
         if any(outcome.is_worth_saving for outcome in done):
-            # A run that is killed has left what it did.
+            # If the run is killed later, the results up to here are saved.
             _save(root, result)
 
     for name, jobs in by_name.items():
@@ -265,7 +277,7 @@ def _tests(
     observer: Observer,
     diagnose: Diagnose,
 ) -> TableTests:
-    """The tests of the tables whose jobs went well: after all jobs, as tests may compare tables."""
+    """Run the tests of tables without failed jobs, after all jobs, because tests may compare tables."""
     target = workspace.project.target
     failed = {outcome.table for outcome in outcomes if outcome.error is not None}
     tables = [tests_of(workspace, table) for table in workspace.tables if table.name not in failed]
@@ -287,19 +299,28 @@ def _tests(
 
 
 def cluster_job(workspace: Workspace, table: ResolvedTable, *, applied: bool = False) -> JobPlan:
-    """The job that pays a table's clustering debt by its applied spec, whatever its trigger.
+    """Return the job that clusters the due files of a table by its applied spec, whatever its trigger is.
 
-    UnappliedError when nothing is applied, ForeignTableError for a table of another project or target, and
-    the errors of opening the table.
+    If ``applied`` is True, the applied record may differ from the declared spec.
+
+    Raises:
+        UnappliedError: If no spec is applied, or if a setting of the target may not be used.
+        ForeignTableError: If the table belongs to another project or target.
+        StalePlanError: If the applied spec is not the declared one.
     """
     check_allowed(workspace)
     return _job(workspace, table, _applied(workspace, table, believed=applied), JobKind.CLUSTER)
 
 
 def _applied(workspace: Workspace, table: ResolvedTable, *, believed: bool) -> Observation:
-    """The table, with an applied spec; ForeignTableError for another project's, else UnappliedError.
+    """Return the table with its applied spec.
 
-    Unless the record is ``believed``, StalePlanError where another spec is applied than is declared.
+    Unless ``believed`` is set, the applied spec must equal the declared one.
+
+    Raises:
+        ForeignTableError: If the table belongs to another project or target.
+        UnappliedError: If no spec is applied.
+        StalePlanError: If the applied spec must not be used because it is not declared.
     """
     observation = observe(workspace.store(table))
     if observation is not None:
@@ -350,7 +371,7 @@ def _run_jobs(
 
 
 def _locate(failure: ParquetryError, applied: TableSpec, table: ResolvedTable) -> None:
-    """Note file, line and column of the declared SQL that failed, if the project still has that SQL."""
+    """Add the position of the failed SQL to the error if the project still declares the same SQL."""
     if failure.declared is None:
         return
     origin, text = table.origin(failure.declared), _sql(applied).get(failure.declared)
@@ -359,14 +380,14 @@ def _locate(failure: ParquetryError, applied: TableSpec, table: ResolvedTable) -
 
 
 def _sql(spec: TableSpec) -> Mapping[str, str | None]:
-    """The SQL of a spec by its place there."""
+    """Return the SQL of a spec by path."""
     found = {f"sources.{source.name}.select": source.select for source in spec.sources}
     found |= {f"sources.{source.name}.delete_when": source.delete_when for source in spec.sources}
     return found | {f"columns.{column.name}.generated": column.generated for column in spec.columns}
 
 
 def _is_due(plan: JobPlan) -> bool:
-    """Whether the job is to run: async clustering may be due, now that the jobs before it have written."""
+    """Return whether the job must run; asynchronous clustering may have become due by the jobs before it."""
     if plan.kind is not JobKind.CLUSTER:
         return True
     store = open_store(plan.location, resolve_environment(plan.storage), plan.spec.allowed)
@@ -378,20 +399,20 @@ def _done(plan: JobPlan, result: JobResult) -> JobOutcome:
 
 
 def _attempt(table: str, name: str, body: Callable[[], _Found], diagnose: Diagnose) -> _Found | JobOutcome:
-    """What the body gives, or the outcome that tells of its failure."""
+    """Return the result of ``body``, or a failed outcome if it raises an error."""
     try:
         return body()
     except ParquetryError as failure:
         return JobOutcome(table=table, name=name, error=failure)
-    except Exception as bug:  # noqa: BLE001  # one table's bug is not to end the others' run
+    except Exception as bug:  # noqa: BLE001  # a bug in one table must not end the run of the others
         return JobOutcome(table=table, name=name, error=diagnose(bug))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TableJobs:
-    """The jobs of a table: the ``first`` ones ingest, or tell why a job cannot be.
+    """The jobs of a table. ``first`` are the ingest jobs, and outcomes that report why a job is impossible.
 
-    ``clustered`` is the instant of the last clustering, the empty text without one.
+    ``clustered`` is the instant of the last clustering, empty if there is none.
     """
 
     table: ResolvedTable
@@ -429,7 +450,10 @@ def _jobs(
     applied: bool,
     unapplied: set[str],
 ) -> _TableJobs:
-    """The table's jobs; settings that they use and that it does not record are added to ``unapplied``."""
+    """Return the jobs of a table.
+
+    Settings of the target that they use but the table does not record are added to ``unapplied``.
+    """
     observation = _attempt(table.name, _OPEN, lambda: _applied(workspace, table, believed=applied), diagnose)
     if isinstance(observation, JobOutcome):
         return _TableJobs(table=table, first=(observation,))
@@ -437,7 +461,7 @@ def _jobs(
     unapplied.update(check_in_force(workspace, table, handle.applied))
     assert handle.spec is not None, "what is applied has a spec"
     first: list[JobPlan | JobOutcome] = []
-    # Whoever writes to their partitions is refused; what is left of the table goes on.
+    # Writes to partitions with damaged files are refused later. Jobs in other partitions continue.
     whole = _attempt(
         table.name, _FILES, lambda: check_files(observation, table.spec, everywhere=False), diagnose
     )
@@ -454,7 +478,7 @@ def _jobs(
     clustered: str | JobOutcome = ""
     if trigger_of(handle) is Trigger.ASYNC:
         services.insert(0, _job(workspace, table, observation, JobKind.CLUSTER))
-        # What fails here fails the job, too, and is told then.
+        # An error here is ignored, because the job fails with the same error and reports it.
         clustered = _attempt(
             table.name, JobKind.CLUSTER, lambda: last_clustering(handle.timeline()), diagnose
         )
@@ -488,7 +512,7 @@ def _job(
 
 
 def to_json(result: RunResult) -> dict[str, Any]:
-    """The documented shape: what the command prints, and what is left of it in a file."""
+    """Return the documented JSON, which the command prints and the results file contains."""
     tests = {} if result.tests is None else tests_to_json(result.tests)
     return {
         **tests,
@@ -511,7 +535,7 @@ def to_json(result: RunResult) -> dict[str, Any]:
 
 
 def _save(root: Path, result: RunResult) -> ParquetryError | None:
-    """Write the results down; an error that names the file where the disk refuses, and no half of it."""
+    """Save the results of the run, and return an error if they cannot be written."""
     return save_results(
         root,
         result.run_id,

@@ -1,4 +1,4 @@
-"""Jobs as PySpark scripts that a person can read and spark-submit can run."""
+"""Jobs as PySpark scripts that people can read and spark-submit can run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INDENT = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptContext:
-    """Everything the template of a job script may say."""
+    """The values that the template of a job script may use."""
 
     job: JobPlan
     source: Source | None
@@ -31,10 +31,13 @@ class ScriptContext:
 
 
 def render_job(job: JobPlan, *, file: str, package: str, report: str | None = None) -> str:
-    """The script of a job: valid Python that runs the job it holds inline.
+    """Return the script of a job: valid Python that contains the job and runs it.
 
-    ``file`` is its name and ``package`` the zip of parquetry, as a path relative to its folder. ``report``
-    is where beside the table it leaves its result.
+    Args:
+        job: The job.
+        file: The name of the script.
+        package: The path of the zip of parquetry, relative to the folder of the script.
+        report: The path beside the table to which the job writes its result, None for no report.
     """
     source = next((s for s in job.spec.sources if s.name == job.source), None)
     context = ScriptContext(
@@ -53,7 +56,7 @@ def render_job(job: JobPlan, *, file: str, package: str, report: str | None = No
 
 
 def _literal(value: Any, depth: int = 0) -> str:
-    """A Python literal, on one line where it is short, else one entry per line."""
+    """Return a Python literal, on one line if it is short, else with one entry per line."""
     flat = repr(value)
     if len(flat) + _INDENT * depth <= _LINE or not isinstance(value, dict | list) or not value:
         return flat
@@ -65,7 +68,7 @@ def _literal(value: Any, depth: int = 0) -> str:
 
 
 def _comment(text: str) -> str:
-    """Text that may stand in a comment or a docstring: one line, without quotes and backslashes."""
+    """Return the text for a comment or a docstring: one line without double quotes and backslashes."""
     return one_line(text).replace("\\", "/").replace('"', "'")
 
 

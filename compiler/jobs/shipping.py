@@ -1,4 +1,4 @@
-"""What a cluster needs of parquetry, as one zip for Spark's ``--py-files``."""
+"""The part of parquetry that a cluster needs, as one zip for Spark's ``--py-files``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _MODE = 0o644 << 16
 
 
 def write_package(folder: ConfinedFolder, path: Path | str) -> Path:
-    """The zip at ``path`` in the folder: public face and runtime, without command line, compiler and project.
+    """Write the zip to ``path`` in the folder, and return its path.
 
-    The same package gives the same bytes. Libraries (pyarrow, fastavro, fsspec and the storage
-    driver) have to be there where the job runs.
+    It contains the public modules and the runtime, but not the command line, compiler and project. Equal
+    packages have equal bytes. Libraries (pyarrow, fastavro, fsspec and the storage driver) must be installed
+    where the job runs.
     """
     zipped = io.BytesIO()
     with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:

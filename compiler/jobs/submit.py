@@ -1,4 +1,4 @@
-"""Jobs handed to spark-submit: shipped with the package, followed, and their results brought back."""
+"""Execution of jobs by spark-submit: the package is shipped, the process followed, and its result read."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ from parquetry.runtime.spec.job import JobKind, JobPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSubmit:
-    """The launcher of one run. ``folder`` takes the scripts and the zip of the package."""
+    """The launcher of one run. ``folder`` receives the scripts and the zip of the package."""
 
     workspace: Workspace
     run_id: str
     folder: Path
 
     def __call__(self, job: JobPlan) -> JobResult:
-        """Carry the job out; the ones that read no rows in this process.
+        """Execute the job. Jobs that read no rows run in this process.
 
-        JobFailedError has the job's own message and exit code.
+        Raises:
+            JobFailedError: If the job fails, with the message and exit code of the job.
         """
         if job.kind not in (JobKind.INGEST, JobKind.CLUSTER, JobKind.TEST):
             return execute(job)
@@ -66,14 +67,14 @@ class SparkSubmit:
         return from_json_value(JobResult, document, place="result of spark-submit")
 
     def _with_hidden(self, job: JobPlan) -> JobPlan:
-        """The job with the settings that its command line cannot have, secrets by reference."""
+        """Return the job with the settings that its command line must not show, and references to secrets."""
         hidden = submit_arguments(self.workspace.project.target.spark).hidden
         return replace(job, spark=replace(job.spark, conf={**job.spark.conf, **references(hidden)}))
 
     def command(self, job: JobPlan, script: Path, package: Path) -> list[str]:
-        """The words of the command, none of which is secret: every user of this machine can read them.
+        """Return the words of the command, without secrets, because every user of this machine can read them.
 
-        ``--py-files`` of the target's own arguments are shipped too.
+        The ``--py-files`` of the target's own arguments are shipped too.
         """
         own = submit_arguments(self.workspace.project.target.spark)
         master = [] if job.spark.master is None else ["--master", job.spark.master]
@@ -85,14 +86,14 @@ class SparkSubmit:
         return report_path(f"{self.run_id}.{job.name}")
 
     def _follow(self, job: JobPlan, command: list[str]) -> tuple[int, Mapping[str, Any]]:
-        """The exit code and the result line; everything else that the job says goes into the run's log."""
+        """Run the command, log its output, and return its exit code and result line."""
         names = (*job.variables, *job.references)
         environment = {"PYSPARK_PYTHON": sys.executable} | spark_environment(names)
         result: Mapping[str, Any] = {}
         file = keep_log(self.folder / NAME, root=self.workspace.project.root)
         with piped(file, log_rules(job)) as log:
             try:
-                # Whatever a library prints there is no reason to leave the job alone.
+                # Output in another encoding must not end the supervision of the job.
                 child = subprocess.Popen(
                     command,
                     stdout=subprocess.PIPE,
@@ -116,7 +117,10 @@ class SparkSubmit:
         return child.returncode, result
 
     def _reported(self, job: JobPlan) -> Mapping[str, Any]:
-        """What the job left beside the table, taken away: in cluster mode its output stays on the cluster."""
+        """Return the result that the job left beside the table, and delete it there.
+
+        In cluster mode the output of the job stays on the cluster, so the result arrives only in this way.
+        """
         store = self.workspace.store_at(job.location)
         try:
             document: Mapping[str, Any] = json_object(store.read(self._report(job)), place=self._report(job))
@@ -127,7 +131,7 @@ class SparkSubmit:
 
 
 def _with_commands(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The result with messages where its texts name commands."""
+    """Return the result with those texts that contain commands turned into messages."""
     texts = {key: value for key, value in document.items() if key != "commands"}
     try:
         completed: Mapping[str, Any] = with_commands(texts, document.get("commands", ()))

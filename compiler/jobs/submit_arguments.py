@@ -1,4 +1,4 @@
-"""The target's settings for spark-submit: what is on its command line, and what the job has itself."""
+"""The target's settings for spark-submit, divided into its command line and the job's own settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONF = ("--conf", "-c")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitArguments:
-    """``words`` of the command line without secrets, ``files`` to ship, and the ``hidden`` settings."""
+    """The arguments of spark-submit: ``words`` without secrets, ``files`` to ship, ``hidden`` settings."""
 
     words: tuple[str, ...]
     files: tuple[str, ...]
@@ -24,9 +24,12 @@ class SubmitArguments:
 
 
 def submit_arguments(spark: SparkSettings) -> SubmitArguments:
-    """Those of ``spark.conf`` and ``submit_args``; spark-submit heeds the last ``--py-files`` only.
+    """Return the arguments from ``spark.conf`` and ``submit_args``.
 
-    UsageError for a secret that is no setting.
+    All ``--py-files`` are collected in ``files``, because spark-submit uses only the last such option.
+
+    Raises:
+        UsageError: If a secret is used elsewhere than as the value of a setting.
     """
     words: list[str] = []
     files: list[str] = []
@@ -54,7 +57,7 @@ def submit_arguments(spark: SparkSettings) -> SubmitArguments:
 
 
 def _options(arguments: Sequence[str | Secret]) -> Iterator[tuple[str, str | Secret]]:
-    """The values of the options that are looked into, with their option; other words with none."""
+    """Yield the values of ``--conf`` and ``--py-files`` with their option, other words with an empty one."""
     words = iter(arguments)
     for word in words:
         option, equals, _ = str(word).partition("=")
@@ -65,7 +68,7 @@ def _options(arguments: Sequence[str | Secret]) -> Iterator[tuple[str, str | Sec
 
 
 def _split(word: str | Secret) -> tuple[str, str | Secret]:
-    """What is before the first ``=``, where no secret may be, and what is behind it."""
+    """Return the parts before and after the first ``=``; the part before it must not contain a secret."""
     name, _, rest = str(word).partition("=")
     if not isinstance(word, Secret):
         return name, rest
