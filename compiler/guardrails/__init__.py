@@ -1,1 +1,1 @@
-"""Rules over plans as they are evaluated: verdicts, and the example plans beside the rules."""
+"""Evaluation of rules over plans: verdicts, and the example plans beside the rules."""

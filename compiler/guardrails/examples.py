@@ -1,4 +1,4 @@
-"""Guardrails against the example plans beside them."""
+"""Evaluation of guardrails on the example plans beside them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from parquetry.runtime.spec.codec import parsed_json
 
 _GRAVITY: Final = tuple(RuleOutcome)
 _WRONG: Final = (ValueError, KeyError, TypeError, AttributeError)
-"""What a file raises that is no plan."""
+"""The errors that a file causes if it is not a plan."""
 
 
 class DifferentOutcomeError(ParquetryError):
-    """An example plan has another outcome than is expected, or cannot be read."""
+    """An example plan has another outcome than expected, or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleOutcome:
-    """What a guardrail says of an example plan. ``outcome`` is None where the file is no plan.
+    """The outcome of a guardrail on an example plan. ``outcome`` is None if the file is not a plan.
 
-    ``messages`` are those of the actions that do not fulfil it, or why the file is no plan.
+    ``messages`` are those of the violating actions, or the reason why the file is not a plan.
     """
 
     guardrail: str
@@ -37,20 +37,20 @@ class ExampleOutcome:
 
     @property
     def as_expected(self) -> bool:
-        """Whether it is the expected outcome."""
+        """True if the outcome is the expected one."""
         return self.outcome is self.example.expected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleOutcomes:
-    """All outcomes by guardrail, in the order of the examples; ``without`` are guardrails that have none."""
+    """All outcomes by guardrail, in the order of the examples. ``without`` are guardrails that have none."""
 
     outcomes: tuple[ExampleOutcome, ...]
     without: tuple[str, ...]
 
     @property
     def failure(self) -> DifferentOutcomeError | None:
-        """What the command ends with where an outcome is not the expected one."""
+        """The error of the command if an outcome is not the expected one, else None."""
         different = sum(not outcome.as_expected for outcome in self.outcomes)
         if not different:
             return None
@@ -61,7 +61,7 @@ class ExampleOutcomes:
 
 
 def examine(guardrails: Sequence[Guardrail], files: ProjectFiles) -> ExampleOutcomes:
-    """Evaluate each guardrail over its examples, which ``files`` has below guardrails/."""
+    """Evaluate each guardrail on its examples, which ``files`` contains below guardrails/."""
     return ExampleOutcomes(
         outcomes=tuple(_outcomes(guardrails, files)),
         without=tuple(guardrail.name for guardrail in guardrails if not guardrail.examples),
@@ -93,7 +93,7 @@ def _outcome(
 
 
 def _now_ms(example: Example, plan: dict[str, Any]) -> int:
-    """The time of the example; else when its plan was made, or 1970 where it does not say."""
+    """Return the time of the example, else the time of its plan, else 0."""
     if example.now is not None:
         return int(datetime.fromisoformat(example.now).timestamp() * 1000)
     made: int = plan.get("evidence", {}).get("created_ms", 0)

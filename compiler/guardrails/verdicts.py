@@ -1,4 +1,4 @@
-"""What guardrails say of a plan: each rule over each action, as the plan's published JSON has it."""
+"""Verdicts of guardrails on a plan: each rule is evaluated for each action in the plan's published JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NO_COSTS: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A guardrail that an action does not fulfil, and what people read about it."""
+    """A guardrail that an action violates, and the message for users."""
 
     table: str
     guardrail: Guardrail
@@ -44,10 +44,15 @@ class Finding:
 def findings(
     guardrails: Sequence[Guardrail], document: Mapping[str, Any], *, now_ms: int
 ) -> tuple[Finding, ...]:
-    """The findings by action, and of an action by guardrail, in their order.
+    """Return the findings by action and, within an action, by guardrail, each in its order.
 
-    ``document`` has the keys ``intent`` and ``evidence`` of a plan's JSON. An expression without a value, or
-    with another one than true and false, denies whatever the severity is.
+    If an expression cannot be evaluated, or its value is not a boolean, the outcome is a denial whatever the
+    severity of the guardrail is.
+
+    Args:
+        guardrails: The guardrails.
+        document: The JSON of a plan with the keys ``intent`` and ``evidence``.
+        now_ms: The time for expressions, in milliseconds since 1970.
     """
     intent, figures = document.get("intent", {}), document.get("evidence", {}).get("figures", {})
     now = datetime.fromtimestamp(now_ms / 1000, tz=UTC)
@@ -88,7 +93,7 @@ def _is_fulfilled(guardrail: Guardrail, context: Any, longest: int) -> bool:
 def _variables(
     action: Mapping[str, Any], figures: Mapping[str, Any] | None, intent: Mapping[str, Any], now: datetime
 ) -> dict[str, Any]:
-    """What expressions read; lists and figures that a table does not have are empty, not missing."""
+    """Return the variables of expressions. Lists and figures that a table lacks are empty, not missing."""
     spec = action.get("spec", {})
     extra = spec.get("extra", {})
     known = {**_NO_FIGURES, **(figures or {})}
@@ -114,7 +119,7 @@ def _variables(
 
 
 def _message(message: RuleMessage, context: Any, longest: int) -> str:
-    """The text with its values; an expression without one stays as it is written."""
+    """Return the message with its values. An expression that cannot be evaluated is shown as written."""
     return one_line("".join(_part(part, context, longest) for part in message.parts))
 
 
