@@ -1,6 +1,6 @@
 """Clustering on Spark: plan it and execute it.
 
-One task rewrites a group. Several tasks rewrite a large group by key ranges.
+One task rewrites a small group; several tasks together rewrite a large one by key ranges.
 """
 
 from __future__ import annotations

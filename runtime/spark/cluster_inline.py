@@ -61,7 +61,7 @@ def cluster_inline(
             record_check(now)
     except PartlyClusteredError as partly:
         done, said = partly.result, (_said(table, partly),)
-    except Exception as failure:  # noqa: BLE001 - a plug-in may raise anything, and the write stands
+    except Exception as failure:  # noqa: BLE001 - a plug-in may raise anything, and the commit stays
         with suppress(*FAILURES):
             record_check(table)
         return replace(result, warnings=(*result.warnings, _said(table, failure)))

@@ -386,7 +386,12 @@ def _sources(store: ObjectStore, instants: Sequence[str]) -> tuple[SourceFiles, 
 def _check(
     spark: SparkSession, table: TableHandle, surveyed: Survey
 ) -> tuple[Mapping[str, int], frozenset[str], tuple[FoundValue, ...]]:
-    """Search all files for the values; return the files by kind, shared values and the findings."""
+    """Search all files for the values, and return the findings.
+
+    Returns:
+        The number of files by kind, the values that other rows contain too, and the findings.
+
+    """
     timeline = table.timeline()
     files, live = _versions(table, timeline)
     columns = table.effective_spec(timeline).columns

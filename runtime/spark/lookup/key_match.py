@@ -77,7 +77,7 @@ def matches(
     by_partition: bool,
     ordering: StoredOrdering | None,
 ) -> DataFrame:
-    """Return every position in the files of a key of the batch: key, partition, file name, position.
+    """Return every position of the batch's keys in the files: key, partition, file name, position.
 
     Args:
         spark: The session.

@@ -120,7 +120,7 @@ def _computed(frame: DataFrame, column: Column) -> _Computed:
 
 
 def _nested(found: T.DataType, column: Column) -> SparkColumn:
-    """Convert a list, map or struct, whose type must fit, as nobody would notice a loss inside of it."""
+    """Convert a list, map or struct, whose type must fit, as a loss inside of it would go unnoticed."""
     wanted = parse_type(column.type)
     kind = type_of(found, column.name)
     try:

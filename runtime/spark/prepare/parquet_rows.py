@@ -52,7 +52,7 @@ class FilePiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainRows:
-    """The input of a task that reads such rows: the table's columns, and the file's column for each.
+    """The input of a task that reads rows with pyarrow: the table's columns, and the file's column for each.
 
     A table column that ``sources`` lacks is null.
     """

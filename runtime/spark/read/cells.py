@@ -227,7 +227,10 @@ def _timestamp(text: str, forms: Forms) -> str:
 
 
 def _in_zone(local: str, zone: str) -> str:
-    """Return SQL for the time at which clocks of the zone show ``local``, or NULL if they skip that time."""
+    """Return SQL for the time at which a clock of the zone shows ``local``.
+
+    The SQL gives NULL if the clock skips that time, at the start of daylight saving time.
+    """
     if zone.upper() in ("UTC", "Z", "GMT", "ETC/UTC"):
         return local
     point = f"to_utc_timestamp({local}, {literal(zone)})"

@@ -110,7 +110,10 @@ def in_utc(kind: ColumnType) -> ColumnType:
 
 
 def _whole_numbers(found: ColumnType, wanted: ColumnType) -> int | None:
-    """Return the bound of the whole numbers of both types, or None unless they are an integer and a float."""
+    """Return the bound up to which an integer and a float type contain the same whole numbers.
+
+    It is None for other pairs of types.
+    """
     match found, wanted:
         case Primitive(name=whole), Primitive(name=name) if whole in _INTEGERS and name in _WHOLE:
             return _WHOLE[name]

@@ -38,7 +38,10 @@ class Pruner:
         return [path for path in paths if may_hold(self._predicate, self._bounds.of(path))]
 
     def files(self, store: ObjectStore, files: Sequence[FileSlice]) -> list[FileSlice]:
-        """Return the files that may contain such a row, by the statistics of the condition's columns."""
+        """Return the files that may contain a row for which the condition is true.
+
+        Only the statistics of the condition's columns are read.
+        """
         inside = set(self.partitions(sorted({file.partition for file in files})))
         kept = [file for file in files if file.partition in inside]
         names = columns_of(self._predicate)

@@ -374,7 +374,7 @@ def _read_as_stored(
 def _read_orc(
     spark: SparkSession, source: Source, files: Sequence[FoundFile], storage: Mapping[str, Any]
 ) -> list[_Part]:
-    """Load the files as one frame or several, each with a file as an example.
+    """Load the files as one frame, or as several with different schemas; return each with one of its files.
 
     Raises:
         UnreadableFileError: If a time has nanoseconds, which Spark would drop.
@@ -491,7 +491,7 @@ def _read_text(
 
 
 def _typed(spark: SparkSession, frame: DataFrame, columns: Sequence[Column], forms: Forms) -> DataFrame:
-    """Convert the texts of the table's ``columns`` to their types."""
+    """Convert the texts of the frame to the types of the table's ``columns``."""
     declared = {column.name.lower(): parse_type(column.type) for column in columns}
     values: list[str] = []
     for field in frame.schema.fields:

@@ -1,8 +1,8 @@
-"""The check of SQL in specs on Spark's own parsed plan: SQL may only compute with the rows that it is given.
+"""The check that SQL in specs only computes with the rows that it is given.
 
-A plan may contain only listed parts. Every other part is refused, also one that a later Spark adds. A query
-reads ``source`` and the names of its WITH; an expression reads no relation. Nothing is analysed before this
-check, as the analysis of ``csv.`/path` `` opens the file.
+It walks Spark's own parsed plan, which may contain only listed parts. Every other part is refused, also one
+that a later Spark adds. A query reads ``source`` and the names of its WITH; an expression reads no relation.
+Nothing is analysed before this check, as the analysis of ``csv.`/path` `` opens the file.
 """
 
 from __future__ import annotations

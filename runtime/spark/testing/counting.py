@@ -157,7 +157,7 @@ class _Records:
         return sums
 
     def _others(self) -> DataFrame | None:
-        """Return the distinct keys of the other tables, in the same slots."""
+        """Return the distinct keys of the other tables, in slots as those of the records."""
         frames = []
         for place, check in enumerate(self._checks):
             if check.others is not None:
