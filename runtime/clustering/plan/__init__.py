@@ -1,1 +1,1 @@
-"""Clustering plans: what is due, scheduling, execution, history."""
+"""Clustering plans: due files, scheduling, execution and history."""

@@ -1,4 +1,4 @@
-"""A clustering plan as the timeline keeps it: Hudi's Avro, which Hudi can execute too.
+"""Clustering plans in Hudi's Avro format, which Hudi can execute too.
 
 Source: ClusteringPlanStrategy.buildClusteringPlan and ClusteringUtils of Hudi 0.15.
 """
@@ -22,7 +22,7 @@ EXECUTION_KEY: Final = "parquetry.execution"
 TARGET_KEY: Final = "parquetry.target_file_size_bytes"
 STRATEGY_KEY: Final = "parquetry.plan_strategy"
 SCOPE_KEY: Final = "parquetry.scope"
-"""Where a group says that its rows are one order although it is beyond the limits of a group."""
+"""The key in a group that marks it as one order over a partition, beyond the limits of a group."""
 
 SORT_COLUMNS_PARAM: Final = "hoodie.clustering.plan.strategy.sort.columns"
 TARGET_PARAM: Final = "hoodie.clustering.plan.strategy.target.file.max.bytes"
@@ -34,14 +34,14 @@ _LAYOUTS: Final = {"sort": "LINEAR", "zorder": "ZORDER", "hilbert": "HILBERT"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedExecution:
-    """How the groups of a plan of this project are to be written, whatever was applied since."""
+    """The execution policy and target size of a plan of this project, whatever spec was applied since."""
 
     execution: ExecutionPolicy
     target_file_size_bytes: int
 
 
 def avro_plan(store: ObjectStore, groups: Iterable[PlannedGroup], spec: ClusteringSpec) -> ClusteringPlan:
-    """The plan of these groups by that policy."""
+    """Return the Avro plan of these groups under the clustering policy."""
     execution = spec.execution
     params = {TARGET_PARAM: str(spec.plan.target_file_size_bytes)}
     if execution.columns:
@@ -59,9 +59,11 @@ def avro_plan(store: ObjectStore, groups: Iterable[PlannedGroup], spec: Clusteri
 
 
 def execution_of(plan: ClusteringPlan) -> PlannedExecution | None:
-    """How a plan of this project is to be executed; None for another program's.
+    """Return how to execute a plan of this project, or None for a plan of another program.
 
-    CorruptTableError when the plan says so in a way that is not understood.
+    Raises:
+        CorruptTableError: If the plan's entry about its execution cannot be read.
+
     """
     if EXECUTION_KEY not in plan.extra:
         return None
@@ -107,7 +109,7 @@ def _avro_slice(store: ObjectStore, file: ClusteringFile) -> ClusteringSlice:
 
 
 def _scheme(store: ObjectStore) -> str:
-    """What Hadoop puts before an absolute path: ``file:``, or ``s3a://`` with the bucket."""
+    """Return what Hadoop puts before an absolute path: ``file:``, or ``s3a://`` with the bucket."""
     scheme, _, rest = store.uri.partition("://")
     if scheme == "file":
         return "file:"

@@ -1,7 +1,7 @@
-"""Which clustering of a table is due, and whether it is time for it.
+"""The due clustering of a table, and whether it should start now.
 
-A write that looks and finds that nothing can be done notes it. Without that note every write behind
-the first due one would look again: lists all partitions, reads statistics.
+A write that checks and finds nothing to do records this. Otherwise each write after the first due one would
+check again, list all partitions and read statistics.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueClustering:
-    """What one run would do: ``debt.groups``; every other file is among ``debt.excluded``, with a reason.
+    """The groups that one run would rewrite (``debt.groups``); ``debt.excluded`` has all other files and why.
 
-    ``predicted`` is what was predicted to choose the scope of groups.
+    ``predicted`` has the predictions that chose the scope of groups.
     """
 
     debt: Debt
@@ -54,9 +54,9 @@ def due_clustering(
     limits: SampleLimits | None = None,
     timing: Timing = DEFAULT_TIMING,
 ) -> DueClustering:
-    """What a run would rewrite now, within the ``budget`` and the policy's ``max_groups``.
+    """Return what a run would rewrite now, within the ``budget`` and the policy's ``max_groups``.
 
-    Where ``scope: auto`` has something to choose, a sample of the rows is read, within the ``limits``.
+    If ``scope: auto`` has a choice, it reads a sample of the rows, within the ``limits``.
     """
     timeline = table.timeline()
     spec, files, situation = survey(table, timeline, timing=timing)
@@ -72,7 +72,7 @@ def due_clustering(
 def due_by_statistics(
     table: TableHandle, budget: RunBudget = NO_LIMIT, *, timing: Timing = DEFAULT_TIMING
 ) -> Debt:
-    """What a run would rewrite now; no rows are read, statistics choose the scope."""
+    """Return what a run would rewrite now, with scopes chosen by statistics; it reads no rows."""
     spec, files, situation = survey(table, table.timeline(), timing=timing)
     due_debt = debt(spec, files, situation, budget_bytes=budget.limit_bytes)
     return within(due_debt, budget, max_groups=spec.plan.max_groups)
@@ -80,9 +80,9 @@ def due_by_statistics(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringForecast:
-    """What a run or a plan rewrites (``debt``), and what its ``queries`` read of these files then.
+    """The files that a run or a plan rewrites (``debt``), and the expected reads of its ``queries`` then.
 
-    ``forecast_error`` is how good such predictions were before, None when none was made.
+    ``forecast_error`` summarizes the errors of past predictions; None if there are none.
     """
 
     debt: Debt = field(default_factory=Debt)
@@ -94,7 +94,7 @@ class ClusteringForecast:
 def forecast_due(
     table: TableHandle, due: DueClustering, *, limits: SampleLimits | None = None
 ) -> ClusteringForecast:
-    """What is predicted of a run, of as many groups as a sample within the ``limits`` suffices for."""
+    """Return the forecast of a run, for as many groups as a sample within the ``limits`` covers."""
     if not table.effective_spec(table.timeline()).extra.queries:
         return ClusteringForecast(debt=due.debt)
     predicted = predict_groups(table, due.debt.groups, known=due.predicted, limits=limits)
@@ -103,13 +103,14 @@ def forecast_due(
 
 @read_again
 def _forecast(table: TableHandle, debt: Debt, queries: tuple[QueryForecast, ...]) -> ClusteringForecast:
+    """Return the forecast of these queries, with the errors of past predictions."""
     past = forecast_error(completed_clusterings(table, table.timeline())) if queries else None
     return ClusteringForecast(debt=debt, queries=queries, forecast_error=past)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledClustering:
-    """A plan left on the timeline; ``instant`` is None when nothing was due, or writers had all of it."""
+    """A scheduled plan; ``instant`` is None if nothing was due, or if writers have changed all of it."""
 
     instant: str | None = None
     forecast: ClusteringForecast = field(default_factory=ClusteringForecast)
@@ -118,7 +119,7 @@ class ScheduledClustering:
 def schedule_clustering(
     table: TableHandle, *, budget: RunBudget = NO_LIMIT, timing: Timing = DEFAULT_TIMING
 ) -> ScheduledClustering:
-    """What was planned for another process to execute, as one plan: what a run would do now.
+    """Schedule one plan, for another process to execute, of what a run would do now.
 
     The errors are those of :func:`~parquetry.runtime.clustering.plan.schedule.schedule`.
     """
@@ -136,12 +137,12 @@ def schedule_clustering(
 
 
 def is_time(table: TableHandle, trigger: Trigger) -> bool:
-    """Whether the table's policy wants clustering now, of that trigger.
+    """Return whether the table's policy requires a clustering now from that trigger.
 
-    It does when ``every_commits`` writes have been completed since the last one, and also right after
-    one: what that had to leave is then paid on. Writes that cluster inline look again only after as
-    many writes when there was nothing that could be done. Writes that were archived cannot be counted:
-    as many as the timeline keeps are always enough.
+    This is so if ``every_commits`` writes were completed since the last clustering, and also directly after
+    one, to continue with what it had to leave. If an inline clustering finds nothing to do, the next check
+    follows only after as many writes. Archived writes cannot be counted, so as many writes as the timeline
+    keeps are always enough.
     """
     policy = _applied(table)
     if table.spec is None or policy.trigger is not trigger:
@@ -155,19 +156,24 @@ def is_time(table: TableHandle, trigger: Trigger) -> bool:
 
 
 def commits_until_due(commits: int, spec: TableSpec) -> int:
-    """Return how many more writes have to complete before a clustering starts by the policy.
+    """Return how many more writes have to complete until the policy starts a clustering.
 
-    ``commits`` are the writes since the last one; right after it, what it had to leave is paid on.
+    Args:
+        commits: The writes since the last clustering. If there are none, the result is 0: the next clustering
+            continues at once with what the last one left.
+        spec: The applied spec.
+
     """
     return max(0, _enough(spec) - commits) if commits else 0
 
 
 def _enough(spec: TableSpec) -> int:
+    """Return the number of writes that make a clustering due."""
     return min(spec.clustering.every_commits, spec.retention.archive_keep_commits)
 
 
 def trigger_of(table: TableHandle) -> Trigger:
-    """Who starts the table's clustering, by the applied spec; nobody without one."""
+    """Return the trigger of the table's clustering in the applied spec, or OFF without an applied spec."""
     return _applied(table).trigger
 
 
@@ -178,14 +184,14 @@ def _applied(table: TableHandle) -> ClusteringSpec:
 
 
 def record_check(table: TableHandle) -> None:
-    """Record that by the writes there are, and by what is applied, there was nothing to be done."""
+    """Record that a check found nothing to do for the current writes and the applied spec."""
     writes = table.timeline().completed_writes
     known = {"instant": writes[-1].time if writes else "", "applied": _applied_number(table)}
     table.store.put(CLUSTERING_CHECK_PATH, json.dumps(known).encode())
 
 
 def commits_since_check(table: TableHandle, timeline: Timeline) -> int | None:
-    """How many writes were completed since; None when nobody looked by what is applied now."""
+    """Return how many writes completed since the last check, or None without one under the applied spec."""
     try:
         known = parsed_json(table.store.read(CLUSTERING_CHECK_PATH))
         if known["applied"] != _applied_number(table):
@@ -193,7 +199,7 @@ def commits_since_check(table: TableHandle, timeline: Timeline) -> int | None:
         instant = str(known["instant"])
         return sum(write.time > instant for write in timeline.completed_writes)
     except (NotFoundError, ValueError, KeyError, TypeError):
-        # It says only when to look again: without it that is now.
+        # The record only delays the next check. Without it, the check is made now.
         return None
 
 

@@ -1,4 +1,4 @@
-"""From a clustering plan on the timeline to what its groups become."""
+"""The execution of a clustering plan: from its groups on the timeline to the result."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LAYOUTS: Final = {"LINEAR": "sort", "ZORDER": "zorder", "HILBERT": "hilbert"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpublishedGroup:
-    """A group that was not published, and why."""
+    """A group that was not published, with the reason."""
 
     partition: str
     files: int
@@ -53,7 +53,7 @@ class UnpublishedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenGroup:
-    """A group and the files that stand for it now; ``queries`` are the declared ones, measured on these."""
+    """A group and its new files; ``queries`` are the declared queries, measured on these files."""
 
     work: GroupWork
     files: tuple[FileResult, ...]
@@ -62,9 +62,9 @@ class RewrittenGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clustered:
-    """What one plan came to; ``commit.instant`` is None when no group of it could be published.
+    """The result of one plan; ``commit.instant`` is None if none of its groups could be published.
 
-    ``failures`` are those of groups that cannot be rewritten, which are among ``left_out``.
+    ``failures`` are the errors of groups that cannot be rewritten. These groups are also in ``left_out``.
     """
 
     commit: CommitResult
@@ -81,11 +81,11 @@ class Clustered:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ClusteringResult(Brief):
-    """What a run of clustering did. ``instants`` are its replacecommits; sizes are in bytes.
+    """The result of a run of clustering. ``instants`` are its replacecommits; sizes are in bytes.
 
-    ``left_out`` are groups that a writer won, or that cannot be rewritten; they are due again.
-    ``excluded_files`` were not due, or not within the limits of the run. ``queries`` are the declared
-    ones, on the files that were rewritten.
+    ``left_out`` are groups that a writer has changed, or that cannot be rewritten; they are due again.
+    ``excluded_files`` is the number of files that were not due or exceeded the limits of the run. ``queries``
+    are the declared queries, measured on the rewritten files.
     """
 
     instants: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class ClusteringResult(Brief):
 
 
 class PartlyClusteredError(PartialFailureError):
-    """A part of a run was published, another failed; ``result`` is what was done, and what was left out."""
+    """A part of a run was published, another part failed; ``result`` has what was done and left out."""
 
     def __init__(self, place: str, failures: Sequence[Exception], result: ClusteringResult) -> None:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
@@ -117,7 +117,7 @@ class PartlyClusteredError(PartialFailureError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedWork:
-    """What a plan asks for now, and the groups that have changed since it was made."""
+    """The work of a plan on the current table, and the groups that have changed since the plan was made."""
 
     works: tuple[GroupWork, ...]
     left_out: tuple[UnpublishedGroup, ...]
@@ -126,9 +126,11 @@ class PlannedWork:
 
 
 def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
-    """The work of a plan of this project, or of Hudi's, on the table as it is.
+    """Return the work of a plan, made by this project or by Hudi, on the current table.
 
-    InvalidDataError when the plan wants its rows arranged in a way that is not known here, or not allowed.
+    Raises:
+        InvalidDataError: If the plan's execution strategy is unknown or not allowed.
+
     """
     table = transaction.table
     view = table.view(transaction.timeline)
@@ -172,7 +174,7 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
 
 
 def masked_clustering(result: ClusteringResult, spec: TableSpec | None, *, location: str) -> ClusteringResult:
-    """The result of clustering with the partitions of what was left out, reasons and warnings masked."""
+    """Return the result with personal values masked in partitions, reasons and warnings."""
     left_out = (
         replace(
             left,
@@ -186,14 +188,14 @@ def masked_clustering(result: ClusteringResult, spec: TableSpec | None, *, locat
 
 
 def unpublished_group(group: RewrittenGroup, reason: str) -> UnpublishedGroup:
-    """A group that was rewritten for nothing."""
+    """Return the record of a group that was rewritten but is not published."""
     return UnpublishedGroup(partition=group.work.partition, files=len(group.work.slices), reason=reason)
 
 
 def description(
     execution: ExecutionPolicy, publishable: Sequence[RewrittenGroup], left_out: Sequence[UnpublishedGroup]
 ) -> str:
-    """What the replacecommit says about itself, as JSON."""
+    """Return the description that a replacecommit contains of itself, as JSON."""
     return json.dumps(
         {
             "strategy": execution.strategy,
@@ -219,7 +221,17 @@ def clustered(
     left_out: Sequence[UnpublishedGroup],
     queries: Sequence[MeasuredQuery],
 ) -> Clustered:
-    """What became of a plan; groups of a run that was lost as a whole are left out, and measures of it."""
+    """Return the result of a plan.
+
+    If the whole commit failed, all groups are left out and nothing is measured.
+
+    Args:
+        commit: The result of the commit.
+        publishable: The rewritten groups of the commit.
+        left_out: The groups that were already left out.
+        queries: The measured queries.
+
+    """
     if commit.instant is None:
         reason = joined("; ", commit.retry_reasons) or "no group of the plan was left"
         left_out = [*left_out, *(unpublished_group(group, reason) for group in publishable)]
@@ -240,7 +252,7 @@ def clustered(
 
 
 def summed(parts: Sequence[Clustered], *, excluded_files: int) -> ClusteringResult:
-    """The result of a run of several plans."""
+    """Return the result of a run as the sum of its plans."""
     return ClusteringResult(
         instants=tuple(part.commit.instant for part in parts if part.commit.instant is not None),
         groups=sum(part.groups for part in parts),
@@ -257,7 +269,7 @@ def summed(parts: Sequence[Clustered], *, excluded_files: int) -> ClusteringResu
 
 
 def _of_hudi(plan: ClusteringPlan) -> ExecutionPolicy:
-    """What a plan that Hudi made asks for: SparkSortAndSizeExecutionStrategy of Hudi 0.15."""
+    """Return the execution policy of a plan by Hudi, as in SparkSortAndSizeExecutionStrategy of Hudi 0.15."""
     params = plan.strategy_params
     columns = tuple(name.strip() for name in params.get(SORT_COLUMNS_PARAM, "").split(",") if name.strip())
     if not columns:
@@ -267,6 +279,7 @@ def _of_hudi(plan: ClusteringPlan) -> ExecutionPolicy:
 
 
 def _share(slices: Sequence[FileSlice], group: ClusteringGroup) -> int:
+    """Return the target size that divides the slices into the planned number of output files."""
     return max(sum(part.size_bytes for part in slices) // max(group.output_files, 1), 1)
 
 

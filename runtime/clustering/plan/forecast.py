@@ -1,4 +1,4 @@
-"""What is predicted of a clustering plan, and how it travels with the plan."""
+"""The predictions for the groups of a clustering plan, and their storage in the plan."""
 
 from __future__ import annotations
 
@@ -26,10 +26,19 @@ def predict_groups(
     known: PredictedGroups | None,
     limits: SampleLimits | None = None,
 ) -> Mapping[FileKey, GroupForecast]:
-    """What groups are good for by the policy in force, by their first file; nothing where none is asked for.
+    """Return the forecast of each group under the applied policy, by its first file.
 
-    Rows are read here, so it is done before anything is locked; not those of groups of which it is
-    ``known``, from when their scope was chosen.
+    Call it before taking a lock, because it reads rows.
+
+    Args:
+        table: The table.
+        groups: The groups of the plan.
+        known: Predictions from the choice of scope. Rows of these groups are not read again.
+        limits: The limits of the sample.
+
+    Returns:
+        The forecasts, empty if no query is declared.
+
     """
     spec = table.effective_spec(table.timeline())
     return predict(table.store, spec, groups, known=known, limits=limits)
@@ -38,9 +47,9 @@ def predict_groups(
 def keep_samples(
     store: ObjectStore, instant: str, predicted: Mapping[FileKey, GroupForecast]
 ) -> Mapping[FileKey, int]:
-    """Put the samples of what is predicted beside the timeline; the number of each, by first file.
+    """Store the samples of the predictions in a sidecar, and return the number of each, by first file.
 
-    That is done before anything is locked, so some groups of the file may not come into the plan.
+    This happens before the lock is taken, so the sidecar may contain groups that do not get into the plan.
     """
     samples = encode_samples([forecast.sample for forecast in predicted.values()])
     if samples is None:
@@ -57,7 +66,15 @@ def with_forecast(
     predicted: Mapping[FileKey, GroupForecast],
     samples: Mapping[FileKey, int],
 ) -> ClusteringPlan:
-    """The plan with what is predicted of each group, and where its sample is."""
+    """Return the plan with the forecast of each group and the reference to its sample.
+
+    Args:
+        plan: The plan.
+        instant: The instant of the plan, which names the sidecar of samples.
+        predicted: The forecasts, by first file.
+        samples: The numbers of the samples in the sidecar, by first file.
+
+    """
     extra = {**plan.extra, SAMPLE_KEY: sample_path(instant)} if samples else plan.extra
     groups = tuple(_predicted_group(group, predicted, samples) for group in plan.groups)
     return replace(plan, extra=extra, groups=groups)

@@ -1,8 +1,8 @@
-"""The clusterings that a table's active timeline remembers: what they cost, and how they were predicted.
+"""The past clusterings on a table's active timeline: their costs and their predictions.
 
-Rounds that published nothing leave no instant: writers won every group of the plan, or a group failed.
-Their groups are in files of their own; what was lost beside something that was published is in the
-replacecommit.
+A round that published nothing leaves no instant: writers changed every group of the plan, or a group failed.
+Its groups are recorded in a file of their own. If a round published some groups, its replacecommit records
+the rest.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from parquetry.runtime.timeline.instant import Action, Instant, State, parse_ins
 from parquetry.runtime.timeline.sidecars import UNPUBLISHED_FOLDER
 
 MOST: Final = 10
-"""How many of the newest ones are looked at."""
+"""The number of newest clusterings that are examined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletedClustering:
-    """One replacecommit; ``seconds`` are from when it was begun to its completion, None where unknown.
+    """One replacecommit; ``seconds`` is the time from its start to its completion, or None if unknown.
 
-    ``work`` is what it recorded of what it took.
+    ``work`` is the recorded work of the clustering.
     """
 
     instant: str
@@ -47,7 +47,10 @@ class CompletedClustering:
 def completed_clusterings(
     handle: TableHandle, timeline: Timeline, *, most: int = MOST
 ) -> tuple[CompletedClustering, ...]:
-    """The newest completed ones, oldest first; one request for each replacecommit that is looked at."""
+    """Return the newest completed clusterings, oldest first.
+
+    Each examined replacecommit costs one request.
+    """
     found: list[CompletedClustering] = []
     for write in reversed(timeline.completed_writes):
         if len(found) == most:
@@ -70,12 +73,15 @@ def completed_clusterings(
 
 
 def past_work(handle: TableHandle, timeline: Timeline) -> tuple[ClusteringWork, ...]:
-    """What the newest clusterings took, of those that recorded it, oldest first."""
+    """Return the recorded work of the newest clusterings, oldest first."""
     return tuple(one.work for one in completed_clusterings(handle, timeline) if one.work is not None)
 
 
 def throughput(handle: TableHandle, timeline: Timeline) -> float | None:
-    """How many bytes a second past clusterings wrote, before the first one all writes; None without any."""
+    """Return the bytes per second that past clusterings wrote, or None if nothing is known.
+
+    Before the first clustering, all writes count.
+    """
     return bytes_per_second(completed_clusterings(handle, timeline)) or bytes_per_second(
         CompletedClustering(
             instant=write.time,
@@ -88,7 +94,7 @@ def throughput(handle: TableHandle, timeline: Timeline) -> float | None:
 
 
 def bytes_per_second(past: Iterable[CompletedClustering]) -> float | None:
-    """How fast they wrote, in the median; None without any."""
+    """Return the median of the bytes per second, or None without clusterings of known duration."""
     rates = [one.written_bytes / one.seconds for one in past if one.seconds and one.written_bytes]
     return median(rates) if rates else None
 
@@ -98,7 +104,10 @@ def _written_bytes(timeline: Timeline, write: Instant) -> int:
 
 
 def _seconds(handle: TableHandle, timeline: Timeline, write: Instant) -> float | None:
-    """From a write's instant to its completion; of a clustering from its beginning, as its plan may wait."""
+    """Return the seconds from a write's instant to its completion, or None if they are not known.
+
+    For a clustering they count from its inflight file, because a plan may wait for its execution.
+    """
     finished = timeline.files.get(write.file_name)
     if finished is None:
         return None
@@ -112,7 +121,7 @@ def _seconds(handle: TableHandle, timeline: Timeline, write: Instant) -> float |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastErrorSummary:
-    """How far off the predictions of some clusterings were, in the median of their queries, as shares."""
+    """The errors of the predictions of some clusterings, as shares: the medians over their queries."""
 
     clusterings: int
     predictions: int
@@ -120,7 +129,7 @@ class ForecastErrorSummary:
 
 
 def forecast_error(past: Iterable[CompletedClustering]) -> ForecastErrorSummary | None:
-    """How good predictions were; None when none was made."""
+    """Return a summary of past forecast errors, or None if there was no prediction."""
     predicted = [one for one in past if any(query.error is not None for query in one.queries)]
     errors = [query.error for one in predicted for query in one.queries if query.error is not None]
     if not errors:
@@ -138,12 +147,13 @@ def forecast_error(past: Iterable[CompletedClustering]) -> ForecastErrorSummary 
 
 
 def _median(errors: Iterable[float | None]) -> float | None:
+    """Return the median of the absolute errors, or None if none is known."""
     known = [abs(error) for error in errors if error is not None]
     return median(known) if known else None
 
 
 def note_unpublished(timeline: Timeline, instant: str, groups: Iterable[FileKey]) -> None:
-    """Record that the clustering of that instant lost all its file groups; forget what is long ago."""
+    """Record that the clustering of that instant published none of its groups, and delete old records."""
     content = json.dumps(sorted(groups), separators=(",", ":"))
     timeline.store.put(f"{UNPUBLISHED_FOLDER}/{instant}.json", content.encode())
     known = _rounds(timeline.store)
@@ -151,7 +161,7 @@ def note_unpublished(timeline: Timeline, instant: str, groups: Iterable[FileKey]
 
 
 def unpublished_rounds(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
-    """By instant the file groups that were lost, as far back as the active timeline goes."""
+    """Yield the instant and the unpublished file groups of each round on the active timeline."""
     for time, path in _rounds(timeline.store):
         if time < _since(timeline):
             continue
@@ -159,16 +169,18 @@ def unpublished_rounds(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]
             listed = parsed_json(timeline.store.read(path))
             yield time, {(partition, file_id) for partition, file_id in listed}
         except (NotFoundError, ValueError, TypeError):
-            # It says only when to try again: without it that is now.
+            # The record only delays the next try. Without it, the groups are tried now.
             continue
 
 
 def _rounds(store: ObjectStore) -> list[tuple[str, str]]:
+    """Return the instants and paths of the records of unpublished rounds."""
     paths = sorted(info.path for info in store.list(UNPUBLISHED_FOLDER))
     named = ((path.rpartition("/")[2].removesuffix(".json"), path) for path in paths)
     return [(time, path) for time, path in named if time.isdigit()]
 
 
 def _since(timeline: Timeline) -> str:
+    """Return the oldest instant of the active timeline."""
     writes = timeline.completed_writes
     return writes[0].time if writes else ""

@@ -1,4 +1,4 @@
-"""What clustering was good for: what declared queries had to read of the files, and have to read now."""
+"""The measured benefit of a clustering: the reads of declared queries from the files before and after it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 
 
 class QueryMeasure:
-    """Measures the queries of a spec on the files of groups, by statistics and page indexes, without rows.
+    """Measures the queries of a spec on the files of groups, with statistics and page indexes, without rows.
 
-    ``plan`` says what was predicted.
+    ``plan`` contains the predictions.
     """
 
     def __init__(self, spec: TableSpec, plan: ClusteringPlan) -> None:
@@ -39,9 +39,9 @@ class QueryMeasure:
         }
 
     def look_up(self, store: ObjectStore, slices: Sequence[FileSlice]) -> None:
-        """Read what is known of the files before they are rewritten, if there is a query.
+        """Read the statistics of the files before they are rewritten, if there are queries.
 
-        Nothing is measured when a file is gone: that is no reason not to rewrite the others.
+        If a file is gone, nothing is measured, because the other files can still be rewritten.
         """
         try:
             known = look_up(store, slices, columns=self._queries.columns) if self._queries else {}
@@ -51,7 +51,7 @@ class QueryMeasure:
         self._before = self._with_pages(known)
 
     def measured(self, groups: Sequence[RewrittenGroup]) -> tuple[MeasuredQuery, ...]:
-        """By query the files, row groups, rows and bytes to read of these groups."""
+        """Return, for each query, the files, row groups, rows and bytes to read before and after."""
         if not self._queries:
             return ()
         before = [self._before[part.path] for group in groups for part in group.work.slices]
@@ -70,7 +70,7 @@ class QueryMeasure:
         return with_pages(self._store, files, self._queries.predicates, self._queries.types)
 
     def _expected_of(self, query: str, groups: Iterable[RewrittenGroup]) -> Touched | None:
-        """None unless it was predicted for every group, for the query as it is declared now."""
+        """Return the predicted reads of a query, or None unless all groups predict the current query."""
         total = NOTHING
         for group in groups:
             part = group.work.slices[0]

@@ -1,7 +1,8 @@
-"""Which groups of a clustering may be published: asked at the last moment, while other writers wait.
+"""The check which groups of a clustering may be published, made at the last moment under the lock.
 
-Writers always win: a group of which a file was changed, or that a living writer has announced, is left
-out, and its new files are deleted before the others are published. The timeline alone is asked.
+Writers always win. If a file of a group was changed, or a live writer has announced a change, the group is
+left out, and its new files are deleted before the other groups are published. The check only reads the
+timeline.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from parquetry.runtime.timeline.active import Timeline
 
 
 class PublishableGroups:
-    """The groups of one plan that may be published, and those that may not; ever fewer of the former."""
+    """The groups of one plan that may be published, and those left out. A group that is left out stays so."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -44,18 +45,18 @@ class PublishableGroups:
     def begin(
         self, works: Sequence[GroupWork], left_out: Iterable[UnpublishedGroup], *, measure: WorkMeasure
     ) -> None:
-        """Take note of what is rewritten, and of what was not even begun; ``measure`` says what it takes."""
+        """Record the groups to rewrite, the groups that are already left out, and the measure of the work."""
         self._works = tuple(works)
         self._measure = measure
         self.left_out += left_out
 
     @property
     def queries(self) -> tuple[MeasuredQuery, ...]:
-        """What declared queries read of the groups before, and read now."""
+        """The reads of declared queries from the groups before and after the rewrite."""
         return added_up(query for group in self.groups for query in group.queries)
 
     def extra_metadata(self, execution: ExecutionPolicy) -> dict[str, str]:
-        """What a replacecommit of these groups says about itself."""
+        """Return the extra metadata of the replacecommit of these groups."""
         work = None if self._measure is None else self._measure.measured(self.groups)
         return {
             RUN_KEY: description(execution, self.groups, self.left_out),
@@ -64,10 +65,10 @@ class PublishableGroups:
         }
 
     def leave_out_changed(self, now: Timeline) -> bool:
-        """Whether a group does not hold any more since ``transaction.timeline``; it is left out then.
+        """Leave out groups that changed since ``transaction.timeline``, and return whether there are any.
 
-        The new files of all groups that are not published are deleted, unless none is: then the whole
-        write has to be undone. The caller holds the lock.
+        The new files of the left-out groups are deleted. If no group remains, they are not, because the whole
+        write has to be rolled back. The caller holds the lock.
         """
         before = len(self.groups)
         keys = [key for group in self.groups for key in _keys(group)]
@@ -88,9 +89,10 @@ class PublishableGroups:
         return len(publishable) < before
 
     def _delete_others(self) -> None:
-        """Delete the new files of groups that are lost; found by listing, since a task may have left some.
+        """Delete the new files of left-out groups, found by listing because a task may have left some.
 
-        A task that puts one later finds the note that is put first, and deletes the file itself.
+        The note of abandoned buckets is written first. A task that writes a file later finds it and deletes
+        the file itself.
         """
         store, instant = self._transaction.store, self._transaction.instant
         published = {group.work.index for group in self.groups}
@@ -112,7 +114,10 @@ class PublishableGroups:
 def narrowed(
     outcome: WriteOutcome, groups: Sequence[RewrittenGroup], extra_metadata: dict[str, str]
 ) -> WriteOutcome:
-    """The part of an outcome that these groups are; the statistics that were put beside it may say more."""
+    """Return the part of an outcome that belongs to these groups.
+
+    The statistics beside the outcome may contain more files.
+    """
     kept = {file.stat.path for group in groups for file in group.files}
     stats = {
         partition: tuple(stat for stat in listed if stat.path in kept)
@@ -127,7 +132,7 @@ def narrowed(
 
 
 def replaced_by(groups: Iterable[RewrittenGroup]) -> dict[str, tuple[str, ...]]:
-    """The file groups that go when these are published, by partition."""
+    """Return the file groups that these groups replace, by partition."""
     replaced: dict[str, list[str]] = {}
     for group in groups:
         replaced.setdefault(group.work.partition, []).extend(part.file_id for part in group.work.slices)

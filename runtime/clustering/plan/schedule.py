@@ -1,7 +1,7 @@
-"""Clustering plans on the timeline: made under the lock, taken up by whoever executes them.
+"""Clustering plans on the timeline: created under the lock, then executed by this or another process.
 
-A plan is the file ``T.replacecommit.requested``. From then on no writer of this project fills the
-small files it names; writers that change rows of them go on, and win.
+A plan is the file ``T.replacecommit.requested``. Once it exists, writers of this project no longer fill the
+small files that it names. Writers that change rows of these files continue, and win.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledPlan:
-    """A plan that waits on the timeline: its instant, its groups, and what is predicted of them."""
+    """A pending plan on the timeline: its instant, its groups and their forecasts."""
 
     instant: str
     groups: tuple[PlannedGroup, ...]
@@ -59,14 +59,22 @@ def begin_clustering(
     predicted: PredictedGroups | None = None,
     timing: Timing,
 ) -> Iterator[Transaction | None]:
-    """A transaction whose plan is on the timeline, to be executed by this process.
+    """Yield a transaction whose plan is on the timeline, for execution by this process.
 
-    Groups that have changed since they were planned, or that a living writer has announced, are not
-    in it; None when none is left. When the process dies, the next writer rolls the plan back.
-    Of groups that are ``predicted`` no rows are read.
+    Groups that have changed since they were planned, or that a live writer has announced, are left out of the
+    plan. If no group remains, yield None. If the process dies, the next writer rolls the plan back.
 
-    Raises what :func:`~parquetry.runtime.commit.recovery.recover` raises, UnsupportedTableError for a table
-    that may not be written to, LockHeldError when the lock is not given up.
+    Args:
+        table: The table.
+        groups: The groups of the plan.
+        predicted: Predictions from the choice of scope. Rows of these groups are not read again.
+        timing: The time limits of sessions and locks.
+
+    Raises:
+        UnsupportedTableError: If the table may not be written to.
+        LockHeldError: If another process does not release the lock. The errors of
+            :func:`~parquetry.runtime.commit.recovery.recover` are raised too.
+
     """
     known = predict_groups(table, groups, known=predicted)
     with _session(table, timing, purpose=CLUSTER) as session:
@@ -84,10 +92,10 @@ def schedule(
     predicted: PredictedGroups | None = None,
     timing: Timing = DEFAULT_TIMING,
 ) -> ScheduledPlan | None:
-    """A plan left on the timeline for :func:`take_up`; None when no group of it is left.
+    """Put a plan on the timeline for :func:`take_up`; return None if no group of it remains.
 
-    After ``timing.plan_expires_seconds`` the next writer rolls it back. Errors as those of
-    :func:`begin_clustering`.
+    After ``timing.plan_expires_seconds`` the next writer rolls the plan back. The arguments and errors are
+    those of :func:`begin_clustering`.
     """
     known = predict_groups(table, groups, known=predicted)
     with _session(table, timing, purpose=SCHEDULED) as session:
@@ -103,10 +111,13 @@ def schedule(
 
 @contextmanager
 def take_up(table: TableHandle, instant: str, *, timing: Timing) -> Iterator[Transaction]:
-    """The transaction of a plan that waits on the timeline, Hudi's too; it is this process's from now on.
+    """Yield the transaction of a pending plan, also of Hudi's, which this process executes from now on.
 
-    InvalidDataError when no plan of that instant waits there, ConflictError when somebody carries it
-    out already; else the errors of :func:`begin_clustering`.
+    Raises:
+        InvalidDataError: If no plan of that instant is pending.
+        ConflictError: If another process is executing it. The errors of :func:`begin_clustering` are raised
+            too.
+
     """
     store = table.store
     owner = Owner.here()
@@ -127,7 +138,7 @@ def take_up(table: TableHandle, instant: str, *, timing: Timing) -> Iterator[Tra
 
 @contextmanager
 def _session(table: TableHandle, timing: Timing, *, purpose: str) -> Iterator[Session]:
-    """A session on a fresh instant, after what is dead was rolled back."""
+    """Yield a session on a new instant, after the rollback of writes of dead processes."""
     after = recovered_timeline(table, timing=timing).last_instant
     zone = table.config.timezone
     with open_session(table.store, purpose=purpose, after=after, zone=zone, timing=timing) as session:
@@ -135,7 +146,7 @@ def _session(table: TableHandle, timing: Timing, *, purpose: str) -> Iterator[Se
 
 
 def _transaction(table: TableHandle, session: Session) -> Transaction:
-    # It may have been opened long ago, while Spark started: what was applied since is followed.
+    # The table may have been opened long ago, before Spark started, and another spec applied since.
     table = table.reopen()
     return Transaction(session, table, table.timeline(), action=Action.REPLACECOMMIT, operation=CLUSTER)
 
@@ -147,7 +158,7 @@ def _request(
     groups: Sequence[PlannedGroup],
     predicted: Mapping[FileKey, GroupForecast],
 ) -> tuple[PlannedGroup, ...] | None:
-    """Put the plan under the lock; the groups that are in it, None when there is nothing to plan."""
+    """Put the plan on the timeline under the lock; return its groups, or None if nothing remains to plan."""
     store = table.store
     timeline = table.timeline()
     spec = table.effective_spec(timeline)
@@ -177,6 +188,7 @@ def _request(
 
 
 def _put_plan(session: Session, lock: TableLock, plan: ClusteringPlan) -> bool:
+    """Return whether the requested file was written while the lock was held; otherwise no plan remains."""
     store = session.store
     requested = Instant(time=session.instant, action=Action.REPLACECOMMIT, state=State.REQUESTED)
     request = RequestedReplace(operation=CLUSTER, plan=plan)
@@ -187,7 +199,7 @@ def _put_plan(session: Session, lock: TableLock, plan: ClusteringPlan) -> bool:
     with tidying(store.uri, f"the plan {session.instant} is committed, but the lock could not be read again"):
         is_held = lock.is_held()
     if not is_held:
-        # Who took the lock from a process that slept may have published, or planned, the same files.
+        # Another process took the lock while this one slept. It may have published or planned the same files.
         store.delete(requested.path)
         _LOG.warning("%s: the lock was lost while %s was planned; plan again", store.uri, session.instant)
     return is_held
@@ -196,7 +208,7 @@ def _put_plan(session: Session, lock: TableLock, plan: ClusteringPlan) -> bool:
 def _current(
     table: TableHandle, timeline: Timeline, groups: Sequence[PlannedGroup]
 ) -> tuple[PlannedGroup, ...]:
-    """The groups all of whose files are the newest by that timeline."""
+    """Return the groups whose files are all current on that timeline."""
     view = table.view(timeline)
     partitions = sorted({group.partition for group in groups})
     current = {part.path for slices in map_each(partitions, view.slices) for part in slices}
@@ -206,9 +218,9 @@ def _current(
 def _publishable(
     table: TableHandle, before: Timeline, now: Timeline, groups: Sequence[PlannedGroup], *, timing: Timing
 ) -> tuple[PlannedGroup, ...]:
-    """Of groups that were current ``before`` those that still are, and that nobody has reserved."""
+    """Return the groups that were current ``before``, still are, and are not reserved."""
     if not all(now.is_completed(write.time) for write in before.completed_writes):
-        # Something was rolled back, or archived: only the files can tell.
+        # A write was rolled back or archived, so only the listings show which files are current.
         groups = _current(table, now, groups)
     keys = [file.key for group in groups for file in group.files]
     gone = {*changed_groups(before, now, keys), *reserved_groups(now, timing=timing)}
@@ -216,9 +228,12 @@ def _publishable(
 
 
 def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
-    """Return when a plan of that instant waits to be executed, and nobody is at it.
+    """Check that a plan of that instant is pending and nobody is executing it.
 
-    InvalidDataError when none is pending, ConflictError when somebody executes it already.
+    Raises:
+        InvalidDataError: If no plan of that instant is pending.
+        ConflictError: If another process is executing it.
+
     """
     store = table.store
     now = Timeline.load(store)

@@ -1,4 +1,4 @@
-"""What a table's timeline, listings and statistics say to a clustering plan; nothing is written."""
+"""The input of a clustering plan from the timeline, listings and statistics of a table; it writes nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from parquetry.runtime.timeline.instant import Action, Instant, format_instant
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 RUN_KEY: Final = "parquetry.clustering"
-"""Where a replacecommit says how many groups of its plan were left out."""
+"""The key of a replacecommit's description, with the number of groups of its plan that were left out."""
 
 _ROUNDS_BEFORE_WAITING: Final = 3
 
@@ -44,11 +44,15 @@ _ROUNDS_BEFORE_WAITING: Final = 3
 def survey(
     table: TableHandle, timeline: Timeline, *, timing: Timing = DEFAULT_TIMING
 ) -> tuple[ClusteringSpec, tuple[ClusteringFile, ...], Situation]:
-    """The policy in force, the newest slices of all partitions, and what else a plan has to know.
+    """Return the applied policy, the newest slices of all partitions, and the situation of the table.
 
-    One listing per partition, one sidecar per instant of a slice, and footers only of files that no
-    sidecar has; every commit of the timeline. InvalidDataError when the applied spec is not understood,
-    CorruptTableError when files are gone or damaged.
+    It costs one listing per partition, one sidecar per instant of a slice, every commit of the timeline, and
+    the footers of files that no sidecar contains.
+
+    Raises:
+        InvalidDataError: If the applied spec cannot be understood.
+        CorruptTableError: If files are missing or damaged.
+
     """
     spec = table.effective_spec(timeline)
     policy = spec.clustering
@@ -69,9 +73,16 @@ def survey_under(
     *,
     timing: Timing = DEFAULT_TIMING,
 ) -> tuple[tuple[ClusteringFile, ...], Situation]:
-    """The slices, and what else a plan has to know, under a spec that need not be in force.
+    """Return the files and the situation under a spec, which need not be the applied one.
 
-    ``known`` are their statistics by path, as far as there are any.
+    Args:
+        table: The table.
+        timeline: The timeline of the table.
+        spec: The spec that the plan uses.
+        slices: The newest slices of all partitions.
+        known: The known statistics of the slices, by path.
+        timing: The time limits that decide whether a writer is alive.
+
     """
     policy = spec.clustering
     check_strategies(policy, table.store.allowed)
@@ -82,24 +93,24 @@ def survey_under(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherSteps:
-    """What the policy wants of every file besides its layout.
+    """The requirements of the policy on every file besides its layout.
 
-    That it is ``encrypted``, and without dropped columns: files of instants up to ``unpruned_until`` may
-    still have one.
+    If ``encrypted`` is set, each file has to be encrypted. Files of instants up to ``unpruned_until`` may
+    still contain dropped columns, which have to be removed.
     """
 
     encrypted: bool = False
     unpruned_until: str | None = None
 
     def are_due(self, part: FileSlice, known: FileStatistics | None) -> bool:
-        """Whether a file has to be rewritten for one of them."""
+        """Return whether a file has to be rewritten for one of the steps."""
         if self.unpruned_until is not None and part.instant <= self.unpruned_until:
             return True
         return self.encrypted and (known is None or not known.encrypted)
 
 
 def further_steps(table: TableHandle, policy: ClusteringSpec) -> FurtherSteps:
-    """What ``then`` of the policy comes to for the table as it is."""
+    """Return the steps that ``then`` of the policy requires on the current table."""
     then = policy.execution.then
     return FurtherSteps(
         encrypted=ENCRYPT in then and policy.execution.encryption_key is not None,
@@ -108,7 +119,7 @@ def further_steps(table: TableHandle, policy: ClusteringSpec) -> FurtherSteps:
 
 
 def _last_drop(table: TableHandle) -> str | None:
-    """When the newest applied spec without a column, or a field of one, of the one before was recorded."""
+    """Return the time at which the newest applied spec that dropped a column or a field was recorded."""
     later: tuple[int, set[ColumnPath]] | None = None
     for record in applied_history(table.store):
         paths = set(types_by_path(record.spec.columns))
@@ -119,9 +130,10 @@ def _last_drop(table: TableHandle) -> str | None:
 
 
 def clustering_file(part: FileSlice, known: FileStatistics | None, steps: FurtherSteps) -> ClusteringFile:
-    """A slice with what its statistics say, None when nothing is known.
+    """Return a slice with its statistics, as a clustering file.
 
-    One for which one of the ``steps`` is due counts as one of another policy.
+    If a step is due for the file, its digest is STEPS_DUE, so it counts as a file of another policy. Without
+    statistics the digest and the rows are None.
     """
     digest = None if known is None else known.clustering
     if steps.are_due(part, known):
@@ -146,7 +158,16 @@ def situation_of(
     *,
     timing: Timing = DEFAULT_TIMING,
 ) -> Situation:
-    """What holds for a plan by that policy on the table as it is."""
+    """Return the situation of a plan under that policy on the current table.
+
+    Args:
+        table: The table.
+        timeline: The timeline of the table.
+        spec: The spec that the plan uses.
+        policy: The clustering policy.
+        timing: The time limits that decide whether a writer is alive.
+
+    """
     types = {column.name: column.type for column in spec.columns}
     queried = {name.lower(): kind for name, kind in column_types(spec.columns).items()}
     return Situation(
@@ -166,9 +187,15 @@ def situation_of(
 
 
 def reserved_groups(timeline: Timeline, *, timing: Timing, but: str | None = None) -> dict[FileKey, str]:
-    """Why file groups must be left alone: living writers have announced them, or a plan names them.
+    """Return the file groups that must not be rewritten, with the reason.
 
-    ``but`` is an instant whose own plan does not count.
+    A live writer has announced them, or a pending plan names them.
+
+    Args:
+        timeline: The timeline of the table.
+        timing: The time limits that decide whether a writer is alive.
+        but: An instant whose own plan does not count.
+
     """
     reserved: dict[FileKey, str] = {}
     for instant in timeline.pending_writes:
@@ -189,9 +216,9 @@ def reserved_groups(timeline: Timeline, *, timing: Timing, but: str | None = Non
 
 
 def changed_groups(before: Timeline, now: Timeline, groups: Collection[FileKey]) -> frozenset[FileKey]:
-    """Those of the file groups that writes have changed or replaced which completed after ``before``.
+    """Return those of the file groups that writes completed after ``before`` have changed or replaced.
 
-    Only what these writes say is read. A write that was rolled back since is not noticed.
+    Only the metadata of these writes is read. A write that was rolled back since is not noticed.
     """
     mine = Work(instant="", operation=CLUSTER, replaced=frozenset(groups))
     changed: set[FileKey] = set()
@@ -203,7 +230,7 @@ def changed_groups(before: Timeline, now: Timeline, groups: Collection[FileKey])
 
 
 def commits_since_clustering(timeline: Timeline) -> int:
-    """How many writes the active timeline has after its newest completed clustering."""
+    """Return the number of writes on the active timeline after its newest completed clustering."""
     count = 0
     for write in reversed(timeline.completed_writes):
         if _is_clustering(timeline, write):
@@ -213,7 +240,7 @@ def commits_since_clustering(timeline: Timeline) -> int:
 
 
 def last_clustering(timeline: Timeline) -> str:
-    """Return the instant of the newest completed clustering on the active timeline; "" without one."""
+    """Return the instant of the newest completed clustering on the active timeline, or "" without one."""
     found = (write.time for write in reversed(timeline.completed_writes) if _is_clustering(timeline, write))
     return next(found, "")
 
@@ -225,9 +252,10 @@ def _is_clustering(timeline: Timeline, write: Instant) -> bool:
 
 
 def _kept_until(table: TableHandle, timeline: Timeline, policy: ClusteringSpec) -> str | None:
-    """The time when this way of arranging rows was applied; what was there before stays as it is.
+    """Return the time when this execution policy was applied, up to which ``existing: keep`` keeps files.
 
-    For one that is not applied yet that is all there is now.
+    If the policy is not applied yet, it is the instant of the newest write. Without ``existing: keep`` it is
+    None.
     """
     if policy.existing is not Existing.KEEP:
         return None
@@ -242,10 +270,10 @@ def _kept_until(table: TableHandle, timeline: Timeline, policy: ClusteringSpec) 
 
 
 def _waiting(timeline: Timeline, policy: ClusteringSpec) -> Mapping[FileKey, str]:
-    """The file groups that were left out so often that they wait, each time twice as long.
+    """Return the file groups that were left out so often that they have to wait, with the reason.
 
-    They lost to writers, or could not be rewritten. From the third time on they wait as many intervals
-    of ``every_commits`` writes as 2 to the power of the times before.
+    They lost to writers, or could not be rewritten. From the third time on they wait for ``every_commits``
+    writes, and each further time doubles the number.
     """
     lost: Counter[FileKey] = Counter()
     last: dict[FileKey, str] = {}
@@ -266,7 +294,7 @@ def _waiting(timeline: Timeline, policy: ClusteringSpec) -> Mapping[FileKey, str
 
 
 def _unpublished_groups(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
-    """By clustering, the file groups of its plan that it had to leave to writers."""
+    """Yield the instant of each clustering that left groups to writers, and their file groups."""
     for write in timeline.completed_writes:
         if not _is_clustering(timeline, write):
             continue

@@ -1,4 +1,4 @@
-"""What a clustering takes, measured while it runs, beside what it was expected to take."""
+"""The work of a clustering, measured while it runs, and the work that was expected."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class WorkMeasure:
 
     @contextmanager
     def rewriting(self, works: Sequence[GroupWork]) -> Iterator[None]:
-        """Count the time that these groups take."""
+        """Yield while these groups are rewritten, and add up the time."""
         begun = time.monotonic()
         try:
             yield
@@ -52,7 +52,7 @@ class WorkMeasure:
             self._attempted_bytes += sum(work.size_bytes for work in works)
 
     def measured(self, groups: Sequence[RewrittenGroup]) -> ClusteringWork:
-        """What it took to rewrite these groups, and what that was expected to be."""
+        """Return the measured and the expected work of these groups."""
         slices = [part for group in groups for part in group.work.slices]
         files = [file for group in groups for file in group.files]
         read_bytes = sum(part.size_bytes for part in slices)
@@ -81,7 +81,7 @@ class WorkMeasure:
         )
 
     def _sampled_bytes(self, groups: Sequence[RewrittenGroup]) -> int | None:
-        """What samples promise of all the groups; None where one of them has none."""
+        """Return the bytes that samples predict for all the groups, or None if a group has no sample."""
         firsts = [group.work.slices[0] for group in groups]
         promised = [self._sampled.get((part.partition, part.file_id)) for part in firsts]
         known = [size for size in promised if size is not None]
