@@ -1,1 +1,1 @@
-"""Predicting what a rewrite makes of the declared queries, from samples and statistics."""
+"""Predictions of what declared queries read after a rewrite, from samples and statistics."""

@@ -1,6 +1,6 @@
-"""What clustering will be good for, from a sample of the rows: the forecast that plans are made with.
+"""The forecast of a clustering's benefit from a sample of the rows, as made for plans.
 
-Nothing of it needs Spark. The sample stays beside the plan, and execution ranks its rows by it.
+It does not need Spark. The sample is stored beside the plan, and the execution ranks its rows by it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from parquetry.runtime.table.statistics import look_up
 _LOG = logging.getLogger(__name__)
 
 PredictedGroups = Mapping[frozenset[FileKey], GroupForecast]
-"""What is predicted of groups, by the files they have."""
+"""The forecasts of groups, by the set of their files."""
 
 
 class Forecaster:
-    """Knows the files of groups, and a bounded sample of their rows, read once for any number of trials.
+    """The statistics and a bounded row sample of groups of files, read once for any number of layouts.
 
-    ``columns`` are those that rows may be put in order by, dotted within structs. Files are read when
-    they are first needed. NotFoundError or RetryWrite when one is gone.
+    ``columns`` are those by which rows may be ordered; fields of structs have dotted names. Rows are read
+    when they are first needed. If a file is gone, methods raise NotFoundError or RetryWrite.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Forecaster:
         self._tried: TriedRows | None = None
 
     def forecast(self, execution: ExecutionPolicy, *, target_bytes: int) -> list[GroupForecast]:
-        """What is predicted for each group when it is written like that, in their order."""
+        """Return the forecast of each group under this execution policy, in the order of the groups."""
         order = row_order(execution)
         target_bytes = min(target_bytes, self._spec.sizing.max_file_size_bytes)
         compression_ratio = (
@@ -95,13 +95,14 @@ class Forecaster:
     def whole(
         self, kept: Iterable[ClusteringFile], forecasts: Iterable[GroupForecast]
     ) -> tuple[QueryForecast, ...]:
-        """What is predicted for groups and for some of the files that stay as they are, together."""
+        """Return the joint forecast of groups and of files that are not rewritten, for each query."""
         return self._queries.whole([self._known[file.path] for file in kept], forecasts)
 
     def regrouped(self, groups: Sequence[Sequence[ClusteringFile]]) -> Forecaster:
-        """One for other groups of the same files.
+        """Return a forecaster for other groups of the same files.
 
-        It reads no row for its samples, nor, when this one has made a forecast, to learn how rows shrink.
+        It reads no rows for its samples. If this forecaster has made a forecast, it reads none for the
+        compression ratio either.
         """
         other = copy.copy(self)
         other.groups = [[self._known[file.path] for file in files] for files in groups]
@@ -119,6 +120,7 @@ class Forecaster:
         target_bytes: int,
         compression_ratio: CompressionRatio,
     ) -> GroupForecast:
+        """Return the forecast of one group, empty if the limits left no sample for it."""
         files = self.groups[number]
         row_group_size_bytes = self._spec.files.row_group_size_bytes
         sample = None if order is None else self._drawn()[number]
@@ -161,12 +163,13 @@ class Forecaster:
         )
 
     def _drawn(self) -> list[GroupSample]:
+        """Return the samples of the groups, drawn at the first call."""
         if self._samples is None:
             self._samples = draw(self._store, self.groups, self._wanted, self._limits)
         return self._samples
 
     def _compression_ratio(self, order: RowOrder | None, *, target_bytes: int) -> CompressionRatio:
-        """Tried on the largest group that has a sample: the rows of a table are much alike."""
+        """Return the ratio, tried on the largest group with a sample, as a table's rows are much alike."""
         sizes = [
             0 if order is not None and self._drawn()[number].is_missing else _data_bytes(files)
             for number, files in enumerate(self.groups)
@@ -194,12 +197,19 @@ def predict(
     known: PredictedGroups | None = None,
     limits: SampleLimits | None,
 ) -> Mapping[FileKey, GroupForecast]:
-    """What is predicted for the groups of a plan under a spec, by their first file.
+    """Return the forecasts of a plan's groups under a spec, by their first file.
 
-    No row is read of groups that are ``known``. There is no forecast if no query is declared and rows are not
-    ranked by a sample, and none of encrypted files: the sample would lie beside the timeline in the clear.
-    None either when a file is gone meanwhile: such a plan is made anew. What else fails is logged: a plan can
-    do without.
+    There is no forecast if no query is declared and rows are not ranked by a sample. There is none for
+    encrypted files, because the sample would lie unencrypted beside the timeline, and none if a file is gone,
+    because the plan is then made anew. Other failures are logged, because a plan works without a forecast.
+
+    Args:
+        store: The store of the table.
+        spec: The spec of the table.
+        groups: The groups of the plan.
+        known: Forecasts that were already made. The rows of these groups are not read.
+        limits: The limits of the sample, or None for the default.
+
     """
     if spec.files.encryption_key is not None:
         return {}
@@ -215,7 +225,7 @@ def predict(
 
 
 def files_of(group: PlannedGroup) -> frozenset[FileKey]:
-    """The files of a group."""
+    """Return the files of a group."""
     return frozenset(file.key for file in group.files)
 
 
@@ -227,6 +237,7 @@ def _predicted(
     *,
     limits: SampleLimits | None,
 ) -> dict[FileKey, GroupForecast]:
+    """Return new forecasts of the groups, by their first file; empty if they fail."""
     policy = spec.clustering
     columns = () if order is None else (*order.split_by, *order.columns)
     try:
@@ -248,14 +259,17 @@ def _predicted(
 
 
 def _is_ranked(execution: ExecutionPolicy) -> bool:
-    """Whether rows that are put in order are ranked by a sample."""
+    """Return whether the strategy ranks rows by a sample."""
     return execution.strategy not in (STITCH, "sort")
 
 
 def _with_a_page(
     query: QueryForecast, made: Sequence[FileStatistics], page_rows: int | None
 ) -> QueryForecast:
-    """What the sample has no row of lies between two of its rows, in a page of each row group."""
+    """Return the forecast with one page in each row group, if the sample has no row for the query.
+
+    The missing rows lie between two rows of the sample, so a page of each row group may contain them.
+    """
     expected = query.expected
     if expected.rows or not query.now.rows or not made:
         return query
@@ -277,7 +291,10 @@ def _with_a_page(
 
 
 def _with_a_dictionary(query: QueryForecast) -> QueryForecast:
-    """Of a value that the sample has no row of, as many row groups have it in a dictionary as do now."""
+    """Return the forecast with rows of row groups whose dictionaries may have a value the sample lacks.
+
+    It assumes that as many row groups have the value as now.
+    """
     now, expected = query.now, query.expected
     if expected.dictionary_rows != 0 or not now.fewest_rows or not expected.row_groups:
         return query

@@ -1,8 +1,8 @@
-"""What files will look like when clustering has rewritten them, by statistics alone.
+"""The estimate of the files after a clustering, by statistics alone.
 
-For plans that may read no rows; `plan --due` looks at a sample of them. An estimate: values are taken
-to be spread evenly over the range of each column. A text's range is not divided, so that what is said
-of it is an upper bound.
+Plans that may read no rows use it; ``plan --due`` reads a sample instead. The estimate assumes that values
+are spread evenly over the range of each column. The range of a text is not divided, so the figures for it are
+an upper bound.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def estimate(
     execution: ExecutionPolicy,
     policy: FilesPolicy,
 ) -> GroupForecast:
-    """The forecast for a group with these ``files``.
+    """Return the forecast of a group with these ``files``.
 
-    Those that they become have row groups and, where rows are put in order, pages as the writer makes them by
-    the ``policy``.
+    The predicted files have row groups as the writer makes them under the ``policy`` and, if rows are
+    ordered, pages.
     """
     return queries.forecast(files, list(estimated_files(group, files, queries, execution, policy)))
 
@@ -51,9 +51,17 @@ def estimated_files(
     execution: ExecutionPolicy,
     policy: FilesPolicy,
 ) -> Iterator[FileStatistics]:
-    """The files that these of a group become, as exactly as the queries look at them.
+    """Yield the files that a group becomes, in as much detail as the queries need.
 
-    A row group has pages where a query reads it. A file that no query reads is one row group.
+    A row group has pages if a query reads it. A file that no query reads has a single row group.
+
+    Args:
+        group: The group.
+        files: The statistics of its files.
+        queries: The declared queries.
+        execution: The execution policy.
+        policy: The file settings of the writer.
+
     """
     if not files:
         return
@@ -69,7 +77,7 @@ def estimated_files(
     predicates, types, columns = queries.predicates, queries.types, queries.columns
 
     def cut(part: int) -> range:
-        """The rows of a row group."""
+        """Return the rows of a row group."""
         first, end = whole.rows * part // count, whole.rows * (part + 1) // count
         return range(first, max(end, first + 1))
 
@@ -92,7 +100,7 @@ def estimated_files(
 
 
 class _Spread:
-    """The rows of a group in their new order: a sort cuts its first column, a curve all of its columns."""
+    """The rows of a group in their new order: a sort divides the first column, a curve all of its columns."""
 
     def __init__(self, whole: RowGroupStatistics, execution: ExecutionPolicy) -> None:
         self._whole = whole
@@ -103,16 +111,16 @@ class _Spread:
 
     @property
     def arranges(self) -> bool:
-        """Whether rows are put in order at all."""
+        """Whether the rows are ordered at all."""
         return bool(self._cut)
 
     @property
     def is_linear(self) -> bool:
-        """Whether the bounds of some rows hold for every part of them: not so for cells of a curve."""
+        """Whether the bounds of some rows also hold for all parts of them; False for cells of a curve."""
         return len(self._cut) <= 1
 
     def row_group(self, of_rows: range, data_bytes: int) -> RowGroupStatistics:
-        """Some of the rows as a row group, without pages."""
+        """Return some of the rows as a row group without pages."""
         return RowGroupStatistics(
             rows=len(of_rows),
             data_bytes=data_bytes,
@@ -122,18 +130,18 @@ class _Spread:
     def divided(
         self, group: RowGroupStatistics, of_rows: range, shape: PageShape, columns: Collection[str]
     ) -> RowGroupStatistics:
-        """The row group of these rows with pages of that shape, and the bounds of the ``columns`` in them."""
+        """Return the row group with pages of that shape, and the bounds of the ``columns`` in them."""
         return shape.divided(group, self._bounds, first=of_rows.start, columns=columns)
 
     def _bounds(self, name: str, of_rows: range) -> ColumnStatistics:
         column, whole = self._whole.columns[name], self._whole.rows
-        # How nulls are spread is not known, but where there is none or nothing else.
+        # The distribution of nulls is only known if there are none, or nothing else.
         nulls = len(of_rows) if column.nulls == whole else column.nulls and None
         if name not in self._cut:
             return replace(column, nulls=nulls)
         if len(self._cut) == 1:
             return _part(column, of_rows.start, of_rows.stop, whole, nulls=nulls)
-        # A cell of the curve: of so many steps in each column, the one in the middle of the rows.
+        # Each column is divided into steps. The rows count as the cell at their middle.
         steps = max(round((whole / len(of_rows)) ** (1 / len(self._cut))), 1)
         cell = (of_rows.start + of_rows.stop) * steps ** len(self._cut) // (2 * max(whole, 1))
         step = cell // steps ** self._cut.index(name) % steps
@@ -152,7 +160,7 @@ def _merged(files: Sequence[FileStatistics]) -> RowGroupStatistics:
 def _part(
     column: ColumnStatistics, first: int, end: int, parts: int, *, nulls: int | None
 ) -> ColumnStatistics:
-    """The bounds of some of equal parts of a range of numbers; of anything else the whole."""
+    """Return the bounds of parts ``first`` to ``end`` of a range of numbers, or the whole range otherwise."""
     low, high = column.minimum, column.maximum
     if isinstance(low, bool) or isinstance(high, bool):
         return replace(column, nulls=nulls)

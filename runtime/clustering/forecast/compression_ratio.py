@@ -1,4 +1,4 @@
-"""How many bytes a byte becomes when rows are put in order and encoded anew: tried on some of them."""
+"""The compression ratio of rows that are ordered and encoded again, tried on some of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 
 MOST_ROW_GROUP_BYTES: Final = 256 * 1024 * 1024
-"""Row groups that are larger before compression are not tried: a planner's memory is not for them."""
+"""Row groups that are larger than this before compression are not tried, to save the planner's memory."""
 
 _FEWEST_ROWS: Final = 8192
 _FEW_VALUES: Final = frozenset({COMMIT_TIME, PARTITION_PATH, FILE_NAME})
@@ -35,9 +35,9 @@ _FEW_VALUES: Final = frozenset({COMMIT_TIME, PARTITION_PATH, FILE_NAME})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressionRatio:
-    """What a stored byte becomes: ``data`` in column chunks, ``written`` with the page index of them.
+    """The new bytes per stored byte: ``data`` in column chunks, ``written`` with their page indexes.
 
-    ``pages`` are those that the encoder makes, as far as any were tried.
+    ``pages`` is the shape of the encoder's pages, as far as any were tried.
     """
 
     data: float = 1.0
@@ -46,9 +46,11 @@ class CompressionRatio:
 
 
 class TriedRows:
-    """Rows of row groups of a clustering group, at least one, as many as ``limits`` allow, evenly chosen.
+    """The rows of some row groups of a clustering group, to try their encoding.
 
-    None of row groups beyond ``row_group_bytes`` before compression. NotFoundError when a file is gone.
+    The row groups, at least one, are chosen evenly, as many as the ``limits`` allow. Those beyond
+    ``row_group_bytes`` before compression are skipped. If a file is gone, the constructor raises
+    NotFoundError.
     """
 
     def __init__(
@@ -84,11 +86,18 @@ class TriedRows:
         target_bytes: int,
         of_rows: int,
     ) -> CompressionRatio:
-        """How many bytes a byte of these rows becomes in that order, in row groups as they will be.
+        """Return the compression ratio of these rows in that order, in row groups of the future size.
 
-        ``order`` None leaves them as they come, ``of_rows`` are put in order together. Without rows to
-        try it on, a byte stays one.
-        Where not all rows were read each row group has its share of those that were.
+        If not all rows were read, each row group gets its share of those that were. Without rows, the ratio
+        is 1.
+
+        Args:
+            order: The order of the rows; None keeps the stored order.
+            sample: The rows by which the order ranks.
+            policy: The file settings of the writer.
+            target_bytes: The target file size.
+            of_rows: The number of rows of the group, which are ordered together.
+
         """
         shape = TriedPages(usual_page_rows(policy, order))
         if not self._rows.num_rows or not self._stored_bytes:
@@ -102,9 +111,9 @@ class TriedRows:
         encoder = RowGroupEncoder(policy, page_rows=None if order is None else ORDERED_PAGE_ROWS)
         data = written = first = 0
         while first < rows.num_rows:
-            # As the writer does: by what rows took so far, before the first ones by the files that are read.
+            # As in the writer, the estimate uses the rows written so far, and at first the input files.
             row_bytes = written / first if first else stored
-            # A row group's share of the rows that were read may be too few to be encoded like it.
+            # A row group's share of the read rows may be too small to compress like the full row group.
             least = 1 if read == 1 else _FEWEST_ROWS
             step = max(min(row_group_bytes, target_bytes) / row_bytes * read, least)
             left = rows.num_rows - first
@@ -122,7 +131,7 @@ class TriedRows:
 def _read(
     store: ObjectStore, path: str, number: int, schema: pa.Schema, *, most_bytes: int
 ) -> list[pa.RecordBatch]:
-    """The rows of a row group; none when it is too large."""
+    """Return the rows of a row group, or no rows if it is too large."""
     place = Message(Value.uri(f"{store.uri}/{path}"))
     with reading(place), store.open_input(path) as content:
         file = open_parquet(content, store.allowed, place=place)
@@ -145,7 +154,7 @@ def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _as_written(rows: pa.Table) -> pa.Table:
-    """The rows with the file's name in place of those that they come from."""
+    """Return the rows as written: some metadata columns dictionary-encoded, and file names empty."""
     for name in _FEW_VALUES:
         at = rows.schema.get_field_index(name)
         values = (

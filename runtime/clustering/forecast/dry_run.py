@@ -1,6 +1,6 @@
-"""A clustering of a small table executed in memory: what its files will be, but for their names.
+"""The clustering of a small table in memory, which makes the files of a real one, except for their names.
 
-The task that rewrites groups is run on a store that reads the table and keeps what is written to itself.
+The task that rewrites groups runs on a store that reads the table and keeps everything written in memory.
 Nothing is written to the table or to a disk.
 """
 
@@ -34,9 +34,9 @@ _INSTANT: Final = "99991231235959999"
 
 
 class DryRun:
-    """Rewrites groups of a table in memory; a file of the table is read once for any number of layouts.
+    """Rewrites groups of a table in memory; each file of the table is read once for any number of layouts.
 
-    What it holds is the table's files and those of one group in another order.
+    Its memory holds the files of the table and the new files of one group.
     """
 
     def __init__(self, store: ObjectStore, spec: TableSpec, queries: DeclaredQueries) -> None:
@@ -52,11 +52,20 @@ class DryRun:
         *,
         target_bytes: int,
     ) -> list[GroupForecast]:
-        """The forecast for each group, in their order; ``known`` are the files there are, by path.
+        """Return the forecast of each group, in the order of the groups.
 
-        Files that are made have the pages that the queries ask for. They carry the digest of the layout:
-        files without one are taken to have usual pages. StaleTimelineError when a file has been cleaned
-        meanwhile.
+        New files have the pages that the queries need. They contain the digest of the layout, because files
+        without one are assumed to have usual pages.
+
+        Args:
+            groups: The groups of files.
+            known: The statistics of the existing files, by path.
+            execution: The execution policy.
+            target_bytes: The target file size.
+
+        Raises:
+            StaleTimelineError: If a file was cleaned meanwhile.
+
         """
         context = WriteContext(
             store=self._store,
@@ -89,7 +98,7 @@ class DryRun:
 
 
 class _Wanted:
-    """In memory, no bucket is abandoned."""
+    """A guard for writes in memory, where no bucket is abandoned."""
 
     def is_abandoned(self, store: ObjectStore, bucket: int) -> bool:
         del store, bucket
@@ -101,7 +110,7 @@ class _Wanted:
 
 
 class _MemoryStore:
-    """A store on top of another one, of which it changes nothing."""
+    """A store that reads another one and keeps all changes in memory."""
 
     def __init__(self, inner: ObjectStore) -> None:
         self._inner = inner

@@ -1,6 +1,6 @@
-"""Where clustering will cut its rows into row groups and files, before any of them is written.
+"""The predicted boundaries of the row groups and files that a clustering will write.
 
-The sizer that the writer asks is asked here with what rows are expected to take in a file.
+The prediction uses the sizer of the writer, with the expected bytes per row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NO_LIMIT: Final = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSizes:
-    """What a row takes: in the files there are, and in those there will be, in bytes."""
+    """The bytes per row in the existing files, and in the future ones."""
 
     before: float
     after: float
@@ -40,9 +40,15 @@ def expected_row_groups(
     most_bytes: int,
     row_group_size_bytes: int | None,
 ) -> list[RowGroupRange]:
-    """The row groups of rows that are written one segment behind the other; no file has two segments.
+    """Return the predicted row groups of rows that are written segment by segment.
 
-    ``segments`` are numbers of rows. ``row_group_size_bytes`` None is the writer's default.
+    Args:
+        segments: The number of rows of each segment. No file contains rows of two segments.
+        sizes: The bytes per row.
+        target_bytes: The target file size.
+        most_bytes: The maximum file size.
+        row_group_size_bytes: The size of a row group, or None for the writer's default.
+
     """
     first_sizer, later_sizer = (
         spreading_sizer(
@@ -63,7 +69,7 @@ def expected_row_groups(
         first = file_first = end - segment
         while first < end:
             sizer = later_sizer if file else first_sizer
-            # Before the first row group is written the writer goes by the files that are read.
+            # Before its first row group, the writer uses the bytes per row of the files that it reads.
             rate = sizes.after if first else sizes.before
             size = int((first - file_first) * sizes.after)
             remaining = (total - first) * rate

@@ -1,8 +1,9 @@
-"""Ranges in which what is measured lies in 80 of 100 cases, from the errors of past predictions.
+"""Prediction intervals that contain 80 of 100 measured values, from the errors of past predictions.
 
-An error is the logarithm of what was measured over what was expected. Errors count as normally distributed,
-with a mean and a deviation that are known the better the more errors there are, so the range is that of
-Student's t. A prior counts as if it were some errors more (Gelman et al., Bayesian Data Analysis, 3.3).
+An error is the logarithm of the measured value divided by the expected one. Errors are assumed to be normally
+distributed. Their mean and deviation are more certain the more errors are known, so the interval is that of
+Student's t-distribution. A prior counts like a number of additional errors (Gelman et al., Bayesian Data
+Analysis, 3.3).
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from statistics import fmean
 from typing import Final
 
 SHARE: Final = 0.8
-"""How often what is measured lies within a range."""
+"""The share of measured values that lie within an interval."""
 
 _T: Final = (
     inf, 3.0777, 1.8856, 1.6377, 1.5332, 1.4759, 1.4398, 1.4149, 1.3968, 1.3830, 1.3722,
     1.3634, 1.3562, 1.3502, 1.3450, 1.3406, 1.3368, 1.3334, 1.3304, 1.3277, 1.3253,
 )  # fmt: skip
-"""The 90th percentile of Student's t, by degrees of freedom."""
+"""The 90th percentile of Student's t-distribution, by degrees of freedom."""
 
 _MOST_LOG: Final = 50.0
 _MOST: Final = 2**62
@@ -28,26 +29,26 @@ _MOST: Final = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionInterval:
-    """From ``low`` to ``high``, both included; whole numbers of some unit."""
+    """The interval from ``low`` to ``high``, both included; whole numbers of some unit."""
 
     low: int
     high: int
 
     @classmethod
     def exactly(cls, value: int) -> PredictionInterval:
-        """What is known, or measured."""
+        """Return the interval of a known or measured value."""
         return cls(low=value, high=value)
 
     def __add__(self, other: PredictionInterval) -> PredictionInterval:
-        """Of both together. It is too wide if their errors do not depend on each other."""
+        """Return the interval of the sum. It is too wide if the errors of the two are independent."""
         return PredictionInterval(low=self.low + other.low, high=self.high + other.high)
 
     def plus(self, value: int) -> PredictionInterval:
-        """With what is known besides."""
+        """Return the interval shifted by a known value."""
         return PredictionInterval(low=self.low + value, high=self.high + value)
 
     def at_most(self, value: int) -> PredictionInterval:
-        """With nothing above a value that cannot be exceeded."""
+        """Return the interval capped at a value that cannot be exceeded."""
         return PredictionInterval(low=min(self.low, value), high=min(self.high, value))
 
     def __contains__(self, value: int) -> bool:
@@ -56,7 +57,7 @@ class PredictionInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """What errors are like that nobody measured on this table: as many of them as ``weight``.
+    """The errors on other tables, which count as ``weight`` errors of this table.
 
     ``mean`` and ``deviation`` are of logarithms.
     """
@@ -67,16 +68,24 @@ class Prior:
 
 
 def error_of(*, expected: float, measured: float, floor: float = 1.0) -> float:
-    """The error of a prediction; ``floor`` is added to both, so that small numbers have small errors."""
+    """Return the error of a prediction: the logarithm of measured divided by expected.
+
+    ``floor`` is added to both, so that small numbers have small errors.
+    """
     return log((measured + floor) / (expected + floor))
 
 
 def interval(
     expected: float, errors: Sequence[float], prior: Prior, *, floor_at: float = 1.0
 ) -> PredictionInterval:
-    """The range of what will be measured, where ``expected`` is predicted and past errors are known.
+    """Return the prediction interval of a value, from its prediction and past errors.
 
-    ``floor_at`` is that of :func:`error_of`.
+    Args:
+        expected: The predicted value.
+        errors: The errors of past predictions, see :func:`error_of`.
+        prior: The prior of the errors.
+        floor_at: The ``floor`` of :func:`error_of`.
+
     """
     if expected <= 0 and floor_at <= 1:
         return PredictionInterval.exactly(0)
@@ -87,7 +96,7 @@ def interval(
     freedom = prior.weight + count
     scale = sqrt((prior.weight * prior.deviation**2 + spread + between) / freedom)
     centre = (prior.mean + count * mean) / (1 + count)
-    # A deviation of the prior is that of measured errors already: its mean is not unknown besides.
+    # Without errors, the deviation of the prior already includes the uncertainty of its mean.
     unknown = 1 + 1 / (1 + count) if count else 1.0
     reach = _T[min(freedom, len(_T) - 1)] * scale * sqrt(unknown)
     low, high = (exp(max(min(side, _MOST_LOG), -_MOST_LOG)) for side in (centre - reach, centre + reach))

@@ -1,6 +1,6 @@
-"""Which pages row groups will have that clustering encodes: by its own encoder, tried on some rows.
+"""The predicted pages of row groups that clustering encodes, from its own encoder tried on some rows.
 
-What a reader skips by is the bounds of these pages, predicted from the sample as those of row groups are.
+Readers skip pages by their bounds. These are predicted from the sample, as the bounds of row groups are.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ _FEWEST_DRAWN: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageShape:
-    """How an encoder divides row groups: the ``rows`` of a page of each column, ``usual_rows`` of others.
+    """The way an encoder divides row groups into pages.
 
-    ``shares`` says which part of the bytes of all pages lies in pages of so many rows;
-    ``dictionary_bytes`` of a row group are read with any page. ``dictionaries`` are the columns with one.
+    ``rows`` is the number of rows per page of each tried column, ``usual_rows`` that of all other columns.
+    ``shares`` maps a number of rows per page to the share of all page bytes in such pages.
+    ``dictionary_bytes`` of a row group are read with any page. ``dictionaries`` are the columns with a
+    dictionary.
     """
 
     usual_rows: int
@@ -51,17 +53,22 @@ class PageShape:
         weight: float = 1.0,
         columns: Collection[str] | None = None,
     ) -> RowGroupStatistics:
-        """The row group with its pages; without any where none of its columns has several.
+        """Return the row group with its pages, or unchanged if no column has several pages.
 
-        ``bounds`` are those of a column's values in some rows, counted from where it itself has the
-        ``first``; they are asked for of all columns, or of these ``columns`` alone. Of a sample each row of
-        which stands for ``weight``, several pages count as one where it has too few rows for each.
+        Args:
+            group: The row group.
+            bounds: Returns the bounds of a column in a range of rows.
+            first: The number of the row group's first row in these ranges.
+            weight: The number of rows that each sampled row stands for. If a page would contain too few
+                sampled rows, several pages count as one.
+            columns: The columns that get bounds, or None for all.
+
         """
         rows, data_bytes = group.rows, group.data_bytes
         grids = {
             name: _grid(rows, _drawn(self.rows.get(name, self.usual_rows), weight))
             for name, column in group.columns.items()
-            # Of columns without bounds, as those with a NaN, there is no page index.
+            # Columns without bounds, such as those with a NaN, have no page index.
             if column.minimum is not None or column.nulls == rows
         }
         if all(len(firsts) == 1 for firsts in grids.values()):
@@ -88,7 +95,7 @@ class PageShape:
 
 
 class TriedPages:
-    """Learns the shape of pages from row groups that were encoded, each the only one of its file."""
+    """Learns the shape of pages from encoded row groups, each the only one of its file."""
 
     def __init__(self, usual_rows: int) -> None:
         self._usual_rows = usual_rows
@@ -99,7 +106,7 @@ class TriedPages:
         self._groups = 0
 
     def add(self, parts: ParquetParts) -> None:
-        """Look at the page index of a row group."""
+        """Add the page index of a row group."""
         rows = parts.rows(0)
         self._groups += 1
         columns = frozenset(parts.dictionaries(0))
@@ -109,7 +116,7 @@ class TriedPages:
             if index is None:
                 continue
             firsts, sizes = page_locations(index)
-            # A page that ends with the row group could have become larger.
+            # The last page ends with the row group, so a full page may have more rows.
             longest = int(np.diff(firsts).max()) if len(firsts) > 1 else max(rows, self._usual_rows)
             self._rows[chunk.name] = max(self._rows.get(chunk.name, 1), longest)
             self._page_bytes[chunk.name] += int(sizes.sum())
@@ -117,7 +124,7 @@ class TriedPages:
 
     @property
     def shape(self) -> PageShape:
-        """What the row groups so far have in common."""
+        """The page shape that fits all row groups so far."""
         total = sum(self._page_bytes.values())
         shares: Counter[int] = Counter()
         for name, size in self._page_bytes.items():
@@ -132,13 +139,13 @@ class TriedPages:
 
 
 def usual_page_rows(policy: FilesPolicy, order: RowOrder | None) -> int:
-    """Behind how many rows the writer ends a page at the latest."""
+    """Return the number of rows after which the writer ends a page at the latest."""
     ordered = order is not None and policy.page_size_bytes is None
     return ORDERED_PAGE_ROWS if ordered else USUAL_PAGE_ROWS
 
 
 def _drawn(page_rows: int, weight: float) -> int:
-    """The rows of a page, or of several that have a few rows of the sample together."""
+    """Return the rows of a page, or of several pages that together contain a few sampled rows."""
     return page_rows * max(ceil(_FEWEST_DRAWN * weight / page_rows), 1)
 
 
@@ -147,6 +154,7 @@ def _grid(rows: int, step: int) -> list[int]:
 
 
 def _even(rows: int, step: int, page_bytes: float, other_bytes: float) -> PageSizes:
+    """Return pages of ``step`` rows with sizes in proportion to their rows."""
     firsts = _grid(rows, step)
     counts = np.diff([*firsts, rows])
     return PageSizes(

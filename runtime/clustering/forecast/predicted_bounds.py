@@ -1,8 +1,8 @@
-"""Between which values rows lie of which only some were drawn, once they are in order.
+"""The predicted bounds of ranges of ordered rows, from the sampled rows among them.
 
-Of a column that the order arranges, those that were drawn tell of the rows around them. Of one that it
-does not, any rows are as good: there as many are looked at as there will be, not only those of them that
-were drawn, since these have little of what is rare.
+If the order arranges a column, its sampled values describe the rows around them. If it does not, any rows of
+the sample describe a range equally well. Then as many sampled rows are used as the range has rows, and not
+only those sampled from the range, because these contain few of the rare values.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ _MOST_ROWS: Final = 16_384
 _FEWEST_PARTS: Final = 4
 
 _AS_SPREAD: Final = 2 / 3
-"""Rows count as spread when they are in this share, or more, of the parts that they would be in by chance."""
+"""Rows count as spread by chance if they are in at least this share of the parts that chance would fill."""
 
 
 class DrawnColumn:
-    """The values that were drawn of a column in the order of the rows, each for ``weight`` of them.
+    """The sampled values of a column in the order of the rows; each stands for ``weight`` rows.
 
-    ``limits`` are the bounds of all rows, drawn or not; ``ordered`` says whether the order goes by it.
+    ``limits`` are the bounds of all rows, sampled or not. ``ordered`` shows whether the order uses the
+    column.
     """
 
     def __init__(
@@ -63,13 +64,13 @@ class DrawnColumn:
         self._greatest = _Side(np.where(has_place, none - 1 - numbers, none), none=none, ordered=ordered)
 
     def bounds(self, of_rows: range) -> ColumnStatistics:
-        """The bounds that some rows are expected to have, those of them too that were not drawn."""
+        """Return the expected bounds of a range of rows, which may include rows that were not sampled."""
         rows = len(of_rows)
         places = (of_rows.start, of_rows.stop)
         first, end = (min(round(place / self._weight), self._rows) for place in places)
         none_drawn = end == first
         if none_drawn:
-            # They lie between the last one before and the first one behind.
+            # The values lie between those of the last sampled row before and the first one after the range.
             first, end = max(first - 1, 0), min(end + 1, self._rows)
         drawn = range(first, end)
         if not self._valued.count(self._valued.window(drawn, rows)):
@@ -79,7 +80,7 @@ class DrawnColumn:
         plain = ColumnStatistics(
             type=self._kind, nulls=min(max(round(nulls * rows / len(window)), min(nulls, 1)), rows - 1)
         )
-        # The writer records no bounds where there is a NaN.
+        # The writer records no bounds for a column with a NaN.
         if self._nan.count(self._nan.window(drawn, rows)):
             return plain
         plain = replace(plain, nan_free=True)
@@ -90,7 +91,7 @@ class DrawnColumn:
         return _within(replace(plain, minimum=low, maximum=high), self._limits)
 
     def lacks(self, condition: ValueCondition, of_rows: range) -> bool:
-        """Return whether some rows are expected to have no value that fulfils the condition."""
+        """Return whether the range of rows is expected to have no value that fulfils the condition."""
         first, end = (min(round(place / self._weight), self._rows) for place in (of_rows.start, of_rows.stop))
         if condition not in self._held:
             fulfils = _fulfilling(self._values, condition).fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - a value
@@ -99,9 +100,9 @@ class DrawnColumn:
         return first < end and not side.count(side.window(range(first, end), len(of_rows)))
 
     def _outermost(self, side: _Side, window: range, rows: int) -> Any:
-        """The value that is furthest out of so many rows; None where none is known.
+        """Return the expected outermost value on a side of a range of rows, or None if none is known.
 
-        One that was not drawn is taken to lie as much further as those that were lie from each other.
+        Unsampled values are assumed to lie further out by the distance between the outermost sampled ones.
         """
         numbers = side.outermost(window, _NEIGHBOURS)
         if not len(numbers):
@@ -115,14 +116,14 @@ class DrawnColumn:
             return found + round((found - inner) * share)
         if isinstance(found, Decimal):
             return found + (found - inner) * Decimal(share)
-        # Texts have no distance, and infinities none that says anything.
+        # Texts have no distance, and that of infinities is meaningless.
         return (
             found + (found - inner) * share if isinstance(found, float) and isfinite(found - inner) else found
         )
 
 
 class _Side:
-    """The ``numbers`` of rows, the smaller the further out on one side; ``none`` for those without one."""
+    """The ``numbers`` of rows, smaller for rows further out on one side; ``none`` for rows without any."""
 
     def __init__(self, numbers: Numbers, *, none: int, ordered: bool) -> None:
         self._numbers = numbers
@@ -131,7 +132,11 @@ class _Side:
         self._spread: dict[int, bool] = {}
 
     def window(self, drawn: range, rows: int) -> range:
-        """The rows that tell of so many, of which some were ``drawn``: those, or as many around them."""
+        """Return the sampled rows that describe ``rows`` rows, some of which were ``drawn``.
+
+        If outer values are spread by chance over the rows, these are as many sampled rows around the drawn
+        ones; otherwise only the drawn ones.
+        """
         size = max(min(rows, _MOST_ROWS, len(self._numbers)), len(drawn))
         part_rows = 1 << (len(drawn).bit_length() - 1)
         if part_rows not in self._spread:
@@ -142,21 +147,21 @@ class _Side:
         return range(start, start + size)
 
     def outermost(self, window: range, most: int) -> Numbers:
-        """The smallest numbers there, at most so many, in their order."""
+        """Return at most ``most`` of the smallest numbers in the window, in ascending order."""
         numbers = self._numbers[window.start : window.stop]
         if len(numbers) > most:
             numbers = np.partition(numbers, most - 1)[:most]
         return np.sort(numbers[numbers < self._none])
 
     def count(self, window: range) -> int:
-        """How many rows there have a number."""
+        """Return how many rows in the window have a number."""
         return int(np.count_nonzero(self._numbers[window.start : window.stop] < self._none))
 
     def _is_spread(self, part_rows: int) -> bool:
-        """Whether the rows furthest out lie as if they were thrown into parts of so many rows.
+        """Return whether the outermost rows are spread by chance over parts of ``part_rows`` rows.
 
-        Of some of them, of twice as many and so on, it is counted in how many parts they are. Where there
-        is too little to be counted, only an order by the column speaks against it.
+        For some of these rows, then for twice as many and so on, the parts that contain them are counted. If
+        there are too few rows to count, the result is whether the order does not use the column.
         """
         parts = len(self._numbers) // part_rows
         if parts < _FEWEST_PARTS:
@@ -175,7 +180,7 @@ class _Side:
 
 
 def _fulfilling(values: pa.Array, condition: ValueCondition) -> pa.BooleanArray:
-    """Return which values fulfil the condition; all of them where Arrow cannot compare them."""
+    """Return a mask of the values that fulfil the condition; all are set if Arrow cannot compare them."""
     try:
         if isinstance(condition, StartsWith):
             return pc.starts_with(values, condition.prefix)
@@ -185,6 +190,7 @@ def _fulfilling(values: pa.Array, condition: ValueCondition) -> pa.BooleanArray:
 
 
 def _within(bounds: ColumnStatistics, limits: ColumnStatistics | None) -> ColumnStatistics:
+    """Return the bounds, limited to those of all rows if these are known."""
     if limits is None or limits.minimum is None or limits.maximum is None or limits.type != bounds.type:
         return bounds
     if bounds.minimum is None or bounds.maximum is None:

@@ -1,7 +1,7 @@
-"""What files will look like when a group has been clustered, from a sample of its rows.
+"""The predicted files of a group after clustering, from a sample of its rows.
 
-The sample is put in order, and cut into row groups and files, by the functions that put the rows in
-order and cut them; what its rows say of each row group's values is what its statistics will say.
+The functions that order the rows and divide them into row groups and files in the rewrite do the same here
+with the sample. The statistics of each predicted row group come from its sampled rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from parquetry.runtime.layout.skipping.statistics import (
 )
 
 _COPIED_SHARE: Final = 0.5
-"""Row groups of at least this share of the usual size are copied as they are when files are stitched."""
+"""Stitching copies row groups of at least this share of the usual size unchanged."""
 
 
 def arranged_files(
@@ -50,12 +50,25 @@ def arranged_files(
     compression_ratio: CompressionRatio,
     predicates: Sequence[Predicate] = (),
 ) -> tuple[FileStatistics, ...]:
-    """The files that these become when their rows are put in order; their paths are numbers.
+    """Return the files that these become when their rows are ordered; their paths are numbers.
 
-    They have bounds of the columns in ``types`` that the sample has, and pages where a row group may
-    match one of the ``predicates``, whose values dictionaries lack where the sample does.
-    ``compression_ratio`` is how many bytes a byte of these files becomes.
-    InvalidDataError when the order needs a column the sample lacks.
+    They have bounds of those columns in ``types`` that the sample has.
+
+    Args:
+        files: The statistics of the files of the group.
+        sample: The sample of their rows.
+        order: The order of the rows.
+        types: The Spark types of the columns that queries use.
+        target_bytes: The target file size.
+        most_bytes: The maximum file size.
+        row_group_size_bytes: The size of a row group, or None for the writer's default.
+        compression_ratio: The ratio of new to stored bytes.
+        predicates: The conditions of queries. Row groups that may match one have pages, and their
+            dictionaries lack the values that the sample lacks.
+
+    Raises:
+        InvalidDataError: If the sample lacks a column of the order.
+
     """
     if not sample.of_rows or not sample.rows.num_rows:
         return ()
@@ -113,9 +126,17 @@ def stitched_files(
     row_group_size_bytes: int | None,
     compression_ratio: CompressionRatio,
 ) -> tuple[FileStatistics, ...]:
-    """The files that these become when their rows stay as they come; their paths are numbers.
+    """Return the files that these become when their rows keep their order; their paths are numbers.
 
-    Row groups that are copied keep their size and pages, small ones are encoded anew.
+    Copied row groups keep their size and pages. Small row groups are encoded again.
+
+    Args:
+        files: The statistics of the files of the group.
+        target_bytes: The target file size.
+        most_bytes: The maximum file size.
+        row_group_size_bytes: The size of a row group, or None for the writer's default.
+        compression_ratio: The ratio of new to stored bytes.
+
     """
     row_group_bytes = row_group_size_bytes or default_row_group_bytes(target_bytes)
     stored = [group for file in files for group in file.row_groups if group.rows]
@@ -131,7 +152,7 @@ def stitched_files(
 def _grown(
     groups: Sequence[RowGroupStatistics], row_group_bytes: int, compression_ratio: CompressionRatio
 ) -> Iterator[RowGroupStatistics]:
-    """Small row groups together with their neighbours, until they make a usual one."""
+    """Yield the row groups, with small neighbours merged until they have the usual size."""
     held: list[RowGroupStatistics] = []
     for group in groups:
         is_copied = group.data_bytes >= _COPIED_SHARE * row_group_bytes
@@ -149,6 +170,7 @@ def _grown(
 
 
 def _merged(groups: Sequence[RowGroupStatistics], compression_ratio: CompressionRatio) -> RowGroupStatistics:
+    """Return small row groups as one that is encoded again."""
     whole = RowGroupStatistics(
         rows=sum(group.rows for group in groups),
         data_bytes=round(compression_ratio.data * sum(group.data_bytes for group in groups)),
@@ -163,13 +185,14 @@ def _merged(groups: Sequence[RowGroupStatistics], compression_ratio: Compression
         within = groups[bisect_right(ends, of_rows.start) : bisect_left(ends, of_rows.stop) + 1]
         found = merge_columns(within)[name]
         is_null = found.nulls is not None and found.nulls == sum(group.rows for group in within)
-        # Where nulls lie within a row group is not known.
+        # The positions of nulls within a row group are not known.
         return replace(found, nulls=len(of_rows) if is_null else found.nulls and None)
 
     return compression_ratio.pages.divided(whole, bounds)
 
 
 def _lacking_everywhere(groups: Sequence[RowGroupStatistics]) -> frozenset[Hashable] | None:
+    """Return the conditions that all row groups lack, or None if those of any are not known."""
     known = [frozenset(group.lacking) for group in groups if group.lacking is not None]
     return frozenset.intersection(*known) if known and len(known) == len(groups) else None
 
@@ -177,7 +200,7 @@ def _lacking_everywhere(groups: Sequence[RowGroupStatistics]) -> frozenset[Hasha
 def _as_files(
     groups: Sequence[RowGroupStatistics], numbers: Sequence[int], compression_ratio: CompressionRatio
 ) -> tuple[FileStatistics, ...]:
-    """Return the files of these numbers, with page indexes and footers like those that were tried."""
+    """Return the row groups as files by their numbers, with sizes that include page indexes and footers."""
     whole = compression_ratio.written / compression_ratio.data
     by_file: dict[int, list[RowGroupStatistics]] = {}
     for number, group in zip(numbers, groups, strict=True):
@@ -193,7 +216,7 @@ def _as_files(
 
 
 def _segments(rows: pa.Table, order: RowOrder, of_rows: int) -> list[int]:
-    """How many rows there are of each value that files are split by."""
+    """Return the estimated number of rows for each combination of values of the ``split_by`` columns."""
     if not rows.num_rows or not order.split_by:
         return [of_rows]
     (batch,) = rows.to_batches()
@@ -203,7 +226,7 @@ def _segments(rows: pa.Table, order: RowOrder, of_rows: int) -> list[int]:
 
 
 def _leaves(rows: pa.Table, types: Types) -> Iterator[tuple[str, pa.Array]]:
-    """The columns whose bounds are recorded, as values that the bounds are made of."""
+    """Yield the columns with recorded bounds, as values of the type that bounds have."""
     names = frozenset(rows.column_names)
     for name in types:
         if name.partition(".")[0] not in names:

@@ -1,8 +1,8 @@
-"""The model of a prediction: what declared queries read of files as they are, and of what these become.
+"""The model of a forecast: the reads of declared queries from the current files and from the future ones.
 
 There are three estimators: by statistics (:mod:`.by_statistics`), from a sample (:mod:`.by_sample`), and by a
-rewrite in memory (:mod:`.dry_run`). Each gives a :class:`GroupForecast` for each group. What was written is
-counted by the same function as what is predicted: the forecast error is a difference of figures of one kind.
+rewrite in memory (:mod:`.dry_run`). Each returns a :class:`GroupForecast` for each group. The same function
+counts the reads of predicted and of written files, so the forecast error compares like with like.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DIGITS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredQuery:
-    """A query of the spec; ``predicate`` is what statistics can answer of ``where``."""
+    """A query of the spec; ``predicate`` is the part of ``where`` that statistics can answer."""
 
     name: str
     where: str
@@ -40,20 +40,20 @@ class DeclaredQuery:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that statistics answer it by."""
+        """The columns whose statistics answer the query."""
         return columns_of(self.predicate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryForecast:
-    """What a query reads of some files ``now``, and what it is expected to read when they are clustered."""
+    """The reads of a query from some files ``now``, and the ``expected`` reads after they are clustered."""
 
     query: str
     now: Touched
     expected: Touched
 
     def __add__(self, other: QueryForecast) -> QueryForecast:
-        """Of the files of both."""
+        """Return the forecast for the files of both."""
         return QueryForecast(
             query=self.query, now=self.now + other.now, expected=self.expected + other.expected
         )
@@ -61,11 +61,11 @@ class QueryForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupForecast:
-    """What is predicted for one group of a plan: what queries read, the files, the sample to rank rows by.
+    """The forecast of one group of a plan: the reads of queries, the files, and the sample to rank rows by.
 
-    ``conditions`` are those of the queries, by name. ``sample`` has the columns that the rows are put in
-    order by; None where no rows are looked at. A group for whose sample the limits did not suffice has
-    neither queries nor files: nothing is predicted.
+    ``conditions`` are those of the queries, by name. ``sample`` has the columns of the order, or is None if
+    no rows are read. A group without a sample, because the limits were spent, has neither queries nor files:
+    nothing is predicted.
     """
 
     queries: tuple[QueryForecast, ...] = ()
@@ -76,14 +76,17 @@ class GroupForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredQueries:
-    """The queries of a spec, on columns of ``types``; all that is counted of files is counted here."""
+    """The queries of a spec, on columns of ``types``; every count of reads is made here."""
 
     queries: tuple[DeclaredQuery, ...]
     types: Types
 
     @classmethod
     def of(cls, spec: TableSpec) -> Self:
-        """Those of a spec. Times without zone in them are in UTC, as in the sessions that jobs start."""
+        """Return the queries of a spec.
+
+        Times without a zone in them are in UTC, as in the sessions that jobs start.
+        """
         types = column_types(spec.columns)
         return cls(
             queries=tuple(
@@ -106,23 +109,23 @@ class DeclaredQueries:
 
     @property
     def predicates(self) -> list[Predicate]:
-        """What statistics can answer, in their order."""
+        """The parts of the queries that statistics can answer, in their order."""
         return [query.predicate for query in self.queries]
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that statistics answer any of them by."""
+        """The columns whose statistics answer any of the queries."""
         return frozenset[str]().union(*(query.columns for query in self.queries))
 
     def reads(self, files: Iterable[FileStatistics]) -> tuple[Touched, ...]:
-        """What each reads of the files, which may be there, predicted, or written just now."""
+        """Return the reads of each query from the files, which may be existing or predicted."""
         known = list(files)
         return tuple(touched(known, query.predicate, self.types) for query in self.queries)
 
     def forecast(
         self, now: Iterable[FileStatistics], made: Sequence[FileStatistics], sample: pa.Table | None = None
     ) -> GroupForecast:
-        """The forecast for files that become those that are ``made``."""
+        """Return the forecast for the current files, which become those in ``made``."""
         figures = zip(self.queries, self.reads(now), self.reads(made), strict=True)
         return GroupForecast(
             queries=tuple(
@@ -136,7 +139,7 @@ class DeclaredQueries:
     def whole(
         self, kept: Iterable[FileStatistics], forecasts: Iterable[GroupForecast]
     ) -> tuple[QueryForecast, ...]:
-        """The forecast for groups and for files that stay as they are, together; one for each query."""
+        """Return the joint forecast of groups and of files that are not rewritten, one for each query."""
         stay = (
             QueryForecast(query=query.name, now=read, expected=read)
             for query, read in zip(self.queries, self.reads(kept), strict=True)
@@ -144,7 +147,7 @@ class DeclaredQueries:
         return added_up([*stay, *(query for forecast in forecasts for query in forecast.queries)])
 
     def weighted(self, figures: Iterable[Touched]) -> tuple[float, float]:
-        """The rows and the bytes to read in all, each query as often as its weight says."""
+        """Return the total rows and bytes to read, with each query multiplied by its weight."""
         read = list(zip(self.queries, figures, strict=True))
         return (
             sum(query.weight * one.rows for query, one in read),
@@ -154,9 +157,9 @@ class DeclaredQueries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
-    """By how much more was expected than there is to read, as a share of what there is.
+    """The difference between expected and measured reads, as shares of the measured ones.
 
-    None where nothing is to be read though something was expected.
+    A share is None if something was expected but nothing is read.
     """
 
     files: float | None
@@ -166,7 +169,7 @@ class Deviation:
 
     @classmethod
     def of(cls, expected: Touched, after: Touched) -> Self:
-        """Of one from the other."""
+        """Return the deviation of the expected reads from those after the clustering."""
         return cls(
             files=_share(expected.files, after.files),
             row_groups=_share(expected.row_groups, after.row_groups),
@@ -177,9 +180,9 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredQuery:
-    """What a query read of the files that were clustered, was expected to read, and reads now.
+    """The reads of a query from the clustered files: before, expected and after.
 
-    ``expected`` and ``error`` are None when nothing was predicted, as by a plan of Hudi.
+    ``expected`` and ``error`` are None if nothing was predicted, as for a plan by Hudi.
     """
 
     query: str
@@ -190,12 +193,12 @@ class MeasuredQuery:
 
     @classmethod
     def of(cls, query: str, *, before: Touched, expected: Touched | None, after: Touched) -> Self:
-        """With the error that follows."""
+        """Return the measured query with its error."""
         error = None if expected is None else Deviation.of(expected, after)
         return cls(query=query, before=before, expected=expected, after=after, error=error)
 
     def __add__(self, other: MeasuredQuery) -> MeasuredQuery:
-        """Of the files of both clusterings."""
+        """Return the measured query for the files of both clusterings."""
         known = self.expected is not None and other.expected is not None
         return MeasuredQuery.of(
             self.query,
@@ -216,7 +219,7 @@ _Q = TypeVar("_Q", bound=_OfQuery)
 
 
 def added_up(figures: Iterable[_Q]) -> tuple[_Q, ...]:
-    """The figures of several groups or clusterings, each query once, in the order they come first."""
+    """Return the sums over several groups or clusterings, each query once, in order of first appearance."""
     found: dict[str, _Q] = {}
     for query in figures:
         found[query.query] = found[query.query] + query if query.query in found else query

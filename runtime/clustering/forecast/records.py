@@ -1,6 +1,6 @@
-"""Predictions in clustering plans, and what was measured in replacecommits: their JSON, out and in.
+"""The JSON of predictions in clustering plans and of measurements in replacecommits, both written and read.
 
-What is read may be of another version: it is left out where it is not understood.
+A record may come from another version. If it cannot be understood, it is ignored.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.spec.codec import from_json_value, parsed_json, to_json_value
 
 PREDICTION_KEY: Final = "parquetry.prediction"
-"""Where a group of a plan says what declared queries read of its files now, and are expected to."""
+"""The key in a plan's group with the current and the expected reads of declared queries."""
 
 MEASURED_KEY: Final = "parquetry.measured"
-"""Where a replacecommit says what they had to read, were expected to, and read."""
+"""The key in a replacecommit with the reads of declared queries before, as expected, and after."""
 
 
 def in_plan(forecast: GroupForecast) -> dict[str, str]:
-    """What a group of a plan says of itself; nothing without queries."""
+    """Return the metadata of a plan's group with its forecast, empty without queries."""
     promised = sum(file.size_bytes for file in forecast.files)
     expected_bytes = {EXPECTED_BYTES_KEY: str(promised)} if promised else {}
     return expected_bytes | _said(
@@ -49,7 +49,10 @@ def in_plan(forecast: GroupForecast) -> dict[str, str]:
 def read_prediction(
     extra: Mapping[str, str], *, asked: Iterable[DeclaredQuery] | None = None
 ) -> tuple[QueryForecast, ...]:
-    """What :func:`in_plan` said; of queries with the conditions of those ``asked``, where they are given."""
+    """Return the forecasts that :func:`in_plan` recorded, or nothing if they cannot be understood.
+
+    If ``asked`` is given, only those with the name and condition of one of these queries are returned.
+    """
     conditions = None if asked is None else {(query.name, query.where) for query in asked}
     try:
         return tuple(
@@ -66,7 +69,7 @@ def read_prediction(
 
 
 def in_commit(measured: Sequence[MeasuredQuery]) -> dict[str, str]:
-    """What a replacecommit says of what was measured; nothing without queries."""
+    """Return the metadata of a replacecommit with the measured queries, empty without queries."""
     return _said(
         MEASURED_KEY,
         [{key: value for key, value in to_json_value(one).items() if value is not None} for one in measured],
@@ -74,7 +77,7 @@ def in_commit(measured: Sequence[MeasuredQuery]) -> dict[str, str]:
 
 
 def read_measured(extra: Mapping[str, str]) -> tuple[MeasuredQuery, ...]:
-    """What :func:`in_commit` said."""
+    """Return the measured queries that :func:`in_commit` recorded, or nothing if they are not understood."""
     try:
         return tuple(
             MeasuredQuery.of(

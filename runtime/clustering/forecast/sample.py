@@ -1,4 +1,4 @@
-"""A bounded sample of the rows that clustering is going to rewrite."""
+"""A bounded sample of the rows that clustering will rewrite."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleLimits:
-    """What a sample of all groups of a plan may cost.
+    """The limits on the cost of a sample of all groups of a plan.
 
-    ``rows`` are kept, at most ``group_rows`` of a group, and no more than take ``kept_bytes`` in
-    memory; they are taken from ``row_groups`` row groups,
-    so that no more files are opened, and about ``read_bytes`` of column chunks are read for them. A group
-    is not sampled below 4096 rows, 256 KiB and 4 row groups: when others have spent ``rows``, ``kept_bytes``
-    or ``row_groups``, it has no sample. To learn how rows shrink, about ``tried_bytes`` of one group are
-    read whole, from at most as many row groups again; as many files again are opened for their page index
-    alone, and for their dictionaries.
+    ``rows`` are kept, at most ``group_rows`` of a group, and no more than ``kept_bytes`` in memory. They are
+    taken from at most ``row_groups`` row groups, so no more files are opened, and about ``read_bytes`` of
+    column chunks are read for them. Each group gets at least 4096 rows, 256 KiB and 4 row groups: if earlier
+    groups have spent ``rows``, ``kept_bytes`` or ``row_groups``, it has no sample at all.
+
+    For the compression ratio, about ``tried_bytes`` of one group are read with all columns, from at most
+    ``row_groups`` further row groups. At most ``row_groups`` files are opened again for their page indexes,
+    and for their dictionaries.
     """
 
     rows: int = 4 * SAMPLE_ROWS
@@ -51,11 +52,11 @@ class SampleLimits:
 
     @property
     def openings(self) -> int:
-        """How often files are opened at most: indexes, dictionaries, a footer, the sample, tried rows."""
+        """The largest number of file opens: indexes, dictionaries, a footer, the sample, tried rows."""
         return 2 * self.row_groups + 1 + (self.row_groups + _FEWEST_ROW_GROUPS - 1) + self.row_groups
 
     def for_each_of(self, groups: int) -> SampleLimits:
-        """Limits that are not spent before each of so many groups has a sample."""
+        """Return limits under which each of so many groups gets a sample."""
         return replace(
             self,
             rows=max(self.rows, groups * _FEWEST_ROWS),
@@ -67,15 +68,15 @@ class SampleLimits:
 IN_REVIEW: Final = SampleLimits(
     rows=SAMPLE_ROWS, kept_bytes=SAMPLE_BYTES, row_groups=64, read_bytes=32 * _MIB, tried_bytes=12 * _MIB
 )
-"""For plans that are looked at, of many tables at once: a fraction of what a table's own plan may cost."""
+"""The limits for reviewed plans, which cover many tables at once: a fraction of a table's own plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSample:
     """Rows drawn evenly from all rows of a group, in the order of its files.
 
-    ``of_rows`` is how many the group has; each row that was drawn stands for equally many. ``by_path`` is
-    how many of them each file gave, those that gave none left out.
+    ``of_rows`` is the number of rows in the group; each sampled row stands for equally many. ``by_path`` is
+    the number of sampled rows from each file, without files that gave none.
     """
 
     rows: pa.Table
@@ -89,7 +90,7 @@ class GroupSample:
 
     @property
     def ranks(self) -> pa.Table:
-        """Some of them, evenly: enough to rank rows by along a curve, predicted and written."""
+        """An even part of the rows, enough to rank rows along a curve in the forecast and in the rewrite."""
         step = -(-self.rows.num_rows // SAMPLE_ROWS)
         if step <= 1:
             return self.rows
@@ -97,13 +98,13 @@ class GroupSample:
 
     @property
     def weight(self) -> float:
-        """How many rows each stands for; 1 when all are here."""
+        """The number of rows that each sampled row stands for; 1 if all rows were drawn."""
         return float(self.of_rows / max(self.rows.num_rows, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chunk:
-    """A row group to draw from: the rows at ``start`` and every ``step`` behind it, of ``rows``."""
+    """A row group to draw from: the rows at ``start`` and each ``step`` after it, out of ``rows``."""
 
     number: int
     start: float
@@ -112,7 +113,7 @@ class _Chunk:
 
     @property
     def places(self) -> npt.NDArray[np.int64]:
-        """Which rows of the row group are drawn."""
+        """The numbers of the drawn rows within the row group."""
         places = np.arange(self.start, self.rows, self.step).astype(np.int64)
         return places[places < self.rows]
 
@@ -123,14 +124,22 @@ def draw(
     wanted: pa.Schema,
     limits: SampleLimits,
 ) -> list[GroupSample]:
-    """A sample of each group, with the columns of ``wanted``, which are top-level ones.
+    """Return a sample of each group, with the columns of ``wanted``.
 
-    The groups in front come first: once the limits are spent, the others have no rows.
+    The groups are sampled in their order. Once the limits are spent, later groups have no rows. Row groups
+    are chosen evenly by rows, and rows evenly within them, so large groups of many files cost no more than
+    the limits, and the memory is that of the kept rows and a few MiB of each file that is being read. If the
+    rows exceed the bytes, only every second row is kept, or every fourth and so on.
 
-    Row groups are chosen evenly by rows, and rows evenly within them, so that large groups of many
-    files cost as much as the limits say, and memory for the rows that are kept and a few MiB of
-    each file that is read at a time. Where the rows take too many bytes, every second of them is kept, or
-    every fourth and so on. NotFoundError when a file is gone.
+    Args:
+        store: The store of the table.
+        groups: The statistics of the files of each group.
+        wanted: The top-level columns to read.
+        limits: The limits of the sample.
+
+    Raises:
+        NotFoundError: If a file is gone.
+
     """
     share = max(len(groups), 1)
     rows = min(limits.group_rows, max(limits.rows // share, _FEWEST_ROWS))
@@ -139,6 +148,7 @@ def draw(
     part = _part_read(store, groups, wanted)
 
     def affordable(files: Sequence[FileStatistics]) -> int:
+        """Return the number of row groups of these files that the byte limit allows."""
         sizes = [group.data_bytes for file in files for group in file.row_groups]
         mean_bytes = part * sum(sizes) / max(len(sizes), 1)
         count = int(limits.read_bytes / share / max(mean_bytes, 1))
@@ -171,9 +181,16 @@ def regrouped(
     *,
     most_rows: int,
 ) -> list[GroupSample]:
-    """Samples of other groups of the same files, of at most so many rows each, from those of ``groups``.
+    """Return samples of other groups of the same files, without reading anything.
 
-    Nothing is read. A group with a file of one that has no sample has none.
+    A group that contains a file of a group without a sample has none either.
+
+    Args:
+        samples: The samples of ``groups``.
+        groups: The groups that were sampled.
+        wanted: The groups that need samples.
+        most_rows: The largest number of rows in a sample.
+
     """
     drawn: dict[str, tuple[pa.Table, float]] = {}
     for sample, files in zip(samples, groups, strict=True):
@@ -188,7 +205,7 @@ def regrouped(
 def _joined(
     files: Sequence[FileStatistics], parts: Sequence[tuple[pa.Table, float]], most_rows: int
 ) -> GroupSample:
-    """Rows of all parts, each of which stands for as many as those of the part with the fewest."""
+    """Return the sample of the parts, thinned so that each row stands for equally many rows."""
     rows = pa.concat_tables([part for part, _ in parts])
     coarsest = max(weight for _, weight in parts)
     if coarsest == inf:
@@ -210,7 +227,7 @@ def _rows(files: Sequence[FileStatistics]) -> int:
 
 
 def _part_read(store: ObjectStore, groups: Sequence[Sequence[FileStatistics]], wanted: pa.Schema) -> float:
-    """Which share of a file's bytes the columns take, by the first file."""
+    """Return the share of a file's bytes that the wanted columns take, judged by the first file."""
     first = next((file for files in groups for file in files), None)
     if first is None:
         return 1.0
@@ -235,6 +252,7 @@ def _drawn(
     *,
     most_bytes: int,
 ) -> GroupSample:
+    """Return the sample of the chosen row groups of a group."""
     paths = [file.path for file in files if file.path in chosen]
     counts = [sum(len(chunk.places) for chunk in chosen[path]) for path in paths]
     firsts = list(accumulate(counts, initial=0))
@@ -250,7 +268,7 @@ def _drawn(
 
 
 def _chosen(files: Sequence[FileStatistics], *, rows: int, row_groups: int) -> Mapping[str, list[_Chunk]]:
-    """The row groups to draw from, by path, so that every row of the group is as likely as any other."""
+    """Return the row groups to draw from, by path, such that each row of the group is equally likely."""
     listed = [(file.path, n, group.rows) for file in files for n, group in enumerate(file.row_groups)]
     total = sum(count for _, _, count in listed)
     found: dict[str, list[_Chunk]] = {}
@@ -264,7 +282,7 @@ def _chosen(files: Sequence[FileStatistics], *, rows: int, row_groups: int) -> M
             found.setdefault(path, []).append(_Chunk(number=number, start=start, step=step, rows=count))
             seen += count
         return found
-    # Even steps meet large row groups more often; every time one is met it gives as many rows.
+    # Even steps hit large row groups more often, and each hit gives the same number of rows.
     ends = np.cumsum([count for _, _, count in listed])
     places = (np.arange(row_groups) + 0.5) * total / row_groups
     met, times = np.unique(np.searchsorted(ends, places, side="right"), return_counts=True)
@@ -284,7 +302,7 @@ def _draw_file(
     *,
     first: int,
 ) -> None:
-    """Offer the rows that are drawn from a file to the sample, numbered from ``first``."""
+    """Offer the drawn rows of a file to the sample, numbered from ``first``."""
     place = Message(Value.uri(f"{store.uri}/{path}"))
     with reading(place), store.open_input(path) as content:
         reader = ColumnReader(content, wanted, allowed=store.allowed, place=place)

@@ -1,7 +1,7 @@
-"""What ``scope: auto`` chooses by: what declared queries are expected to read under either scope.
+"""The choice of ``scope: auto`` from a sample: the expected reads of declared queries under either scope.
 
-Both are predicted from one bounded sample, by the functions that forecast and execution use; what is
-predicted of the groups that are chosen is kept, so that no row is read twice for a plan.
+Both scopes are predicted from one bounded sample, with the functions that the forecast and the execution use.
+The forecasts of the chosen groups are kept, so that no row is read twice for a plan.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class ScopeBySample:
-    """Answers for ``scope: auto`` by a sample of the rows; ``predicted`` is of the groups of its answers.
+    """Chooses the scope of ``scope: auto`` from a sample; ``predicted`` has the chosen groups' forecasts.
 
-    The partitions with the best benefit per byte come first: where the limits of a sample are spent,
-    where files are encrypted, and where the forecast fails, statistics choose, and the answer says so.
+    The partitions with the best benefit per byte come first. If the limits of the sample are spent, files are
+    encrypted, or the forecast fails, statistics choose, and the choice records that.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ScopeBySample:
         self.predicted: dict[frozenset[FileKey], GroupForecast] = {}
 
     def __call__(self, questions: Sequence[ScopeQuestion]) -> list[ScopeChoice]:
-        """The choices, in the order of the questions."""
+        """Return the choices, in the order of the questions."""
         choices = by_statistics(questions, self._policy)
         if self._spec.files.encryption_key is not None:
             return choices
@@ -72,6 +72,7 @@ class ScopeBySample:
     def _by_sample(
         self, questions: Sequence[ScopeQuestion], otherwise: Sequence[ScopeChoice]
     ) -> list[ScopeChoice]:
+        """Return the choices by a sample, or those of ``otherwise`` for questions without a forecast."""
         order = row_order(self._policy.execution)
         queries = DeclaredQueries.of(self._spec)
         columns = () if order is None else (*order.split_by, *order.columns)
@@ -113,6 +114,7 @@ class ScopeBySample:
         forecaster: Forecaster,
         queries: DeclaredQueries,
     ) -> ScopeChoice:
+        """Return the choice for one question, and keep the forecasts of the chosen groups."""
         figures = {
             scope: self._figures(question, scope, predicted[scope], forecaster, queries)
             for scope in predicted
@@ -135,7 +137,7 @@ class ScopeBySample:
         forecaster: Forecaster,
         queries: DeclaredQueries,
     ) -> ScopeFigures:
-        """Of all files of the question: those that a scope leaves are read as they are."""
+        """Return the figures of a scope over all files of the question, also those it does not rewrite."""
         groups = question.of(scope)
         rewritten = frozenset[FileKey]().union(*map(files_of, groups))
         kept = (file for file in _all_files(question) if file.key not in rewritten)
@@ -151,7 +153,7 @@ class ScopeBySample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A question, and its files in parts to draw from: the groups, then what only the whole has."""
+    """A question, with its files in parts to sample: the groups, then the files that only the whole has."""
 
     question: ScopeQuestion
     parts: tuple[tuple[ClusteringFile, ...], ...]

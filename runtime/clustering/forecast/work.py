@@ -1,7 +1,7 @@
-"""What rewriting files costs: bytes, the time of cores, and requests; predicted, and as it was measured.
+"""The cost of rewriting files in bytes, core time and requests, both predicted and measured.
 
-A replacecommit records what was measured of it (:data:`WORK_KEY`), and a group of a plan how many bytes its
-sample promises (:data:`EXPECTED_BYTES_KEY`). The ranges of later predictions come from the errors of these.
+A replacecommit records its measured cost (:data:`WORK_KEY`), and a group of a plan the bytes that its sample
+predicts (:data:`EXPECTED_BYTES_KEY`). The errors of these predictions determine later prediction intervals.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.codec import UNLESS_NONE, from_json_value, parsed_json, to_json_value
 
 WORK_KEY: Final = "parquetry.work"
-"""Where a replacecommit says what it took, and what that was expected to be."""
+"""The key in a replacecommit with its measured and its expected work."""
 
 EXPECTED_BYTES_KEY: Final = "parquetry.expected_bytes"
-"""Where a group of a plan says how many bytes its files will have, by a sample of its rows."""
+"""The key in a plan's group with the bytes that its files will have, by a sample of its rows."""
 
 DEFAULT_THROUGHPUT: Final = 8 * 1024 * 1024
-"""The stored bytes that a core reads, puts in order and writes in a second, where nothing was measured.
+"""The stored bytes that a core reads, orders and writes per second, if nothing was measured.
 
-In the benchmarks W4b, W4c and W7 these were 8.3 to 11.3 MiB, in W4a, which copies pages, 17 to 24.
+The benchmarks W4b, W4c and W7 measured 8.3 to 11.3 MiB, and W4a, which copies pages, 17 to 24 MiB.
 """
 
 BYTES_OF_COPIES: Final = Prior(mean=-0.02, deviation=0.04, weight=4)
 BYTES_IN_ORDER: Final = Prior(mean=0.22, deviation=0.16, weight=4)
-"""By sizes, files are expected to have as many bytes as those that they are made of.
+"""Without a sample, new files are expected to have as many bytes as the files that they are made of.
 
-These priors, and those below, were measured on 60 tables of five kinds (tests/support/costed_changes.py).
+This prior, the one above and those below were measured on 60 tables of five kinds
+(tests/support/costed_changes.py).
 """
 
 BYTES_BY_SAMPLE: Final = Prior(mean=0.012, deviation=0.016, weight=4)
@@ -40,7 +41,7 @@ THROUGHPUT: Final = Prior(mean=0.1, deviation=0.4, weight=2)
 
 _MILLISECONDS: Final = 1000
 _FEWEST_MILLISECONDS: Final = 100
-"""So many are added to both when a throughput is held against what it was expected to be."""
+"""The floor that is added to the expected and the measured time when their error is computed."""
 
 _READS_OF_COMMIT: Final = 40
 _READS_OF_FILE: Final = 8
@@ -49,16 +50,16 @@ _WRITES_OF_COMMIT: Final = 30
 _WRITES_OF_FILE: Final = 3
 _PART_BYTES: Final = 16 * 1024 * 1024
 _MORE_REQUESTS: Final = 2
-"""It may take so many times as many requests, or as few: tables have other columns, and other row groups."""
+"""The factor that widens the interval of requests both ways, as tables differ in columns and row groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringWork:
-    """What one clustering took. ``layout`` is the digest of what its rows were arranged by.
+    """The measured work of one clustering. ``layout`` is the digest of the policy that arranged its rows.
 
-    ``core_milliseconds`` are those of all cores that Spark had while ``attempted_bytes`` were rewritten, also
-    those of groups that could not be published. ``sampled_bytes`` are what a sample promised to be written,
-    None without one. ``expected_bytes`` and ``expected_core_milliseconds`` are ranges that were predicted.
+    ``core_milliseconds`` is the time of all of Spark's cores while ``attempted_bytes`` were rewritten,
+    including groups that could not be published. ``sampled_bytes`` are the bytes that a sample predicted,
+    None without one. ``expected_bytes`` and ``expected_core_milliseconds`` are predicted intervals.
     """
 
     files: int
@@ -75,7 +76,7 @@ class ClusteringWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """About how many requests a rewrite takes that read, and that write or list."""
+    """The approximate number of read requests, and of write and list requests, of a rewrite."""
 
     reads: PredictionInterval
     writes: PredictionInterval
@@ -83,9 +84,10 @@ class Requests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkBasis:
-    """What a prediction is made of: numbers of past clusterings, and whether a sample of the rows.
+    """The basis of a prediction: the numbers of past clusterings, and whether rows were sampled.
 
-    ``throughput`` is the bytes that a core is expected to read in a second; without past ones it is assumed.
+    ``throughput`` is the expected number of bytes that a core reads per second. Without past clusterings it
+    is the default.
     """
 
     past_bytes: int
@@ -96,7 +98,7 @@ class WorkBasis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkForecast:
-    """What rewriting some files will take; ranges hold in 80 of 100 cases."""
+    """The predicted work of rewriting some files; intervals hold in 80 of 100 cases."""
 
     read_bytes: int
     written_bytes: PredictionInterval
@@ -116,10 +118,18 @@ def forecast_work(
     layout: str | None = None,
     copies: bool = False,
 ) -> WorkForecast:
-    """The forecast for ``files`` of so many bytes, by what ``past`` clusterings of the table took.
+    """Return the predicted work of rewriting ``files`` files, from past clusterings of the table.
 
-    How bytes shrink is known of the same ``layout`` alone, unless a sample promises ``sampled_bytes``;
-    ``copies`` says that rows stay as they come.
+    Args:
+        past: The recorded work of past clusterings.
+        files: The number of files to rewrite.
+        read_bytes: Their size.
+        written_files: The number of new files.
+        sampled_bytes: The new bytes that a sample predicts. Without a sample, they are predicted from past
+            clusterings with the same ``layout``.
+        layout: The digest of the execution policy.
+        copies: Whether rows keep their order, as with stitch.
+
     """
     if sampled_bytes is None:
         expected, prior = read_bytes, BYTES_OF_COPIES if copies else BYTES_IN_ORDER
@@ -161,20 +171,21 @@ def forecast_work(
 
 
 def read_requests(files: int, size_bytes: int) -> int:
-    """About how many requests it takes to read files, and what is known of the table besides.
+    """Return about how many requests it takes to read files and the metadata of the table.
 
-    As counted on S3, like those of :func:`write_requests`, for 4 to 16 files of 0.3 to 12 MiB in all.
+    The constants, like those of :func:`write_requests`, were measured on S3 for 4 to 16 files of 0.3 to 12
+    MiB in all.
     """
     return _READS_OF_COMMIT + _READS_OF_FILE * files + size_bytes // _READ_BYTES
 
 
 def write_requests(files: int, size_bytes: int) -> int:
-    """About how many requests it takes to write files, and to commit them; those that list count too."""
+    """Return about how many requests it takes to write and commit files, including list requests."""
     return _WRITES_OF_COMMIT + _WRITES_OF_FILE * files + size_bytes // _PART_BYTES
 
 
 def expected_requests(work: ClusteringWork) -> Requests:
-    """About how many requests a clustering was expected to take."""
+    """Return about how many requests a clustering was expected to take."""
     return _requests(
         work.files, work.read_bytes, written_files=work.written_files, written_bytes=work.expected_bytes
     )
@@ -196,21 +207,22 @@ def _requests(
 
 
 def _about(*, low: int, high: int) -> PredictionInterval:
+    """Return the interval widened by the factor for requests."""
     return PredictionInterval(low=low // _MORE_REQUESTS, high=high * _MORE_REQUESTS)
 
 
 def _throughput(one: ClusteringWork) -> float:
-    """Bytes that a core read in a second."""
+    """Return the bytes that a core read per second."""
     return one.attempted_bytes * _MILLISECONDS / max(one.core_milliseconds, 1)
 
 
 def in_commit(work: ClusteringWork | None) -> dict[str, str]:
-    """What a replacecommit says of the work; nothing where it was not measured."""
+    """Return the metadata of a replacecommit with its work, or nothing if it was not measured."""
     return {} if work is None else {WORK_KEY: json.dumps(to_json_value(work), separators=(",", ":"))}
 
 
 def read_work(extra: Mapping[str, str]) -> ClusteringWork | None:
-    """What :func:`in_commit` said; None without it, and where it is not understood."""
+    """Return the work that :func:`in_commit` recorded, or None if it is missing or cannot be understood."""
     if WORK_KEY not in extra:
         return None
     try:
@@ -221,7 +233,7 @@ def read_work(extra: Mapping[str, str]) -> ClusteringWork | None:
 
 
 def _is_possible(work: ClusteringWork) -> bool:
-    """Whether these can have been measured: any program may write to a commit."""
+    """Return whether these values can have been measured, because any program may write a commit."""
     sizes = (work.read_bytes, work.written_bytes, work.attempted_bytes, work.sampled_bytes or 0)
     counts = (work.files, work.written_files, work.core_milliseconds, *sizes)
     ranges = (work.expected_bytes, work.expected_core_milliseconds)
@@ -229,6 +241,6 @@ def _is_possible(work: ClusteringWork) -> bool:
 
 
 def read_expected_bytes(extra: Mapping[str, str]) -> int | None:
-    """The bytes that a group of a plan promises; None without a sample."""
+    """Return the predicted bytes in the metadata of a plan's group, or None without a sample."""
     said = extra.get(EXPECTED_BYTES_KEY, "")
     return int(said) if said.isascii() and said.isdigit() and len(said) < 20 else None  # noqa: PLR2004 - 64 bits
