@@ -1,1 +1,1 @@
-"""Rewriting one file group: order, sorted runs, output files."""
+"""The rewrite of a clustering group: row order, sorted runs and output files."""

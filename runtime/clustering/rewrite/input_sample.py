@@ -1,7 +1,7 @@
-"""What tasks need to know of a group's files, or a share of them, before they order its rows.
+"""The sample of a group's files, or of a share of them, that tasks need before they order the rows.
 
-Each file is opened once and some of its rows are taken for the sample. Of a share they are counted too,
-and at a few places all columns are read, since nothing else tells how much memory a row takes.
+Each file is opened once to sample some of its rows. For a share, the rows are also counted, and all columns
+are read at a few places, because only this shows how much memory a row takes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _READ_AT_ONCE: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSample:
-    """Every ``stride``-th row with the columns of an order alone, how many rows there are, and their width.
+    """Every ``stride``-th row of a share with the columns of the order, the number of rows, and their width.
 
-    ``row_bytes`` is what a row of all columns takes in memory, as it is when files are read.
+    ``row_bytes`` is the memory of a row with all columns, as it is when files are read.
     """
 
     sample: pa.Table
@@ -48,10 +48,20 @@ class ShareSample:
 def sample_of(
     context: WriteContext, slices: Sequence[FileSlice], order: RowOrder, *, stride: int, most_bytes: int
 ) -> pa.Table:
-    """Every ``stride``-th row of the files, with the columns of the order alone.
+    """Return every ``stride``-th row of the files, with only the columns of the order.
 
-    Every second, fourth and so on of those where they would take more than ``most_bytes``, about.
-    RetryWrite when a file was cleaned.
+    If these take more than about ``most_bytes``, only every second, fourth and so on of them is returned.
+
+    Args:
+        context: The write context.
+        slices: The files.
+        order: The order that the sample is for.
+        stride: The distance between sampled rows.
+        most_bytes: The memory limit.
+
+    Raises:
+        RetryWrite: If a file was cleaned.
+
     """
     wanted = _of_order(context.schema, order)
     sample = SystematicSample(wanted, stride=stride, most_bytes=most_bytes)
@@ -66,9 +76,19 @@ def sample_of(
 def sample_share(
     context: WriteContext, slices: Sequence[FileSlice], order: RowOrder, *, stride: int
 ) -> ShareSample:
-    """What there is to know of the files, of at most 8 MiB. RetryWrite when one was cleaned.
+    """Return the sample, the row count and the row width of the files.
 
-    The stride is doubled where every ``stride``-th row would take more.
+    The stride is doubled while the sample takes more than 8 MiB.
+
+    Args:
+        context: The write context.
+        slices: The files of the share.
+        order: The order that the sample is for.
+        stride: The smallest distance between sampled rows.
+
+    Raises:
+        RetryWrite: If a file was cleaned.
+
     """
     wanted = _of_order(context.schema, order)
     sample = SystematicSample(wanted, stride=stride, most_bytes=SAMPLE_BYTES)
@@ -94,7 +114,7 @@ def sample_share(
 
 
 def _look_at_all(reader: ColumnReader, sample: SystematicSample, first: int) -> int:
-    """Offer the rows of a file to the sample, numbered from ``first``; the number behind the last."""
+    """Offer the rows of a file, numbered from ``first``, to the sample, and return the next number."""
     for row_group in range(reader.metadata.num_row_groups):
         for batch in reader.batches(row_group):
             numbers = np.arange(first, first + batch.num_rows)
@@ -109,7 +129,7 @@ def _of_order(schema: pa.Schema, order: RowOrder) -> pa.Schema:
 
 @contextmanager
 def _opened(store: ObjectStore, part: FileSlice) -> Iterator[tuple[pa.NativeFile, str]]:
-    """The content of a file, and what errors call it."""
+    """Yield the content of a file, and its name for errors."""
     place = Message(Value.uri(f"{store.uri}/{part.path}"))
     try:
         content = store.open_input(part.path)
@@ -122,7 +142,7 @@ def _opened(store: ObjectStore, part: FileSlice) -> Iterator[tuple[pa.NativeFile
 def _widths(
     content: pa.NativeFile, context: WriteContext, place: str, *, places: int
 ) -> Iterator[tuple[int, float]]:
-    """The rows of some row groups, and the bytes of a row by those in front."""
+    """Yield, for some row groups, the number of rows and the bytes of a row, measured on their first rows."""
     reader = ColumnReader(
         content,
         stored_schema(context.schema),
@@ -140,5 +160,5 @@ def _widths(
 
 
 def _even(places: int, count: int) -> list[int]:
-    """So many numbers below ``count``, evenly; all of them when there are fewer."""
+    """Return ``places`` numbers below ``count``, evenly spaced, or all numbers if there are fewer."""
     return sorted({(2 * place + 1) * count // (2 * places) for place in range(places)}) if count else []

@@ -1,4 +1,4 @@
-"""The sample of a clustering plan, as it is kept beside it."""
+"""The sample of a clustering plan, stored in a sidecar beside it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 
 SAMPLE_KEY: Final = "parquetry.sample"
-"""Where a plan says in which file its sample is, and a group which one of that file is its own."""
+"""The key in a plan with the path of its samples, and in a group with the number of its own sample."""
 
 _GROUP: Final = "__group"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSample:
-    """Where the sample of a group is: the file of its plan, and its number in that."""
+    """The location of a group's sample: the sample file of its plan, and its number in that file."""
 
     path: str
     number: int
 
     def read(self, store: ObjectStore, schema: pa.Schema, *, most_bytes: int) -> pa.Table | None:
-        """The rows as the table's schema has these columns now; None when they are not there any more.
+        """Return the rows with the current types of the schema, or None if the sample no longer exists.
 
-        Every second of them, or every fourth and so on, where they would take more than ``most_bytes``.
+        If they take more than ``most_bytes``, only every second, fourth and so on of them is returned.
         """
         try:
             with store.open_input(self.path) as content:
@@ -46,13 +46,13 @@ class KeptSample:
 
 
 def kept_sample(plan: ClusteringPlan, group: ClusteringGroup) -> KeptSample | None:
-    """Where the sample of a group of the plan is; None where it has none."""
+    """Return the location of the sample of a plan's group, or None if it has none."""
     path, number = plan.extra.get(SAMPLE_KEY), group.extra.get(SAMPLE_KEY, "")
     return KeptSample(path=path, number=int(number)) if path is not None and number.isdecimal() else None
 
 
 def encode_samples(samples: Sequence[pa.Table | None]) -> bytes | None:
-    """The samples of groups as one file, each under its place among them; None when no group has one."""
+    """Return the samples of groups as one file, numbered by position, or None if no group has one."""
     known = [(number, sample) for number, sample in enumerate(samples) if sample is not None]
     if not known:
         return None
@@ -68,9 +68,10 @@ def encode_samples(samples: Sequence[pa.Table | None]) -> bytes | None:
 def decode_sample(
     content: pa.NativeFile, number: int, schema: pa.Schema, *, most_bytes: int, place: str
 ) -> pa.Table | None:
-    """The sample of group ``number``, None where it has none; only that part of the file is read.
+    """Return the sample of group ``number``, or None if it has none.
 
-    It has those columns of ``schema`` that the file has, and about ``most_bytes`` at most.
+    It reads only this part of the file. The sample has the columns of ``schema`` that the file has, and at
+    most about ``most_bytes``.
     """
     names = pq.read_schema(content).names
     wanted = pa.schema([column for column in schema if column.name in names])

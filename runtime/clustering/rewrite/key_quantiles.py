@@ -1,4 +1,4 @@
-"""Keys of rows that go by, at about even bytes: by them an order is divided evenly by bytes."""
+"""Quantiles of row keys by bytes, taken as rows pass by; they divide an order into ranges of equal bytes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MOST_SHARE: Final = 4
 
 
 class KeyQuantiles:
-    """The key of a row every so many bytes, and the bytes of the rows from the one before to this.
+    """The key of one row for every so many bytes, each with the bytes of the rows since the previous key.
 
-    They are thinned out, by halves, while they take more than a quarter of ``most_bytes``.
+    While the keys take more than a quarter of ``most_bytes``, every second one is removed.
     """
 
     def __init__(self, keys: OrderKeys, *, most_bytes: int) -> None:
@@ -33,13 +33,16 @@ class KeyQuantiles:
         self._size = self._count = 0
 
     def noted(self, pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows, looked at as they are taken."""
+        """Yield the batches unchanged, and record keys of their rows."""
         for piece in pieces:
             self._note(piece)
             yield piece
 
     def keys(self) -> tuple[pa.Table, npt.NDArray[np.int64]]:
-        """The keys, of at least one row, and the bytes each stands for."""
+        """Return the recorded keys and the bytes that each stands for.
+
+        At least one row must have been recorded.
+        """
         return pa.concat_tables(self._found).combine_chunks(), np.concatenate(self._weights)
 
     def _note(self, piece: pa.RecordBatch) -> None:

@@ -1,4 +1,4 @@
-"""The order in which clustering lays rows down, and places that cut it into ranges and files."""
+"""The row order of a clustering, and the boundaries that divide it into ranges and files."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.clustering import ENCRYPT, PRUNE, STITCH, ExecutionPolicy
 
 SAMPLE_ROWS: Final = 65_536
-"""How many rows the quantiles of a group are taken from."""
+"""The number of rows from which the quantiles of a group are taken."""
 
 SAMPLE_BYTES: Final = 8 * 1024 * 1024
-"""The most Arrow bytes that a sample of a group takes where it is kept, or sent around."""
+"""The largest size of a group's sample in Arrow bytes, where it is stored or sent to tasks."""
 
 _KEY: Final = "k"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOrder:
-    """An order of rows by an execution strategy and columns, dotted where they lie in structs.
+    """The row order of an execution strategy over columns; fields of structs have dotted names.
 
-    ``split_by`` comes before it all: rows that differ there never share a file. There is at least one
-    column in either.
+    ``split_by`` takes precedence: rows with different values of these columns never share a file. At least
+    one of ``columns`` and ``split_by`` is not empty.
     """
 
     strategy: str
@@ -45,14 +45,16 @@ class RowOrder:
 
     @property
     def top_level(self) -> frozenset[str]:
-        """The columns of the table that the order looks at."""
+        """The top-level columns that the order uses."""
         return frozenset(name.partition(".")[0] for name in (*self.split_by, *self.columns))
 
 
 def row_order(execution: ExecutionPolicy) -> RowOrder | None:
-    """The order of an execution policy; None where rows stay as they come.
+    """Return the row order of an execution policy, or None if rows keep their order.
 
-    InvalidDataError for a strategy or a step that is not known here.
+    Raises:
+        InvalidDataError: If the strategy or a step is unknown, or columns are missing.
+
     """
     unknown = sorted(set(execution.then) - {ENCRYPT, PRUNE})
     if unknown:
@@ -71,9 +73,9 @@ def row_order(execution: ExecutionPolicy) -> RowOrder | None:
 
 
 def declared_order(order: RowOrder, schema: pa.Schema) -> tuple[str, ...]:
-    """The leading columns by which the rows of a file are then in plain order, as its footer may say.
+    """Return the leading columns by which the rows of a file are plainly sorted, for its footer.
 
-    Fields of structs cannot be named there, and readers do not agree on where NaN belongs.
+    The footer cannot name fields of structs, and readers do not agree on the position of NaN.
     """
     named = order.split_by + (order.columns if order.strategy == "sort" else ())
     return tuple(takewhile(lambda name: _has_plain_order(schema, name), named))
@@ -87,10 +89,10 @@ def _has_plain_order(schema: pa.Schema, name: str) -> bool:
 
 
 class OrderKeys:
-    """Computes what rows are sorted by. ``sample`` are rows of the same kind.
+    """Computes the sort keys of rows, ranked by a ``sample`` with the same columns.
 
-    ``columns`` are those of the table that the order looks at, which come in one piece.
-    InvalidDataError when a column is not there, or when a strategy of somebody else fails.
+    ``columns`` are the top-level columns that the order uses, which have to be in one piece. If a column is
+    missing, or a plug-in strategy fails, InvalidDataError is raised.
     """
 
     def __init__(self, order: RowOrder, sample: pa.Table) -> None:
@@ -103,7 +105,7 @@ class OrderKeys:
             self._keys_of = strategy(order.columns, sample)
 
     def of(self, rows: pa.Table) -> pa.Table:
-        """The columns to sort by, ascending, the first before the others."""
+        """Return the key columns of the rows, to sort by in ascending order, the first one first."""
         with plug_in_errors(self._strategy):
             keys = [*(values_of(rows, name) for name in self._split_by), *self._keys_of(rows)]
             found = pa.table(keys, names=[f"{_KEY}{number}" for number in range(len(keys))])
@@ -123,16 +125,17 @@ def _told(types: Sequence[pa.DataType]) -> str:
 
 
 def sort_indices(keys: pa.Table) -> pa.Array:
-    """The row numbers in order; rows with equal keys stay as they are."""
+    """Return the row numbers in ascending order of their keys; rows with equal keys keep their order."""
     return pa.array(stable_order([whole(column) for column in keys.columns]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundaries:
-    """Places that divide an order into ranges, by the keys of rows.
+    """The boundaries that divide an order into ranges, as keys of rows.
 
-    Rows go behind a cut of ``before`` when they are not smaller, and behind one of ``behind`` when they
-    are greater; the latter are keys that many rows share, which have a range of their own.
+    A row is after a boundary in ``before`` if its key is not smaller, and after a boundary in ``behind`` if
+    its key is greater. The keys in ``behind`` are shared by many rows. Each of these has a range of its own,
+    and ``single`` has the numbers of these ranges.
     """
 
     before: pa.Table
@@ -141,11 +144,11 @@ class Boundaries:
 
     @property
     def ranges(self) -> int:
-        """How many ranges there are."""
+        """The number of ranges."""
         return int(self.before.num_rows) + int(self.behind.num_rows) + 1
 
     def divide(self, keys: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The rows in order, and where in that each range begins; one more for the end."""
+        """Return the row numbers in order, and the start of each range in them, followed by the end."""
         rows, first = keys.num_rows, self.before.num_rows
         together = pa.concat_tables([self.before, keys, self.behind]).combine_chunks()
         order = sort_indices(together).to_numpy().astype(np.int64)
@@ -158,9 +161,13 @@ class Boundaries:
 def boundaries_of(
     sample: pa.Table, ranges: int, *, weights: npt.NDArray[np.int64] | None = None
 ) -> Boundaries:
-    """Cuts into about so many ranges of about the same weight, judged by the keys of a sample.
+    """Return the boundaries of about ``ranges`` ranges of equal weight, from the keys of a sample.
 
-    ``weights`` are those of its rows, which count one each without.
+    Args:
+        sample: The keys of the sample.
+        ranges: The number of ranges.
+        weights: The weight of each sampled row, 1 by default.
+
     """
     order = sort_indices(sample)
     ordered = sample.take(order).combine_chunks()
@@ -177,18 +184,18 @@ def boundaries_of(
     return Boundaries(
         before=chosen.filter(pa.array(is_first)),
         behind=chosen.filter(pa.array(is_shared)),
-        # Every cut opens a range; a shared key opens its own and, behind it, the next one.
+        # Each boundary starts a range. A shared key starts its own range and, after it, the next one.
         single=frozenset(int(number + place + 1) for place, number in enumerate(single)),
     )
 
 
 def _equals_next(keys: pa.Table) -> npt.NDArray[np.bool_]:
-    """Which rows sort as the next one does."""
+    """Return a mask of the rows that sort equal to the next row."""
     same = np.ones(keys.num_rows - 1, bool)
     for column in keys.columns:
         values = whole(column)
         if pa.types.is_floating(values.type):
-            # Sorting takes 0.0 and -0.0 for equal, as it does any NaN and any other.
+            # Sorting treats 0.0 and -0.0 as equal, and also all NaN values.
             values = pc.if_else(pc.is_nan(values), np.nan, pc.add(values, pa.scalar(0.0, values.type)))
         codes = values.dictionary_encode().indices
         codes = codes.fill_null(-1).to_numpy()
@@ -197,7 +204,10 @@ def _equals_next(keys: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def split_places(rows: pa.RecordBatch, before: pa.RecordBatch | None, order: RowOrder) -> list[int]:
-    """Where rows begin that may not share a file with those in front of them, the last of ``before``."""
+    """Return the positions of rows that may not share a file with the row in front of them.
+
+    The first row is compared with the last row of ``before``.
+    """
     if not order.split_by or not rows.num_rows:
         return []
     last = [] if before is None else [before.slice(before.num_rows - 1)]
@@ -207,7 +217,7 @@ def split_places(rows: pa.RecordBatch, before: pa.RecordBatch | None, order: Row
 
 
 def values_apart(rows: pa.Table, order: RowOrder) -> int:
-    """How many different values rows have that may not share a file."""
+    """Return the number of distinct ``split_by`` values, which may not share a file."""
     if not order.split_by or not rows.num_rows:
         return int(rows.num_rows > 0)
     keys = _split_keys(rows, order)
@@ -219,9 +229,9 @@ def _split_keys(rows: pa.Table, order: RowOrder) -> pa.Table:
 
 
 def gathered(pieces: list[pa.RecordBatch]) -> pa.Table:
-    """The rows of all batches, at least one, in one piece; the list lets go of them.
+    """Return the rows of all batches, at least one, in one piece, and empty the list.
 
-    Column by column, so that no more than one of them is there twice.
+    It copies column by column, so that at most one column is in memory twice.
     """
     rows = pa.Table.from_batches(pieces)
     pieces.clear()
@@ -232,5 +242,5 @@ def gathered(pieces: list[pa.RecordBatch]) -> pa.Table:
 
 
 def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array, dictionaries of its pieces united."""
+    """Return the column as one array, with the dictionaries of its chunks unified."""
     return whole(pa.table([column], names=[_KEY]).combine_chunks().column(0))

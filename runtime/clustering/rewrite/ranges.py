@@ -1,7 +1,8 @@
-"""What tasks do for a group whose rows are too many for one: divide them by ranges, and write a range.
+"""The tasks of a group with too many rows for one task: they divide rows into ranges, and write a range each.
 
-Nothing of Spark is imported: workers need pyarrow only. Spark carries rows as messages, some rows of
-one range each, in Arrow's own format: it looks at nothing but who takes them, and in which order.
+This module does not import Spark, because workers only need pyarrow. Spark transports rows as messages in
+Arrow's format. Each message has some rows of one range. Spark only uses the receiver and the order of the
+messages.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from parquetry.runtime.errors import RetryWrite, is_outage
 from parquetry.runtime.layout.model import FileSlice
 
 MESSAGE_BYTES: Final = 1024 * 1024
-"""About the most that a message carries."""
+"""The approximate size limit of a message."""
 
 RANGE: Final = "range_number"
 RUN: Final = "run"
@@ -56,7 +57,7 @@ MESSAGE_DDL: Final = (
     f"{BUCKET} int, {RANGE} int, {RUN} bigint, {_ROWS} bigint, {_TAKEN} bigint, {_HASH} bigint, "
     f"{_CONTENT} binary"
 )
-"""The messages' schema for Spark."""
+"""The schema of the messages for Spark."""
 
 _SCHEMA: Final = pa.schema(
     [
@@ -81,9 +82,9 @@ Shares = Sequence[tuple[FileSlice, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """Rows of a group, with the columns of its order alone, and what is known of all of them.
+    """The sampled rows of a group with only the columns of its order, and the number and width of all rows.
 
-    ``row_bytes`` is what a row of all columns takes in memory.
+    ``row_bytes`` is the memory of a row with all columns.
     """
 
     sample: pa.Table
@@ -93,9 +94,9 @@ class Sampled:
 
 @dataclass(frozen=True, kw_only=True)
 class Division:
-    """How the order of a group is cut into ranges, and which of its tasks takes which: all alike find out.
+    """The division of a group's order into ranges, and of these among its tasks; all tasks compute the same.
 
-    ``sample`` are rows of the group, ``ranks`` those that a strategy ranks values by.
+    ``sample`` has rows of the group, ``ranks`` the rows by which a strategy ranks values.
     """
 
     order: RowOrder
@@ -106,29 +107,32 @@ class Division:
 
     @cached_property
     def keys(self) -> OrderKeys:
-        """What rows are sorted by."""
+        """The sort keys of rows."""
         return OrderKeys(self.order, self.ranks)
 
     @cached_property
     def boundaries(self) -> Boundaries:
-        """Where ranges begin, each of about as many rows."""
+        """The boundaries of the ranges, each with about as many rows."""
         return boundaries_of(self.keys.of(self.sample), self.ranges)
 
     @cached_property
     def task_of(self) -> npt.NDArray[np.int64]:
-        """By range the task that writes it: neighbours together, about as many rows for each."""
+        """The task of each range: neighbours go to the same task, and tasks get about equally many rows."""
         _, starts = self.boundaries.divide(self.keys.of(self.sample))
         middles = starts[:-1] + starts[1:]
         tasks: npt.NDArray[np.int64] = middles * self.tasks // max(2 * self.sample.num_rows, 1)
         return np.minimum(tasks, self.tasks - 1)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels: the rest is computed where it is needed."""
+        """Return the fields to send; the cached values are computed again where they are needed."""
         return {name: getattr(self, name) for name in ("order", "sample", "ranks", "tasks", "ranges")}
 
 
 def sampler(context: WriteContext, order: RowOrder, shares: Shares, *, stride: int) -> RangeTask:
-    """For ``mapInArrow`` over numbers of shares: a message with every ``stride``-th row of each."""
+    """Return a function for ``mapInArrow`` over share numbers, which samples the rows of each share.
+
+    It yields one message for each share, with every ``stride``-th row.
+    """
 
     def sample(numbers: Iterable[pa.RecordBatch]) -> Batches:
         for number in _numbers(numbers):
@@ -145,9 +149,9 @@ def sampler(context: WriteContext, order: RowOrder, shares: Shares, *, stride: i
 
 
 def merge_samples(messages: Iterable[pa.RecordBatch]) -> Batches:
-    """One message of all that :func:`sampler` sends, of at most 8 MiB, evenly from all shares.
+    """Yield one message with an even sample of all shares, of at most 8 MiB, from those of :func:`sampler`.
 
-    The messages of shares come in their order.
+    The messages have to arrive in the order of their shares.
     """
     sample: SystematicSample | None = None
     rows = row_bytes = 0
@@ -174,7 +178,7 @@ def merge_samples(messages: Iterable[pa.RecordBatch]) -> Batches:
 
 
 def read_sample(rows: Sequence[Any]) -> Sampled | None:
-    """What :func:`merge_samples` says, as Spark hands it over; None when a file is gone."""
+    """Return the sample of :func:`merge_samples` from Spark's rows, or None if a file is gone."""
     (row,) = rows
     if row[_TAKEN] == _GONE:
         return None
@@ -182,9 +186,10 @@ def read_sample(rows: Sequence[Any]) -> Sampled | None:
 
 
 def scatterer(context: WriteContext, division: Division, shares: Shares) -> RangeTask:
-    """For ``mapInArrow`` over numbers of shares: their rows as messages to the tasks that write them.
+    """Return a function for ``mapInArrow`` over share numbers, with the rows of each share as messages.
 
-    Each task is also told by each share how many rows it gets, and one of them what the share has read.
+    The messages go to the tasks that write their rows. Each share also tells each task how many rows it
+    sends, and one task how many rows it has read.
     """
 
     def scatter(numbers: Iterable[pa.RecordBatch]) -> Batches:
@@ -196,10 +201,17 @@ def scatterer(context: WriteContext, division: Division, shares: Shares) -> Rang
 
 
 def gatherer(context: WriteContext, group: GroupWork, division: Division, *, rows: int) -> RangeTask:
-    """For ``mapInArrow`` with ``RESULT_DDL`` over messages sorted by range and run, one task's only.
+    """Return a function for ``mapInArrow`` that writes one task's rows from messages in order of range and run.
 
-    ``rows`` are those of the group. Answers with the files of the task's bucket, and as buckets of
-    negative numbers with what shares have read. When a file was gone, with neither.
+    With the schema ``RESULT_DDL``, it yields the files of the task's bucket, and the rows that shares have
+    read as buckets with negative numbers. If a file is gone, it yields only the bucket's number.
+
+    Args:
+        context: The write context.
+        group: The clustering group.
+        division: The division of the group.
+        rows: The number of rows in the group.
+
     """
 
     def gather(messages: Iterable[pa.RecordBatch]) -> Batches:
@@ -218,7 +230,7 @@ def gatherer(context: WriteContext, group: GroupWork, division: Division, *, row
                 raise
             yield failure_row(number, failure)
         for _ in received:
-            # Spark waits for a task that leaves something.
+            # Spark waits for a task that does not consume all its input.
             continue
         pa.default_memory_pool().release_unused()
 
@@ -227,9 +239,10 @@ def gatherer(context: WriteContext, group: GroupWork, division: Division, *, row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Message:
-    """``rows`` rows of a range; or, of the range in front of all, how many rows a share sends.
+    """A message with ``rows`` rows of a range or, if ``range`` is ``_TALLY``, with the row count of a share.
 
-    ``taken`` and ``hash`` are the number and the fingerprint of the rows that the share has read.
+    A count is the number of rows that the share sends to the task. ``taken`` and ``hash`` are the number and
+    the fingerprint of the rows that the share has read.
     """
 
     task: int
@@ -242,7 +255,7 @@ class _Message:
 
 
 class _Gathering:
-    """The rows of one task on their way to its files."""
+    """Writes the rows of one task to its files."""
 
     def __init__(self, context: WriteContext, group: GroupWork, division: Division) -> None:
         self._context = context
@@ -251,6 +264,7 @@ class _Gathering:
         self._written = Tally()
 
     def results(self, first: _Message, received: Iterator[_Message]) -> Batches:
+        """Yield the results of the task, and check that it got and wrote all rows that were sent to it."""
         bucket = self._group.bucket(self._context.instant, first.task)
         ranges = groupby(chain((first,), received), key=lambda message: message.range)
         number, tallies = next(ranges)
@@ -278,6 +292,7 @@ class _Gathering:
                 yield result_rows(_counted(-1 - message.run, message.taken, message.hash % 2**64))
 
     def _ordered(self, ranges: Iterator[tuple[int, Iterator[_Message]]]) -> Batches:
+        """Yield the rows of each range in order."""
         division = self._division
         for number, messages in ranges:
             pieces = (batch for message in messages for batch in _unpacked(message.content).to_batches())
@@ -299,6 +314,7 @@ def _counted(number: int, rows: int, fingerprint: int, files: tuple[Any, ...] = 
 
 
 def _scattered(context: WriteContext, division: Division, slices: Sequence[FileSlice], share: int) -> Batches:
+    """Yield the messages of one share."""
     read = Tally()
     sent = np.zeros(division.tasks, np.int64)
     batches = (
@@ -322,7 +338,7 @@ def _scattered(context: WriteContext, division: Division, slices: Sequence[FileS
                     yield _message(
                         task=task, range_=number, run=next(runs), rows=piece.num_rows, content=content
                     )
-            del rows, arranged  # else they are there until the next run is
+            del rows, arranged  # frees the memory before the next run is read
     except RetryWrite:
         is_gone = True
     for task in range(division.tasks):
@@ -377,6 +393,7 @@ def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[_Message]:
 
 
 def _packed(rows: pa.Table) -> pa.Buffer:
+    """Return the rows as a compressed stream in Arrow's IPC format."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as writer:
         writer.write_table(rows.combine_chunks())
@@ -384,6 +401,6 @@ def _packed(rows: pa.Table) -> pa.Buffer:
 
 
 def _unpacked(content: pa.Buffer | bytes | None) -> pa.Table:
-    """The rows in one piece; there may be none."""
+    """Return the rows in one piece; there may be none."""
     with pa.ipc.open_stream(content) as reader:
         return reader.read_all().combine_chunks()

@@ -1,11 +1,11 @@
-"""Rows of any number in order, in bounded memory: runs divided into ranges, and ranges sorted.
+"""The sort of any number of rows in bounded memory: runs are divided into ranges, and ranges are sorted.
 
-The order is cut into ranges by a sample; every run is divided into ranges as its batches come, and then
+A sample determines the boundaries of the ranges. Each run is divided into ranges as its batches arrive. Then
 the pieces of each range are sorted together, in one piece and column by column.
 
-Runs that memory has no room for lie on the local disk, as they are in memory: to compress them takes more
-than to write and read them. Those of an encrypted table are sealed by a key that only this process has:
-whatever is left when it is killed says nothing.
+Runs that do not fit into memory are spilled to the local disk without compression, because compression takes
+longer than writing and reading them. Runs of an encrypted table are encrypted with a key that only this
+process has, so a killed process leaves nothing readable.
 
 An external distribution sort: D. Knuth, The Art of Computer Programming, volume 3, section 5.4.
 """
@@ -41,23 +41,23 @@ _NONCE_BYTES: Final = 12
 _ROWS_AT_ONCE: Final = 65_536
 
 _PIECE_BYTES: Final = 64 * 1024
-"""About what is divided at once has for each range: a smaller piece costs more to write than to move."""
+"""The average bytes per range when rows are divided: smaller pieces cost more to write than to move."""
 
 _RANGES_OF_A_RUN: Final = 2
-"""How many ranges have as many bytes as a run.
+"""The number of ranges with the bytes of a run.
 
-A range is there as it was read, in one piece and sorted, beside rows in front of it that wait for others.
+A range is in memory as it was read, in one piece and sorted, beside earlier rows that wait for others.
 """
 
 _LARGEST_RANGE: Final = 1.5
-"""Of how many ranges' bytes the rows of one may be that are sorted in one piece."""
+"""A range is sorted in one piece if its bytes are at most this multiple of the planned bytes of a range."""
 
 _FEWEST_RANGES: Final = 4
-"""Into how many a range is divided at least: by two different cuts or more each has fewer rows."""
+"""The smallest number of ranges when a range is divided again: with two boundaries or more, each is smaller."""
 
 
 class ArrangedRows:
-    """Rows, which are in one piece, and the order they are to be taken in."""
+    """Rows in one piece, with the order in which to take them."""
 
     def __init__(self, rows: pa.Table, order: npt.NDArray[np.int64]) -> None:
         self._rows = rows
@@ -67,7 +67,7 @@ class ArrangedRows:
         self._bytes_before = np.concatenate([[0], np.cumsum(np.diff(before)[order])])
 
     def pieces(self, start: int, end: int, *, most_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Those at ``start`` to ``end`` (exclusive), copied; about ``most_bytes`` at a time."""
+        """Yield copies of the rows ``start`` to ``end`` (exclusive) of the order, in bounded pieces."""
         while start < end:
             full = np.searchsorted(self._bytes_before, self._bytes_before[start] + most_bytes, side="right")
             behind = min(max(int(full) - 1, start + 1), start + _ROWS_AT_ONCE, end)
@@ -77,9 +77,9 @@ class ArrangedRows:
 
 
 def in_order(pieces: list[pa.RecordBatch], keys: OrderKeys) -> pa.RecordBatch:
-    """The rows of all batches, at least one, sorted, in one piece; the list lets go of them.
+    """Return the rows of all batches, at least one, sorted and in one piece, and empty the list.
 
-    Column by column, so that no more than one of them is there three times.
+    It copies column by column, so that at most one column is in memory three times.
     """
     rows = pa.Table.from_batches(pieces)
     pieces.clear()
@@ -94,9 +94,10 @@ def in_order(pieces: list[pa.RecordBatch], keys: OrderKeys) -> pa.RecordBatch:
 
 
 def _taken(schema: pa.Schema, columns: list[pa.ChunkedArray], order: pa.Array) -> pa.RecordBatch:
-    """The rows in an order; the list lets go of each column as it is taken.
+    """Return the rows in an order, and empty the list column by column.
 
-    A text column that is the same as one before it, as a record key often is, is moved with that.
+    If a text column equals an earlier one, as a record key often does, it shares the sorted copy of that
+    column.
     """
     first = _first_alike(columns)
     waiting = [column if first[number] == number else None for number, column in enumerate(columns)]
@@ -113,7 +114,7 @@ def _taken(schema: pa.Schema, columns: list[pa.ChunkedArray], order: pa.Array) -
 
 
 def _first_alike(columns: Sequence[pa.ChunkedArray]) -> list[int]:
-    """For each column the number of the first text column that is the same, or its own."""
+    """Return, for each column, the number of the first equal text column, or its own number."""
     texts = [number for number, column in enumerate(columns) if pa.types.is_string(column.type)]
     first = list(range(len(columns)))
     for place, number in enumerate(texts):
@@ -123,7 +124,7 @@ def _first_alike(columns: Sequence[pa.ChunkedArray]) -> list[int]:
 
 
 def ranges_of(arrow_bytes: float, *, run_bytes: int) -> int:
-    """Into how many ranges so many bytes of rows are divided."""
+    """Return the number of ranges for rows of this many Arrow bytes."""
     return int(_RANGES_OF_A_RUN * arrow_bytes // run_bytes) + 1
 
 
@@ -136,10 +137,19 @@ def in_order_by_ranges(
     held_bytes: int,
     sealed: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all batches sorted; about ``run_bytes`` of them are sorted at a time.
+    """Yield the rows of all batches in sorted order; about ``run_bytes`` are sorted at a time.
 
-    Runs stay in memory up to ``held_bytes``. Those behind lie in the folder for temporary files
-    until the last row is taken, encrypted if they are to be ``sealed``.
+    Runs stay in memory up to ``held_bytes``. Later runs are in the folder for temporary files until the last
+    row is taken.
+
+    Args:
+        batches: The rows.
+        keys: The sort keys.
+        boundaries: The boundaries of the ranges.
+        run_bytes: The size of a run.
+        held_bytes: The memory for runs.
+        sealed: Whether spilled runs are encrypted.
+
     """
     with ExitStack() as resources:
         runs = _Runs(
@@ -166,10 +176,17 @@ def in_order_by_ranges(
 def range_in_order(
     pieces: Iterator[pa.RecordBatch], keys: OrderKeys, *, run_bytes: int, sealed: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a range sorted.
+    """Yield the rows of a range in sorted order.
 
-    One of more than one and a half times the bytes that ranges have goes to the folder for temporary files
-    and is divided again, by bytes: its rows are wider than others, or more of them than a sample said.
+    A range may have more than one and a half times its planned bytes, if its rows are wider or more than the
+    sample predicted. It is then spilled to the folder for temporary files and divided again, by bytes.
+
+    Args:
+        pieces: The rows of the range.
+        keys: The sort keys.
+        run_bytes: The size of a run.
+        sealed: Whether spilled runs are encrypted.
+
     """
     held: list[pa.RecordBatch] = []
     size = rows = 0
@@ -202,20 +219,20 @@ def range_in_order(
 
 
 def _most_bytes(run_bytes: int) -> float:
-    """How many bytes of rows are sorted in one piece."""
+    """Return the largest size of rows that are sorted in one piece."""
     return _LARGEST_RANGE * run_bytes / _RANGES_OF_A_RUN
 
 
 def _read_once(run: SpilledRun, path: Path) -> Iterator[pa.RecordBatch]:
-    """The only range of a run, whose file then goes."""
+    """Yield the only range of a run, and then delete its file."""
     yield from run.range(0)
     path.unlink()
 
 
 class _Runs:
-    """Runs, divided into ranges, in memory as far as they have room.
+    """Runs divided into ranges, in memory as far as there is room, otherwise on disk.
 
-    ``range_bytes`` are the bytes of the rows that each range has so far.
+    ``range_bytes`` are the bytes of the rows in each range so far.
     """
 
     def __init__(
@@ -241,7 +258,7 @@ class _Runs:
         self._spilled: list[SpilledRun] = []
 
     def add(self, run: list[pa.RecordBatch]) -> None:
-        """Divide the rows; the list lets go of them."""
+        """Divide the rows of a run into ranges, and empty the list."""
         ranges: list[list[pa.RecordBatch]] = [[] for _ in range(self._boundaries.ranges)]
         for part in runs_of(drained(run), self._part_bytes):
             rows = gathered(part)
@@ -266,7 +283,7 @@ class _Runs:
         self._spilled.append(SpilledRun(path, found, seal=self._seal))
 
     def range(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a range, run by run; they can be had once."""
+        """Yield the rows of a range, run by run; this is possible only once."""
         for ranges in self._held:
             pieces, ranges[number] = ranges[number], []
             yield from drained(pieces)
@@ -275,7 +292,7 @@ class _Runs:
 
 
 def runs_of(batches: Iterable[pa.RecordBatch], run_bytes: int) -> Iterator[list[pa.RecordBatch]]:
-    """The batches, as many together as have about ``run_bytes``."""
+    """Yield lists of consecutive batches with about ``run_bytes`` each."""
     run: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -289,7 +306,7 @@ def runs_of(batches: Iterable[pa.RecordBatch], run_bytes: int) -> Iterator[list[
 
 
 def drained(pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches of the list, which lets go of each as it is taken."""
+    """Yield the batches of the list, and remove each from it."""
     pieces.reverse()
     while pieces:
         yield pieces.pop()
@@ -300,9 +317,9 @@ def _bytes_before(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 class SpilledRun:
-    """Ranges of rows, one behind the other, in a new file at ``path``; sealed if there is a ``seal``.
+    """Ranges of rows one after the other in a new file at ``path``, encrypted if there is a ``seal``.
 
-    The file is read, not mapped: its pages would count as memory.
+    The file is read and not mapped into memory, because mapped pages would count as memory.
     """
 
     def __init__(self, path: Path, ranges: Iterable[Iterable[pa.Table]], *, seal: SpillCipher | None) -> None:
@@ -323,7 +340,7 @@ class SpilledRun:
                 self._bounds.append(len(self._ends) - 1)
 
     def range(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a range, piece by piece."""
+        """Yield the rows of a range, piece by piece."""
         first, end = self._bounds[number], self._bounds[number + 1]
         if first == end:
             return
@@ -337,7 +354,10 @@ class SpilledRun:
 
 
 class SpillCipher:
-    """Encrypts by AES-GCM with a key that is nowhere else; KeyUnavailableError without its package."""
+    """Encrypts with AES-GCM and a key that only this object has.
+
+    Without the package cryptography, the constructor raises KeyUnavailableError.
+    """
 
     def __init__(self) -> None:
         try:
@@ -351,13 +371,13 @@ class SpillCipher:
         self._closed = 0
 
     def close(self, content: pa.Buffer) -> bytes:
-        """The content, sealed; every call counts."""
+        """Return the encrypted content. Each call uses a new nonce."""
         nonce = self._closed.to_bytes(_NONCE_BYTES, "big")
         self._closed += 1
         return nonce + bytes(self._cipher.encrypt(nonce, memoryview(content).cast("B"), None))
 
     def open(self, sealed: pa.Buffer) -> bytes:
-        """What :meth:`close` sealed."""
+        """Return the content that :meth:`close` encrypted."""
         content = memoryview(sealed).cast("B")
         return bytes(self._cipher.decrypt(bytes(content[:_NONCE_BYTES]), content[_NONCE_BYTES:], None))
 

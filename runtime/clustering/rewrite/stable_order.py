@@ -1,7 +1,7 @@
-"""The order of rows by sort keys; of whole numbers faster than Arrow finds it, and always the same one.
+"""The stable order of rows by sort keys, for whole numbers faster than in Arrow.
 
-Numbers are packed into words together with the numbers of their rows, so that to sort the words, in place
-and by a vectorised sort, is to sort the rows, and those with equal keys stay as they are.
+Key values are packed into words together with the row numbers. Sorting the words in place with a vectorized
+sort then also sorts the rows, and rows with equal keys keep their order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIGN: Final = np.uint64(1 << 63)
 
 
 def stable_order(keys: Sequence[pa.Array]) -> Order:
-    """The row numbers in ascending order, by the first key before the others, with nulls last."""
+    """Return the row numbers in ascending order of the keys, the first key first, with nulls last."""
     rows = len(keys[0])
     if not rows:
         return np.empty(0, np.int64)
@@ -52,7 +52,7 @@ def stable_order(keys: Sequence[pa.Array]) -> Order:
 
 
 def _numbers(key: pa.Array) -> tuple[_Words, int] | None:
-    """The values of a key as numbers from 0 on, and how many bits these have; None if it has others."""
+    """Return the values of a key as numbers from 0 and their bits, or None if they are not whole numbers."""
     kind = key.type
     if not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)) or pa.types.is_interval(kind):
         return None
@@ -74,7 +74,7 @@ def _numbers(key: pa.Array) -> tuple[_Words, int] | None:
 
 
 def _raw(key: pa.Array) -> _Words:
-    """The bits of the values, such that greater values are greater numbers."""
+    """Return the values as unsigned words that keep their order."""
     width = key.type.bit_width
     unsigned = pa.types.is_unsigned_integer(key.type)
     buffer = key.buffers()[1]
@@ -86,7 +86,7 @@ def _raw(key: pa.Array) -> _Words:
 
 
 def _sorted_numbers(words: _Words, bits: int) -> Order:
-    """The row numbers, which fit into so many bits below those of the words, in the order of the words."""
+    """Return the row numbers in the order of the words, which leave ``bits`` bits free for them."""
     words <<= np.uint64(bits)
     words |= np.arange(len(words), dtype=np.uint64)
     words.sort()
@@ -95,7 +95,7 @@ def _sorted_numbers(words: _Words, bits: int) -> Order:
 
 
 def _ranks(words: _Words) -> _Words:
-    """For each word how many different ones are smaller; in place of the words."""
+    """Replace each word by the number of distinct smaller words."""
     order = np.argsort(words)
     ordered = words[order]
     changes = ordered[1:] != ordered[:-1]

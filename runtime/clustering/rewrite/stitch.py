@@ -1,8 +1,9 @@
-"""Small files become one, their rows as they come: data pages are copied where they can be.
+"""The concatenation of small files without a new row order; data pages are copied where possible.
 
-Row groups of about the usual size are made of several small ones, column by column. A column whose pages
-stand alone in each of them is copied, the others are decoded and encoded again: those with dictionaries, of
-which a column chunk has one at most, and those of values that repeat enough to get one in a larger row group.
+Several small row groups become one of about the usual size, column by column. If the pages of a column are
+independent in each of them, they are copied. Other columns are decoded and encoded again: those with
+dictionaries, because a column chunk has at most one, and those whose values repeat enough for one in a larger
+row group.
 """
 
 from __future__ import annotations
@@ -36,32 +37,34 @@ from parquetry.runtime.parquet.joined_pages import (
 from parquetry.runtime.spec.meta_columns import FILE_NAME, PARTITION_PATH
 
 _WORTH_COPYING: Final = 0.25
-"""A row group waits for others when its pages that stand alone take at least this share of its bytes."""
+"""A row group waits for others if its independent pages have at least this share of its bytes."""
 
 _LEAST_VALUES: Final = 1500
 _LEAST_BYTES: Final = 16 * 1024
-"""Pages of fewer values, and of fewer bytes too, are made anew.
+"""Pages with fewer values and fewer bytes than this are encoded again.
 
-Of lineitem in files of 1,000 rows, copies take 9 % more bytes than new pages of 20,000, of 2,000 rows 5 %.
-Pages of ordered rows have 2,048, and a little less with the last of each row group.
+For lineitem in files of 1,000 rows, copied pages take 9 % more bytes than new pages of 20,000 rows, and for
+files of 2,000 rows 5 %. Pages of ordered rows have 2,048 values, and a little less with the last page of each
+row group.
 """
 
 _SAMPLE_ROWS: Final = 20_000
 _MOST_DICTIONARY_BYTES: Final = 16 * 1024
 _OWN: Final = frozenset({PARTITION_PATH, FILE_NAME})
 _MOST_WAITING: Final = 256
-"""So many row groups wait at most, each of which may keep a file open."""
+"""The largest number of waiting row groups, because each may keep a file open."""
 
 _COLUMN_BYTES: Final = 8 * 1024
-"""What a column of a row group that waits takes: its part of the footer, read twice, and its page index.
+"""The memory per column of a waiting row group: its part of the footer, read twice, and its page index.
 
-Of 300 columns 7.7 KiB each. Row groups of many columns that wait take no more than a row group.
+With 300 columns it was 7.7 KiB per column. Waiting row groups of many columns take no more than one row
+group.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
-    """A small row group that is to become part of a larger one; ``pages`` by the number of the column."""
+    """A small row group that will become part of a larger one; ``pages`` are by column number."""
 
     reader: BaseFileReader
     parts: ParquetParts
@@ -85,10 +88,16 @@ def stitch(
     written: Tally,
     dictionaries: frozenset[str],
 ) -> int:
-    """Hand the files' row groups to the writer; text columns of ``dictionaries`` come as such.
+    """Write the row groups of the files, and return how many rows were copied without being fully decoded.
 
-    The result is how many rows went from file to file without being decoded as a whole. ``arrived`` sums up
-    what is decoded, ``written`` the same as it is encoded.
+    Args:
+        context: The write context.
+        slices: The files.
+        writer: The writer of the new files.
+        arrived: The tally of the decoded rows.
+        written: The tally of these rows as they are encoded.
+        dictionaries: The text columns that are read as dictionaries.
+
     """
     stitcher = _Stitcher(context, writer, arrived, written)
     opened: deque[tuple[BaseFileReader, ExitStack]] = deque()
@@ -112,9 +121,9 @@ def stitch(
 
 
 class _Stitcher:
-    """Gives row groups behind each other to a writer, several small ones as one.
+    """Passes consecutive row groups to a writer, and joins several small ones into one.
 
-    ``copied`` rows went from file to file without being decoded as a whole.
+    ``copied`` is the number of rows that were copied without being fully decoded.
     """
 
     def __init__(
@@ -133,11 +142,11 @@ class _Stitcher:
 
     @property
     def waits_for(self) -> BaseFileReader | None:
-        """The first file that must stay open."""
+        """The first file that has to stay open."""
         return self._waiting[0].reader if self._waiting else None
 
     def take(self, reader: BaseFileReader, group: StoredRows) -> None:
-        """Append a row group; small ones that can be copied wait until they are a large one."""
+        """Append a row group. Small ones that can be copied wait until they make up a large one."""
         if group.end == group.first:
             return
         parts = self._writer.copied_from(reader, group)
@@ -155,15 +164,15 @@ class _Stitcher:
             self._decode(reader, group)
 
     def end(self) -> None:
-        """Write what waits for row groups that do not come, while its files are open."""
+        """Write all waiting row groups while their files are open."""
         self._end_run(rows_follow=False)
 
     def _waiting_of(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> _Waiting | None:
-        """None where too little of the row group can be copied."""
+        """Return the row group with its pages, or None if too little of it can be copied."""
         rows = group.end - group.first
         chunks = parts.chunks(group.number)
         least_bytes = _WORTH_COPYING * parts.stored_bytes(group.number)
-        # Most of those that are not worth it can be told without their page index.
+        # Most row groups that are not worth it are recognized without their page indexes.
         hopeful = sum(
             chunk.size_bytes
             for chunk in chunks
@@ -188,7 +197,7 @@ class _Stitcher:
         )
 
     def _end_run(self, *, rows_follow: bool) -> None:
-        """Write what waits; as rows if it is little and there are others to become a row group with."""
+        """Write the waiting row groups, as rows if they are small and can join other rows in a row group."""
         waiting_bytes = sum(source.stored_bytes for source in self._waiting)
         is_little = waiting_bytes < self._writer.row_group_bytes / 2
         if is_little and (rows_follow or self._writer.has_rows_to_write):
@@ -198,15 +207,17 @@ class _Stitcher:
             self._write_joined(ended=True)
 
     def _decode_first(self) -> None:
+        """Decode the first waiting row group and append its rows."""
         source = self._waiting.popleft()
         self._decode(source.reader, source.group)
 
     def _decode(self, reader: BaseFileReader, group: StoredRows) -> None:
+        """Decode a row group and append its rows."""
         for batch in self._written.counted(self._arrived.counted(reader.batches(group))):
             self._writer.append(with_origin(batch, RowOrigin.COPIED))
 
     def _write_joined(self, *, ended: bool) -> None:
-        """Write row groups while enough waits for one; ``ended``: all that waits."""
+        """Write joined row groups while enough are waiting, or all waiting ones if ``ended``."""
         while self._waiting and (ended or self._is_due()):
             due = self._writer.due_bytes()
             count = 0
@@ -221,12 +232,13 @@ class _Stitcher:
                 self._decode_first()
 
     def _is_due(self) -> bool:
+        """Return whether enough row groups wait for a joined one."""
         if len(self._waiting) >= self._most_waiting:
             return True
         return self._fitting(int(SLACK * self._writer.row_group_bytes)) < len(self._waiting)
 
     def _fitting(self, stored_bytes: int) -> int:
-        """How many of the first that wait come nearest to the bytes, within those that are held at once."""
+        """Return how many of the first waiting row groups come closest to the bytes, within memory limits."""
         stored = encoded = 0
         for count, source in enumerate(self._waiting):
             stored += source.stored_bytes
@@ -236,9 +248,9 @@ class _Stitcher:
         return len(self._waiting)
 
     def _join(self, count: int) -> bool:
-        """Write the first that wait as one row group; False, and nothing written, if the file is too full.
+        """Write the first ``count`` waiting row groups as one, or return False if the file is too full.
 
-        Fewer if that is too much at once, and row by row if a single one is.
+        If they exceed the memory limit, fewer are joined, and a single one is decoded row by row.
         """
         sources = list(islice(self._waiting, count))
         names = self._standing_alone(sources)
@@ -269,7 +281,7 @@ class _Stitcher:
         return True
 
     def _standing_alone(self, sources: Sequence[_Waiting]) -> set[str]:
-        """The columns whose pages can be copied into one chunk, and are not tiny."""
+        """Return the columns whose pages can be copied into one chunk and are not tiny."""
         return {
             name
             for name, places in self._writer.places.items()
@@ -277,7 +289,7 @@ class _Stitcher:
         }
 
     def _repeating(self, sources: Sequence[_Waiting], names: Collection[str]) -> set[str]:
-        """The columns without dictionaries that would have one in a row group of all these."""
+        """Return the columns without dictionaries that would have one in a row group of all these."""
         plain = sorted(name for name in names if not self._has_dictionary(sources[0], name))
         rows = sum(source.rows for source in sources)
         if unknown := self._writer.encoder.unjudged(plain, rows):
@@ -289,13 +301,14 @@ class _Stitcher:
         return {path.split(".")[0] for path in self._writer.encoder.dictionaries}.intersection(plain)
 
     def _has_dictionary(self, source: _Waiting, name: str) -> bool:
+        """Return whether a column has a dictionary in the row group."""
         return any(_known(source.pages[place]).dictionary_bytes for place in self._writer.places[name])
 
 
 def _decoded(
     sources: Sequence[_Waiting], names: Sequence[str], most_bytes: int, tally: Tally
 ) -> pa.Table | None:
-    """Some columns of row groups behind each other; None if that is more than so many Arrow bytes."""
+    """Return columns of consecutive row groups, or None if they exceed ``most_bytes`` Arrow bytes."""
     batches: list[pa.RecordBatch] = []
     size = 0
     for source in sources:
@@ -314,7 +327,7 @@ def _known(pages: ChunkPages | None) -> ChunkPages:
 
 
 def _are_alone(chunks: Sequence[ChunkPages | None]) -> bool:
-    """Whether chunks of one column can become one without a page being decoded, and should."""
+    """Return whether chunks of one column can and should become one without decoding a page."""
     pages = [one for one in chunks if one is not None]
     if len(pages) < len(chunks) or _are_tiny(pages):
         return False
@@ -325,7 +338,7 @@ def _are_alone(chunks: Sequence[ChunkPages | None]) -> bool:
 
 
 def _are_tiny(pages: Sequence[ChunkPages]) -> bool:
-    """Whether pages hold so little that they cost readers more than new ones cost the writer."""
+    """Return whether pages are so small that they cost readers more than new pages cost the writer."""
     count = sum(len(one.locations) for one in pages)
     values, data_bytes = sum(one.values for one in pages), sum(one.data_bytes for one in pages)
     return values < _LEAST_VALUES * count and data_bytes < _LEAST_BYTES * count

@@ -1,8 +1,8 @@
-"""How clustering orders rows: the built-in execution strategies, and those of the entry-point group.
+"""The execution strategies: the built-in ones, and those of the entry-point group.
 
-A strategy is a function of the clustering columns and of a sample of a group's rows. It answers with
-a function that gives, for any rows of the group, the columns to sort them by. Tasks call it by name,
-so a plug-in has to be installed where they run.
+A strategy is a function of the clustering columns and of a sample of a group's rows. It returns a function
+that computes, for any rows of the group, the columns to sort them by. Tasks load the strategy by name, so a
+plug-in has to be installed where they run.
 """
 
 from __future__ import annotations
@@ -29,36 +29,35 @@ from parquetry.runtime.spec.clustering import STITCH, ClusteringSpec
 ENTRY_POINTS: Final = "parquetry.execution_strategies"
 
 _RANKED_AT_ONCE: Final = 16_384
-"""Of so many rows places on a curve are computed at once: that takes several numbers a row and column."""
+"""The number of rows whose curve positions are computed at once, at several numbers per row and column."""
 
 Keys: TypeAlias = Sequence[pa.Array | pa.ChunkedArray]
 KeysOf: TypeAlias = Callable[[pa.Table], Keys]
 
 
 class ExecutionStrategy(Protocol):
-    """A function of the names of columns, dotted within structs, and of a sample that has them."""
+    """A function of column names, dotted for fields of structs, and of a sample with these columns."""
 
     def __call__(self, columns: Sequence[str], sample: pa.Table, /) -> KeysOf:
-        """What computes the sort keys of rows, ascending, the first before the others.
+        """Return a function that computes the sort keys of rows, all ascending, the first one first.
 
-        Values are ordered as Arrow orders them: NaN behind all numbers, null behind NaN, texts by
-        their UTF-8 bytes.
+        Values are ordered as in Arrow: NaN after all numbers, null after NaN, texts by their UTF-8 bytes.
         """
         ...
 
 
 def by_columns(columns: Sequence[str], _: pa.Table, /) -> KeysOf:
-    """The columns themselves."""
+    """Return a function whose sort keys are the columns themselves."""
     return lambda rows: [values_of(rows, name) for name in columns]
 
 
 def by_z_curve(columns: Sequence[str], sample: pa.Table, /) -> KeysOf:
-    """The place on the Z curve over the quantiles of the columns."""
+    """Return a function whose sort key is the position on the Z-order curve over the columns' quantiles."""
     return _by_curve(z_index, columns, sample)
 
 
 def by_hilbert_curve(columns: Sequence[str], sample: pa.Table, /) -> KeysOf:
-    """The place on the Hilbert curve over the quantiles of the columns."""
+    """Return a function whose sort key is the position on the Hilbert curve over the columns' quantiles."""
     return _by_curve(hilbert_index, columns, sample)
 
 
@@ -70,7 +69,13 @@ BUILT_IN: Final[Mapping[str, ExecutionStrategy]] = {
 
 
 def execution_strategy(name: str) -> ExecutionStrategy:
-    """The strategy of that name; InvalidDataError names those there are, or one that cannot be loaded."""
+    """Return the execution strategy of that name, built in or from the entry-point group.
+
+    Raises:
+        InvalidDataError: If there is no such strategy (the message lists the known ones), or it cannot be
+            loaded.
+
+    """
     if name in BUILT_IN:
         return BUILT_IN[name]
     installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
@@ -86,7 +91,7 @@ def execution_strategy(name: str) -> ExecutionStrategy:
 
 
 def plug_ins_of(policy: ClusteringSpec) -> list[tuple[str, str]]:
-    """The strategies of the policy that are not built in, each with its path in the spec."""
+    """Return the strategies of the policy that are not built in, each with its path in the spec."""
     named = (
         ("clustering.plan.strategy", policy.plan.strategy, PLAN_STRATEGIES),
         ("clustering.execution.strategy", policy.execution.strategy, (STITCH, *BUILT_IN)),
@@ -95,7 +100,7 @@ def plug_ins_of(policy: ClusteringSpec) -> list[tuple[str, str]]:
 
 
 def are_allowed(policy: ClusteringSpec, allowed: Allowed) -> bool:
-    """Whether all strategies of the policy may be loaded."""
+    """Return whether all strategies of the policy may be loaded."""
     return allowed.strategies.issuperset(name for _, name in plug_ins_of(policy))
 
 
@@ -107,7 +112,7 @@ def check_strategies(policy: ClusteringSpec, allowed: Allowed) -> None:
 
 @contextmanager
 def plug_in_errors(name: str) -> Iterator[None]:
-    """Turns whatever a strategy of somebody else raises into an InvalidDataError that names it."""
+    """Yield, and convert any error of a plug-in strategy into an InvalidDataError that names it."""
     try:
         yield
     except ParquetryError:
@@ -126,9 +131,11 @@ def plug_in_errors(name: str) -> Iterator[None]:
 
 
 def values_of(rows: pa.Table, name: str) -> pa.ChunkedArray:
-    """The values of a column, dotted for a field of a struct; null where a struct around it is null.
+    """Return the values of a column or of a dotted field of a struct, null where the struct is null.
 
-    InvalidDataError when the rows have no such column.
+    Raises:
+        InvalidDataError: If the rows have no such column.
+
     """
     first, *inner = name.split(".")
     try:
@@ -145,9 +152,9 @@ def values_of(rows: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def ranks_in(values: pa.Array, known: pa.Array, *, bits: int) -> Ranks:
-    """Which share of the sorted ``known`` values is smaller than each value, in steps of ``2**-bits``.
+    """Return the share of the sorted ``known`` values below each value, in steps of ``2**-bits``.
 
-    Equal shares of the rows get equal shares of the ranks, however skewed or prefixed the values are.
+    Equal shares of the rows get equal shares of the ranks, even if the values are skewed or share a prefix.
     """
     if not len(known):
         return np.zeros(len(values), np.uint64)
@@ -162,7 +169,7 @@ def ranks_in(values: pa.Array, known: pa.Array, *, bits: int) -> Ranks:
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """The column in one piece."""
+    """Return the column in one piece."""
     if column.num_chunks == 1:
         return column.chunk(0)
     combined = column.combine_chunks()
@@ -170,8 +177,9 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _by_curve(curve: Callable[..., Ranks], columns: Sequence[str], sample: pa.Table) -> KeysOf:
+    """Return a function whose sort key is the position on a curve."""
     if len(columns) == 1:
-        # A curve over one column is that column's order.
+        # A curve over one column has the order of the column.
         return by_columns(columns, sample)
     bits = bits_per_column(len(columns))
     values = [whole(values_of(sample, name)) for name in columns]

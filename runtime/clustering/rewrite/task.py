@@ -1,4 +1,4 @@
-"""One task rewrites one clustering group: its files' rows in a new order, in new files."""
+"""The task that rewrites one clustering group: it writes the rows of its files in a new order to new ones."""
 
 from __future__ import annotations
 
@@ -44,37 +44,37 @@ _RUN_SHARE: Final = 6
 _LONGEST_RUN_BYTES: Final = 64 * 1024 * 1024
 
 _DICTIONARY_BYTES: Final = 256 * 1024
-"""Text stays in dictionaries that take this much, compressed, in all files: less to copy, hash and encode."""
+"""Text columns stay in dictionaries of at most this total size, compressed: less to copy, hash and encode."""
 
 _RUN_COPIES: Final = 3
-"""A run is there as it was decoded, with what the decoder reserved, in one piece, and partly sorted."""
+"""The copies of a run: decoded, with the decoder's reserve, in one piece, and partly sorted."""
 
 _ROW_GROUP_COPIES: Final = 3
-"""A row group is there as collected, in one piece, and encoded."""
+"""The copies of a row group: collected, in one piece, and encoded."""
 
 _ALLOCATED: Final = 1.1
-"""What the allocator takes for a byte of sorted rows."""
+"""The memory that the allocator takes per byte of sorted rows."""
 
 _DENSER: Final = 1.5
-"""So many times the rows that a byte holds may fit into it when they are sorted."""
+"""Sorted rows may take so much less space that this many times the rows fit into a byte."""
 
 _KEY_BYTES: Final = 56
-"""What it takes for a row to find its place on a curve, and its number in the order."""
+"""The memory per row for its position on a curve and its number in the order."""
 
 _MOST_WHOLE_BYTES: Final = 1024 * 1024 * 1024
-"""A column of texts in one piece has less than 2 GiB."""
+"""A text column in one piece has to be smaller than 2 GiB."""
 
 _MOST_VALUES: Final = 10_000
-"""How many values of ``split_by`` a task writes files for."""
+"""The largest number of ``split_by`` values for which a task writes files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupWork:
-    """Files to be rewritten together; ``order`` None keeps rows as they come.
+    """Files to be rewritten together; if ``order`` is None, rows keep their order.
 
-    The new files have about ``target_bytes``. They are written by ``tasks`` tasks, each with a range of
-    the order and a bucket of its own: numbers ``index`` and following, which no other group of a run has.
-    ``ranked_by`` is the sample of the plan that a strategy ranks values by; without it one is drawn.
+    The new files have about ``target_bytes``. ``tasks`` tasks write them, each with a range of the order and
+    a bucket of its own. The buckets have the numbers from ``index`` on, which no other group of a run has.
+    ``ranked_by`` is the plan's sample by which a strategy ranks values; without it, one is drawn.
     """
 
     index: int
@@ -96,7 +96,7 @@ class GroupWork:
         return range(self.index, self.index + self.tasks)
 
     def bucket(self, instant: str, task: int = 0) -> Bucket:
-        """Where a task's rows go: a new file group, and as many more as it takes."""
+        """Return the bucket of a task: a new file group, and further ones if needed."""
         number = self.numbers[task]
         return Bucket(index=number, partition=self.partition, file_id=new_file_id(instant, number))
 
@@ -104,9 +104,9 @@ class GroupWork:
 def group_rewriter(
     context: WriteContext, groups: Sequence[GroupWork]
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """The task of a numbered job over the groups: it gets numbers of groups, and says results.
+    """Return the task function of a job over the groups: it gets numbers of groups and yields results.
 
-    A group of which a file is gone answers with its number alone: a writer was faster.
+    For a group with a missing file it yields only the number, because a writer was faster.
     """
 
     def rewrite(numbers: Iterable[pa.RecordBatch]) -> Batches:
@@ -126,14 +126,17 @@ def group_rewriter(
 
 
 def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
-    """The group's new files, which now stand under their names, and how many rows they took in.
+    """Write the new files of the group under their final names, and return them with the number of rows read.
 
     Rows keep their commit time, sequence number and key. Memory is bounded by
-    ``context.memory_budget_bytes``: what does not fit is sorted by way of the local disk. The same
-    files always make the same bytes under the same names.
+    ``context.memory_budget_bytes``; rows that do not fit are sorted on the local disk. The same input always
+    makes the same bytes under the same names.
 
-    RetryWrite when a file was cleaned, ConflictError when the run was rolled back, ParquetryError
-    when the rows written are not the rows read.
+    Raises:
+        RetryWrite: If a file was cleaned.
+        ConflictError: If the run was rolled back.
+        ParquetryError: If the rows written are not the rows read.
+
     """
     rows, stored_bytes, dictionaries = _survey(context, group)
     context = context_of(context, group, rows=rows)
@@ -164,7 +167,7 @@ def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
 
 
 def context_of(context: WriteContext, group: GroupWork, *, rows: int) -> WriteContext:
-    """The context of a group's tasks; ``rows`` are those of the whole group."""
+    """Return the context of a group's tasks; ``rows`` is the number of rows in the whole group."""
     return replace(
         context,
         target_file_size_bytes=group.target_bytes,
@@ -174,12 +177,12 @@ def context_of(context: WriteContext, group: GroupWork, *, rows: int) -> WriteCo
 
 
 def run_bytes_of(context: WriteContext) -> int:
-    """How many Arrow bytes of rows are sorted at once where not all of them fit into memory."""
+    """Return how many Arrow bytes of rows are sorted at once if not all rows fit into memory."""
     return min(context.memory_budget_bytes // _RUN_SHARE, _LONGEST_RUN_BYTES)
 
 
 def held_bytes_of(context: WriteContext) -> int:
-    """How many Arrow bytes of sorted rows have room in memory beside what sorting and writing take."""
+    """Return how many Arrow bytes of sorted rows fit into memory beside those for sorting and writing."""
     working = _RUN_COPIES * run_bytes_of(context) + _ROW_GROUP_COPIES * context.row_group_arrow_bytes
     return max(int((context.memory_budget_bytes - working) / _ALLOCATED), 0)
 
@@ -187,10 +190,17 @@ def held_bytes_of(context: WriteContext) -> int:
 def whole_bytes_of(
     context: WriteContext, batches: Sequence[pa.RecordBatch], bytes_per_stored_byte: float
 ) -> int:
-    """How many Arrow bytes of rows like those of the batches are sorted in one piece.
+    """Return how many Arrow bytes of rows like those of the batches can be sorted in one piece.
 
-    Beside them have room one of their columns, or what they are sorted by, and row groups on their way,
-    which are as large as ``bytes_per_stored_byte``, what a byte in a file is, makes them.
+    Beside them, memory must hold one of their columns or their sort keys, and the row groups that are being
+    written.
+
+    Args:
+        context: The write context.
+        batches: Some of the rows.
+        bytes_per_stored_byte: The memory per stored byte, from which the size of row groups in memory
+            follows.
+
     """
     stored = context.files.row_group_size_bytes or default_row_group_bytes(context.file_size_bytes)
     row_group = min(_DENSER * stored * bytes_per_stored_byte, context.row_group_arrow_bytes)
@@ -204,9 +214,11 @@ def whole_bytes_of(
 
 
 def append_in_order(writer: SpreadingWriter, group: GroupWork, batches: Batches) -> None:
-    """Append rows that are in the group's order; those that ``split_by`` keeps apart go to different files.
+    """Append rows in the group's order; rows that ``split_by`` keeps apart go to different files.
 
-    InvalidDataError when these are beyond all measure.
+    Raises:
+        InvalidDataError: If there are too many values of ``split_by``.
+
     """
     order = group.order
     assert order is not None
@@ -226,9 +238,10 @@ def append_in_order(writer: SpreadingWriter, group: GroupWork, batches: Batches)
 
 
 def check_values(group: GroupWork, sample: pa.Table) -> None:
-    """InvalidDataError when a sample alone has more values of ``split_by`` than tasks write files for.
+    """Raise InvalidDataError if the sample alone has too many values of ``split_by``.
 
-    Known before a file is written; what a sample does not have is noticed when it is appended.
+    This check comes before any file is written. Values that the sample lacks are checked when rows are
+    appended.
     """
     assert group.order is not None
     _refuse_many(values_apart(sample, group.order) // group.tasks, group.order, group)
@@ -249,7 +262,7 @@ def _refuse_many(values: int, order: RowOrder, group: GroupWork) -> None:
 def _check(
     group: GroupWork, rows: int, arrived: Tally, written: Tally, *, copied: int, in_files: int
 ) -> None:
-    """ParquetryError unless what was read, ordered and written are the same rows."""
+    """Raise ParquetryError unless the rows read, ordered and written are the same."""
     counts = {rows, arrived.rows + copied, written.rows + copied, in_files}
     if len(counts) == 1 and arrived.fingerprint == written.fingerprint:
         return
@@ -265,10 +278,10 @@ def _check(
 
 
 def _survey(context: WriteContext, group: GroupWork) -> tuple[int, int, frozenset[str]]:
-    """How many rows there are, their bytes before compression, and which texts files keep in dictionaries.
+    """Return the number of rows, their bytes before compression, and the text columns to keep encoded.
 
-    In small ones, and all files do. Not those that rows are sorted by: the values of a whole run are there
-    at once, in full.
+    These are the columns that have small dictionaries in all files. Columns of the order are left out,
+    because a whole run holds their values in full.
     """
     try:
         footers = [read_metadata(context.store, part.path) for part in group.slices]
@@ -299,6 +312,7 @@ def _sorted(
     rows: int,
     stored_bytes: int,
 ) -> Batches:
+    """Yield the rows in order, sorted in memory if they fit, otherwise by ranges on the local disk."""
     held: list[pa.RecordBatch] = []
     size = seen = 0
     run_bytes = run_bytes_of(context)
@@ -308,7 +322,7 @@ def _sorted(
         size += batch_arrow_bytes(batch)
         seen += batch.num_rows
         if size > room:
-            # Files in front may be older than a wide column: rows take no less than in the file.
+            # The first files may lack a column that was added later. Rows take at least their stored bytes.
             expected_bytes = max(rows * size / seen, stored_bytes)
             room = whole_bytes_of(context, held, expected_bytes / max(group.size_bytes, 1))
             if max(expected_bytes, size) > room:
@@ -338,7 +352,10 @@ def _sorted(
 def readers_of(
     context: WriteContext, slices: Sequence[FileSlice], *, dictionaries: frozenset[str] = frozenset()
 ) -> Iterator[BaseFileReader]:
-    """The files one after the other; of text columns these alone come as dictionaries, one of each file."""
+    """Yield an open reader for each file in turn.
+
+    Only the text columns in ``dictionaries`` are read as dictionaries, one for each file.
+    """
     decoded = frozenset(context.schema.names) - dictionaries
     for part in slices:
         with open_base_file(
@@ -348,7 +365,7 @@ def readers_of(
 
 
 def planned_sample(context: WriteContext, group: GroupWork) -> pa.Table | None:
-    """The sample that the plan keeps for the group; None without one."""
+    """Return the sample that the plan stored for the group, or None if there is none."""
     if group.ranked_by is None:
         return None
     return group.ranked_by.read(context.store, context.schema, most_bytes=_sample_bytes_of(context))
@@ -359,7 +376,7 @@ def _sample_bytes_of(context: WriteContext) -> int:
 
 
 def _sample_in(context: WriteContext, batches: Sequence[pa.RecordBatch], order: RowOrder) -> pa.Table:
-    """The columns that an order looks at, of some of the rows, which take no more than a planned sample."""
+    """Return a sample of the rows with the columns of the order, no larger than a planned sample."""
     names = [name for name in batches[0].schema.names if name in order.top_level]
     sample = SystematicSample(
         batches[0].select(names).schema,

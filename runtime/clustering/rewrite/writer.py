@@ -1,4 +1,4 @@
-"""The files of one clustering group: of about the target size, the remainder spread over all of them."""
+"""The writer of a group's files: they have about the target size, and the remainder is spread over all."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpreadingSizer(FileSizer):
-    """Ends a file where what is left, and it, make files of one size near the target, or full ones."""
+    """Ends a file so that it and the rows after it make files of equal size near the target, or full ones."""
 
     target_bytes: int
     is_first: bool
 
     def goal_bytes(self, file_bytes: int, remaining_bytes: float) -> float:
-        """Its share of all that is to be written from this file on."""
+        """Return the file's share of all bytes to be written from this file on."""
         outputs = outputs_of(
             file_bytes + remaining_bytes,
             target_bytes=self.target_bytes,
@@ -46,9 +46,15 @@ def spreading_sizer(
     row_group_arrow_bytes: int,
     is_first: bool,
 ) -> SpreadingSizer:
-    """The sizer of one of clustering's files: of about ``target_bytes``, with every other writer's ceiling.
+    """Return the sizer of a clustering file, of about ``target_bytes`` and under the limit of all writers.
 
-    ``is_first`` of those that the group's rows go to.
+    Args:
+        target_bytes: The target file size.
+        most_bytes: The maximum file size.
+        row_group_bytes: The size of a row group in the file.
+        row_group_arrow_bytes: The largest size of a row group in memory.
+        is_first: Whether it is the first file of the group.
+
     """
     return SpreadingSizer(
         max_bytes=min(int(ALONE * target_bytes), most_bytes),
@@ -60,10 +66,10 @@ def spreading_sizer(
 
 
 class SpreadingWriter(BucketWriter):
-    """Writes the rows of a group, in the order in which they are appended, to files of like size.
+    """Writes the rows of a group, in the order in which they are appended, to files of about equal size.
 
-    ``rows`` is how many there will be; ``ordered`` whether readers can skip by their order. Rows that are
-    not, and keep the order of the files that they come from, are expected to take as many bytes as there.
+    ``rows`` is the total number of rows. ``ordered`` shows whether readers can skip by their order. Rows that
+    keep the order of their source files are expected to take as many bytes as there.
     """
 
     def __init__(self, context: WriteContext, bucket: Bucket, *, rows: int, ordered: bool) -> None:
@@ -72,36 +78,36 @@ class SpreadingWriter(BucketWriter):
 
     @property
     def template(self) -> ParquetParts:
-        """A file of this writer's without row groups."""
+        """A file of this writer without row groups."""
         return self._template
 
     @property
     def places(self) -> Mapping[str, Sequence[int]]:
-        """The numbers of each column's parquet columns."""
+        """The numbers of the Parquet columns of each column."""
         return self._places
 
     @property
     def encoder(self) -> RowGroupEncoder:
-        """What encodes the rows of all files."""
+        """The encoder of the rows of all files."""
         return self._encoder
 
     @property
     def row_group_bytes(self) -> int:
-        """About how many bytes a row group has in a file."""
+        """The approximate bytes of a row group in a file."""
         return self._row_group_bytes
 
     @property
     def has_rows_to_write(self) -> bool:
-        """Whether rows were appended that are not in a row group yet."""
+        """Whether there are appended rows that are not in a row group yet."""
         return bool(self._buffer.rows)
 
     @property
     def has_rows_in_file(self) -> bool:
-        """Whether the file that is open has a row group."""
+        """Whether the open file has a row group."""
         return self._file is not None and bool(self._file.rows)
 
     def due_bytes(self) -> int | None:
-        """How many bytes a row group to join is to have behind all rows so far; None if the file is full."""
+        """Write the pending rows, and return the bytes for the next joined row group, or None if full."""
         self._write_due(ended=True)
         file = self._file or self._open_file()
         remaining = self._remaining_bytes()
@@ -115,9 +121,15 @@ class SpreadingWriter(BucketWriter):
         joined: Mapping[int, JoinedChunk],
         table: pa.Table,
     ) -> bool:
-        """Write the row groups of other files as one; the columns that are not ``joined`` are the table's.
+        """Write row groups of other files as one, or return False and write nothing if they do not fit.
 
-        False, and nothing written, if the file would be too large. To be called behind :meth:`due_bytes`.
+        Call :meth:`due_bytes` first.
+
+        Args:
+            sources: The row groups with their files.
+            joined: The column chunks that are copied, by number of the Parquet column.
+            table: The other columns, decoded.
+
         """
         file = self._file or self._open_file()
         rows = sum(group.end - group.first for _, _, group in sources)
@@ -140,7 +152,7 @@ class SpreadingWriter(BucketWriter):
         return True
 
     def end_file(self) -> None:
-        """Let the rows that follow go to another file."""
+        """End the open file, so that the next rows go to another file."""
         self._write_due(ended=True)
         self._finish_file()
 
