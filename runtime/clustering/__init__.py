@@ -1,1 +1,1 @@
-"""Clustering a table: plan, forecast, rewrite."""
+"""The clustering of a table: plan, forecast and rewrite."""
