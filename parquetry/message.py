@@ -297,7 +297,7 @@ def _replaced(value: Any, place: tuple[str | int, ...], named: Sequence[NamedCom
 
 def _message(text: Any, named: Sequence[NamedCommand]) -> Message:
     if not isinstance(text, str):
-        raise ValueError(_ELSEWHERE)  # noqa: TRY004 - of whoever wrote the document
+        raise ValueError(_ELSEWHERE)  # noqa: TRY004 - the document is wrong, not its type
     parts: list[MessagePart] = []
     done = 0
     for each in named:

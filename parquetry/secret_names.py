@@ -47,7 +47,7 @@ def holds_secret_alone(name: str) -> bool:
 
     The rule is narrower than :func:`is_secret_name`, as it is used where changes have to be seen and a mask
     hides them. ``fs.s3a.delegation.token.binding`` is a class, ``refresh.token.endpoint`` an address, and the
-    ``key`` of S3 an account: its ``secret`` is the secret.
+    ``key`` of S3 the name of an account, whose secret is in ``secret``.
     """
     return _IS.search(name) is not None
 

@@ -98,7 +98,7 @@ class Output:
                 said = fitted(
                     printable(view.text(shown_values(outcome, self.typed_options.with_options), self.paint))
                 )
-            if said:  # an empty line would be a name to whoever reads `ls --format name`
+            if said:  # a reader of `ls --format name` would take an empty line for a name
                 click.echo(without_commands(said), color=self.paint.enabled)
 
     def note(self, message: str, **facts: Any) -> None:
