@@ -1,1 +1,1 @@
-"""Plans: actions, changes, refusals, codec, application."""
+"""Plans: actions, changes, refusals, the saved format, and execution."""

@@ -90,7 +90,7 @@ def spec_changes(
     origin: Callable[[str], str | None],
     is_written: Callable[[str], bool] = _always,
 ) -> tuple[Change, ...]:
-    """Return every field that differs, by falling class and then by path.
+    """Return every field that differs, sorted by class (highest first) and then by path.
 
     Values of columns with personal data in either spec are masked. If only such values differ, both sides of
     the change show ``***``.

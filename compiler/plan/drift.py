@@ -147,7 +147,7 @@ def observed_drift(observation: Observation) -> tuple[Drift, ...]:
 
 
 def _damage(observation: Observation) -> Iterator[Drift]:
-    """Yield a drift for each base file that is missing or truncated.
+    """Yield a drift for each base file that is missing or whose size differs from its commit.
 
     This reads all commits and lists all partitions.
     """

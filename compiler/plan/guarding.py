@@ -106,8 +106,7 @@ def changed_authority(workspace: Workspace) -> tuple[str | None, tuple[Authority
 def as_merged(plan: PlanDocument, workspace: Workspace, commit: str | None = None) -> PlanDocument:
     """Return the plan with the changes of authority that a commit makes to the commit it was merged onto.
 
-    The result has the plan id that a review of the same change produced. ``commit`` defaults to the
-    checked-out one.
+    Its plan id equals the one from the review of that change. ``commit`` defaults to the checked-out one.
 
     Raises:
         RevisionError: If git does not have the commit before the merge.

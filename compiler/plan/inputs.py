@@ -64,7 +64,7 @@ class Undeclared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
-    """The place where a declared table really is.
+    """The actual location of a declared table that does not exist at its declared location.
 
     ``spelled`` is its location as a spec of the target declares it: relative to the warehouse, or absolute.
     ``name`` is its applied name, and ``applied`` the number of its applied record.

@@ -23,7 +23,7 @@ def with_live(
 
 
 def restoring(observation: Observation) -> tuple[Change, ...]:
-    """Return changes that restore properties which no longer match the applied spec."""
+    """Return changes that restore the properties that no longer match the applied spec."""
     if observation.spec is None or not observation.is_applied:
         return ()
     handle = observation.handle

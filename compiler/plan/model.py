@@ -38,7 +38,7 @@ class ChangeClass(StrEnum):
 
 
 class Step(StrEnum):
-    """A step of an action on a table. The steps of an action are executed in the order of its list."""
+    """A step of an action on a table. `apply` executes the steps of an action in their order."""
 
     CREATE = "create"
     RESTORE = "restore"

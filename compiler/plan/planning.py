@@ -232,7 +232,10 @@ def _unnamed_by_records(workspace: Workspace, seen: Mapping[str, _Seen]) -> dict
 
 
 def _declared(workspace: Workspace, table: ResolvedTable, unnamed: Mapping[str, str]) -> DeclaredTable:
-    """Return the table as the planner needs it, with the data that only an untrusted branch has."""
+    """Return the table as the planner needs it, with the limits that apply to an untrusted branch.
+
+    These are the reason why the table is not read, and its spec in the base.
+    """
     base = None if workspace.base is None else workspace.base.specs.get(table.name)
     return replace(declared(workspace, table), unnamed=unnamed.get(table.name), base=base)
 

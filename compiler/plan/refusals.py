@@ -156,7 +156,7 @@ def refuse_breaking(
     Args:
         table: The declared table.
         observation: The live table.
-        changes: The changes, by falling class.
+        changes: The changes, sorted by class (highest first).
     """
     breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
     recipe: tuple[RecipeStep, ...] = ()

@@ -26,7 +26,7 @@ def check_allowed(workspace: Workspace) -> None:
 
 
 def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedRef | None) -> tuple[str, ...]:
-    """Return a text with both values for each setting of the target that the table does not record yet.
+    """Return, for each target setting that the table does not record, a text with both values.
 
     Such a setting may be used unless it can execute code.
 
