@@ -1,1 +1,1 @@
-"""What was measured and predicted of live tables, for plans."""
+"""Figures and forecasts of live tables, for plans."""

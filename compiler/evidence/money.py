@@ -27,7 +27,7 @@ from parquetry.runtime.spec.codec import UNLESS_NONE
 MONTH_DAYS: Final = 30
 MICROS: Final = 1_000_000
 _PRICE: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,350})?")
-"""The longest decimal form of a float: the least positive one has 324 digits behind the point."""
+"""A decimal number as a saved plan may contain it; the least positive float has 324 decimal places."""
 _MOST_MICROS: Final = 2**63 - 1
 _CURRENCY: Final = re.compile(r"[A-Z]{3}")
 _GIB: Final = 2**30
