@@ -1,1 +1,1 @@
-"""The stage: incoming rows as Arrow batches between preparation and writing. Knows no Spark."""
+"""The stage: incoming rows, stored as Arrow batches between preparation and writing, without Spark."""

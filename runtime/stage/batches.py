@@ -1,4 +1,4 @@
-"""Files of Arrow batches of which each can be read by its byte range alone."""
+"""Files of Arrow batches, each of which can be read by its byte range alone."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ _BATCH_BYTES: Final = 8 * 1024 * 1024
 
 
 class BatchSink:
-    """Arrow's messages, one batch each, one after the other."""
+    """A writer of Arrow IPC messages, one per batch, one after the other."""
 
     def __init__(self, sink: Any, schema: pa.Schema, *, compress: bool) -> None:
         options = pa.ipc.IpcWriteOptions(compression="lz4" if compress else None, use_threads=False)
         self._sink = sink
         self._stream = pa.ipc.new_stream(sink, schema, options=options)
-        # With the first batch Arrow writes the schema: it is one without rows, that nobody asks for.
+        # Arrow writes the schema together with the first batch. So the first batch is empty and no index
+        # names it.
         self._stream.write_batch(pa.RecordBatch.from_pylist([], schema=schema))
 
     def write(self, rows: pa.RecordBatch, *, first: int) -> list[dict[str, int]]:
-        """Write the rows, the first of which has that number, and say where the batches of them lie."""
+        """Write the rows in batches of some MiB, and return number, row count, offset and size of each batch.
+
+        ``first`` is the number of the first row.
+        """
         step = max(int(_BATCH_BYTES * rows.num_rows / max(rows.nbytes, 1)), 1)
         written = []
         for start in range(0, rows.num_rows, step):
@@ -40,11 +44,12 @@ class BatchSink:
 
 
 class GroupedFile:
-    """The file ``name`` of a stage with the batches of groups; a context manager.
+    """A context manager that writes the file ``name`` of a stage, with the batches of groups.
 
-    In a store the rows of a group lie side by side in batches of some MiB, so that few requests get them and
-    few batches have to be remembered: until the last has come they wait on the local disk, and are then
-    numbered anew, group by group. ``batches`` says afterwards where they are.
+    In a store, the rows of a group lie together in batches of some MiB, so that few requests read them and
+    the index stays small. To achieve this, the rows are kept on the local disk until the last row has
+    arrived, and are then renumbered group by group. ``batches`` contains the position of each batch
+    afterwards.
     """
 
     def __init__(self, place: StagePlace, name: str, schema: pa.Schema) -> None:
@@ -71,13 +76,13 @@ class GroupedFile:
                 self._put_together()
 
     def write(self, group: str, rows: pa.RecordBatch, *, first: int) -> None:
-        """Write rows of the group, the first of which has that reference, unless they are numbered anew."""
+        """Write rows of a group; ``first`` is the reference of the first row, unless rows are renumbered."""
         with nullcontext() if self._place.is_mapped else as_storage_error(self._folder):
             written = self._sink.write(rows, first=first & PLACE_MASK)
         self.batches.setdefault(group, []).extend(written)
 
     def starts(self) -> Mapping[str, int]:
-        """The number of the first row of each group, where rows are numbered anew."""
+        """Return the number of the first row of each group after renumbering."""
         starts, number = {}, 0
         for group, batches in self.batches.items():
             starts[group] = number
@@ -85,6 +90,7 @@ class GroupedFile:
         return starts
 
     def _put_together(self) -> None:
+        """Write the final file from the local copy, group by group."""
         number = 0
         with self._place.create(self._name) as sink:
             together = BatchSink(sink, self._schema, compress=True)
@@ -103,7 +109,7 @@ class GroupedFile:
 
 
 def joined_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows in their order, in batches of some MiB."""
+    """Yield the same rows in batches of some MiB."""
     small: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

@@ -1,7 +1,7 @@
-"""Values that no base file may hold: which rows have them, and where.
+"""Values that no base file may contain, and the rows that have them.
 
-Nulls in fields of structs that may not be null; text that is no UTF-8, as Spark takes any bytes for
-text and other readers refuse a file that has some.
+These are nulls in required struct fields, and text that is not valid UTF-8. Spark accepts any bytes as text,
+but other readers refuse a file that contains such text.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 
 def required_holes(array: pa.Array, field: pa.Field, place: str) -> Iterator[tuple[str, pa.Array]]:
-    """Struct fields inside ``array`` that must not be null and are: their path and a mask of rows.
+    """Yield each required struct field that is null in some rows: its path and a mask of these rows.
 
-    Only structs within structs are looked at row by row; elements of lists and maps are looked at
-    as a whole, with the mask on all rows that are not null.
+    Structs within structs are checked row by row. Elements of lists and maps are checked as a whole; the mask
+    then selects all rows that are not null.
     """
     kind = field.type
     if not has_required(kind):
@@ -41,7 +41,7 @@ def required_holes(array: pa.Array, field: pa.Field, place: str) -> Iterator[tup
 
 
 def has_required(kind: pa.DataType) -> bool:
-    """Whether a struct somewhere inside has a field that must not be null."""
+    """Return whether the type contains a struct with a field that must not be null."""
     if pa.types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
         return any(not f.nullable or has_required(f.type) for f in fields)
@@ -51,10 +51,10 @@ def has_required(kind: pa.DataType) -> bool:
 
 
 def with_readable_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[str, pa.Array]]:
-    """The rows, and by column a mask of those that have such text.
+    """Return the rows, and by column name a mask of the rows whose text is not valid UTF-8.
 
-    In columns of text its bytes are spelled out, so that it can be shown. Within lists, maps and
-    structs it stays, and the mask is on all rows that are not null.
+    In text columns, invalid bytes are replaced by escapes, so that the text can be shown. Within lists, maps
+    and structs they stay, and the mask selects all rows that are not null.
     """
     found: dict[str, pa.Array] = {}
     for number, field in enumerate(rows.schema):

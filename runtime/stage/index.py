@@ -1,7 +1,7 @@
-"""Where the batches of a stage lie: byte ranges in the files of tasks, by reference and by group.
+"""The index of a stage: the byte ranges of its batches in the files of tasks, by reference and by group.
 
-A group is what a batch's rows have in common: their table partition. A row is known by its reference:
-the number of its task shifted by 40 bits, plus its place among the rows of that task.
+A group is the set of rows of one table partition; each batch belongs to one group. A row is identified by its
+reference: the number of its task, shifted left by 40 bits, plus its position among the rows of that task.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ PLACE_MASK: Final = (1 << REFERENCE_SHIFT) - 1
 
 BATCH_COLUMNS: Final = ("first", "rows", "offset", "size")
 BATCHES: Final = pa.list_(pa.struct([(name, pa.int64()) for name in BATCH_COLUMNS]))
-"""The batches of one group in one file: place of the first row, rows, offset and size in bytes."""
+"""The batches of one group in one file: position of the first row, row count, offset and size in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRange:
-    """Bytes ``start`` to ``stop`` (exclusive) of a file of the stage."""
+    """The bytes from ``start`` to ``stop`` (exclusive) of a file of the stage."""
 
     name: str
     start: int
@@ -36,10 +36,11 @@ class ByteRange:
 
 @dataclass(frozen=True, kw_only=True)
 class StageIndex:
-    """The batches in order of their references; the arrays have a number for each of them.
+    """The batches of a stage in order of their references; each array has one element per batch.
 
-    ``files`` are the names of the files with rows by number of task, ``first`` the reference of a
-    batch's first row, ``group`` the place of its group in ``groups``. About 40 bytes a batch.
+    ``files`` are the names of the files with rows, by task number. ``first`` is the reference of a batch's
+    first row, and ``group`` the position of its group in ``groups``. The index takes about 40 bytes per
+    batch.
     """
 
     files: Mapping[int, str]
@@ -51,14 +52,14 @@ class StageIndex:
     size: IndexNumbers
 
     def ranges(self, batches: Iterable[int]) -> Iterator[ByteRange]:
-        """Where these batches lie."""
+        """Yield the byte range of each of the batches."""
         for batch in batches:
             start = int(self.offset[batch])
             name = self.files[int(self.first[batch]) >> REFERENCE_SHIFT]
             yield ByteRange(name=name, start=start, stop=start + int(self.size[batch]))
 
     def of_group(self, group: str) -> IndexNumbers:
-        """The batches of a group, in order of arrival."""
+        """Return the batches of a group, in order of arrival."""
         number = self._number_by_group.get(group)
         if number is None:
             return np.empty(0, np.int64)
@@ -66,12 +67,12 @@ class StageIndex:
         return self._by_group[low:high]
 
     def having(self, references: IndexNumbers) -> IndexNumbers:
-        """For each of the references the batch that has its row."""
+        """Return, for each reference, the batch that contains its row."""
         found: IndexNumbers = np.searchsorted(self.first, references, side="right") - 1
         return found
 
     def by_place(self, batches: IndexNumbers) -> IndexNumbers:
-        """The order in which these batches lie in files."""
+        """Return the permutation that sorts the batches by file and offset."""
         order: IndexNumbers = np.lexsort((self.offset[batches], self.first[batches] >> REFERENCE_SHIFT))
         return order
 
@@ -97,7 +98,7 @@ class StageIndex:
 
 
 class IndexBuilder:
-    """Puts an index together, file by file."""
+    """A builder that adds the batches of one file after the other to an index."""
 
     def __init__(self) -> None:
         self._groups: dict[str, int] = {}
@@ -105,7 +106,7 @@ class IndexBuilder:
         self._found: list[IndexNumbers] = []
 
     def add(self, part: int, name: str, groups: Sequence[str], batches: pa.ListArray) -> None:
-        """The batches of task number ``part``: of each group those that ``batches`` lists in its place."""
+        """Add the file ``name`` of task ``part``; ``batches`` has one list per group, in their order."""
         values = batches.flatten()
         if not len(values):
             return
@@ -117,7 +118,7 @@ class IndexBuilder:
         self._found.append(np.array([np.repeat(numbers, counts), *columns]))
 
     def index(self) -> StageIndex:
-        """All that was added."""
+        """Return the index of all files that were added."""
         found = np.concatenate([np.empty((len(BATCH_COLUMNS) + 1, 0), np.int64), *self._found], axis=1)
         group, first, rows, offset, size = found[:, np.argsort(found[1])]
         return StageIndex(

@@ -1,6 +1,6 @@
-"""The keys of a small staged batch, as tasks read them: of each partition the rows that count.
+"""The record keys of a small staged batch, and the winning row of each key, as tasks read them.
 
-Nothing of Spark is imported. The rows that count are those of
+This module does not import Spark. The winning rows equal those of
 :func:`~parquetry.runtime.spark.lookup.tagging.winners`.
 """
 
@@ -29,17 +29,23 @@ from parquetry.runtime.storage.parallel import map_each
 
 @dataclass(frozen=True, kw_only=True)
 class BatchKeys:
-    """Keys files of the task attempts ``names``, read once; ``partitioned``: keys count within partitions."""
+    """The keys files of the task attempts ``names``, read once.
+
+    If ``partitioned``, keys are unique within partitions, otherwise within the table.
+    """
 
     place: StagePlace
     names: tuple[str, ...]
     partitioned: bool
     columns: tuple[str, ...] | None = None
-    """The columns that are read; None for all, which ``winners`` needs."""
+    """The columns to read; None for all, which ``winners`` needs."""
     refuses_ties: bool = False
 
     def distinct(self, partition: str) -> pa.Array:
-        """The keys, each once, sorted as UTF-8 bytes; of all partitions when keys count everywhere."""
+        """Return the distinct keys of a partition, sorted as UTF-8 bytes.
+
+        If keys are unique within the table, the keys of all partitions are returned.
+        """
         if not self.partitioned:
             return self._distinct
         at = self._places.get(partition)
@@ -48,7 +54,7 @@ class BatchKeys:
         )
 
     def winners(self, partition: str) -> pa.Table:
-        """Return :func:`winning_rows` of a partition; of all partitions when keys count everywhere."""
+        """Return :func:`winning_rows` of a partition, or of all partitions if keys are unique per table."""
         if not self.partitioned:
             return winning_rows(self._rows, refuses_ties=self.refuses_ties)
         if partition not in self._places:
@@ -66,7 +72,7 @@ class BatchKeys:
 
     @cached_property
     def _places(self) -> dict[str, npt.NDArray[np.int64]]:
-        """The numbers of each partition's rows."""
+        """The row numbers of each partition."""
         codes = pc.dictionary_encode(self._rows.column(PARTITION)).combine_chunks()
         numbers = codes.indices.to_numpy()
         order = np.argsort(numbers, kind="stable")
@@ -82,13 +88,13 @@ def _sorted_once(keys: pa.ChunkedArray) -> pa.Array:
 def key_tables(
     place: StagePlace, names: Sequence[str], columns: Sequence[str] | None = None
 ) -> list[pa.Table]:
-    """The keys files of task attempts, whole or some columns of them; read side by side."""
+    """Return the keys files of the task attempts, or some of their columns, read in parallel."""
     files = map_each(names, lambda name: place.read(keys_name(name)))
     return [read_parquet(pa.BufferReader(file), columns) for file in files]
 
 
 def merged_keys(place: StagePlace, names: Sequence[str]) -> str:
-    """The name of one keys file with the rows of all these; for who would read many of them often."""
+    """Write one keys file with the rows of all these files, for readers that need many; return its name."""
     rows = pa.concat_tables(key_tables(place, names))
     name = uuid.uuid4().hex
     with place.create(keys_name(name)) as sink:
@@ -97,19 +103,20 @@ def merged_keys(place: StagePlace, names: Sequence[str]) -> str:
 
 
 def winning_rows(rows: pa.Table, *, refuses_ties: bool = False) -> pa.Table:
-    """Return the row that counts of every key, sorted by key.
+    """Return the winning row of every key, sorted by key.
 
-    With an order of arrival, the rows of a key are folded in it: a row replaces one before it unless that has
-    a greater ordering value, and behind a delete any row is a new one. So all rows behind the last one with
-    the greatest value are late, unless it deletes: then the same holds for those that follow. The ordering
-    value of what comes out is that greatest one, by which it is compared with a stored row.
+    If the rows have an order of arrival, the rows of a key are folded in this order. A row replaces the row
+    before it, unless that row has a greater ordering value. After a delete, any row is new. So all rows after
+    the last one with the greatest value are late, unless that one is a delete: then the same rule applies to
+    the rows after it. The result gets the greatest ordering value, with which it is compared with a stored
+    row.
 
-    Without such an order the row with the largest ordering value counts, of several a delete, then the larger
-    hash; equal rows are told apart by their reference, and then by their partition. A null ordering value
-    is the smallest, NaN the greatest.
+    Without such an order, the row with the largest ordering value wins; among equal values a delete wins,
+    then the larger hash. Equal rows are ordered by their reference, then by their partition. A null ordering
+    value is the smallest, NaN the greatest.
 
-    Raises InvalidDataError if it ``refuses_ties`` and rows of a key are told apart by no more than a delete
-    flag or a hash.
+    Raises:
+        InvalidDataError: If ``refuses_ties`` and only a delete flag or a hash distinguishes rows of a key.
     """
     keys = rows.column(RECORD_KEY)
     if pc.count_distinct(keys).as_py() == rows.num_rows:
@@ -137,7 +144,7 @@ def winning_rows(rows: pa.Table, *, refuses_ties: bool = False) -> pa.Table:
 
 
 def tied_rows(key: str) -> InvalidDataError:
-    """Return the error for rows of a key of which nothing says which one counts."""
+    """Return the error for rows with the same key that no rule ranks."""
     return InvalidDataError(
         Message(
             "rows with the record key ",
@@ -150,6 +157,7 @@ def tied_rows(key: str) -> InvalidDataError:
 
 
 def _folded(rows: pa.Table) -> pa.Table:
+    """Return the last valid row of every key by order of arrival, with the key's greatest ordering value."""
     order = _sorted_indices([rows.column(RECORD_KEY), rows.column(ARRIVAL)])
     rows = rows.take(order)
     is_last = np.append(_differs([rows.column(RECORD_KEY)]), True)
@@ -159,12 +167,13 @@ def _folded(rows: pa.Table) -> pa.Table:
     ranked = list(_ordering_ranks(rows.column(ORDERING).take(by_rank)))
     ranks = np.empty(rows.num_rows, np.int64)
     ranks[by_rank.to_numpy()] = np.concatenate([[1], 1 + np.cumsum(_differs(ranked))])
-    # From the last row to the first: ranks of a key that was seen before are smaller than any of the next.
+    # Go from the last row to the first. The ranks of each key are shifted, so that those of a key that was
+    # already seen are smaller than any rank of the next key.
     ranks = (np.cumsum(is_last[::-1]) * (rows.num_rows + 1) + ranks[::-1])[::-1]
     seen = np.append(np.maximum.accumulate(ranks[::-1])[::-1][1:], 0)
     candidates = np.flatnonzero(ranks > seen)
-    # Those of a key have falling ranks: the first says whether any counts, and the first that is no delete is
-    # what is there in the end.
+    # The candidates of a key have descending ranks. The first has the greatest value, and the first that is
+    # not a delete is the final row.
     groups = np.cumsum(np.append([0], is_last[:-1]))[candidates]
     firsts = np.flatnonzero(np.append([True], groups[1:] != groups[:-1]))
     deletes = rows.column(DELETE).to_numpy()[candidates]
@@ -183,7 +192,7 @@ def _sorted_indices(columns: Sequence[pa.ChunkedArray]) -> pa.Array:
 
 
 def _differs(columns: Sequence[pa.ChunkedArray]) -> npt.NDArray[np.bool_]:
-    """Return for every row but the first whether it differs from the one before in one of the columns."""
+    """Return, for every row but the first, whether it differs from the previous row in one of the columns."""
     differs = np.zeros(max(len(columns[0]) - 1, 0), bool)
     for column in columns:
         equal = pc.equal(column[:-1], column[1:])
@@ -193,11 +202,12 @@ def _differs(columns: Sequence[pa.ChunkedArray]) -> npt.NDArray[np.bool_]:
 
 
 def is_rankable(kind: pa.DataType) -> bool:
-    """Whether values of the type can be ranked here; Spark ranks structs and lists too."""
+    """Return whether values of the type can be ranked here; Spark also ranks structs and lists."""
     return not (pa.types.is_nested(kind) or pa.types.is_null(kind))
 
 
 def _ordering_ranks(values: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
+    """Yield the columns by which ordering values are sorted: nulls first, NaN last."""
     yield pc.cast(pc.is_valid(values), pa.int8())
     if pa.types.is_floating(values.type):
         not_a_number = pc.is_nan(values)
@@ -210,6 +220,6 @@ def _ordering_ranks(values: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
 
 
 def references(tables: Sequence[pa.Table]) -> npt.NDArray[np.int64]:
-    """The references of all rows of some tables."""
+    """Return the references of all rows of the tables."""
     found = [table.column(REFERENCE).to_numpy() for table in tables]
     return np.concatenate(found) if found else np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""The file of a stage with the keys of a task's rows, in parquet, which Spark reads as well."""
+"""The file of a stage with the keys of a task's rows, in Parquet, which Spark reads too."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from parquetry.runtime.stage.place import StagePlace, as_storage_error, scratch_
 
 
 class KeysFile:
-    """Writes the file ``name``; a context manager.
+    """A context manager that writes the keys file ``name``.
 
-    Batches have the references of their rows in the column ``reference``. Where the ``rows`` themselves are
-    numbered anew, keys wait on the local disk until the last has come.
+    Batches have the references of their rows in the column ``reference``. If the ``rows`` themselves are
+    renumbered, the keys are kept on the local disk until the last row has arrived.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class KeysFile:
             self._number(self._rows)
 
     def write(self, keys: pa.RecordBatch, groups: Sequence[tuple[str, int]]) -> None:
-        """Write keys, of which so many after each other are of each group."""
+        """Write keys; ``groups`` are the consecutive groups with their row counts."""
         if self._rows is None:
             self._keys.write_batch(keys)
             return
@@ -74,7 +74,7 @@ class KeysFile:
 
     @contextmanager
     def _parquet(self) -> Iterator[pq.ParquetWriter]:
-        """The file in the stage, to be written."""
+        """Yield a writer of the Parquet file in the stage."""
         with (
             self._place.create(self._name) as sink,
             pq.ParquetWriter(
@@ -88,6 +88,7 @@ class KeysFile:
             yield writer
 
     def _number(self, rows: GroupedFile) -> None:
+        """Write the kept keys with the new references of their rows."""
         with as_storage_error(self._folder):
             self._waiting.close()
             self._file.seek(0)

@@ -1,4 +1,4 @@
-"""Lists on the stage: which rows go where, kept by the tasks that found out for those that write."""
+"""Lists on the stage: assignments of rows to files, which some tasks make and others execute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parquetry.runtime.stage.place import StagePlace, checking
 
 
 def write_list(place: StagePlace, batches: Iterable[pa.RecordBatch]) -> str:
-    """Keep the rows, of which there is at least one, on the stage, under a name of their own; the name."""
+    """Write the rows, at least one batch, to a new file of the stage, and return its name."""
     name = f"{uuid.uuid4().hex}.list"
     upcoming = iter(batches)
     first = next(upcoming)
@@ -24,9 +24,9 @@ def write_list(place: StagePlace, batches: Iterable[pa.RecordBatch]) -> str:
 
 
 class StagedList:
-    """The rows that were kept under the name: all, or so many from ``start`` on.
+    """The rows of a list on the stage: all of them, or ``rows`` rows from ``start``.
 
-    In memory they are as small as on the stage.
+    The file stays compressed in memory.
     """
 
     def __init__(self, place: StagePlace, name: str, *, start: int = 0, rows: int | None = None) -> None:
@@ -37,7 +37,7 @@ class StagedList:
         self._stop = None if rows is None else start + rows
 
     def batches(self, most_rows: int) -> Iterator[pa.RecordBatch]:
-        """The rows in their order, at most so many at a time."""
+        """Yield the rows in their order, at most ``most_rows`` at a time."""
         passed = 0
         with checking(self._place, self._name) as check, pa.ipc.open_file(self._content) as file:
             for number in range(file.num_record_batches):
@@ -50,6 +50,6 @@ class StagedList:
 
 
 def read_list(place: StagePlace, name: str) -> pa.Table:
-    """All rows that were kept under the name."""
+    """Return all rows of the list."""
     with checking(place, name) as check, pa.ipc.open_file(place.read(name)) as file:
         return check(file.read_all())

@@ -1,12 +1,12 @@
-"""Incoming rows, materialised once: what every later step of a write reads, and nothing else.
+"""The stage of incoming rows, materialised once; all later steps of a write read only the stage.
 
-Spark does not promise to compute the same rows twice. So each task writes what it computed to a
-stage, under a name of its own attempt, and returns that name; only the files that successful
-tasks named count. Rows keep the order in which they arrived; within a run of bounded size they
-are grouped by table partition into Arrow batches, and an index says which bytes of the file each
-batch has. A row is known by its reference: the number of its task shifted by 40 bits, plus its
-place among the rows of that task. In a store, that is its place among those of its partition, behind
-the partitions that came before; on one machine it is that among the rows of its run, behind earlier runs.
+Spark does not guarantee that it computes the same rows twice. So each task writes its rows to a stage, under
+a name that is unique to its attempt, and returns that name; only files that successful tasks named are used.
+Rows keep their order of arrival. Within a run of bounded size they are grouped by table partition into Arrow
+batches, and an index contains the byte range of each batch. A row is identified by its reference: the number
+of its task, shifted left by 40 bits, plus its position. In a store, that is its position among the rows of
+its partition, after those of the previous partitions. On one machine, it is its position in its run, after
+previous runs.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from parquetry.runtime.table.partition_path import NULL_PARTITION, SHARED_TEXTS
 
 REFERENCE = "__ref"
 ARRIVAL = "__arrival"
-"""A text that sorts rows by their order of arrival, where they have one."""
+"""A text column that sorts rows by their order of arrival, if they have one."""
 PARTITION = "__partition"
 GENERATED_WRONG = "__generated_wrong"
 
 PLACEHOLDERS = ("__null__", "__empty__")
-"""What a record key of several fields has in the place of null, and of an empty text."""
+"""The texts that a record key of several fields contains for null and for an empty text."""
 
 _TEXTS = {RECORD_KEY: "the record key", PARTITION: "the partition path"}
 
@@ -52,19 +52,18 @@ RUN_BYTES = 48 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSpec:
-    """What a task has to know to stage its rows.
+    """The settings with which a task stages its rows.
 
-    ``schema`` are the columns to keep, in the types of the base files. ``key_column`` holds the record key:
-    one of them, or ``_hoodie_record_key`` beside them; None where keys are generated later. ``paths``
-    computes the partition path, unless rows bring it. ``rows`` asks for the file with whole rows, as Arrow
-    batches; ``keys`` for the one with keys and control columns, in parquet, which Spark reads as well; with
-    ``matched`` that one has the columns to keep too. ``required`` may not be null in rows that are no
-    deletes. ``ordering`` may be dotted. ``arrives``: rows bring their order of arrival. ``drop_duplicates``
-    is for those who read the stage: one row counts of those with one key, where keys are unique; and so is
-    ``refuses_ties``: rows of one key that differ, and that nothing tells apart, are an error. ``declared``
-    gives faults of generated columns the place of their SQL in the spec. ``overwrites`` are the partition
-    columns where whole partitions are replaced. ``key_fields`` are those of a record key that has several, by
-    name.
+    ``schema`` are the columns to keep, in the types of the base files. ``key_column`` contains the record
+    key: one of these columns, or ``_hoodie_record_key`` in addition; None if keys are generated later.
+    ``paths`` computes the partition path, unless the rows have it. ``rows`` requests the file with whole
+    rows, as Arrow batches. ``keys`` requests the file with keys and control columns, in Parquet, which Spark
+    reads too; with ``matched`` it also contains the columns to keep. ``required`` columns must not be null in
+    rows that are not deletes. ``ordering`` may be a dotted path. ``arrives``: rows have an order of arrival.
+    Two settings are for the readers of the stage. ``drop_duplicates``: one row per key wins, where keys are
+    unique. ``refuses_ties``: different rows of one key that no rule ranks are an error. ``declared`` maps
+    faults of generated columns to the position of their SQL in the spec. ``overwrites`` are the partition
+    columns if whole partitions are replaced. ``key_fields`` are the fields of a record key that has several.
     """
 
     place: StagePlace
@@ -87,7 +86,7 @@ class StageSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFault:
-    """Something wrong with rows: how many, and where the first of them is."""
+    """A fault of incoming rows: the number of rows that have it, and a description of the first."""
 
     description: str
     rows: int
@@ -95,7 +94,7 @@ class RowFault:
 
 
 SUMMARY_SQL = "part int, name string, rows bigint, fault string, example string"
-"""What a task says to Spark: its number, the name of its files, and what is wrong with rows."""
+"""The schema of a task's summary for Spark: its number, the name of its files, and the faults of its rows."""
 
 _SUMMARY = pa.schema(
     [
@@ -122,28 +121,28 @@ TOTALS = pa.schema(
 
 
 def rows_name(name: str) -> str:
-    """The file with whole rows of the task attempt called ``name``."""
+    """Return the name of the file with the whole rows of a task attempt."""
     return f"{name}.rows"
 
 
 def keys_name(name: str) -> str:
-    """The file with keys and control columns of the task attempt called ``name``."""
+    """Return the name of the file with the keys and control columns of a task attempt."""
     return f"{name}.keys"
 
 
 def totals_name(name: str) -> str:
-    """The file with what each partition got of the task attempt called ``name``, and its batches."""
+    """Return the name of the file with the totals and batches of each partition of a task attempt."""
     return f"{name}.totals"
 
 
 def rows_schema(spec: StageSpec) -> pa.Schema:
-    """The schema of the batches with whole rows: the columns to keep, and the row hash."""
+    """Return the schema of the batches with whole rows: the columns to keep, and the row hash."""
     kept = [stored.with_nullable(nullable=True) for stored in spec.schema]
     return pa.schema([*kept, pa.field(HASH, pa.int64())])
 
 
 def stage_rows(spec: StageSpec, part: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of one task to the stage and yield one summary batch about them."""
+    """Write the rows of one task to the stage, and yield one batch that summarises them."""
     with ExitStack() as stack:
         writer = _PartWriter(spec, part, f"{part:06d}-{uuid.uuid4().hex[:12]}", stack)
         run: list[pa.RecordBatch] = []
@@ -163,13 +162,13 @@ def stage_rows(spec: StageSpec, part: int, batches: Iterable[pa.RecordBatch]) ->
 
 
 def fault_batch(part: int, fault: str) -> pa.RecordBatch:
-    """The summary of a task that could not stage its rows."""
+    """Return the summary of a task that could not stage its rows."""
     row = {"part": part, "rows": 0, "fault": fault, "example": "[]"}
     return pa.RecordBatch.from_pylist([row], schema=_SUMMARY)
 
 
 class _PartWriter:
-    """Writes one task's files, run by run."""
+    """A writer of one task's files, run by run."""
 
     def __init__(self, spec: StageSpec, part: int, name: str, stack: ExitStack) -> None:
         self._spec = spec
@@ -185,21 +184,21 @@ class _PartWriter:
         self._keys: KeysFile | None = None
 
     def add(self, run: list[pa.RecordBatch]) -> None:
-        """One run: checked, in the stage's types, grouped by partition, written; the list lets go of it."""
+        """Check a run, convert it, group it by partition and write it; the list ``run`` is emptied."""
         table = pa.concat_batches(run) if len(run) > 1 else run[0]
         run.clear()
         table, unreadable = with_readable_text(table)
         table = self._with_paths(table)
         for name, mask in unreadable.items():
             if name not in self._naming and DELETE in table.schema.names:
-                # Of a row that deletes, only what says which row it is gets anywhere.
+                # Of a delete, only the columns that identify the row are used.
                 mask = pc.and_(mask, pc.invert(table.column(DELETE)))  # noqa: PLW2901
             self._count(f"{_TEXTS.get(name, f'column {name!r}')} is no UTF-8 text", table, mask)
         codes = table.column(PARTITION)
         partitions = codes.dictionary.to_pylist()
         counts = np.bincount(codes.indices.to_numpy(zero_copy_only=False), minlength=len(partitions))
         if len(partitions) > 1:
-            # The sort is stable: rows of one partition keep the order in which they arrived.
+            # The sort is stable: rows of one partition keep their order of arrival.
             table = table.take(pc.sort_indices(codes.indices))
         table = self._with_control(table)
         self._check(table)
@@ -218,7 +217,7 @@ class _PartWriter:
             self._keys.write(keys, list(zip(partitions, counts.tolist(), strict=True)))
 
     def summary(self) -> pa.RecordBatch:
-        """One row with the name of what was written, if anything, and one per kind of fault."""
+        """Return one row with the name of the files, if there are any, and one row per kind of fault."""
         rows: list[dict[str, Any]] = [
             {"part": self._part, "rows": count, "fault": fault, "example": json.dumps(parts_json(example))}
             for fault, (count, example) in self._faults.items()
@@ -228,7 +227,7 @@ class _PartWriter:
         return pa.RecordBatch.from_pylist(rows, schema=_SUMMARY)
 
     def write_totals(self) -> None:
-        """Say what each partition got, and where: the driver adds that up, one task after the other."""
+        """Write the totals and batches of each partition, which the driver adds up over all tasks."""
         if not self._totals:
             return
         rows = [
@@ -305,7 +304,7 @@ class _PartWriter:
         return pa.RecordBatch.from_pydict(columns)
 
     def _with_paths(self, table: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with their partition paths as a dictionary."""
+        """Return the rows with their partition paths as a dictionary column."""
         paths = self._spec.paths
         encoded = paths.of_rows(table) if paths else table.column(PARTITION).dictionary_encode()
         if PARTITION not in table.schema.names:
@@ -314,7 +313,7 @@ class _PartWriter:
         return table.set_column(at, pa.field(PARTITION, encoded.type), encoded)
 
     def _with_control(self, table: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with hash and delete flag; rows that bring none get the hash of their reference."""
+        """Return the rows with hash and delete flag; rows without a hash get the hash of their reference."""
         if HASH not in table.schema.names:
             table = table.append_column(HASH, pa.array(mixed(self._references(table.num_rows).to_numpy())))
         if DELETE not in table.schema.names:
@@ -325,6 +324,7 @@ class _PartWriter:
         return pa.array(np.arange(self._next, self._next + count, dtype=np.int64))
 
     def _check(self, table: pa.RecordBatch) -> None:
+        """Count the faults of the rows."""
         written = pc.invert(table.column(DELETE))
         if key := self._spec.key_column:
             lacking = pc.fill_null(pc.equal(pc.binary_length(table.column(key)), 0), fill_value=True)
@@ -344,7 +344,7 @@ class _PartWriter:
                 self._count(fault, table, pc.fill_null(pc.equal(said, fault), fill_value=False))
 
     def _check_alone(self, table: pa.RecordBatch) -> None:
-        """Count rows that lie in the partition of null, and would overwrite it."""
+        """Count rows that share the partition of null and would overwrite it."""
         for name in self._spec.overwrites:
             values = values_at(table, name)
             if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
@@ -355,7 +355,11 @@ class _PartWriter:
                 self._count(fault, table, shared)
 
     def _check_readable(self, table: pa.RecordBatch, keys: pa.Array) -> None:
-        """Count rows whose key is the key of other values too: ``a:x,b:y`` has a field b, or one value."""
+        """Count rows whose composite key is ambiguous.
+
+        ``a:x,b:y`` can be two fields, or a single field ``a`` whose value contains a comma. Values that equal
+        a placeholder are ambiguous too.
+        """
         for name in self._spec.key_fields[1:]:
             again = pc.greater(pc.count_substring(keys, f",{name}:"), 1)
             fault = f"the record key can be read in two ways, as a value of it contains ',{name}:'"
@@ -368,6 +372,7 @@ class _PartWriter:
                 self._count(fault, table, stands)
 
     def _count(self, fault: str, table: pa.RecordBatch, mask: pa.Array) -> None:
+        """Add the rows of the mask to the fault, with the first as example."""
         count = pc.sum(mask).as_py() or 0
         if count:
             before, example = self._faults.get(fault, (0, ""))
@@ -375,6 +380,7 @@ class _PartWriter:
             self._faults[fault] = (before + count, example)
 
     def _describe(self, table: pa.RecordBatch, row: int) -> Message:
+        """Return a description of the row: its record key or input partition, and its table partition."""
         partition = table.column(PARTITION)[row].as_py()
         key = self._spec.key_column and table.column(self._spec.key_column)[row].as_py()
         name = ("record key ", Value.record_key(key)) if key else (f"a row of input partition {self._part}",)
@@ -399,12 +405,12 @@ class _Totals:
 
 
 def hash_sum(hashes: pa.Array) -> int:
-    """The sum of 64-bit hashes modulo 2**64."""
+    """Return the sum of 64-bit hashes modulo 2**64."""
     return int(np.add.reduce(hashes.to_numpy(zero_copy_only=False).view(np.uint64), dtype=np.uint64))
 
 
 def mixed(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """A hash of each number: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    """Return a hash of each number: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
     with np.errstate(over="ignore"):
         z = numbers.view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -414,7 +420,7 @@ def mixed(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def type_at(schema: pa.Schema, path: str) -> pa.DataType:
-    """The type of a dotted column path."""
+    """Return the type of a dotted column path."""
     name, *inner = path.split(".")
     kind = schema.field(name).type
     for part in inner:

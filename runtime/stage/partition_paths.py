@@ -1,4 +1,4 @@
-"""The partition path of each row, from its values in Arrow columns: each path is spelled once a batch."""
+"""Partition paths, computed from Arrow columns; each distinct path of a batch is encoded once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.table.partition_path import KeyRules, path_of_texts
 
 SPELLED_TYPES: Final = frozenset({"string", "tinyint", "smallint", "int", "bigint", "boolean", "date"})
-"""Types whose text in keys and partition paths is the same here and in Java."""
+"""The types whose text in keys and partition paths is the same here and in Java."""
 
 _EPOCH = dt.date(1970, 1, 1)
 _DAYS_OF_400_YEARS: Final = 146_097
@@ -24,19 +24,22 @@ _DAYS_OF_400_YEARS: Final = 146_097
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPaths:
-    """How tasks spell the paths of their rows."""
+    """The rules by which tasks compute the partition paths of rows."""
 
     rules: KeyRules
 
     @classmethod
     def of(cls, rules: KeyRules, columns: Sequence[Column]) -> Self | None:
-        """None where a partition value is within a struct, or of a type that only Spark spells."""
+        """Return the paths, or None if only Spark can produce the text of a partition column.
+
+        This is so for columns within structs, and for types other than :data:`SPELLED_TYPES`.
+        """
         kinds = {column.name: str(parse_type(column.type)) for column in columns}
         is_spelled = all(kinds.get(field) in SPELLED_TYPES for field in rules.partition_by)
         return cls(rules=rules) if is_spelled else None
 
     def of_rows(self, rows: pa.RecordBatch) -> pa.DictionaryArray:
-        """The path of each row, as a dictionary."""
+        """Return the partition path of each row, as a dictionary array."""
         codes = pa.array(np.zeros(rows.num_rows, np.int32))
         values: list[tuple[tuple[str | None, bool], ...]] = [()]
         for field in self.rules.partition_by:
@@ -45,7 +48,8 @@ class PartitionPaths:
             if values == [()]:
                 codes, values = column.indices, [((text, is_text),) for text in texts]
                 continue
-            # Numbered anew for each column, so that no product of many columns leaves the integers.
+            # The codes are renumbered after each column, so that the product of many columns does not
+            # overflow.
             codes = pc.add(pc.multiply(pc.cast(codes, pa.int64()), len(texts)), column.indices)
             numbered = codes.dictionary_encode()
             codes = numbered.indices
@@ -53,7 +57,7 @@ class PartitionPaths:
                 (*values[number // len(texts)], (texts[number % len(texts)], is_text))
                 for number in numbered.dictionary.to_pylist()
             ]
-        # Null and an empty text name one partition.
+        # Null and an empty text have the same path.
         paths = pa.array(
             [path_of_texts(self.rules, texts) for texts in values], pa.string()
         ).dictionary_encode()
@@ -61,7 +65,7 @@ class PartitionPaths:
 
 
 def _texts(values: pa.Array) -> list[str | None]:
-    """The text of each value as Java spells it; None for null."""
+    """Return the text of each value as Java writes it, with None for null."""
     if pa.types.is_date32(values.type):
         days = pc.cast(values, pa.int32()).to_pylist()
         return [None if day is None else _date_text(day) for day in days]
@@ -70,7 +74,7 @@ def _texts(values: pa.Array) -> list[str | None]:
 
 
 def _date_text(days: int) -> str:
-    """A day, in the ISO calendar also where Python's ends: the calendar repeats after 400 years."""
+    """Return a day in the ISO calendar, also beyond Python's years: the calendar repeats after 400 years."""
     periods, rest = divmod(days, _DAYS_OF_400_YEARS)
     day = _EPOCH + dt.timedelta(days=rest)
     year = day.year + 400 * periods

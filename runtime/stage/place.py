@@ -1,8 +1,8 @@
-"""Where the rows of a write are staged.
+"""The storage location of a stage.
 
-On one machine the stage is a local folder, whose files later tasks map into memory. Elsewhere, where an
-executor and its disk can go, it is a folder of the table's store, of whose files tasks fetch byte ranges.
-What the files hold is the same, but for compression.
+On one machine, the stage is a local folder, whose files later tasks map into memory. Elsewhere an executor
+can be lost together with its disk, so the stage is a folder in the table's store, from which tasks fetch byte
+ranges. The files have the same content, except for compression.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from parquetry.runtime.storage.paths import escape_glob
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 
 MAPPED_BYTES = 256 * 1024 * 1024
-"""What a task may keep mapped of a stage: what it looked at counts as its memory."""
+"""The mapped bytes of a stage that a task may keep resident, as these count as its memory."""
 
 STAGE_PREFIX: Final = "parquetry-stage-"
-"""What the names of local stages begin with."""
+"""The prefix of the names of local stages."""
 
 _REQUEST_BYTES: Final = 8 * 1024 * 1024
-"""What one request fetches at most, unless a single batch is larger."""
+"""The maximum size of one request, unless a single batch is larger."""
 
 _GAP_BYTES: Final = 512 * 1024
-"""What a request fetches for nothing rather than being two."""
+"""The most unneeded bytes that a request fetches to save another request."""
 
 _AHEAD_BYTES: Final = 16 * 1024 * 1024
 _AHEAD_REQUESTS: Final = 8
@@ -48,31 +48,31 @@ _AHEAD_REQUESTS: Final = 8
 _Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
 
 ReadRanges = Callable[[Iterable[ByteRange]], Iterator[pa.Buffer]]
-"""Gives the bytes of each range, in their order; they may be let go when the next are asked for."""
+"""A function that yields the bytes of each range in order; a buffer is valid until the next."""
 
 
 class StagePlace(Protocol):
-    """Where a stage lies; travels to the tasks."""
+    """The location of a stage, which is sent to tasks."""
 
     @property
     def is_mapped(self) -> bool:
-        """Whether tasks map the files into memory, which takes Arrow batches that are not compressed."""
+        """Whether tasks map the files into memory, which requires uncompressed Arrow batches."""
         ...
 
     def create(self, name: str) -> AbstractContextManager[Any]:
-        """A sink for the file ``name``, complete when the block ends."""
+        """Return a context manager with a sink for the file ``name``, complete when the block ends."""
         ...
 
     def read(self, name: str) -> pa.Buffer:
-        """The whole file ``name``."""
+        """Return the content of the file ``name``."""
         ...
 
     def reading(self) -> AbstractContextManager[ReadRanges]:
-        """A function that reads ranges of files as long as the block lasts."""
+        """Return a context manager with a function that reads ranges of files while the block lasts."""
         ...
 
     def spark_uri(self, name: str) -> str:
-        """How Spark addresses the file ``name``."""
+        """Return the URI by which Spark reads the file ``name``."""
         ...
 
     def remove(self) -> None:
@@ -82,34 +82,34 @@ class StagePlace(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalPlace:
-    """A folder of this machine."""
+    """A folder on this machine."""
 
     folder: str
 
     @classmethod
     def make(cls, parent: str) -> LocalPlace:
-        """A new folder below ``parent``."""
+        """Create a new folder below ``parent``."""
         return cls(folder=tempfile.mkdtemp(prefix=STAGE_PREFIX, dir=parent))
 
     @property
     def is_mapped(self) -> bool:
-        """As the protocol says."""
+        """True, as tasks map local files."""
         return True
 
     @contextmanager
     def create(self, name: str) -> Iterator[Any]:
-        """As the protocol says."""
+        """Yield a sink for the file ``name``."""
         with as_storage_error(self.folder), pa.OSFile(f"{self.folder}/{name}", "wb") as sink:
             yield sink
 
     def read(self, name: str) -> pa.Buffer:
-        """As the protocol says."""
+        """Return the content of the file ``name``, mapped into memory."""
         with pa.memory_map(f"{self.folder}/{name}") as source:
             return source.read_buffer()
 
     @contextmanager
     def reading(self) -> Iterator[ReadRanges]:
-        """As the protocol says; nothing is copied."""
+        """Yield a function that reads ranges of mapped files without a copy."""
         maps: dict[str, mmap.mmap] = {}
 
         def mapped(name: str) -> mmap.mmap:
@@ -121,37 +121,37 @@ class LocalPlace:
         yield lambda ranges: mapped_ranges(mapped, ranges)
 
     def spark_uri(self, name: str) -> str:
-        """As the protocol says."""
+        """Return the URI by which Spark reads the file ``name``."""
         return "file://" + escape_glob(f"{self.folder}/{name}")
 
     def remove(self) -> None:
-        """As the protocol says; what a task that is late still writes there does not undo a commit."""
+        """Remove the folder and ignore errors: a late task that still writes there affects no commit."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorePlace:
-    """A folder of the table's store."""
+    """A folder in the table's store."""
 
     store: ObjectStore
     folder: str
 
     @property
     def is_mapped(self) -> bool:
-        """As the protocol says."""
+        """False, as tasks fetch byte ranges."""
         return False
 
     def create(self, name: str) -> AbstractContextManager[Any]:
-        """As the protocol says."""
+        """Return a context manager with a sink for the file ``name``."""
         return self.store.create_file(f"{self.folder}/{name}")
 
     def read(self, name: str) -> pa.Buffer:
-        """As the protocol says."""
+        """Return the content of the file ``name``."""
         return pa.py_buffer(self.store.read(f"{self.folder}/{name}", most_bytes=MOST_BYTES))
 
     @contextmanager
     def reading(self) -> Iterator[ReadRanges]:
-        """As the protocol says; neighbours are one request, and requests are sent ahead."""
+        """Yield a function that reads ranges; it merges adjacent ranges and sends requests ahead."""
         with ThreadPoolExecutor(max_workers=_AHEAD_REQUESTS) as pool:
             yield lambda ranges: self._fetched(pool, ranges)
 
@@ -176,20 +176,23 @@ class StorePlace:
         return self.store.read_range(f"{self.folder}/{first.name}", first.start, last.stop)
 
     def spark_uri(self, name: str) -> str:
-        """As the protocol says."""
+        """Return the URI by which Spark reads the file ``name``."""
         return self.store.spark_uri(f"{self.folder}/{name}")
 
     def remove(self) -> None:
-        """As the protocol says."""
+        """Delete the folder from the store."""
         self.store.delete_folder(self.folder)
 
 
 @contextmanager
 def checking(place: StagePlace, name: str) -> Iterator[Callable[[_Rows], _Rows]]:
-    """A function that checks the rows that are read of a file; StorageError for what is no sound Arrow.
+    """Yield a function that validates the rows read from a file.
 
-    Who writes to the storage of a table writes to a stage there, too, and Arrow's own code takes offsets as
-    they come. A stage on the local disk is the user's own.
+    Anyone who can write to the storage of a table can also write to a stage there, and Arrow's code uses
+    offsets unchecked. A stage on the local disk belongs to the user and is not validated.
+
+    Raises:
+        StorageError: If the file is not valid Arrow data or cannot be read.
     """
 
     def check(rows: _Rows) -> _Rows:
@@ -210,9 +213,9 @@ def checking(place: StagePlace, name: str) -> Iterator[Callable[[_Rows], _Rows]]
 
 
 def mapped_ranges(mapped: Callable[[str], mmap.mmap], ranges: Iterable[ByteRange]) -> Iterator[pa.Buffer]:
-    """The bytes of ranges of mapped files, without a copy.
+    """Yield the bytes of ranges of mapped files, without a copy.
 
-    When many pages have been looked at they are let go: they stay in the system's cache.
+    When many pages are resident, the process releases them; they stay in the system's cache.
     """
     for wanted in ranges:
         pages = mapped(wanted.name)
@@ -222,7 +225,7 @@ def mapped_ranges(mapped: Callable[[str], mmap.mmap], ranges: Iterable[ByteRange
 
 
 def mapped_bytes() -> int:
-    """How much of mapped files counts as this process's memory; 0 where the system does not tell."""
+    """Return the bytes of mapped files that count as this process's memory, or 0 if that is unknown."""
     try:
         text = Path("/proc/self/statm").read_bytes()
     except OSError:
@@ -231,7 +234,7 @@ def mapped_bytes() -> int:
 
 
 def _requests(ranges: Iterable[ByteRange]) -> Iterator[list[ByteRange]]:
-    """The ranges with those together that lie side by side, or almost, as far as a request goes."""
+    """Yield lists of ranges that are adjacent, or nearly so, each to be read by one request."""
     neighbours: list[ByteRange] = []
     for wanted in ranges:
         if neighbours and not (
@@ -257,7 +260,7 @@ def _divided(neighbours: list[ByteRange], fetched: bytes) -> Iterator[pa.Buffer]
 
 
 def scratch_folder() -> str:
-    """Where a task has room for rows: Spark's folders of this executor, else that for temporary files."""
+    """Return a folder for temporary rows: one of Spark's local folders, or the folder for temporary files."""
     given = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
     folders = [folder for folder in given if folder and Path(folder).is_dir()]
     return folders[os.getpid() % len(folders)] if folders else tempfile.gettempdir()
@@ -265,7 +268,7 @@ def scratch_folder() -> str:
 
 @contextmanager
 def as_storage_error(folder: str) -> Iterator[None]:
-    """What the system says of rows that are staged in the folder, as a StorageError."""
+    """Raise an OSError of the block as a StorageError about rows that are staged in the folder."""
     try:
         yield
     except OSError as error:

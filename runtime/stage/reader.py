@@ -1,4 +1,4 @@
-"""Reads whole rows of a stage from within a task, wherever the stage lies."""
+"""The reader of whole rows of a stage, used within tasks."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _LAST: Final = np.iinfo(np.int64).max
 _PIECE_BYTES: Final = 8 * 1024 * 1024
 
 TakeRows = Callable[[IndexNumbers], Iterator[pa.RecordBatch]]
-"""The rows of some references, in their order, a few MiB at a time."""
+"""A function that yields the rows of the references, in their order, a few MiB at a time."""
 
 
 class StageReader:
-    """Reads a stage from within a task; a context manager.
+    """A context manager that reads a stage within a task.
 
-    Batches have the stage's columns, the row hash and ``_hoodie_record_key``. Where keys are
-    generated they are ``<instant>_<task>_<number>``.
+    Batches have the stage's columns, the row hash and ``_hoodie_record_key``. Generated keys have the form
+    ``<instant>_<task>_<number>``.
     """
 
     def __init__(self, spec: StageSpec, index: StageIndex, *, instant: str) -> None:
@@ -63,7 +63,7 @@ class StageReader:
         self._stack.close()
 
     def rows(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Rows ``start`` to ``stop`` of a partition, in order of arrival."""
+        """Yield the rows ``start`` to ``stop`` (exclusive) of a partition, in order of arrival."""
         numbers = self._index.of_group(partition)
         ends = np.cumsum(self._index.rows[numbers])
         first, last = np.searchsorted(ends, [start, stop - 1], side="right") if start < stop else (0, -1)
@@ -78,9 +78,10 @@ class StageReader:
 
     @contextmanager
     def taking(self, references: Iterable[IndexNumbers]) -> Iterator[TakeRows]:
-        """A function that takes rows of these references, some at a time, in any order.
+        """Yield a function that takes rows by their references, in any order, some at a time.
 
-        What is fetched from a store is fetched once: the rows wait on the local disk.
+        ``references`` are all references that the caller will request. Each row is fetched from a store only
+        once: the rows are copied to the local disk first.
         """
         if self._spec.place.is_mapped:
             yield lambda some: (self._with_key(rows, few) for few, rows in self._batches.taken(some))
@@ -107,11 +108,14 @@ class StageReader:
             yield take
 
     def ascending(self, references: IndexNumbers) -> pa.RecordBatch:
-        """The rows of references that ascend; at least one."""
+        """Return the rows of at least one reference; the references must ascend."""
         return self._with_key(self._batches.take(references), references)
 
     def in_order(self, group: str, column: str) -> Iterator[pa.RecordBatch]:
-        """The rows of a group by a column of numbers, nulls last in order of arrival; a few MiB at a time."""
+        """Yield the rows of a group, sorted by an integer column, a few MiB at a time.
+
+        Nulls come last, in order of arrival.
+        """
         numbers = self._index.of_group(group)
         keys: list[IndexNumbers] = []
 
@@ -124,16 +128,16 @@ class StageReader:
             copies = self._copied(fetched(), file)
             order = np.argsort(np.concatenate([np.empty(0, np.int64), *keys]), kind="stable")
             for _, rows in copies.taken(order):
-                # Of rows that were found by their keys none has a key that is generated.
+                # These rows were found by their keys, so no key has to be generated.
                 yield self._with_key(rows, order[:0])
 
     def samples(self, files: int) -> Iterator[pa.RecordBatch]:
-        """The first batch of so many files, evenly chosen, or of all."""
+        """Yield the first batch of ``files`` evenly chosen files, or of all files if there are fewer."""
         first = self._index.first_of_files
         yield from self._batches.read(first[:: -(-len(first) // files) or 1])
 
     def _copied(self, batches: Iterable[pa.RecordBatch], file: Any) -> _Batches:
-        """The batches, copied to a file; their rows are numbered from 0."""
+        """Copy the batches to a file and return a reader of it; the rows are numbered from 0."""
         schema = rows_schema(self._spec)
         sink = BatchSink(file, schema, compress=False)
         written: list[dict[str, int]] = []
@@ -151,6 +155,7 @@ class StageReader:
         return _Batches(index.index(), schema, lambda ranges: mapped_ranges(lambda _: pages, ranges), place)
 
     def _with_key(self, rows: pa.RecordBatch, references: IndexNumbers) -> pa.RecordBatch:
+        """Return the rows with their record keys."""
         if RECORD_KEY in rows.schema.names:
             return rows
         if self._spec.key_column:
@@ -161,7 +166,7 @@ class StageReader:
 
 
 class _Batches:
-    """Batches by their numbers, and rows of them by references."""
+    """A reader of batches by their numbers, and of rows by their references."""
 
     def __init__(self, index: StageIndex, schema: pa.Schema, read: ReadRanges, place: StagePlace) -> None:
         self._index = index
@@ -170,7 +175,7 @@ class _Batches:
         self._read = read
 
     def read(self, numbers: IndexNumbers) -> Iterator[pa.RecordBatch]:
-        """These batches, in their order; the next is read when the one before is done with."""
+        """Yield the batches in the given order; each is read after the previous one has been used."""
         chosen = numbers.tolist()
         for number, message in zip(chosen, self._read(self._index.ranges(chosen)), strict=True):
             (wanted,) = self._index.ranges([number])
@@ -181,9 +186,9 @@ class _Batches:
             yield batch
 
     def having(self, ascending: IndexNumbers) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-        """The rows of references that ascend, batch by batch as they lie in files.
+        """Yield the rows of ascending references, batch by batch in the order of the files.
 
-        With each batch from which to which (exclusive) of the references its rows are.
+        Each batch comes with the range (stop exclusive) of references that it covers.
         """
         numbers, starts = np.unique(self._index.having(ascending), return_index=True)
         stops = np.append(starts[1:], len(ascending))
@@ -193,9 +198,9 @@ class _Batches:
             yield start, stop, batch.take(pa.array(ascending[start:stop] - self._index.first[numbers[at]]))
 
     def taken(self, references: IndexNumbers) -> Iterator[tuple[IndexNumbers, pa.RecordBatch]]:
-        """The rows of these references, in their order: some of the references at a time, and their rows.
+        """Yield the rows of the references in their order: some references at a time, with their rows.
 
-        They take a few MiB, by the mean row of each batch, as it lies there without compression.
+        Each piece takes a few MiB, estimated by the mean uncompressed row size of each batch.
         """
         if not len(references):
             return
@@ -205,7 +210,7 @@ class _Batches:
             yield few, self.take(few)
 
     def take(self, references: IndexNumbers) -> pa.RecordBatch:
-        """The rows of these references, in their order; at least one."""
+        """Return the rows of at least one reference, in the order of the references."""
         order = np.argsort(references, kind="stable")
         back = np.empty_like(order)
         pieces, taken = [], 0
@@ -218,7 +223,7 @@ class _Batches:
 
 
 def generated_keys(instant: str, references: IndexNumbers) -> pa.Array:
-    """Keys for a table without record key: unique, as they carry the instant and the row's place."""
+    """Return unique keys for a table without a record key; they contain instant, task and position."""
     tasks = pc.cast(pa.array(references >> REFERENCE_SHIFT), pa.string())
     places = pc.cast(pa.array(references & PLACE_MASK), pa.string())
     return pc.binary_join_element_wise(instant, tasks, places, "_")

@@ -1,8 +1,8 @@
-"""The stage once more, grouped by bucket: for large upserts, whose buckets take rows of every batch.
+"""A second stage that is grouped by bucket, for large upserts whose buckets take rows of every batch.
 
-A bucket reads whole batches. Where the rows of a partition go to many buckets, each would read most of
-the partition. So tasks read the stage once, in its order, and stage the rows with their routes again;
-then a bucket reads as many ranges as there were such tasks, and rows of its own only.
+A bucket reads whole batches. If the rows of a partition go to many buckets, each bucket would read most of
+the partition. So tasks read the stage once, in its order, and stage the rows again with their routes. Then a
+bucket reads one range per such task, and only its own rows.
 """
 
 from __future__ import annotations
@@ -30,34 +30,35 @@ _RUN_BYTES: Final = 32 * _MIB
 
 
 class RangeReader(Protocol):
-    """Takes rows of a stage: of one partition, new ones in their order, and others from anywhere."""
+    """A reader of rows of a stage: new rows of one partition in order, and located rows from anywhere."""
 
     @property
     def partition(self) -> str:
-        """The partition that its rows arrived for."""
+        """The partition of its rows."""
         ...
 
     @property
     def expected_inserts(self) -> int:
-        """How many rows it takes in the order of their arrival."""
+        """The number of rows that it reads in order of arrival."""
         ...
 
     @property
     def expected_updates(self) -> int:
-        """How many rows it takes because of their keys."""
+        """The number of rows that it reads because of their keys."""
         ...
 
     @property
     def expected_deletes(self) -> int:
-        """How many deletes it takes because of their keys."""
+        """The number of deletes that it reads because of their keys."""
         ...
 
 
 def regrouping_tasks(index: StageIndex, readers: Iterable[RangeReader]) -> int:
-    """By how many tasks the stage should be grouped by bucket; 0: its readers read it as it is.
+    """Return the number of tasks that should group the stage by bucket, or 0 if grouping does not pay.
 
-    It is worth it when they would fetch more than 8 times the bytes of the stage, and a GiB, or send
-    4 times the requests, and 10,000. A range should have a MiB then, and a task from 64 MiB to 2 GiB.
+    Without grouping, the readers read the stage directly. Grouping pays if they would fetch more than 8 times
+    the bytes of the stage and more than 1 GiB, or send more than 4 times the requests and more than 10,000.
+    Then a range should have 1 MiB, and a task 64 MiB to 2 GiB.
     """
     group_bytes = np.bincount(index.group, index.size, len(index.groups))
     group_rows = np.bincount(index.group, index.rows, len(index.groups))
@@ -74,7 +75,7 @@ def regrouping_tasks(index: StageIndex, readers: Iterable[RangeReader]) -> int:
         rows, share = reader.expected_inserts, reader.expected_inserts / max(group_rows[number], 1)
         ranges = share * group_parts[number]
         if looked_up := reader.expected_updates + reader.expected_deletes:
-            # Its rows lie anywhere: at worst each in a batch of its own.
+            # These rows can be anywhere: in the worst case, each is in a different batch.
             share = min((looked_up + rows) / max(group_batches[number], 1), 1.0)
             ranges = min(looked_up + rows, group_parts[number])
         fetched += share * group_bytes[number]
@@ -89,7 +90,10 @@ def regrouping_tasks(index: StageIndex, readers: Iterable[RangeReader]) -> int:
 
 
 def regrouped_spec(spec: StageSpec, *, folds: bool) -> StageSpec:
-    """How the rows are staged again: with what the lookup said of them, and without other files."""
+    """Return the spec for the second stage: it adds the results of the index lookup and omits other files.
+
+    ``folds``: rows may be compared by another ordering value than their own, so this value is staged too.
+    """
     schema = spec.schema.append(pa.field(POSITION, pa.int64())).append(pa.field(DELETE, pa.bool_()))
     if folds and spec.ordering is not None:
         schema = schema.append(pa.field(ORDERING, type_at(spec.schema, spec.ordering)))
@@ -118,10 +122,18 @@ def stage_by_bucket(
     instant: str,
     folds: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Stage the rows of these routes, which ascend by reference, as task number ``part``; its summary.
+    """Stage the rows of the routes again, grouped by bucket, and yield the summary.
 
-    Routes have reference, position, delete flag, the number of the bucket in the column ``bucket``, and the
-    ordering value that rows count by, if they are folded.
+    Args:
+        spec: The spec of the stage to read.
+        index: The index of the stage to read.
+        part: The number of this task.
+        routes: Batches that ascend by reference, with reference, position, delete flag, bucket, and the
+            ordering value if rows are folded.
+        bucket: The name of the column with the number of the bucket.
+        row_bytes: The mean size of a row in memory.
+        instant: The instant of the write, for generated keys.
+        folds: Whether rows may be compared by another ordering value than their own.
     """
     regrouped = regrouped_spec(spec, folds=folds)
     control = [name for name in (POSITION, DELETE, ORDERING) if name in regrouped.schema.names]
@@ -139,7 +151,7 @@ def stage_by_bucket(
 
 
 def group_of(bucket: int) -> str:
-    """What the rows of a bucket have for a partition in the stage that is grouped by bucket."""
+    """Return the group name of a bucket, which takes the place of a partition in the second stage."""
     return str(bucket)
 
 
@@ -150,7 +162,7 @@ def _texts(buckets: pa.Array) -> pa.Array:
 
 
 def _in_runs(batches: Iterable[pa.RecordBatch], *, most_rows: int) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of at most so many."""
+    """Yield the rows in batches of at most ``most_rows``."""
     waiting: list[pa.RecordBatch] = []
     for batch in (part for whole in batches for part in _parts(whole, most_rows)):
         if waiting and sum(one.num_rows for one in waiting) + batch.num_rows > most_rows:

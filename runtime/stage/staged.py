@@ -1,4 +1,4 @@
-"""What a stage holds, as the driver knows it."""
+"""The content of a stage, as the driver knows it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _TOTALS_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTotals:
-    """What arrived for one table partition; ``hash_sum`` modulo 2**64, keys as UTF-8 bytes.
+    """The totals of the rows that arrived for one table partition; ``hash_sum`` is modulo 2**64.
 
-    ``text_bytes`` are those of keys, and of ordering values that are text.
+    Keys are compared as UTF-8 bytes. ``text_bytes`` counts the bytes of keys and of ordering values that are
+    text.
     """
 
     rows: int = 0
@@ -37,7 +38,7 @@ class PartitionTotals:
     max_key: str | None = None
 
     def __add__(self, other: PartitionTotals) -> PartitionTotals:
-        """Both together."""
+        """Return the totals of both."""
         keys = [k for k in (self.min_key, self.max_key, other.min_key, other.max_key) if k is not None]
         return PartitionTotals(
             rows=self.rows + other.rows,
@@ -52,9 +53,9 @@ class PartitionTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class StagedRows:
-    """A whole stage: the name of the attempt that counts, by number of task, and totals by partition.
+    """A complete stage: the names of the successful attempts by task number, and the totals by partition.
 
-    ``index`` says where the batches with whole rows lie.
+    ``index`` contains the positions of the batches with whole rows.
     """
 
     spec: StageSpec
@@ -65,22 +66,22 @@ class StagedRows:
 
     @cached_property
     def rows(self) -> int:
-        """All rows, deletes too."""
+        """The number of all rows, including deletes."""
         return sum(total.rows for total in self.totals.values())
 
     @cached_property
     def folds(self) -> bool:
-        """Return True if a row may count by an ordering value other than its own: see ``winning_rows``."""
+        """Whether a row may be compared by an ordering value other than its own: see ``winning_rows``."""
         spec = self.spec
         return spec.arrives and spec.ordering is not None and any(t.deletes for t in self.totals.values())
 
     @property
     def row_bytes(self) -> float | None:
-        """The mean size of a row in memory; None without rows."""
+        """The mean size of a row in memory, or None without rows."""
         return sum(total.size_bytes for total in self.totals.values()) / self.rows if self.rows else None
 
     def check(self, what: str) -> None:
-        """InvalidDataError with count and example when rows are not what the table declares."""
+        """Raise InvalidDataError, with counts and examples, if rows violate the declaration of the table."""
         by_kind: dict[str, RowFault] = {}
         for fault in self.faults:
             seen = by_kind.get(fault.description)
@@ -101,7 +102,7 @@ class StagedRows:
 
 
 def staged_rows(spec: StageSpec, summary: Iterable[Mapping[str, Any]]) -> StagedRows:
-    """The stage that the tasks' summary rows describe; what they left is read task by task."""
+    """Return the stage that the tasks' summary rows describe; the totals are read task by task."""
     names: dict[int, str] = {}
     faults = []
     for row in summary:
@@ -129,6 +130,7 @@ def staged_rows(spec: StageSpec, summary: Iterable[Mapping[str, Any]]) -> Staged
 
 
 def _totals(spec: StageSpec, name: str) -> pa.RecordBatch:
+    """Read the totals of a task attempt."""
     content = spec.place.read(totals_name(name))
     with checking(spec.place, totals_name(name)) as check, pa.ipc.open_file(content) as file:
         if file.schema != TOTALS:
