@@ -1,1 +1,1 @@
-"""Recording a plan in the table: creation, requirements, properties, adoption."""
+"""The execution of a plan for a table: creation, requirements, properties and adoption."""

@@ -1,6 +1,6 @@
-"""Taking an existing table over: whose it is from now on, and the spec it is written by.
+"""The adoption of an existing table: its new owner, and the spec by which it is written from now on.
 
-Nothing that another program reads changes: two small files are put beside the timeline.
+Nothing that other programs read changes: two small files are added beside the timeline.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ _SAMPLED_PARTITIONS: Final = 8
 
 
 def check_adoptable(handle: TableHandle, *, owner: TableOwner) -> None:
-    """Return when the table may be written and is nobody else's; else UnsupportedTableError and a remedy.
+    """Check that the table can be written to and that no other project owns it.
 
-    ForeignTableError for one that the project has applied for another target.
+    The partition paths of a few files are compared with the paths to which their rows would be written.
 
-    The partition paths of a few files are compared with what their rows would be written to.
+    Raises:
+        UnsupportedTableError: If the table cannot be adopted. The message contains the remedy.
+        ForeignTableError: If the project has applied the table for another target.
     """
     if handle.project == owner.project:
         check_owner(handle.store.uri, owner, project=handle.project, applied=handle.applied)
@@ -67,14 +69,26 @@ def adopt_table(
     signing_keys: tuple[str, ...] = (),
     settings: Settings | None = None,
 ) -> AppliedRef:
-    """Record the project as the table's owner and the spec as applied to it, for a target.
+    """Record the project as the table's owner, and the spec as applied to the table, for a target.
 
-    The first of ``signing_keys`` signs the record. The ``settings`` of the target are recorded; where a
-    record is there already, those that execute stay as it has them.
+    A repeated call changes nothing.
 
-    Doing it again changes nothing. UnsupportedTableError as of :func:`check_adoptable`,
-    InvalidDataError for a spec that contradicts the table, StalePlanError when somebody else applied
-    or adopted at that moment.
+    Args:
+        store: The store of the table.
+        spec: The spec of the table.
+        project: The name of the project that becomes the owner.
+        target: The target of the project for which the spec is recorded.
+        git_commit: The git commit of the project.
+        dirty: Whether the project had changes that ``git_commit`` lacks, or None if that is unknown.
+        applied_by: The user or job that adopts the table.
+        signing_keys: The first key signs the record.
+        settings: The settings of the target, to be recorded. If the table already has a record, settings that
+            execute code keep the recorded values.
+
+    Raises:
+        UnsupportedTableError: As in :func:`check_adoptable`.
+        InvalidDataError: If the spec contradicts the table.
+        StalePlanError: If another process applied to or adopted the table at the same moment.
     """
     handle = open_table(store)
     check_adoptable(handle, owner=TableOwner(project=project, target=None))
@@ -87,7 +101,7 @@ def adopt_table(
     was = handle.project
     _own(store, project)
     applied = handle.applied
-    # A signature is over whose the table is.
+    # The signature covers the owner of the table, so a new owner requires a new signature.
     signed = key is None or (was == project and _state(handle, signing_keys) is Signed.CURRENT)
     if applied is not None and (applied.digest, applied.target) == (digest, target) and signed:
         return applied
@@ -106,7 +120,7 @@ def adopt_table(
 
 
 def _adopted_settings(declared: Settings | None, applied: AppliedRef | None) -> Settings | None:
-    """What an adoption records: the declared settings; of those that execute, what a record has already."""
+    """Return the settings to record: the declared ones, except that executing ones stay as recorded."""
     if declared is None or applied is None:
         return declared
     harmless = {path: value for path, value in declared.items() if not executes(path, value)}
@@ -115,11 +129,12 @@ def _adopted_settings(declared: Settings | None, applied: AppliedRef | None) -> 
 
 
 def _state(handle: TableHandle, keys: tuple[str, ...]) -> Signed | None:
+    """Return the state of the record's signature, or None if there is no record."""
     return None if handle.seal is None else handle.seal.state(keys)
 
 
 def _own(store: ObjectStore, project: str) -> None:
-    """Put the identity; of two that adopt at once one wins."""
+    """Put the identity of the table; if two projects adopt at once, one of them wins."""
     known = read_identity(store)
     if known is not None and known.project == project:
         return
@@ -137,6 +152,7 @@ def _own(store: ObjectStore, project: str) -> None:
 
 
 def _check_identity(handle: TableHandle, spec: TableSpec) -> None:
+    """Raise InvalidDataError if the spec's keys or partitioning differ from those of the table."""
     config = handle.config
     wanted: Mapping[str, Any] = {
         "record_key": config.record_key,
@@ -153,7 +169,7 @@ def _check_identity(handle: TableHandle, spec: TableSpec) -> None:
 
 
 def _check_partition_paths(handle: TableHandle) -> None:
-    """Refuse a table whose folders are not named as we would name them: its rows would be written twice."""
+    """Refuse a table whose folders are not named as we would name them: rows would be written twice."""
     config = handle.config
     if not config.partition_by or handle.spec is not None:
         return
@@ -167,7 +183,7 @@ def _check_partition_paths(handle: TableHandle) -> None:
         try:
             expected = partition_path(rules, row)
         except InvalidDataError:
-            # Floats: their text depends on the writer, which `validate` warns about.
+            # Floats: their text depends on the writer. `validate` warns about that.
             continue
         if expected != partition:
             raise UnsupportedTableError(

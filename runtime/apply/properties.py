@@ -1,4 +1,4 @@
-"""What ``hoodie.properties`` should say of a table under its applied spec, what it says, and fixing it."""
+"""The properties that the applied spec requires in ``hoodie.properties``, differences, and their repair."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
 _GENERATOR = "hoodie.table.keygenerator.class"
 
 _OTHER_SPELLING = {_ORDERING: "hoodie.table.ordering.fields"}
-"""Hudi 1.x's name of a property, which would win over the one that is put back."""
+"""Hudi 1.x's names of properties, which would take precedence over the restored ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyDrift:
-    """A property that does not say what was applied; None is an absent one."""
+    """A property that differs from the applied value; None means that it is absent."""
 
     key: str
     applied: str | None
@@ -44,10 +44,10 @@ class PropertyDrift:
 
 
 def property_drift(handle: TableHandle, spec: TableSpec) -> tuple[PropertyDrift, ...]:
-    """The properties of an applied table that another program has changed, by key.
+    """Return the properties of an applied table that another program has changed, sorted by key.
 
-    Compared is what they mean, so that the spellings of Hudi 0.x and 1.x are equal. For a table
-    that parquetry made all of them are known, for an adopted one those that its spec repeats.
+    The meanings are compared, so that the names of Hudi 0.x and 1.x are equal. For a table that parquetry
+    created, all properties are known; for an adopted table, those that its spec repeats.
     """
     made = read_identity(handle.store)
     raw = read_table_properties(handle.store)
@@ -59,7 +59,11 @@ def property_drift(handle: TableHandle, spec: TableSpec) -> tuple[PropertyDrift,
 def differing_properties(
     raw: Mapping[str, str], spec: TableSpec, *, made_with: TableSpec | None, place: str
 ) -> tuple[PropertyDrift, ...]:
-    """The same of properties that have been read; ``made_with`` is the spec that parquetry made it with."""
+    """Return the given properties that differ from the spec, sorted by key.
+
+    ``made_with`` is the spec with which parquetry created the table, or None for an adopted table. ``place``
+    is the table's URI, for messages.
+    """
     live, wanted = TableConfig.from_properties(raw, place=place), _expected(spec, made_with)
     meant = TableConfig.from_properties({**raw, **wanted}, place=place)
     same: Mapping[str, bool] = {
@@ -80,7 +84,7 @@ def differing_properties(
 def restore_properties(
     store: ObjectStore, spec: TableSpec, *, owner: TableOwner | None = None, timing: Timing = DEFAULT_TIMING
 ) -> None:
-    """Make the properties say again what was applied, under the table's lock; a reader sees them whole."""
+    """Restore the applied values of the properties under the table's lock; readers see all or none."""
     handle = open_table(store, owner=owner)
     if not property_drift(handle, spec):
         return
@@ -96,7 +100,7 @@ def restore_properties(
 
 
 def _expected(spec: TableSpec, made_with: TableSpec | None) -> dict[str, str]:
-    """The properties by key; an empty text asks that there be none."""
+    """Return the expected properties by key; an empty text means that the property must be absent."""
     expected = {
         _KEYS: ",".join(spec.record_key),
         _ORDERING: spec.ordering or "",
@@ -113,10 +117,10 @@ def _expected(spec: TableSpec, made_with: TableSpec | None) -> dict[str, str]:
 
 
 def property_warnings(store: ObjectStore) -> tuple[str, ...]:
-    """What is wrong with the properties of a table, each with its remedy; two requests.
+    """Return a warning with its remedy if the properties lack the time zone; this takes two requests.
 
-    A table that parquetry made has its instants in UTC, and says so. Hudi 0.15 drops that property in
-    ``CREATE TABLE ... LOCATION`` and takes local time from then on.
+    A table that parquetry created has its instants in UTC, and its properties record that. Hudi 0.15 drops
+    this property in ``CREATE TABLE ... LOCATION`` and uses local time from then on.
     """
     identity = read_identity(store)
     if identity is None or identity.first_instant is None or TIMEZONE_KEY in read_table_properties(store):

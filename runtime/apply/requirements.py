@@ -1,4 +1,4 @@
-"""Whether what a plan or a job was made for still holds."""
+"""The requirements of a plan or a job, checked against the present state of the table."""
 
 from __future__ import annotations
 
@@ -33,13 +33,21 @@ def check_requirements(
     plan_id: str | None = None,
     settings: Settings | None = None,
 ) -> None:
-    """Return when they hold at this moment; StalePlanError names the one that does not.
+    """Check that all requirements hold now.
 
-    ForeignTableError, before anything else is asked of a table, where it is not the ``owner``'s.
+    The message of an error contains what changed and, if that is recorded, by which plan and commit.
 
-    The message says what changed and, where that is recorded, by which plan and commit. ``plan_id``
-    is the plan that is being executed: a second use of it is told as such. ``settings`` are those of the
-    target that it is executed with: what of them executes is to be what is applied.
+    Args:
+        store: The store of the table.
+        requirements: The state of the table that the plan or job expects.
+        owner: The project and target that must own the table, or None for any owner. It is checked first.
+        plan_id: The plan that is being executed. A second use of the plan is reported as such.
+        settings: The settings of the target with which it is executed. Settings that execute code must equal
+            the applied ones.
+
+    Raises:
+        StalePlanError: If a requirement does not hold.
+        ForeignTableError: If the table does not belong to the owner.
     """
     _check_installed(requirements)
     raw = _properties(store)
@@ -56,9 +64,9 @@ def check_requirements(
 
 
 def table_is_there(store: ObjectStore, *, plan_id: str | None) -> StalePlanError:
-    """What to raise where no table was expected: it says who made the one that is there.
+    """Return the error for a table that exists although none was expected, with the plan that created it.
 
-    ``plan_id`` is the plan that expected none, which may have made it before.
+    ``plan_id`` is the plan that expected no table; it may have created the table in an earlier run.
     """
     identity, applied = read_identity(store), read_applied(store)
     if applied is not None and plan_id is not None and applied.ref.plan_id == plan_id:
@@ -77,6 +85,7 @@ def _check_applied(
     plan_id: str | None,
     settings: Settings | None,
 ) -> None:
+    """Check owner, table id, settings and applied record."""
     identity, applied = read_identity(store), read_applied(store)
     project = identity.project if identity else None
     check_owner(store.uri, owner, project=project, applied=applied.ref if applied else None)
@@ -103,12 +112,14 @@ def _check_applied(
 
 
 def _used(store: ObjectStore, applied: AppliedRef) -> StalePlanError:
+    """Return the error for a plan that was already used."""
     return StalePlanError(
         f"{store.uri}: this plan was used already: record {applied.number} was applied by it; plan again"
     )
 
 
 def _by(applied: AppliedRef) -> str:
+    """Return the origin of an applied record, for messages."""
     plan = f" by plan {applied.plan_id}" if applied.plan_id else ""
     commit = f" from commit {applied.git_commit}" if applied.git_commit else ""
     return f"{' (forgotten)' if applied.forgotten else ''}{plan}{commit}"
@@ -129,7 +140,7 @@ def _check_format(store: ObjectStore, requirements: Requirements, raw: Mapping[s
 
 
 def _check_no_clustering(store: ObjectStore) -> None:
-    """Refuse when a clustering of ours waits; one of Hudi's keeps its files, and the rest can go on."""
+    """Refuse pending clustering of this project; Hudi's only reserves its own files."""
     pending = [time for time in Timeline.load(store).pending_clusterings if read_claim(store, time)]
     if pending:
         raise StalePlanError(

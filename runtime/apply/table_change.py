@@ -1,9 +1,8 @@
-"""Executing what a plan decided for one table: create it, evolve its schema, record its spec.
+"""The execution of a plan for one table: create it, evolve its schema, record its spec.
 
-The order makes every interruption harmless. The schema is committed first and the record put
-last; the number of a record can be taken once. So whoever is interrupted, or loses to somebody
-else, leaves a table whose applied record is an old or the new one, and a schema that has at most
-a nullable column more.
+The order of the steps makes every interruption harmless. The schema is committed first and the record is put
+last; each record number can be used only once. So after an interruption, or if another process wins, the
+applied record is the old or the new one, and the schema has at most additional nullable columns.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ ALTER_SCHEMA = "ALTER_SCHEMA"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableChange:
-    """What to do to the table in one store.
+    """The change of the table in one store.
 
-    ``alters_schema`` asks for a commit of the new columns; ``forgets`` that the project's record of
-    the table end, with ``spec`` as its last one; ``restores`` that the properties say again what is
-    applied. Without ``records`` nothing is recorded. The first of ``signing_keys`` signs what is.
-    ``dirty`` says that the project had changes that ``git_commit`` lacks, None where that is not known.
+    ``alters_schema`` requests a commit of the new columns. ``forgets`` ends the project's record of the
+    table, with ``spec`` as its last one. ``restores`` requests that the properties get their applied values
+    again. Without ``records``, nothing is recorded. The first of ``signing_keys`` signs the record. ``dirty``
+    states whether the project had changes that ``git_commit`` lacks; None means unknown.
     """
 
     spec: TableSpec
@@ -62,13 +61,13 @@ class TableChange:
 
     @property
     def owner(self) -> TableOwner:
-        """Whose the table has to be, whatever its target was called when it was applied."""
+        """The required owner of the table, for any target, as the target may have been renamed since."""
         return TableOwner(project=self.project, target=None, keys=self.signing_keys, signs=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What became of a change: the applied record's number, and the commit that evolved the schema."""
+    """The result of a change: the number of the applied record, and the commit that evolved the schema."""
 
     created: bool
     applied_number: int
@@ -76,9 +75,11 @@ class Applied:
 
 
 def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DEFAULT_TIMING) -> Applied:
-    """Carry the change out, or raise StalePlanError without having done anything.
+    """Execute the change; a repeated call after an interruption finishes it.
 
-    Doing it again after an interruption finishes it.
+    Raises:
+        StalePlanError: If the requirements do not hold; nothing was changed.
+        ConflictError: If other writers reverted the schema too often before the spec could be recorded.
     """
     if change.signing_keys:
         secret_of(change.signing_keys[0])
@@ -110,6 +111,7 @@ def _check(store: ObjectStore, change: TableChange) -> None:
 
 
 def _create(store: ObjectStore, change: TableChange) -> Applied:
+    """Create the table and record its spec."""
     if _stands(store):
         _check_created_alike(store, change)
     else:
@@ -119,14 +121,15 @@ def _create(store: ObjectStore, change: TableChange) -> Applied:
     except StalePlanError:
         identity = read_identity(store)
         if identity is not None and identity.project == change.project:
-            # Somebody began it with another spec and was stopped: finish that, so that the next plan sees it.
+            # Another process began to create the table with another spec and was stopped. Opening the table
+            # finishes that, so that the next plan sees it.
             open_table(store)
         raise
     return Applied(created=True, applied_number=_record(store, change))
 
 
 def _check_created_alike(store: ObjectStore, change: TableChange) -> None:
-    """Let a creation go on that was stopped before its spec was recorded, and refuse any other table."""
+    """Allow a creation that was stopped before its spec was recorded to continue; refuse any other table."""
     identity, applied = read_identity(store), read_applied(store)
     check_faults(identity, applied)
     mine = identity is not None and identity.spec == change.spec and identity.project == change.project
@@ -135,10 +138,10 @@ def _check_created_alike(store: ObjectStore, change: TableChange) -> None:
 
 
 def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> int | None:
-    """Record the spec under the table's lock, where the requirements are checked once more.
+    """Record the spec under the table's lock, after checking the requirements again; return its number.
 
-    None, and nothing recorded, when a write by the spec before has brought a schema of its own meanwhile.
-    From the record on no write by that spec is published.
+    None means that nothing was recorded, because a write under the old spec has brought back its own schema.
+    Once the record exists, no write under the old spec is published.
     """
     table = open_table(store)
     with locked_session(table, table.timeline(), purpose="apply", timing=timing):
@@ -166,7 +169,7 @@ def _record(store: ObjectStore, change: TableChange) -> int:
 
 
 def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> str | None:
-    """Commit the columns without any file; None when the newest commit has them already."""
+    """Commit the columns without any file; return None if the newest commit has them already."""
     marks = {"parquetry.plan_id": change.plan_id} if change.plan_id else {}
 
     def body(transaction: Transaction) -> WriteOutcome | None:
@@ -188,9 +191,12 @@ def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> st
 
 
 def _schema_to_be(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> str:
-    """Of the declared columns and those that another program has added: nobody asked to drop these.
+    """Return the schema of the declared columns and of those that another program has added.
 
-    The same goes for fields within columns. InvalidDataError for an added column that no table is to have.
+    No plan asked to drop the latter. The same applies to fields within columns.
+
+    Raises:
+        InvalidDataError: If an added column is not allowed in a table.
     """
     before = types_by_path(handle.spec.columns) if handle.spec else {}
     gone = before.keys() - types_by_path(spec.columns).keys()
@@ -201,13 +207,14 @@ def _schema_to_be(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> s
 
 
 def _schema_stands(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> bool:
-    """Whether the newest commit carries the schema that the spec asks for."""
+    """Return whether the newest commit has the schema that the spec requires."""
     writes = timeline.completed_writes
     newest = timeline.commit_metadata(writes[-1].time).schema if writes else None
     return newest == _schema_to_be(handle, timeline, spec)
 
 
 def _stands(store: ObjectStore) -> bool:
+    """Return whether the table exists."""
     try:
         read_table_properties(store)
     except NotFoundError:
