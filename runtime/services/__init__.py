@@ -1,1 +1,1 @@
-"""Table services: clean, archive, rollback, savepoint, restore; no Spark."""
+"""Table services: clean, archive, rollback, savepoint and restore, without Spark."""

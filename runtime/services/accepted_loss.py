@@ -1,4 +1,4 @@
-"""Giving up the rows of base files that are gone or damaged: their file groups are replaced by nothing."""
+"""The acceptance of a loss: the file groups of missing or damaged base files are replaced by nothing."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from parquetry.runtime.timeline.sidecars import statistics_path
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 ACCEPTED_KEY: Final = "parquetry.accepted_loss"
-# Of Hudi's operations that replace file groups the one from which no reader concludes that a whole partition
-# is gone: catalogs drop those of a DELETE_PARTITION.
+# Of Hudi's operations that replace file groups, this is the one from which no reader concludes that a whole
+# partition is deleted: after a DELETE_PARTITION, catalogs drop the partition.
 _OPERATION: Final = "INSERT_OVERWRITE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostRows:
-    """A damaged file, and between which record keys its rows lie, as far as that was recorded."""
+    """A damaged file, and the key range of its rows, if that was recorded."""
 
     file: DamagedFile
     min_key: str | None = None
@@ -39,7 +39,7 @@ class LostRows:
 
 
 def lost_rows(handle: TableHandle) -> tuple[LostRows, ...]:
-    """What :func:`accept_loss` would give up; none where all files are as their commits wrote them."""
+    """Return the files whose rows :func:`accept_loss` would give up; empty if no file is damaged."""
     found = damaged_files(handle)
     instants = sorted({file.instant for file in found})
     recorded = dict(
@@ -57,12 +57,19 @@ def lost_rows(handle: TableHandle) -> tuple[LostRows, ...]:
 def accept_loss(
     handle: TableHandle, paths: Collection[str] | None = None, *, timing: Timing = DEFAULT_TIMING
 ) -> CommitResult:
-    """Give up the rows of all damaged files by one commit; none where nothing is damaged.
+    """Give up the rows of all damaged files in one commit, or do nothing if no file is damaged.
 
-    Their file groups are replaced by nothing, with any older version that is left: that would be the table of
-    a former time, in part. Reads and writes go on afterwards. A file that is put back stays
-    replaced until the commit is archived.
-    With ``paths``, those that were approved: StalePlanError when other files are damaged too.
+    Their file groups are replaced by nothing. Older versions that still exist are given up too, because they
+    would show a part of an earlier state. Reads and writes work again afterwards. A file that is put back
+    stays replaced until the commit is archived.
+
+    Args:
+        handle: The table.
+        paths: The paths of the files whose loss was approved, or None to accept every loss.
+        timing: The waiting periods and retries of the commit.
+
+    Raises:
+        StalePlanError: If other files than ``paths`` are damaged too.
     """
 
     def body(transaction: Transaction) -> WriteOutcome | None:
@@ -98,12 +105,13 @@ def accept_loss(
 
 
 def _record(found: Sequence[DamagedFile]) -> str:
-    """What the commit says of each file."""
+    """Return the record of the lost files for the commit, as JSON."""
     files = [{"path": file.path, "instant": file.instant, "rows": file.rows} for file in found]
     return json.dumps(files, separators=(",", ":"))
 
 
 def _key_ranges(store: ObjectStore, instant: str) -> list[tuple[str, tuple[str | None, str | None]]]:
+    """Return the recorded key range of each file of a write, by path; empty without usable statistics."""
     path = statistics_path(instant)
     try:
         files = decode_statistics(

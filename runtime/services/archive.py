@@ -1,8 +1,9 @@
-"""The archive service: old instants go to the archive log, and nothing else changes.
+"""The archive service, which moves old instants to the archive log and changes nothing else.
 
-Readers trust every file that is older than the active timeline. So an instant may leave only when
-no file of a write that did not complete, and none of a group it replaced, is older than what stays.
-Source: HoodieTimelineArchiver and ClusteringUtils.getOldestInstantToRetainForClustering of Hudi 0.15.
+Readers trust every file that is older than the active timeline. So an instant may be archived only if all
+files of uncompleted writes and of the groups that it replaced are newer than the remaining timeline, or
+deleted. Source: HoodieTimelineArchiver and ClusteringUtils.getOldestInstantToRetainForClustering of Hudi
+0.15.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from parquetry.runtime.timeline.versions import FileGroupId
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 ARCHIVE_BATCH: Final = 10
-"""How many instants must be there to leave for an archival to be due: each writes a log file."""
+"""The number of archivable instants at which an archival is due: each archival writes a log file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ArchiveResult(Brief):
-    """The instants that left the active timeline, ascending."""
+    """The instants that were archived, ascending."""
 
     instants: tuple[str, ...]
 
@@ -55,18 +56,18 @@ class ArchiveResult(Brief):
 def archive(
     table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
 ) -> ArchiveResult:
-    """Move what the policy (the applied one by default) does not keep into the archive log.
+    """Move the instants that the policy does not keep to the archive log; the default is the applied policy.
 
-    All partitions are listed, and the statistics of archived writes none of whose files is left go.
-    Raises as :func:`parquetry.runtime.commit.recovery.recover` does.
+    All partitions are listed. The statistics of archived writes that have no file left are deleted. Errors
+    are those of :func:`parquetry.runtime.commit.recovery.recover`.
     """
     store, zone = table.store, table.config.timezone
     timeline = recovered_timeline(table, timing=timing)
     policy = policy or retention_of(table)
-    # Files first, the timeline afterwards: a file that appears later belongs to a pending write.
+    # The files are listed before the timeline is read: a file that appears later belongs to a pending write.
     files = [info for listing in map_each(table.view(timeline).partitions(), store.list) for info in listing]
     entries = store.list(LEDGER_FOLDER, recursive=True)
-    # Their commits alone know of them: they stay until the files are put back, or given up.
+    # Only their commits name the damaged files, so these stay until the files are put back or given up.
     lost = tuple(file.instant for file in damaged_files(table, everywhere=False))
     before = timeline
     with locked_session(table, timeline, purpose="archive", timing=timing) as (_, lock):
@@ -90,10 +91,7 @@ def archive(
 
 
 def archive_if_due(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> ArchiveResult | None:
-    """The same when a batch may leave, as far as the timeline says; None when it may not.
-
-    No partition is listed to find that out.
-    """
+    """Archive if the timeline allows a full batch, else return None; this check lists no partition."""
     timeline = Timeline.load(table.store)
     policy = retention_of(table)
     enough = policy.archive_keep_commits + ARCHIVE_BATCH
@@ -119,7 +117,7 @@ def _leaving(
     now_ms: int,
     lost: Sequence[str] = (),
 ) -> list[Instant]:
-    """The instants that leave, ascending; those of ``lost`` files stay, and what is newer."""
+    """Return the instants to archive, ascending, except those of ``lost`` files and newer ones."""
     completed = [instant.time for instant in timeline.completed_writes]
     keep = writes_to_keep(
         completed, configured=policy.archive_keep_commits, earliest_retained=timeline.earliest_retained
@@ -143,7 +141,7 @@ def _leaving(
 
 
 def _oldest(timeline: Timeline, action: Action, keep: int) -> Sequence[Instant]:
-    """The completed instants of an action beyond those to keep, none at or after a pending one."""
+    """Return the completed instants of an action that exceed ``keep``, but none after a pending one."""
     completed = timeline.of(action, state=State.COMPLETED)
     pending = min((i.time for i in timeline.of(action) if not i.is_completed), default=None)
     return [
@@ -154,6 +152,7 @@ def _oldest(timeline: Timeline, action: Action, keep: int) -> Sequence[Instant]:
 
 
 def _obstacles(timeline: Timeline, files: Iterable[ObjectInfo], *, zone: Timezone, now_ms: int) -> Obstacles:
+    """Collect what prevents instants from being archived, from the timeline and the listed files."""
     listed = list(files)
     unsettled = {instant.time for instant in timeline.pending_writes}
     unsettled.update(time for path in find_orphans(listed, timeline) if (time := instant_of_file(path)))
@@ -182,7 +181,10 @@ def _obstacles(timeline: Timeline, files: Iterable[ObjectInfo], *, zone: Timezon
 
 
 def _cleaned_before(timeline: Timeline) -> str | None:
-    """Before which instant the last clean has removed replaced groups; Hudi reads its requested plan."""
+    """Return the limit of the last clean, before which replaced groups are deleted, or None.
+
+    Hudi reads it from the requested plan too.
+    """
     cleans = timeline.of(Action.CLEAN, state=State.COMPLETED)
     if not cleans:
         return None
@@ -193,12 +195,15 @@ def _cleaned_before(timeline: Timeline) -> str | None:
 
 
 def _is_recent(instant: Instant, zone: Timezone, now_ms: int) -> bool:
-    """Less than a day old: a task of the write that was undone may still wake up and write."""
+    """Return whether the instant is less than a day old.
+
+    A task of a rolled back write may resume and write a file within this time.
+    """
     return now_ms - parse_instant_ms(instant.time, zone) < DAY_MS
 
 
 def _delete_stale_statistics(before: Timeline, files: Iterable[ObjectInfo], now: Timeline) -> None:
-    """Remove the statistics of writes that have left the timeline, and whose files have all been replaced."""
+    """Delete the statistics of archived writes that have no file left."""
     instants = {time for info in files if (time := instant_of_file(info.path))}
     first = next((instant.time for instant in now.completed_writes), None)
     if first is not None:
@@ -206,7 +211,7 @@ def _delete_stale_statistics(before: Timeline, files: Iterable[ObjectInfo], now:
 
 
 def _log(table: TableHandle, timeline: Timeline, leaving: Iterable[Instant]) -> None:
-    """Write the instants to the archive log, but for those that an interrupted archival has written."""
+    """Write the instants to the archive log, except those that an interrupted archival has written."""
     store, folder = table.store, table.config.archive_folder
     logged = {(archived.time, archived.action) for archived in read_newest_log(store, folder)}
     missing = [instant for instant in leaving if (instant.time, str(instant.action)) not in logged]
@@ -216,13 +221,13 @@ def _log(table: TableHandle, timeline: Timeline, leaving: Iterable[Instant]) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacles:
-    """What archiving must not pass.
+    """The limits of archiving.
 
-    ``unsettled`` are instants of writes that are pending, were undone lately, or still have files:
-    a completed write older than each of them has to stay. ``savepoint`` is the first one.
-    ``replaced`` are the groups that each replacecommit did away with, ``on_disk`` the groups that
-    have files, ``cleaned_before`` the limit of the last clean, before which replaced groups are gone;
-    None when there was no such clean.
+    ``unsettled`` are instants of writes that are pending, were rolled back recently, or still have files: for
+    each of them, an older completed write must stay. ``savepoint`` is the first savepoint. ``replaced`` are
+    the file groups that each replacecommit replaced, and ``on_disk`` the groups that have files.
+    ``cleaned_before`` is the limit of the last clean, before which replaced groups are deleted; None if there
+    was no such clean.
     """
 
     unsettled: Collection[str] = ()
@@ -233,7 +238,10 @@ class Obstacles:
 
 
 def leaving_writes(completed: Sequence[str], *, keep: int, obstacles: Obstacles) -> Sequence[str]:
-    """The oldest of the completed writes (times, ascending) that may leave, at least ``keep`` stay."""
+    """Return the oldest completed writes that may be archived; at least ``keep`` of them stay.
+
+    ``completed`` are the instants of all completed writes, ascending.
+    """
     last = max(len(completed) - keep, 0)
     for unsettled in obstacles.unsettled:
         last = min(last, max(bisect_left(completed, unsettled) - 1, 0))
@@ -249,7 +257,7 @@ def leaving_writes(completed: Sequence[str], *, keep: int, obstacles: Obstacles)
 
 
 def writes_to_keep(completed: Sequence[str], *, configured: int, earliest_retained: str | None) -> int:
-    """How many writes stay: the configured number, and two more than the clean retains."""
+    """Return how many writes stay: the configured number, and at least two more than clean retains."""
     if earliest_retained is None:
         return max(configured, 1)
     retained = len(completed) - bisect_left(completed, earliest_retained)

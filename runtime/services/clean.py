@@ -1,8 +1,7 @@
-"""The clean service: expired versions and orphaned files go.
+"""The clean service, which deletes expired file versions and orphan files.
 
-The plan is made without the lock, confirmed under it, and executed without it: the files of a
-plan that was requested are never needed again, except by a savepoint or a restore, and both finish
-pending cleans first.
+The plan is made without the lock, confirmed under the lock, and executed without it. The files of a requested
+plan are needed again only by a savepoint or a restore, and both finish pending cleans first.
 """
 
 from __future__ import annotations
@@ -59,14 +58,14 @@ _LOG = logging.getLogger(__name__)
 _PLANS_WITHOUT_LOCK: Final = 3
 
 _Plan = Callable[[Timeline], Expiry | None]
-"""Says what a clean would delete on that timeline; None if nothing may be deleted."""
+"""A function that returns the files that a clean would delete, or None if nothing may be deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanResult:
-    """What a clean removed. ``instant`` is None when no version had expired.
+    """The files that a clean deleted. ``instant`` is None if no version had expired.
 
-    ``orphans_deleted`` are data files of dead writes, ``leftovers_deleted`` their small files.
+    ``orphans_deleted`` counts data files of dead writes, ``leftovers_deleted`` their small files.
     """
 
     instant: str | None
@@ -79,11 +78,14 @@ class CleanResult:
 def clean(
     table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
 ) -> CleanResult:
-    """Delete what the policy (the applied one by default) does not keep, and every orphan.
+    """Delete the file versions that the policy does not keep, and all orphan files.
 
-    All partitions are looked at. On a full disk it makes room for its own files first: by what dead writers
-    left, then by recorded statistics. Raises as :func:`parquetry.runtime.commit.recovery.recover` does,
-    StorageError when there is no room and none can be made.
+    All partitions are checked. On a full disk, clean first makes room for its own files: it deletes what dead
+    writers left, then recorded statistics.
+
+    Raises:
+        StorageError: If the disk is full and no room can be made.
+        ConflictError: As in :func:`parquetry.runtime.commit.recovery.recover`.
     """
     plan = partial(_plan, table, policy=policy or retention_of(table), whole_table=True)
     return _clean_with_room(table, plan=plan, timing=timing, whole_table=True)
@@ -92,10 +94,10 @@ def clean(
 def clean_if_due(
     table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
 ) -> CleanResult | None:
-    """The same after a write: only partitions where something may have expired; None when not due.
+    """Clean after a write, in partitions where something may have expired; return None if no clean is due.
 
-    It is due when the earliest commit to retain has moved on since the last clean (when versions are
-    kept by number: with every write), and when a savepoint was deleted.
+    A clean is due if the earliest commit to retain has changed since the last clean (if versions are kept by
+    number: after every write), or if a savepoint was deleted.
     """
     timeline = Timeline.load(table.store)
     policy = policy or retention_of(table)
@@ -113,10 +115,13 @@ def clean_if_due(
 def clean_groups(
     table: TableHandle, groups: Collection[FileGroupId], *, timing: Timing = DEFAULT_TIMING
 ) -> CleanResult:
-    """Delete all versions of these file groups but the current ones, and every orphan of the table.
+    """Delete all versions of these file groups but the current ones, and all orphan files of the table.
 
-    No retention keeps them; what a savepoint protects stays. Raises as :func:`clean` does, ConflictError
-    while a write is unfinished that may need one of them.
+    Retention does not keep them; files that a savepoint protects stay.
+
+    Raises:
+        ConflictError: If an unfinished write may need one of the versions.
+        StorageError: As in :func:`clean`.
     """
 
     def plan(timeline: Timeline) -> Expiry | None:
@@ -126,6 +131,7 @@ def clean_groups(
 
 
 def _clean_with_room(table: TableHandle, *, plan: _Plan, timing: Timing, whole_table: bool) -> CleanResult:
+    """Clean; on a full disk, delete orphan files or statistics and try again."""
     has_swept = False
     while True:
         try:
@@ -133,7 +139,7 @@ def _clean_with_room(table: TableHandle, *, plan: _Plan, timing: Timing, whole_t
         except FAILURES as error:
             if not is_full(error):
                 raise
-            # Once: an attempt that fails leaves orphans itself.
+            # Only once, because each failed attempt leaves new orphan files.
             freed = 0 if has_swept else _clean_up_without_room(table, timing)
             has_swept = True
             if not freed and not drop_statistics(table.store):
@@ -141,7 +147,7 @@ def _clean_with_room(table: TableHandle, *, plan: _Plan, timing: Timing, whole_t
 
 
 def _clean_up_without_room(table: TableHandle, timing: Timing) -> int:
-    """How many orphans and leftovers went, as far as nothing has to be written for that."""
+    """Delete orphan files and leftovers without writing a file, and return how many were deleted."""
     table.confirm_owner()
     shown = partial(masked_message, spec=table.spec, location=table.store.uri)
     with tidying(table.store.uri, "some orphans are left until the disk has room", shown=shown):
@@ -150,6 +156,7 @@ def _clean_up_without_room(table: TableHandle, timing: Timing) -> int:
 
 
 def _clean(table: TableHandle, *, plan: _Plan, timing: Timing, whole_table: bool) -> CleanResult:
+    """Recover, finish pending cleans, delete expired versions, and clean up after dead writes."""
     store = table.store
     timeline = recovered_timeline(table, timing=timing)
     instant, deleted = None, 0
@@ -188,7 +195,7 @@ def _clean(table: TableHandle, *, plan: _Plan, timing: Timing, whole_table: bool
 def _clean_up(
     table: TableHandle, timeline: Timeline, *, timing: Timing, whole_table: bool
 ) -> tuple[int, int]:
-    """How many orphans and leftovers of dead writes went."""
+    """Delete orphan files and leftovers of dead writes, and return the two numbers."""
     store = table.store
     table.confirm_owner()
     partitions = set(table.view(timeline).partitions()) if whole_table else set()
@@ -204,6 +211,7 @@ def _clean_up(
 def _plan(
     table: TableHandle, timeline: Timeline, *, policy: RetentionPolicy, whole_table: bool
 ) -> Expiry | None:
+    """Return the files that the policy lets expire, or None if nothing may be deleted."""
     limits = clean_horizon(timeline, policy, table.config, now_ms=table.store.now_ms())
     if limits is None:
         return None
@@ -217,7 +225,7 @@ def _plan(
 def _delete_expired(
     table: TableHandle, timeline: Timeline, expiry: Expiry | None, find_expired: _Plan, timing: Timing
 ) -> tuple[str | None, int]:
-    """The clean's instant and how many files went; None when nothing was left to do."""
+    """Request and execute a clean; return its instant and file count, or (None, 0) if nothing is due."""
     store, zone = table.store, table.config.timezone
     with open_session(
         store, purpose="clean", after=timeline.last_instant, zone=zone, timing=timing
@@ -228,9 +236,10 @@ def _delete_expired(
         for round_number in range(1_000_000):
             with table_lock(table, session) as lock:
                 now = timeline.reload()
-                # Cleans stand on the timeline in the order of what they saw, so that readers ask few of them.
+                # The cleans of a timeline are in the order of the states that they saw, so that readers check
+                # only a few.
                 is_overtaken = any(clean.time > requested.time for clean in now.of(Action.CLEAN))
-                # What is taken back at last uncovers versions that look expired now.
+                # A pending rollback restores older versions, which look expired until it is done.
                 is_overtaken = is_overtaken or bool(completed_being_rolled_back(now))
                 if is_overtaken:
                     break
@@ -241,7 +250,8 @@ def _delete_expired(
                 if expiry is not None and expiry.count > 0:
                     plan = cleaner_plan(store, timeline, expiry)
                     store.put_if_absent(requested.path, plan.encode())
-                    # Whoever took the lock away may have savepointed or restored beside us.
+                    # A process that took over the lock may have created a savepoint or restored at the same
+                    # time.
                     if lock.is_held() or not withdraw(store, requested):
                         break
                     plan, expiry = None, None
@@ -258,13 +268,13 @@ def _delete_expired(
 
 
 def _basis(timeline: Timeline) -> tuple[object, ...]:
-    """What a plan depends on."""
+    """Return the parts of the timeline on which a plan depends."""
     pending = tuple(instant.time for instant in timeline.pending_writes)
     return (timeline.completed_writes, pending[:1], timeline.savepoints, timeline.of(Action.RESTORE))
 
 
 def _partitions_of_rolled_back_writes(timeline: Timeline) -> set[str]:
-    """Where a task of a write that was rolled back may have written afterwards."""
+    """Return the partitions in which tasks of rolled back writes may have written files afterwards."""
     touched: set[str] = set()
     for rollback in timeline.of(Action.ROLLBACK, state=State.COMPLETED):
         touched |= set(timeline.rollback_metadata(rollback.time).partitions)

@@ -1,4 +1,4 @@
-"""Planning and executing a clean: which files go, and how they go whoever finishes it.
+"""The plan of a clean and its execution: the files to delete, and their deletion by any writer.
 
 Source: CleanPlanActionExecutor and CleanActionExecutor of Hudi 0.15.
 """
@@ -33,9 +33,9 @@ from parquetry.runtime.timeline.versions import FileGroupId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """What a clean would do: the limits, and the paths that go by partition.
+    """The files that a clean would delete: the limits, and the paths by partition.
 
-    ``is_partial`` if other files are left that these limits let expire.
+    ``is_partial`` is set if these limits let other files expire too, which this clean does not delete.
     """
 
     limits: Horizon
@@ -44,18 +44,18 @@ class Expiry:
 
     @property
     def count(self) -> int:
-        """How many files go."""
+        """The number of files to delete."""
         return sum(len(paths) for paths in self.files.values())
 
 
 def clean_horizon(
     timeline: Timeline, policy: RetentionPolicy, config: TableConfig, *, now_ms: int
 ) -> Horizon | None:
-    """The limits that the policy sets now; None when nothing may be deleted.
+    """Return the limits that the policy sets now, or None if nothing may be deleted.
 
-    Where versions are kept by number, clustering plans that nobody executes yet hold nothing back:
-    they name newest versions, which stay. Elsewhere every pending write does, as with Hudi. No request
-    is made but to read such plans.
+    If versions are kept by number, clustering plans that have not begun do not restrict the clean: they name
+    the newest versions, which stay. Otherwise every pending write restricts it, as in Hudi. Only the reading
+    of such plans takes requests.
     """
     age = policy.max_age_seconds
     waiting: Collection[str] = timeline.pending_clusterings if is_by_number(policy) else ()
@@ -72,7 +72,7 @@ def clean_horizon(
 
 
 def plan_expiry(view: FileSystemView, limits: Horizon, partitions: Iterable[str]) -> Expiry:
-    """The expired files of these partitions, which are listed; those of savepoints stay."""
+    """Return the expired files of the partitions, which are listed; the files of savepoints stay."""
     protected = protected_files(view.timeline)
     listed = list(partitions)
     files: dict[str, tuple[str, ...]] = {}
@@ -84,7 +84,7 @@ def plan_expiry(view: FileSystemView, limits: Horizon, partitions: Iterable[str]
 
 
 def protected_files(timeline: Timeline) -> frozenset[tuple[str, str]]:
-    """(partition, file name) of everything that a savepoint protects."""
+    """Return (partition, file name) of every file that a savepoint protects."""
     return frozenset(
         (partition, name)
         for time in timeline.savepoints
@@ -94,7 +94,7 @@ def protected_files(timeline: Timeline) -> frozenset[tuple[str, str]]:
 
 
 def check_no_writes(timeline: Timeline) -> None:
-    """Raise ConflictError while a write is unfinished that may have started from old versions of files."""
+    """Raise ConflictError if an unfinished write may have started from old versions of files."""
     for pending in timeline.pending_writes:
         if pending.time not in timeline.pending_clusterings or pending.state is State.INFLIGHT:
             raise ConflictError(
@@ -104,9 +104,12 @@ def check_no_writes(timeline: Timeline) -> None:
 
 
 def versions_behind(view: FileSystemView, groups: Collection[FileGroupId]) -> Expiry:
-    """All versions of these file groups that no reader of now needs, whatever the retention; but savepoints.
+    """Return all versions of the file groups that no current reader needs, regardless of the retention.
 
-    ConflictError as :func:`check_no_writes` raises it.
+    The files of savepoints stay.
+
+    Raises:
+        ConflictError: As in :func:`check_no_writes`.
     """
     timeline = view.timeline
     check_no_writes(timeline)
@@ -117,7 +120,7 @@ def versions_behind(view: FileSystemView, groups: Collection[FileGroupId]) -> Ex
         for partition, paths in found.files.items()
     }
     files = {partition: paths for partition, paths in kept.items() if paths}
-    # To Hudi's archival the plan says that files that were replaced before are gone.
+    # For Hudi's archival, the plan states that file groups that were replaced earlier are deleted.
     limits = replace(limits, barrier=timeline.completed_writes[0].time)
     return Expiry(limits=limits, files=files, is_partial=True)
 
@@ -127,10 +130,10 @@ def _file_id(path: str) -> str:
 
 
 def cleaner_plan(store: ObjectStore, timeline: Timeline, expiry: Expiry) -> CleanerPlan:
-    """The plan as Hudi writes it, with absolute paths.
+    """Return the plan in Hudi's format, with absolute paths.
 
-    Where a pending write holds versions back it names the commit that they stay from, also when versions
-    are kept by number: to Hudi's archival a plan without it says that all replaced files are gone.
+    If a pending write holds back versions, the plan names the commit from which they stay, also if versions
+    are kept by number. Without it, Hudi's archival would conclude that all replaced files are deleted.
     """
     earliest = expiry.limits.earliest or expiry.limits.barrier
     retained = None if earliest is None else timeline.write_at(earliest)
@@ -151,10 +154,10 @@ def cleaner_plan(store: ObjectStore, timeline: Timeline, expiry: Expiry) -> Clea
 
 
 def execute_clean(table: TableHandle, clean: Instant, plan: CleanerPlan) -> int:
-    """Delete what the plan names and complete the clean; answers how many files it named.
+    """Delete the files that the plan names, complete the clean, and return the number of files deleted.
 
-    May be repeated, and run beside somebody who does the same. What has become the newest version
-    of its group since the plan was made, or is protected by a savepoint, stays.
+    The call may be repeated, and several processes may execute the same plan at once. A file stays if it has
+    become the newest version of its group since the plan was made, or if a savepoint protects it.
     """
     store = table.store
     started_ms = store.now_ms()
@@ -180,7 +183,7 @@ def execute_clean(table: TableHandle, clean: Instant, plan: CleanerPlan) -> int:
     metadata = CleanMetadata(
         start_time=clean.time,
         time_taken_ms=max(store.now_ms() - started_ms, 0),
-        # What is held back limits no reading of the past: that goes by the versions that are there.
+        # Held-back versions do not limit time travel: that depends on the versions that exist.
         earliest_commit_to_retain=None if BARRIER_KEY in plan.extra else plan.earliest_commit_to_retain,
         last_completed_commit=plan.last_completed_commit,
         partitions=partitions,
@@ -191,10 +194,10 @@ def execute_clean(table: TableHandle, clean: Instant, plan: CleanerPlan) -> int:
 
 
 def finish_cleans(table: TableHandle, timeline: Timeline) -> int:
-    """Execute every clean of this project that was requested and not completed; counts the files.
+    """Execute all requested cleans of this project, and return the number of files deleted.
 
-    For the holder of the lock: a clean that another writer is executing at the same time is only
-    done twice. What another program began is left to it, it may be alive.
+    The caller holds the lock. If another writer executes the same clean at the same time, it is only done
+    twice. A clean of another program is left alone, as that program may be alive.
     """
     files = 0
     for clean in pending_cleans(timeline, ours=True):
@@ -203,13 +206,13 @@ def finish_cleans(table: TableHandle, timeline: Timeline) -> int:
 
 
 def pending_cleans(timeline: Timeline, *, ours: bool) -> list[Instant]:
-    """The cleans that were requested and not completed, either ours or those of other programs."""
+    """Return the cleans that were requested and not completed, either ours or those of other programs."""
     pending = [clean for clean in timeline.of(Action.CLEAN) if not clean.is_completed]
     return [c for c in pending if (timeline.store.stat(claim_path(c.time)) is not None) == ours]
 
 
 def check_no_foreign_clean(timeline: Timeline, time: str) -> None:
-    """Raises ConflictError while another program may be cleaning files that readers saw at that time."""
+    """Raise ConflictError if another program may be cleaning files that readers saw at that time."""
     for clean in pending_cleans(timeline, ours=False):
         retained = timeline.cleaner_plan(clean.time).earliest_commit_to_retain
         if retained is None or time < retained:
@@ -220,13 +223,13 @@ def check_no_foreign_clean(timeline: Timeline, time: str) -> None:
 
 
 def _in_partition(store: ObjectStore, partition: str, name: str) -> str:
-    """The relative path of a file that a plan names by its path, or in old versions by its name."""
+    """Return the relative path of a file that a plan names by path, or by file name as older versions do."""
     if "/" in name:
         return relative_path(store, name)
     return f"{partition}/{name}" if partition else name
 
 
 def _scheme_root(store: ObjectStore) -> str:
-    """The table's root as Hudi spells it in plans: ``file:/data/t``, ``s3a://bucket/t``."""
+    """Return the table's root as Hudi writes it in plans: ``file:/data/t``, ``s3a://bucket/t``."""
     scheme, _, rest = store.uri.partition("://")
     return {"file": f"file:{rest}", "s3": f"s3a://{rest}"}.get(scheme, store.uri)

@@ -1,7 +1,7 @@
-"""How far the table has been cleaned, also when a clean found nothing to delete.
+"""The progress of cleaning, which is also recorded if a clean found nothing to delete.
 
-Hudi writes no clean without files, and then looks at all partitions again the next time. Here the
-limits are noted beside the timeline; without the note more is looked at than necessary.
+Hudi records no clean without files, and then checks all partitions again the next time. Here the limits are
+noted in a sidecar. Without the note, more partitions are checked than necessary.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from parquetry.runtime.timeline.sidecars import CLEAN_PROGRESS_PATH
 SAVEPOINTS_KEY: Final = "savepointed_timestamps"
 BARRIER_KEY: Final = "parquetry.held_back_since"
 PARTIAL_KEY: Final = "parquetry.partial"
-"""Marks a clean that took versions of some file groups only."""
+"""Marks a clean that deleted versions of some file groups only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanProgress:
-    """Nothing is left that had expired when ``earliest`` was the first commit to retain.
+    """The limits of the last clean: all files that had expired under them are deleted.
 
-    ``earliest`` is None when versions were kept by number; ``barrier`` is then the commit from which on a
-    pending write held them back, if one did. ``last_completed`` was the newest write then, ``savepoints``
-    were protected.
+    ``earliest`` was the first commit to retain, or None if versions were kept by number. In the latter case,
+    ``barrier`` is the commit from which a pending write held back versions, if one did. ``last_completed``
+    was the newest write at that time, and ``savepoints`` were protected.
     """
 
     earliest: str | None
@@ -40,7 +40,7 @@ class CleanProgress:
     savepoints: tuple[str, ...]
 
     def covers(self, limits: Horizon, timeline: Timeline) -> bool:
-        """Whether a clean with these limits would find nothing."""
+        """Return whether a clean with these limits would find nothing."""
         if not set(self.savepoints) <= set(timeline.savepoints):
             return False
         if limits.earliest is None:
@@ -50,23 +50,23 @@ class CleanProgress:
 
 
 def read_progress(timeline: Timeline) -> CleanProgress | None:
-    """What the newest of the note and the last completed clean says; None before the first clean."""
+    """Return the newer of the note and the last completed clean, or None before the first clean."""
     found = [progress for progress in (_noted(timeline.store), _last_clean(timeline)) if progress is not None]
     return max(found, key=lambda progress: progress.last_completed, default=None)
 
 
 def note_progress(store: ObjectStore, progress: CleanProgress) -> None:
-    """Note that everything that these limits let expire is gone."""
+    """Note that all files that these limits let expire are deleted."""
     store.put(CLEAN_PROGRESS_PATH, json.dumps(asdict(progress)).encode())
 
 
 def partitions_to_check(
     timeline: Timeline, limits: Horizon, progress: CleanProgress | None
 ) -> Iterable[str] | None:
-    """The partitions in which something may have expired since; None means all.
+    """Return the partitions in which something may have expired since, or None for all partitions.
 
-    Those that a write changed whose versions have come within reach, or were held back for a
-    pending write. All of them before the first clean, when its limits were archived, and when a
+    These are the partitions of writes whose versions the limits have reached since, or were held back for a
+    pending write. All partitions are checked before the first clean, if its limits were archived, and if a
     savepoint was deleted.
     """
     if progress is None or not set(progress.savepoints) <= set(timeline.savepoints):
@@ -85,6 +85,7 @@ def partitions_to_check(
 
 
 def _noted(store: ObjectStore) -> CleanProgress | None:
+    """Return the progress in the note, or None if there is no readable note."""
     try:
         return from_json_value(
             CleanProgress, parsed_json(store.read(CLEAN_PROGRESS_PATH)), place=CLEAN_PROGRESS_PATH
@@ -94,6 +95,7 @@ def _noted(store: ObjectStore) -> CleanProgress | None:
 
 
 def _last_clean(timeline: Timeline) -> CleanProgress | None:
+    """Return the progress of the last complete clean on the timeline, or None."""
     for clean in reversed(timeline.of(Action.CLEAN, state=State.COMPLETED)):
         last = timeline.clean_metadata(clean.time)
         if PARTIAL_KEY not in last.extra:

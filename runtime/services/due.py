@@ -1,4 +1,4 @@
-"""What is due after a write: a clean, then an archival, neither of which may fail the write."""
+"""The services that are due after a write: a clean, then an archival. Neither may fail the write."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _Result = TypeVar("_Result")
 
 
 def run_due_services(table: TableHandle, result: CommitResult, *, timing: Timing) -> CommitResult:
-    """The result of a write to the table with what the services did, or why they could not.
+    """Run the due services after a write, and return its result with their figures and warnings.
 
-    They never fail the write, and are not looked at when nothing was committed.
-    Replaced groups leave the disk before the replacecommit leaves the timeline: clean goes first,
-    and when it fails nothing is archived.
+    A failure of a service is a warning and does not fail the write. If nothing was committed, no service
+    runs. Replaced file groups must be deleted before their replacecommit is archived. So clean runs first,
+    and if it fails nothing is archived.
     """
     if result.instant is None:
         return result
-    # A write that was tried again has found the table anew.
+    # A retried write has opened the table anew.
     opened = table.reopen if result.retries else lambda: table
     warnings = list(result.warnings)
     cleaned = _attempt("clean", lambda: clean_if_due(opened(), timing=timing), warnings, table)
@@ -50,11 +50,12 @@ def run_due_services(table: TableHandle, result: CommitResult, *, timing: Timing
 def _attempt(
     name: str, service: Callable[[], _Result], warnings: list[str], table: TableHandle
 ) -> _Result | None:
+    """Run the service; add its failure to the warnings and return None."""
     try:
         try:
             return service()
         except StaleTimelineError:
-            # Another writer archived while this one looked.
+            # Another writer archived instants while the service read the timeline.
             return service()
     except FAILURES as error:
         reason = masked_message(message_of(error), table.spec, location=table.store.uri)

@@ -1,4 +1,4 @@
-"""A file with record keys, for a purge: CSV with a header, or Parquet."""
+"""A file with the record keys of a purge: CSV with a header, or Parquet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REMEDY = "give a CSV file in UTF-8 with a header, or a Parquet file"
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class GivenKeys:
-    """The key columns, and a row of their texts for each key; None is null."""
+    """The key columns, and for each key a row of their texts; None is null."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str | None, ...], ...]
@@ -28,8 +28,9 @@ class GivenKeys:
 def read_keys(path: Path, record_key: Sequence[str], *, most_rows: int) -> GivenKeys:
     """Read the columns of ``record_key``, or ``_hoodie_record_key`` alone.
 
-    InvalidDataError for a file that is neither CSV nor Parquet, lacks a column, has another one, or has
-    more than ``most_rows`` rows.
+    Raises:
+        InvalidDataError: If the file is neither CSV nor Parquet, lacks a column, has another one, or has more
+            than ``most_rows`` rows.
     """
     place = Value.uri(str(path))
     try:
@@ -64,11 +65,13 @@ _Cells = Sequence[str | None]
 
 
 def _csv_rows(path: Path) -> Iterator[_Cells]:
+    """Yield the header and then the rows of a CSV file."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         yield from (row for row in csv.reader(file, strict=True) if row)
 
 
 def _parquet_rows(path: Path) -> Iterator[_Cells]:
+    """Yield the column names and then the rows of a Parquet file, as texts."""
     with pq.ParquetFile(path) as file:
         yield file.schema_arrow.names
         for batch in file.iter_batches():

@@ -1,9 +1,9 @@
-"""Sweeping: what dead writers left behind and no commit names.
+"""The deletion of orphan files: files that dead writers left and that no commit names.
 
-Files are listed first and the timeline is read afterwards. A write announces itself before its first
-file, so the instant of a listed file that is then neither pending nor completed has been rolled
-back, and the file with it should have gone: a task that outlived its write made it. The same holds for
-a file of a completed clustering that gave groups up, when its replacecommit does not name the file.
+Files are listed first, and the timeline is read afterwards. A write announces itself before its first file.
+So if the instant of a listed file is then neither pending nor completed, the write was rolled back, and the
+rollback should have deleted the file: a task that outlived its write has made it. The same applies to a file
+of a completed clustering that abandoned groups, if its replacecommit does not name the file.
 """
 
 from __future__ import annotations
@@ -40,21 +40,25 @@ from parquetry.runtime.timing import Timing
 
 _LONGEST_SLEEP: Final = 20
 _STATISTICS_AT_ONCE: Final = 16
-"""At least as many blocks of a disk: claims, locks and plans of a recovery and of a clean take about ten."""
+"""The number of statistics files that are deleted at once.
+
+This frees at least as many blocks of a disk; the claims, locks and plans of a recovery and a clean take about
+ten.
+"""
 
 DAY_MS: Final = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanCleanup:
-    """What was found in partitions: the orphans, which are gone, and the instants that have files."""
+    """The deleted orphan files of partitions, and the instants that have files there."""
 
     orphans: tuple[str, ...]
     instants: frozenset[str]
 
 
 def delete_orphans(store: ObjectStore, partitions: Iterable[str], *, timing: Timing) -> OrphanCleanup:
-    """Delete the orphans in these partitions."""
+    """Delete the orphan files in these partitions."""
     files = [info for listing in map_each(partitions, store.list) for info in listing]
     timeline = Timeline.load(store)
     orphans = find_orphans(files, timeline)
@@ -72,10 +76,12 @@ def delete_orphans(store: ObjectStore, partitions: Iterable[str], *, timing: Tim
 def delete_stale_statistics(
     timeline: Timeline, instants: Collection[str], *, before: str | None = None
 ) -> int:
-    """Remove the statistics of writes none of whose files is left; answers how many there were.
+    """Delete the statistics of writes that have no file left, and return their number.
 
-    ``timeline`` was read before all partitions were listed, which hold files of ``instants``: what
-    completed later is not judged. ``before`` leaves those alone that are not older than it.
+    Args:
+        timeline: The timeline, read before all partitions were listed. Statistics of later writes stay.
+        instants: The instants of the listed files.
+        before: If given, only statistics of writes before this instant are deleted.
     """
     if not timeline.completed_writes:
         return 0
@@ -92,11 +98,12 @@ def delete_stale_statistics(
 
 
 def drop_statistics(store: ObjectStore) -> int:
-    """Remove some statistics, the oldest, and answer how many: they are derived, and footers say the same.
+    """Delete some of the oldest statistics, and return their number.
 
-    For a clean that has no room for its own small files: it takes none, and needs no claim and no lock.
+    A clean uses this if it has no room for its own small files, as it needs no claim and no lock. Statistics
+    are derived data, which footers contain too.
     """
-    # Samples of plans and decisions of commits lie beside them, and are told nowhere else.
+    # The folder also contains samples of plans and decisions of commits, which are stored nowhere else.
     paths = [info.path for info in store.list(STATISTICS_FOLDER) if is_statistics(info.path)]
     doomed = sorted(paths)[:_STATISTICS_AT_ONCE]
     store.delete_all(doomed)
@@ -104,10 +111,10 @@ def drop_statistics(store: ObjectStore) -> int:
 
 
 def rolled_back_entries(entries: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
-    """Of ledger entries that were listed before the timeline was read, those of writes that were undone.
+    """Return the ledger entries of rolled back writes, among ``entries`` listed before the timeline was read.
 
-    Their writes slept and put them when they had been undone already. They have to go before the
-    timeline leaves their instants behind: what is older than it counts.
+    A suspended write put such an entry after its rollback. It must be deleted before its instant is older
+    than the timeline, because entries older than the timeline count.
     """
     if not timeline.completed_writes:
         return []
@@ -120,10 +127,10 @@ def rolled_back_entries(entries: Iterable[ObjectInfo], timeline: Timeline) -> li
 
 
 def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
-    """Of files that were listed before the timeline was read, those that no write stands behind.
+    """Return the orphan files among ``files``, which were listed before the timeline was read.
 
-    Files older than the active timeline are trusted: their commits were archived. Unfinished
-    files go when their write is not pending any more, whatever became of it.
+    Files older than the active timeline are trusted, because their commits were archived. Unfinished files
+    are orphans as soon as their write is no longer pending.
     """
     if not timeline.completed_writes:
         return []
@@ -142,10 +149,10 @@ def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
 
 
 def _named_beside_abandoned(timeline: Timeline) -> dict[str, set[str]]:
-    """The files that the completed clusterings that gave something up have published, by instant."""
+    """Return the files that completed clusterings with abandoned buckets have published, by instant."""
     named = {}
     for time in instants_with_abandoned(timeline.store):
-        # An instant that has just left the timeline is judged by the next clean.
+        # If an instant has just left the timeline, the next clean checks it.
         with suppress(StaleTimelineError):
             if timeline.is_completed(time):
                 named[time] = {stat.path for stat in timeline.commit_metadata(time).all_stats()}
@@ -153,10 +160,13 @@ def _named_beside_abandoned(timeline: Timeline) -> dict[str, set[str]]:
 
 
 def delete_leftovers(store: ObjectStore, *, zone: Timezone, timing: Timing) -> int:
-    """Remove markers, heartbeats, claims, stages, sidecars and unfinished files of writes that are over.
+    """Delete markers, heartbeats, claims, stages, sidecars and unfinished files of writes that have ended.
 
-    Answers how many there were. A claim stays for a day after its write was undone, a job's report for
-    a day: no launcher came for it.
+    A claim stays for a day after its write was rolled back. A job's report stays for a day if no launcher
+    reads it.
+
+    Returns:
+        The number of files and folders deleted.
     """
     files = store.list(TIMELINE_FOLDER, recursive=True)
     timeline = Timeline.load(store)
@@ -170,12 +180,12 @@ def delete_leftovers(store: ObjectStore, *, zone: Timezone, timing: Timing) -> i
 
 
 def _grace_ms(timing: Timing) -> float:
-    """How long an unfinished file may belong to a process that sleeps in the middle of writing it."""
+    """Return how long an unfinished file may belong to a process that was suspended while writing it."""
     return timing.dead_after_seconds * 1000 * _LONGEST_SLEEP
 
 
 class _Leftovers:
-    """What may go of a listing of ``.hoodie`` that was made before the timeline was read."""
+    """The deletable files of a listing of ``.hoodie`` that was made before the timeline was read."""
 
     def __init__(
         self,
@@ -194,7 +204,7 @@ class _Leftovers:
         self._now_ms = store.now_ms()
         self._grace_ms = _grace_ms(timing)
         self._claimed = {time for time in self._direct_children(CLAIMS_FOLDER) if time.isdigit()}
-        # A living writer's heart beats, but for the moment after it has put its claim.
+        # A living writer has a heartbeat, except for a moment after it has put its claim.
         maybe = [
             time
             for time in self._claimed
@@ -215,6 +225,7 @@ class _Leftovers:
         self._completed = {instant.time for instant in timeline.instants if instant.is_completed}
 
     def files(self) -> Iterable[str]:
+        """Yield heartbeats, claims, notes, reports, savepoint files and sidecars that may be deleted."""
         for time in self._direct_children(HEARTBEAT_FOLDER):
             path = heartbeat_path(time)
             known = time in self._claimed or time in self._completed
@@ -239,7 +250,7 @@ class _Leftovers:
         yield from self._sidecars()
 
     def unfinished(self) -> Iterable[str]:
-        """Temporary files that a process left when it died."""
+        """Return the temporary files that a dead process left."""
         return (
             path
             for path in self._files
@@ -247,12 +258,13 @@ class _Leftovers:
         )
 
     def marker_folders(self) -> Iterable[str]:
+        """Yield the marker folders of writes that have ended."""
         for time in self._folders(MARKER_FOLDER):
             if not self._is_busy(time):
                 yield f"{MARKER_FOLDER}/{time}"
 
     def stages(self) -> Iterable[str]:
-        """Materialised inputs whose run neither lives nor may be about to try again."""
+        """Yield the stages of runs that are dead and will not try again."""
         runs = {claim.run for time in self._alive if (claim := self._claims[time]) is not None}
         for run in self._folders(STAGE_FOLDER):
             claim = read_claim(self._store, run)
@@ -264,7 +276,7 @@ class _Leftovers:
                 yield f"{STAGE_FOLDER}/{run}"
 
     def _sidecars(self) -> Iterable[str]:
-        """Statistics and ledger entries of writes that took no effect."""
+        """Yield the statistics and ledger entries of writes that were not committed."""
         timeline = self._timeline
         if not timeline.completed_writes:
             return
@@ -277,7 +289,10 @@ class _Leftovers:
                 yield path
 
     def _is_abandoned(self, path: str) -> bool:
-        """Whether a savepoint was begun here by a writer that is gone; another program's file is empty."""
+        """Return whether a dead writer of this project began the savepoint.
+
+        Another program's file is empty.
+        """
         try:
             claim = Claim.from_bytes(self._store.read(path), place=path)
         except (NotFoundError, CorruptTableError):

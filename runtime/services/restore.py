@@ -1,4 +1,4 @@
-"""The restore service: the table goes back to a savepoint."""
+"""The restore service, which returns the table to a savepoint."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _REFUSED: Final = ("nothing was restored, as rows would be lost", "put the file 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RestoreResult(Brief):
-    """What a restore did. ``instant`` is None when no write had come after the savepoint.
+    """The result of a restore. ``instant`` is None if there was no write after the savepoint.
 
-    ``reads_again`` is what the sources of the writes ingest again in the next run.
+    ``reads_again`` lists what the sources of the writes ingest again in the next run.
     """
 
     savepoint: str
@@ -42,11 +42,13 @@ class RestoreResult(Brief):
 
 @masks_failures
 def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMING) -> RestoreResult:
-    """Take back every write after the savepoint, pending ones too; the savepoint stays.
+    """Roll back every write after the savepoint, including pending ones; the savepoint stays.
 
-    InvalidDataError when there is no such savepoint, when a later one stands in the way, or when
-    files it protects are missing; CorruptTableError when they have another size than was written;
-    ConflictError when the lock was lost before anything was undone.
+    Raises:
+        InvalidDataError: If there is no such savepoint, if a later savepoint exists, or if files of the
+            savepoint are missing.
+        CorruptTableError: If files of the savepoint have another size than was written.
+        ConflictError: If the lock was lost before anything was rolled back.
     """
     store, zone = table.store, table.config.timezone
     timeline = recovered_timeline(table, timing=timing)
@@ -64,7 +66,7 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
         plan = RestorePlan(instants=victims, savepoint=savepoint)
         store.put_if_absent(requested.path, plan.encode())
         if not lock.is_held():
-            # A write may have been published on what is about to go.
+            # A write that depends on the state to be rolled back may have been published.
             done = "nothing was restored" if withdraw(store, requested) else "another process restores"
             raise ConflictError(f"{store.uri}: the lock was lost, {done}; run again")
         partitions = table.view(timeline).partitions()
@@ -79,6 +81,7 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
 
 
 def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> None:
+    """Raise an error unless the savepoint exists, is the last one, and all its files are intact."""
     uri = table.store.uri
     if savepoint not in timeline.savepoints:
         raise InvalidDataError(
@@ -108,7 +111,7 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
 
 
 def _victims(timeline: Timeline, savepoint: str) -> tuple[InstantInfo, ...]:
-    """The writes after the savepoint in the order in which Hudi undoes them."""
+    """Return the writes after the savepoint, in the order in which Hudi rolls them back."""
     later = [
         instant
         for instant in (*timeline.pending_writes, *timeline.completed_writes)

@@ -1,7 +1,7 @@
-"""Which versions of files are kept: rules in agreement with Hudi's cleaner.
+"""The rules by which file versions are kept, compatible with Hudi's cleaner.
 
-Source: CleanPlanner and CleanerUtils.getEarliestCommitToRetain of Hudi 0.15. Where Hudi knows one
-policy at a time, a version stays here while any of the rules asks for it.
+Source: CleanPlanner and CleanerUtils.getEarliestCommitToRetain of Hudi 0.15. Hudi applies one policy at a
+time; here a version stays if any of the rules requires it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ KEEP_LATEST_FILE_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
 
 
 def retention_of(table: TableHandle) -> RetentionPolicy:
-    """The applied policy, or Hudi's defaults for a table to which nothing was applied.
+    """Return the applied retention policy, or Hudi's defaults for a table without an applied spec.
 
-    What was applied after the table was opened counts: what is deleted cannot be had back.
+    A policy that was applied after the table was opened counts, as deleted files cannot be recovered.
     """
     newer = read_newer(table.store, table.applied, owner=table.owner)
     spec = table.spec if newer is None else newer.spec
@@ -33,12 +33,11 @@ def retention_of(table: TableHandle) -> RetentionPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """How far back versions are kept.
+    """The limits of a clean.
 
-    ``earliest`` is the first commit as of which the table stays readable; None when versions are
-    kept by number alone. ``keep_versions`` newest versions of a file group stay in any case.
-    ``barrier`` is then the commit from which on versions stay for the sake of a pending write; what is
-    older than that goes by number as ever.
+    ``earliest`` is the first commit as of which the table stays readable, or None if versions are kept by
+    number alone. The newest ``keep_versions`` versions of a file group always stay. If versions are kept by
+    number, ``barrier`` is the commit from which versions also stay because of a pending write, or None.
     """
 
     earliest: str | None
@@ -50,11 +49,15 @@ class Horizon:
 def horizon(
     policy: RetentionPolicy, *, completed: Sequence[str], pending: Sequence[str], oldest_age: str | None
 ) -> Horizon | None:
-    """How far back to keep; None when nothing may be deleted.
+    """Return the limits of a clean, or None if nothing may be deleted.
 
-    ``completed`` and ``pending`` are the times of writes, ascending; ``oldest_age`` is the instant
-    that lies ``max_age_seconds`` back. No version that a pending write may have started from is
-    given up.
+    A version from which a pending write may have started is always kept.
+
+    Args:
+        policy: The retention policy.
+        completed: The instants of completed writes, ascending.
+        pending: The instants of pending writes, ascending.
+        oldest_age: The instant ``max_age_seconds`` ago, or None if the policy sets no age.
     """
     if is_by_number(policy) and policy.keep_versions is None:
         return None
@@ -78,12 +81,12 @@ def horizon(
 
 
 def is_by_number(policy: RetentionPolicy) -> bool:
-    """Whether the policy counts the versions of files, and neither commits nor their age."""
+    """Return whether the policy counts only versions of files, and neither commits nor their age."""
     return policy.keep_commits is None and policy.max_age_seconds is None
 
 
 def _kind_of(policy: RetentionPolicy) -> str:
-    """Hudi's word for the rule that it would follow."""
+    """Return Hudi's name of the corresponding policy."""
     if policy.keep_commits is not None:
         return KEEP_LATEST_COMMITS
     return KEEP_LATEST_FILE_VERSIONS if policy.max_age_seconds is None else KEEP_LATEST_BY_HOURS
@@ -92,11 +95,11 @@ def _kind_of(policy: RetentionPolicy) -> str:
 def expired(
     groups: Iterable[FileGroup], limits: Horizon, *, protected: Collection[tuple[str, str]] = ()
 ) -> list[FileSlice]:
-    """The committed versions that may be deleted, in the order of the groups.
+    """Return the committed versions that may be deleted, in the order of the groups.
 
-    ``protected`` are (partition, file name) of savepoints. The newest version of a group that was
-    not replaced is never among them, nor the version that readers see as of ``limits.earliest`` or
-    ``limits.barrier``.
+    The newest version of a group that was not replaced is always kept, and so is the version that readers see
+    as of ``limits.earliest`` or ``limits.barrier``. ``protected`` are (partition, file name) of files of
+    savepoints.
     """
     return [
         version
@@ -118,10 +121,12 @@ def _expired_in(group: FileGroup, limits: Horizon) -> Sequence[FileSlice]:
 
 
 def _first_from(completed: Sequence[str], time: str | None) -> str | None:
+    """Return the first completed instant at or after ``time``, or None."""
     position = len(completed) if time is None else bisect_left(completed, time)
     return completed[position] if position < len(completed) else None
 
 
 def _last_before(completed: Sequence[str], time: str) -> str | None:
+    """Return the last completed instant before ``time``, or None."""
     position = bisect_left(completed, time)
     return completed[position - 1] if position > 0 else None

@@ -1,4 +1,4 @@
-"""The rollback service: one write by hand, whoever began it."""
+"""The rollback service: it rolls back one write at the user's request, whoever began it."""
 
 from __future__ import annotations
 
@@ -31,15 +31,17 @@ _REMEDY: Final = "put the file back from a copy, or put the rows right with a ne
 
 @masks_failures
 def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMING) -> RollbackResult:
-    """Undo a pending write, also another program's, or the newest completed one.
+    """Roll back a pending write, also of another program, or the newest completed write.
 
-    A rollback of it that was begun, and that nobody carries on with, is finished.
+    If a rollback of the write was begun and not completed, it is finished. The caller must know that another
+    program's write is dead.
 
-    Whether another program's write is dead is for the caller to know. InvalidDataError when there is
-    no such write, when later ones were made on it, when it is savepointed or the only one left, or when
-    versions that it would uncover were cleaned; CorruptTableError when these have another size than was
-    written; ConflictError when a writer of this project is at work on it, or another program may be
-    cleaning what it would uncover.
+    Raises:
+        InvalidDataError: If there is no such write, if later writes exist, if it is savepointed or the only
+            one, or if versions that readers would see afterwards were cleaned.
+        CorruptTableError: If these versions have another size than was written.
+        ConflictError: If a writer of this project is at work on it, or another program may be cleaning these
+            versions.
     """
     store, zone = table.store, table.config.timezone
     timeline = Timeline.load(store)
@@ -53,7 +55,7 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
             finish_cleans(table, timeline)
             timeline = timeline.reload()
             _check_uncovered(table, timeline, victim)
-        # Another program may not have left markers.
+        # Another program may have left no markers.
         partitions = table.view(timeline).partitions()
         reads_again = read_again(store, [instant]) if victim.is_completed else ()
         result = roll_back(session, timeline, victim, zone=zone, lock=lock, partitions=partitions)
@@ -66,6 +68,7 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
 
 
 def _checked(store: ObjectStore, timeline: Timeline, time: str, timing: Timing) -> Instant:
+    """Return the write to roll back, or raise an error if it must not be rolled back."""
     victim = timeline.write_at(time)
     if victim is None:
         raise InvalidDataError(
@@ -96,9 +99,11 @@ def _checked(store: ObjectStore, timeline: Timeline, time: str, timing: Timing) 
 
 
 def _check_uncovered(table: TableHandle, timeline: Timeline, victim: Instant) -> None:
-    """Refuse the rollback unless all that the completed write changed is there as it was before.
+    """Check that the previous version of every file group that the completed write changed still exists.
 
-    InvalidDataError for a version that is gone, CorruptTableError for one of another size.
+    Raises:
+        InvalidDataError: If a version is missing.
+        CorruptTableError: If a version has another size than was written.
     """
     uri = table.store.uri
     before = max(write.time for write in timeline.completed_writes if write.time < victim.time)

@@ -1,4 +1,4 @@
-"""Savepoints: a commit whose files no clean may touch, until the savepoint is deleted.
+"""Savepoints: commits whose files no clean may delete until the savepoint is deleted.
 
 Source: SavepointActionExecutor and SavepointHelpers of Hudi 0.15.
 """
@@ -32,7 +32,7 @@ from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointResult:
-    """The commit that is savepointed, and how many files that protects."""
+    """The savepointed commit, and the number of files that it protects."""
 
     instant: str
     files: int
@@ -46,15 +46,22 @@ def create_savepoint(
     comment: str = "",
     timing: Timing = DEFAULT_TIMING,
 ) -> SavepointResult:
-    """Protect the table as of a completed write; doing it twice changes nothing.
+    """Protect the table as of a completed write; a repeated call changes nothing.
 
-    The newest one by default, of those that no unfinished write lies before: that may yet complete, and
-    its rows would then be in the table as of the savepoint, unprotected. Clustering plans of this project
-    that lie before give way.
+    By default this is the newest write that follows no unfinished write. An unfinished older write may still
+    complete; its rows would then belong to the table as of the savepoint, but would not be protected. Older
+    clustering plans of this project are withdrawn.
 
-    Raises InvalidDataError when there is no such write, or when some of its files were cleaned;
-    CorruptTableError when some are damaged; ConflictError while an older write is unfinished, or another
-    program may be cleaning its files.
+    Args:
+        table: The table to protect.
+        instant: The write to protect, or None for the default.
+        comment: A comment, to be recorded in the savepoint.
+        timing: The waiting periods for locks.
+
+    Raises:
+        InvalidDataError: If there is no such write, or if some of its files were cleaned.
+        CorruptTableError: If some of its files are damaged.
+        ConflictError: If an older write is unfinished, or another program may be cleaning its files.
     """
     store = table.store
     timeline = recovered_timeline(table, timing=timing)
@@ -78,11 +85,11 @@ def create_savepoint(
                 by=getpass.getuser(), at_ms=store.now_ms(), comments=comment, files=files
             )
             inflight = Instant(time=time, action=Action.SAVEPOINT, state=State.INFLIGHT)
-            # Hudi leaves this file empty and never reads it: here it says whose it is.
+            # Hudi leaves this file empty and never reads it. Here it contains the claim of its writer.
             store.put_if_absent(inflight.path, session.claim.to_bytes())
             store.put_if_absent(inflight.with_state(State.COMPLETED).path, metadata.encode())
-            # Who took the lock from a holder that slept may have cleaned what the savepoint names,
-            # or published an older write.
+            # If this process was suspended and lost the lock, another one may have cleaned files that the
+            # savepoint names, or published an older write.
             if _may_stand(table, timeline, time, lock):
                 break
             delete_files(table, time)
@@ -93,7 +100,11 @@ def create_savepoint(
 
 @masks_failures
 def delete_savepoint(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMING) -> None:
-    """Give a savepoint up; its files go with the next clean. InvalidDataError when there is none."""
+    """Delete a savepoint; the next clean may delete its files.
+
+    Raises:
+        InvalidDataError: If there is no such savepoint.
+    """
     store = table.store
     timeline = Timeline.load(store)
     with locked_session(table, timeline, purpose="savepoint", timing=timing):
@@ -106,7 +117,7 @@ def delete_savepoint(table: TableHandle, instant: str, *, timing: Timing = DEFAU
 
 
 def delete_files(table: TableHandle, time: str) -> None:
-    """Remove the state files of a savepoint, the completed one first."""
+    """Delete the state files of a savepoint, the completed one first."""
     store = table.store
     inflight = Instant(time=time, action=Action.SAVEPOINT, state=State.INFLIGHT)
     store.delete(inflight.with_state(State.COMPLETED).path)
@@ -115,7 +126,7 @@ def delete_files(table: TableHandle, time: str) -> None:
 
 
 def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str:
-    """The time of the write to protect; InvalidDataError when it cannot be protected whole."""
+    """Return the time of the write to protect; raise an error if it cannot be protected completely."""
     uri = table.store.uri
     if not timeline.completed_writes:
         raise InvalidDataError(f"{uri}: nothing was committed yet; write to the table first")
@@ -147,18 +158,18 @@ def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str
 
 
 def _gives_way(timeline: Timeline, pending: str) -> bool:
-    """Whether this is a clustering of this project: it is not published before a savepoint."""
+    """Return whether this is a clustering of this project, which is never published before a savepoint."""
     return pending in timeline.pending_clusterings and read_claim(timeline.store, pending) is not None
 
 
 def _withdraw_plans_before(timeline: Timeline, time: str) -> None:
-    """Take back the clustering plans that wait for a process, which may be one that knows no savepoint."""
+    """Withdraw older clustering plans: a process that ignores savepoints might execute them."""
     groups = timeline.groups_in_pending_clustering
     withdraw_pending({group for group, planned in groups.items() if planned < time}, timeline, but="")
 
 
 def _files_as_of(table: TableHandle, timeline: Timeline, time: str) -> dict[str, tuple[str, ...]]:
-    """The names of the files to protect; refuses a write of which files are gone or damaged."""
+    """Return the names of the files to protect, by partition; raise an error if any is missing or damaged."""
     view = table.view(timeline)
     refused = f"{time} cannot be savepointed"
     is_newest = time == view.newest
@@ -178,7 +189,7 @@ def _files_as_of(table: TableHandle, timeline: Timeline, time: str) -> dict[str,
 
 
 def _names_as_of(view: FileSystemView, time: str) -> dict[str, tuple[str, ...]]:
-    """The names of the files that readers see at that time, by partition."""
+    """Return the names of the files that readers see at that time, by partition."""
     partitions = view.partitions()
     listed = map_each(partitions, lambda partition: view.slices(partition, time))
     names = {
@@ -189,9 +200,10 @@ def _names_as_of(view: FileSystemView, time: str) -> dict[str, tuple[str, ...]]:
 
 
 def _may_stand(table: TableHandle, timeline: Timeline, time: str, lock: TableLock) -> bool:
-    """Whether the savepoint that was made names what readers see; so it does while the lock is held.
+    """Return whether the new savepoint is valid: the lock is still held, or it names what readers see.
 
-    Where the lock cannot be asked it was held; who has lost it looks at the timeline again, or fails.
+    If the state of the lock cannot be read, the lock counts as held. If it was lost, the timeline is read
+    again.
     """
     is_held = True
     shown = partial(masked_message, spec=table.spec, location=table.store.uri)
@@ -202,7 +214,7 @@ def _may_stand(table: TableHandle, timeline: Timeline, time: str, lock: TableLoc
 
 
 def _is_as_of(table: TableHandle, timeline: Timeline, time: str) -> bool:
-    """Whether the savepoint names what readers see as of it."""
+    """Return whether the savepoint names exactly the files that readers see as of it."""
     finish_cleans(table, timeline)
     now = timeline.reload()
     return dict(now.savepoint_metadata(time).files) == _names_as_of(table.view(now), time)

@@ -1,8 +1,8 @@
-"""Removal of values of rows from the files beside the data: key ranges, statistics and samples.
+"""The removal of row values from the files beside the data: key ranges, statistics and samples.
 
-It needs no list of values, so nothing is missed and a second run finds nothing to do. Readers need none of
-what goes: the in-flight file of a completed write is never read again, statistics are derived from footers,
-and samples are for clusterings that have ended.
+It needs no list of values, so it misses nothing, and a second run finds nothing to do. Readers need none of
+the removed data: the inflight file of a completed write is never read again, statistics are derived from
+footers, and samples belong to clusterings that have ended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COMMITS: Final = ("hoodieCommitMetadata", "hoodieReplaceCommitMetadata", "Hoodi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubResult(Brief):
-    """How many files of each kind were deleted or rewritten."""
+    """The number of files of each kind that were deleted or rewritten."""
 
     timeline_files: int = 0
     archive_files: int = 0
@@ -42,10 +42,13 @@ class ScrubResult(Brief):
 
 @masks_failures
 def scrub(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> ScrubResult:
-    """Remove the key ranges of completed writes, and statistics and samples of files that are gone.
+    """Remove the key ranges of completed writes, and the statistics and samples of deleted files.
 
-    A process that dies in between has removed some; the next run removes the rest. CorruptTableError for
-    an archive log that cannot be read. Raises as :func:`parquetry.runtime.commit.recovery.recover` does.
+    If the process dies, the next run removes the rest.
+
+    Raises:
+        CorruptTableError: If an archive log cannot be read.
+        ConflictError: As in :func:`parquetry.runtime.commit.recovery.recover`.
     """
     timeline = recovered_timeline(table, timing=timing)
     with locked_session(table, timeline, purpose="purge", timing=timing):
@@ -59,9 +62,10 @@ def scrub(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> ScrubResult
 
 
 def _delete_profiles(timeline: Timeline) -> int:
-    """Delete the in-flight files with key ranges: Hudi's readers and writers do without.
+    """Delete the inflight files that contain key ranges; Hudi's readers and writers do not need them.
 
-    A rewrite could put back a file that an archival has just deleted, and the write would look pending.
+    Rewriting them is unsafe: a rewrite could put back a file that an archival has just deleted, and the write
+    would look pending.
     """
     paths = [
         inflight.path
@@ -81,14 +85,17 @@ def _delete_profiles(timeline: Timeline) -> int:
 
 
 def _change_logs(table: TableHandle) -> int:
-    """Rewrite the archive logs with key ranges, each as a whole."""
+    """Remove the key ranges from the archive logs, and return the number of logs rewritten.
+
+    Each log is put as a whole.
+    """
     store, changes = table.store, 0
     for path in log_paths(store, table.config.archive_folder):
         try:
             content = changed_log(
                 store.read(path, most_bytes=MOST_BYTES), _without_keys, place=f"{store.uri}/{path}"
             )
-        except NotFoundError:  # Hudi has merged it into another one
+        except NotFoundError:  # Hudi has merged it into another log
             continue
         if content is not None:
             store.put(path, content)
@@ -112,7 +119,7 @@ def _without_range(entry: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _drop_stale_lines(table: TableHandle, timeline: Timeline) -> int:
-    """Drop what recorded statistics say of files that are gone, and statistics that cannot be read."""
+    """Remove deleted files from recorded statistics, delete unreadable statistics, and count changes."""
     store, view = table.store, table.view(timeline)
     listings = map_each(view.partitions(), store.list)
     there = {info.path for listing in listings for info in listing}
@@ -138,13 +145,14 @@ def _drop_stale_lines(table: TableHandle, timeline: Timeline) -> int:
 
 
 def _delete_samples(timeline: Timeline) -> int:
+    """Delete the samples of clusterings that have ended, and return their number."""
     samples = [path for path in _settled(timeline) if is_sample(path)]
     timeline.store.delete_all(samples)
     return len(samples)
 
 
 def _settled(timeline: Timeline) -> list[str]:
-    """The files beside the timeline of writes that are neither pending nor newer than it."""
+    """Return the statistics and samples of writes that are neither pending nor newer than the timeline."""
     pending = {write.time for write in timeline.pending_writes}
     newest = max((write.time for write in timeline.completed_writes), default="")
     paths = [info.path for info in timeline.store.list(STATISTICS_FOLDER)]

@@ -1,7 +1,7 @@
-"""What a table knows of the files of its sources, and decisions about them.
+"""The files of a table's sources as the table knows them, and decisions about them.
 
-A decision is an entry of the ledger with a commit of its own that writes no rows. It takes effect or does
-not, and a rollback of the commit takes it back.
+A decision is a ledger entry with its own commit, which writes no rows. It takes effect completely or not at
+all, and a rollback of the commit reverts it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ from parquetry.runtime.timeline.instant import Action
 
 BY_KEY: Final = "parquetry.by"
 DECISION_KEY: Final = "parquetry.decision"
-"""What a decision says of files: skipped or accepted."""
+"""The decision about files: skipped or accepted."""
 _OPERATION = "UNKNOWN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedFile:
-    """A file of a source; ``state`` is new, known, changed or copy, ``instant`` the commit that took it."""
+    """A file of a source.
+
+    ``state`` is new, known, changed or copy; ``instant`` is the commit that ingested the file.
+    """
 
     path: str
     size_bytes: int
@@ -44,7 +47,7 @@ class ListedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSource:
-    """A source with its files as they are now, or the ``problem`` of listing them."""
+    """A source with its present files, or the ``problem`` that occurred when listing them."""
 
     source: str
     format: str
@@ -57,7 +60,7 @@ class ListedSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A decision that was recorded: about which files, and the commit."""
+    """A recorded decision: the files that it concerns, and its commit."""
 
     table: str
     source: str
@@ -69,7 +72,11 @@ class Decision:
 def list_source(
     handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
 ) -> ListedSource:
-    """Return what the table knows of a source, without Spark. Nothing is written."""
+    """Return the files of a source with their states, without Spark; nothing is written.
+
+    ``directory`` is the folder to which relative paths refer, and ``storage`` are the options of the file
+    system.
+    """
     entries = _entries(handle)
     own = [(instant, entry) for instant, entry in entries if entry.source == source.name]
     taken = [(instant, entry) for instant, entry in own if entry.kind is EntryKind.INGESTED]
@@ -100,9 +107,18 @@ def decide(
     directory: str,
     storage: Mapping[str, Any],
 ) -> Decision:
-    """Record that listed files are to be ingested, whatever was ingested before, or are never to be.
+    """Record that listed files are to be ingested regardless of earlier ingestions, or never to be ingested.
 
-    Raises InvalidDataError for a path that the source does not list, and for a source that is read in full.
+    Args:
+        handle: The table.
+        source: The source whose files are listed.
+        kind: The decision: skipped or accepted.
+        paths: The paths of the files.
+        directory: The folder to which relative paths refer.
+        storage: The options of the file system.
+
+    Raises:
+        InvalidDataError: If the source does not list one of the paths, or is read in full.
     """
     if source.read == FULL:
         raise InvalidDataError(
@@ -126,10 +142,12 @@ def decide(
 
 
 def forget(handle: TableHandle, source: str, paths: Collection[str]) -> Decision:
-    """Record that files which a source has ingested are to be ingested again; without paths, all of them.
+    """Record that ingested files are to be ingested again; without ``paths``, all files of the source.
 
-    A source with ``read: full`` reads all of them again. Raises InvalidDataError for a path that it has not
-    ingested.
+    A source with ``read: full`` reads all of them again.
+
+    Raises:
+        InvalidDataError: If the source has not ingested one of the paths, or has ingested no files.
     """
     known = _known(handle, source)
     if unknown := [path for path in paths if path not in known]:
@@ -150,9 +168,12 @@ def forget(handle: TableHandle, source: str, paths: Collection[str]) -> Decision
 
 
 def copy_known_files(handle: TableHandle, source: str, other: TableHandle, *, of: str | None) -> Decision:
-    """Record that files which another table has ingested count as ingested here; ``of`` one of its sources.
+    """Record that the files which another table has ingested count as ingested here.
 
-    What it has read in full counts as read, too. Raises InvalidDataError if it has ingested nothing.
+    Full reads of the other table count too. ``of`` limits this to one of its sources.
+
+    Raises:
+        InvalidDataError: If the other table has ingested nothing.
     """
     known = _known(other, of)
     readings = ledger.newest_readings(_entries(other))
@@ -164,13 +185,14 @@ def copy_known_files(handle: TableHandle, source: str, other: TableHandle, *, of
 
 
 def _entries(handle: TableHandle) -> tuple[tuple[str, Consumption], ...]:
+    """Return the ledger entries of all sources with their instants."""
     return ledger.table_history(
         handle.store, EffectiveWrites(handle.timeline(), handle.config.archive_folder)
     )
 
 
 def _known(handle: TableHandle, source: str | None) -> dict[str, SourceFile]:
-    """Return the files that a source, or any, has ingested and is not to ingest again, by path."""
+    """Return the files that a source, or any source, has ingested and must not ingest again, by path."""
     known: dict[str, SourceFile] = {}
     for _, entry in _entries(handle):
         for file in entry.files if source in (None, entry.source) else ():
@@ -200,7 +222,7 @@ def _record(
     *,
     reading: str | None = None,
 ) -> Decision:
-    """Commit an entry of the ledger, with the name of the user."""
+    """Commit a ledger entry with the name of the user."""
     listed = tuple(instant for instant, _ in _entries(handle))
     consumption = Consumption(source=source, kind=kind, files=tuple(files), reading=reading, listed=listed)
 

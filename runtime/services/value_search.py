@@ -1,7 +1,7 @@
-"""The search for values in the files of a table that hold no rows, and in footers of those that do.
+"""The search for values in the files of a table that contain no rows, and in the footers of base files.
 
-A value is found where a text is equal to it, or where it stands in a text between separators: ``a1`` is not
-found in ``a10``. JSON, Avro, archive logs and Parquet are decoded first; everything else is taken as text.
+A value matches a text that equals it, or a part of a text between separators: ``a1`` does not match ``a10``.
+JSON, Avro, archive logs and Parquet are decoded first; everything else is searched as text.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _SEPARATORS: Final = (
     re.compile(r"[^\w@.+-]+"),
 )
 _BOUNDS: Final = frozenset({INSERTED_KEYS, MIN_KEY, MAX_KEY, "min_key", "max_key", "minimum", "maximum"})
-"""Places whose texts are values of rows, and nothing else."""
+"""The names whose texts are always values of rows."""
 
 _AMBIGUOUS: Final = re.compile(r".{0,3}|[+-]?\d{1,5}", re.DOTALL)
-"""Values to which counts, sizes and words of a table's own files are equal by chance: searched in bounds."""
+"""Values that may equal counts, sizes and words of a table's own files: only bounds are searched for them."""
 
 _BATCH_ROWS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text of a file and the innermost name that it stands under."""
+    """A text of a file, and the innermost name under which it is stored."""
 
     place: str
     text: str
@@ -57,16 +57,17 @@ class Text:
 
 
 def found_in(store: ObjectStore, path: str, values: frozenset[str]) -> list[str]:
-    """Return the names of the places of a file without rows that hold one of the values, and of its path.
+    """Return the names under which a file without rows contains one of the values, and ``path`` for its path.
 
-    NotFoundError when there is no such file.
+    Raises:
+        NotFoundError: If there is no such file.
     """
     content = store.read(path, most_bytes=MOST_BYTES)
     return sorted({*places_of(_texts(content, path), values), *path_holds(path, values)})
 
 
 def footer_holds(store: ObjectStore, path: str, values: frozenset[str]) -> list[str]:
-    """Return which bounds of a base file's footer are one of the values, and whether its path holds one.
+    """Return the bounds in a base file's footer that equal one of the values, and ``path`` for its path.
 
     Errors are those of :func:`parquetry.runtime.parquet.footer.read_metadata`.
     """
@@ -91,7 +92,7 @@ def path_holds(path: str, values: frozenset[str]) -> list[str]:
 
 
 def places_of(texts: Any, values: frozenset[str]) -> set[str]:
-    """Return the places of those texts that hold one of the values."""
+    """Return the names of those texts that contain one of the values."""
     return {text.place for text in texts if _holds(text, values)}
 
 
@@ -102,7 +103,7 @@ def _holds(text: Text, values: frozenset[str]) -> bool:
 
 
 def _words(text: str) -> Iterator[str]:
-    """The text and its parts, also as paths spell them."""
+    """Yield the text and its parts, also with percent-encoding decoded."""
     for spelled in {text, unquote(text)}:
         yield spelled
         for separators in _SEPARATORS:
