@@ -1,1 +1,1 @@
-"""Files to ingest: which there are, which are due, and the ledger of those ingested."""
+"""Files to ingest: their listing, the selection of due files, and the ledger of ingested files."""

@@ -1,4 +1,4 @@
-"""Types of Avro files that tables do not have, of which Spark would store bare numbers or bytes."""
+"""Types of Avro files that tables do not have; Spark would store their values as plain numbers or bytes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _REMEDIES: Final = {
 
 
 def foreign_columns(schema: str) -> tuple[Mapping[str, str], str]:
-    """Return why columns cannot be read that have such types at any depth, and a schema without the types.
+    """Return the reasons why columns with such types cannot be read, and a schema without these types.
 
-    Some versions of Spark read no file whose schema has one of them, not even for other columns.
+    The types may be at any depth. Some versions of Spark read no file whose schema has such a type, not even
+    other columns.
 
     Args:
         schema: The schema with which a file was written, as JSON.
 
     Returns:
-        The reasons by the names of the columns, and the schema with the numbers and bytes that are stored.
-
+        The reasons by the names of the columns, and the schema with the stored numbers and bytes.
     """
     document = json.loads(schema)
     found: dict[str, str] = {}
@@ -40,7 +40,10 @@ def foreign_columns(schema: str) -> tuple[Mapping[str, str], str]:
 
 
 def _without_foreign_types(schema: Any, named: dict[str, str | None]) -> str | None:
-    """Take such types from a schema and return one; ``named`` has those of the types named so far."""
+    """Remove such types from a schema and return the first, or None.
+
+    ``named`` records the result of each named type, because later references use only the name.
+    """
     match schema:
         case str():
             return named.get(schema.rpartition(".")[2])

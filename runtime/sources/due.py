@@ -1,4 +1,4 @@
-"""What a source has that its table has not taken in yet: found without Spark."""
+"""The data of a source that its table has not ingested yet, found without Spark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TABLE_FORMAT = "hudi"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedFile:
-    """A file that is not ingested until somebody decides, and why."""
+    """A file that is not ingested until a user decides, and the reason."""
 
     path: str
     reason: str
@@ -50,7 +50,7 @@ class RefusedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedFile:
-    """A new file that is not ingested, as another new file has the same content."""
+    """A new file that is not ingested because another new file has the same content."""
 
     path: str
     of: str
@@ -58,7 +58,7 @@ class CopiedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFiles:
-    """Files of a source that were ingested before from elsewhere: by which source, in which commit."""
+    """The files of a source that were already ingested from elsewhere: by which source, in which commit."""
 
     source: str
     instant: str
@@ -68,7 +68,7 @@ class KnownFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBySource:
-    """Known files that one source has ingested, in ``commits``, such as ``3 commits up to T``."""
+    """The known files that one source has ingested, in ``commits``, such as ``3 commits up to T``."""
 
     source: str
     commits: str
@@ -77,7 +77,7 @@ class KnownBySource:
 
 
 def sums_by_source(known: Sequence[KnownFiles]) -> tuple[KnownBySource, ...]:
-    """Return the sums of known files by the source that ingested them, so that a text has a line for each."""
+    """Return the sums of known files by the source that ingested them, one per line of a message."""
     by_source: dict[str, list[KnownFiles]] = {}
     for each in known:
         by_source.setdefault(each.source, []).append(each)
@@ -96,15 +96,14 @@ def sums_by_source(known: Sequence[KnownFiles]) -> tuple[KnownBySource, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueBatch:
-    """What one write is to take from a source.
+    """The data that one write ingests from a source.
 
-    ``name`` is TABLE.SOURCE where files are left out.
-
-    ``files`` for file formats. For a Hudi table ``table`` is the table, read after ``since``
-    (None: from its beginning) up to ``until``. ``consumption`` goes into the ledger; without it, nothing is
-    to be taken. ``missing`` says that the source is not there. ``known`` are files that are left out, as they
-    were ingested from another path or source, ``copies`` those that are left out beside a new file of the
-    same content, and ``refused`` those that need a decision. ``removed`` says how the table has lost rows.
+    ``name`` is TABLE.SOURCE if files are left out. ``files`` are the files of a file format. For a Hudi
+    table, ``table`` is read after ``since`` (None: from its beginning) up to ``until``. ``consumption`` is
+    recorded in the ledger; without it, nothing is ingested. ``missing`` is the warning that the source does
+    not exist. Three kinds of files are left out: ``known`` files were ingested from another path or source,
+    ``copies`` have the content of another new file, and ``refused`` files need a decision. ``removed``
+    describes how the table has lost rows.
     """
 
     name: str = ""
@@ -122,7 +121,7 @@ class DueBatch:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was left out, and how it is ingested all the same."""
+        """The data that was left out, and how to ingest it anyway."""
         if self.missing is not None:
             return (self.missing,)
         known = (
@@ -141,7 +140,7 @@ class DueBatch:
         return (*known, *copies, *removed)
 
     def file_in(self, message: str) -> str | None:
-        """Return the path of the one file that a message names; None if it names none, or several."""
+        """Return the path of the one file that a message names, or None if it names none or several."""
         named = [each.file.path for each in self.files if each.file.path in message]
         longest = [path for path in named if not any(path != other and path in other for other in named)]
         return longest[0] if len(longest) == 1 else None
@@ -149,7 +148,7 @@ class DueBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueSize:
-    """How much one write has to read: files, and their bytes as they are stored."""
+    """The amount that one write has to read: files, and their stored bytes."""
 
     files: int
     size_bytes: int
@@ -158,18 +157,31 @@ class DueSize:
 def preview_due(
     handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
 ) -> DueBatch | None:
-    """Return what is due, or None if there is nothing new and nothing to say. Nothing is written.
+    """Return what is due, or None if there is nothing new and nothing to report; nothing is written.
 
-    Raises InvalidDataError when the path does not exist, unless that is to be warned of, and when a file
-    changed after an insert had taken it.
+    Args:
+        handle: The table that ingests the source.
+        source: The source.
+        directory: The folder to which relative paths refer.
+        storage: The options of the file system.
+
+    Raises:
+        InvalidDataError: If the path does not exist and this is not only a warning, or if a file changed
+            after an insert had ingested it.
     """
     return _look(handle, source, _effective(handle), directory=directory, storage=storage, writes=False)
 
 
 def preview_first(source: Source, *, directory: str, storage: Mapping[str, Any]) -> DueBatch | None:
-    """Return what is due for a table that is not there yet: all that the source has; None for nothing.
+    """Return what is due for a table that does not exist yet: all data of the source, or None.
 
-    Raises InvalidDataError when the path does not exist, unless that is to be warned of.
+    Args:
+        source: The source.
+        directory: The folder to which relative paths refer.
+        storage: The options of the file system.
+
+    Raises:
+        InvalidDataError: If the path does not exist and this is not only a warning.
     """
     consumption = Consumption(source=source.name)
     if source.format == TABLE_FORMAT:
@@ -190,10 +202,17 @@ def find_due(
     storage: Mapping[str, Any],
     without: Collection[str] = (),
 ) -> DueBatch | None:
-    """Return the same for a write that is to follow: files have digests, and a long ledger is folded.
+    """Return what is due for the write that follows, or None.
 
-    So is one for which the archive log was asked, that it need not be asked again. Files ``without`` which
-    the write goes on are left out, by their paths.
+    In addition to :func:`preview_due`, files get digests, and a long ledger is folded. A ledger for which the
+    archive log was read is folded too, so that the log need not be read again.
+
+    Args:
+        handle: The table that ingests the source.
+        source: The source.
+        directory: The folder to which relative paths refer.
+        storage: The options of the file system.
+        without: The paths of files that are left out.
     """
     effective = _effective(handle)
     due = _look(handle, source, effective, directory=directory, storage=storage, writes=True, without=without)
@@ -207,9 +226,9 @@ def find_due(
 def check_unchanged(
     source: Source, files: Iterable[FoundFile], *, directory: str, storage: Mapping[str, Any]
 ) -> None:
-    """Raise SourceChangedError if one of the files is not as it was listed: what was read of it is not known.
+    """Raise SourceChangedError if one of the files has changed since it was listed.
 
-    A file that is gone was read whole, or the read has failed.
+    The data that was read is then unknown. A file that is gone was read completely, or its read has failed.
     """
     now = {found.file.path: found for found in list_files(source.path, base=directory, options=storage)}
     for found in files:
@@ -219,7 +238,7 @@ def check_unchanged(
 
 
 def size_of(batch: DueBatch) -> DueSize:
-    """What the write has to read: of a Hudi table the files that hold rows of the wanted commits."""
+    """Return the amount that the write reads; of a Hudi table, the files with rows of the due commits."""
     if batch.table is None:
         sizes = [found.file.size_bytes for found in batch.files]
     else:
@@ -231,14 +250,14 @@ def size_of(batch: DueBatch) -> DueSize:
 
 
 _DOUBLES = (Operation.INSERT, Operation.BULK_INSERT)
-"""The operations that write the rows of a file twice where it is ingested twice."""
+"""The operations that write the rows of a file twice if the file is ingested twice."""
 
 _Place: TypeAlias = Callable[[str], str]
 _Effective: TypeAlias = Callable[[], EffectiveWrites]
 
 
 def _effective(handle: TableHandle) -> _Effective:
-    """Which writes count: the timeline is read when that is asked first, and once."""
+    """Return a function that returns the effective writes; the timeline is read on the first call only."""
     return cache(lambda: EffectiveWrites(handle.timeline(), handle.config.archive_folder))
 
 
@@ -252,6 +271,7 @@ def _look(
     writes: bool,
     without: Collection[str] = (),
 ) -> DueBatch | None:
+    """Return what is due, or None; ``writes`` is set if a write follows."""
     if source.format == TABLE_FORMAT:
         return _due_of_table(handle, source, effective, directory=directory, storage=storage)
     found = _list(source, directory=directory, storage=storage)
@@ -299,10 +319,20 @@ def judged_files(
     storage: Mapping[str, Any],
     every: bool = False,
 ) -> tuple[JudgedFile, ...]:
-    """Return the files of a source with what the ledger says of them; with ``every``, all have digests.
+    """Return the files of a source with their states according to the ledger.
 
-    The files of a source that is read in full are all new, or all known. Raises InvalidDataError if the
-    source cannot be listed, or is a table.
+    The files of a source that is read in full are all new, or all known.
+
+    Args:
+        handle: The table that ingests the source.
+        source: The source.
+        entries: The effective entries of the ledger, oldest first.
+        directory: The folder to which relative paths refer.
+        storage: The options of the file system.
+        every: Whether all files without an etag get digests.
+
+    Raises:
+        InvalidDataError: If the source cannot be listed, or is a table.
     """
     if source.format == TABLE_FORMAT:
         raise InvalidDataError(f"source {source.name} reads a table: it has no files of its own")
@@ -325,7 +355,7 @@ def _judged(
     storage: Mapping[str, Any],
     every: bool,
 ) -> tuple[JudgedFile, ...]:
-    """Return the files of a source with what the table knows of them."""
+    """Return the files of a source with their states according to the ledger."""
     if source.ingest_again is not None:
         entries = tuple(pair for pair in entries if pair[1].source == source.name)
     return judge(
@@ -347,9 +377,9 @@ def _due_of_files(
     *,
     reported: Collection[str],
 ) -> DueBatch | None:
-    """Return the files to be ingested, in the order that the source declares.
+    """Return the files to ingest, in the order that the source declares, or None.
 
-    Known files that were ``reported`` before are not reported again.
+    Known files in ``reported`` were reported before and are not reported again.
     """
     changed = tuple(each for each in files if each.state is FileState.CHANGED)
     name = f"{handle.name}.{source.name}"
@@ -374,7 +404,7 @@ def _due_of_files(
     )
     if not (due or copies or known or refused):
         return None
-    # A copy counts as taken from then on.
+    # From then on, a copy counts as ingested.
     taken = tuple(each.file for each in (*due, *copies)) if due else ()
     return DueBatch(
         name=name,
@@ -388,7 +418,7 @@ def _due_of_files(
 
 
 def _refused(name: str, source: Source, each: JudgedFile) -> RefusedFile:
-    """Return why a changed file is not ingested without a decision."""
+    """Return the reason why a changed file is not ingested without a decision."""
     by = "" if each.by is None else f" after commit {each.by.instant} ingested it"
     return RefusedFile(
         path=each.file.path,
@@ -401,7 +431,7 @@ def _refused(name: str, source: Source, each: JudgedFile) -> RefusedFile:
 
 
 def _known_elsewhere(source: Source, files: Iterable[JudgedFile], place: _Place) -> Iterator[JudgedFile]:
-    """Yield the known files that no entry of this source names as they are now."""
+    """Yield the known files that no entry of this source names in their present state."""
     for each in files:
         by = each.by if each.state is FileState.KNOWN else None
         if by is not None and not (_is_own(source, each, place) and by.file.is_same_as(each.file)):
@@ -409,7 +439,7 @@ def _known_elsewhere(source: Source, files: Iterable[JudgedFile], place: _Place)
 
 
 def _is_own(source: Source, each: JudgedFile, place: _Place) -> bool:
-    """Return True for a file that this source took in from the path where it is now."""
+    """Return whether this source ingested the file from its present path."""
     by = each.by
     if by is None or by.source != source.name:
         return False
@@ -417,12 +447,13 @@ def _is_own(source: Source, each: JudgedFile, place: _Place) -> bool:
 
 
 def _is_noted(file: SourceFile, hints: Mapping[str, SourceFile]) -> bool:
+    """Return whether a hint exists for the unchanged file."""
     hint = hints.get(file.path)
     return hint is not None and hint.is_same_as(file)
 
 
 def _known(files: Iterable[JudgedFile]) -> tuple[KnownFiles, ...]:
-    """Return sums of known files by who took them, in the order of the commits."""
+    """Return the sums of known files by source and commit, in the order of the commits."""
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for each in files:
         assert each.by is not None, "what is known was taken by somebody"
@@ -436,7 +467,7 @@ def _known(files: Iterable[JudgedFile]) -> tuple[KnownFiles, ...]:
 
 
 def _is_error(source: Source) -> bool:
-    """Whether the run is to fail when the source is not there: files that wildcards match may be to come."""
+    """Return whether a missing source is an error; with wildcards it is not, as files may appear later."""
     return source.if_missing == "error" or (source.if_missing is None and not split_pattern(source.path)[1])
 
 
@@ -449,9 +480,10 @@ def _in_full(
     storage: Mapping[str, Any],
     writes: bool,
 ) -> DueBatch | None:
-    """Return all files; None when they and what is made of them are as they were when they were read last.
+    """Return all files, or None if nothing has changed since they were last read in full.
 
-    A file is its content, and its path below the folder that the source means: columns may come from there.
+    Files, declaration and columns are compared. A file is identified by its content and its path below the
+    source's folder, because columns may come from the path.
     """
     entries = ledger.table_history(handle.store, effective())
     readings = ledger.newest_readings(entries)
@@ -478,7 +510,7 @@ def _in_full(
 
 
 def _emptied(source: Source) -> DueBatch:
-    """Return what there is to say of a source whose files were read and are gone."""
+    """Return the warning, or raise the error, for a source whose files were read and are gone."""
     gone = (
         f"source {source.name}: all its files are gone, and the table keeps the rows of the last read; put "
         "the files back, or delete the rows"
@@ -489,9 +521,9 @@ def _emptied(source: Source) -> DueBatch:
 
 
 def _reading(handle: TableHandle, source: Source, state: object) -> str:
-    """Return the digest of what a full read takes and makes of it: the files, the declaration, the columns.
+    """Return the digest of a full read: its files, the declaration of the source, and the columns.
 
-    The name and the path of the source do not count: what is there does.
+    Name and path of the source are not included, only the data that is there.
     """
     columns = () if handle.spec is None else handle.spec.columns
     what = replace(source, name="", path="")
@@ -506,6 +538,7 @@ def _due_of_table(
     directory: str,
     storage: Mapping[str, Any],
 ) -> DueBatch | None:
+    """Return the commits of a Hudi table that are due, or None."""
     try:
         other = open_table(open_store(join_base(directory, source.path), storage, source.allowed))
     except TableNotFoundError as missing:
@@ -522,7 +555,7 @@ def _due_of_table(
         if ledger.who_read(entries, consumption) is not None:
             return None
         return DueBatch(table=other, until=until, consumption=consumption)
-    # Whatever the source was called when it read that table.
+    # The name of the source may have changed since it read that table.
     mine = Consumption(source=source.name, table_id=other.table_id)
     since = ledger.newest_until(pair for pair in entries if mine.is_of_one_table_with(pair[1]))
     removed = None if since is None else removal_between(other, since, until)
@@ -546,9 +579,9 @@ def _due_of_table(
 
 
 def _ingested_there(other: TableHandle, since: str | None, until: str) -> tuple[SourceFile, ...]:
-    """Return the files that a table has taken in between two instants: who reads their rows has them too.
+    """Return the files that a table ingested between two instants, as a reader of its rows has them too.
 
-    They go by their content: a path may start elsewhere.
+    Only files with known content are returned, because their paths may refer to another folder.
     """
     entries = ledger.table_history(other.store, _effective(other)())
     return tuple(

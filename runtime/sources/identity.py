@@ -1,8 +1,7 @@
-"""Which files of a source its table has taken in already: a file is its content, wherever it lies.
+"""The files of a source that its table has already ingested; a file is identified by its content at any path.
 
-Path and time are hints that spare reading a file again. Where they do not decide, an etag does, or a digest
-of the bytes. Digests that were worked out are kept beside the ledger. They are facts about files, and belong
-to no write.
+Path and time are hints that save reading a file again. If they do not suffice, an etag decides, or a digest
+of the bytes. Computed digests are kept beside the ledger. They describe files and belong to no write.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 class FileState(StrEnum):
-    """What a file is to its table."""
+    """The state of a file for its table."""
 
     NEW = "new"
-    """Its content has never been taken in, or is to be taken in again."""
+    """Its content has never been ingested, or is to be ingested again."""
     KNOWN = "known"
     CHANGED = "changed"
-    """Other content was taken in from this path."""
+    """Other content was ingested from this path."""
     COPY = "copy"
     """Another new file of the listing has the same content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mention:
-    """What the ledger says of a file: the entry that names it last."""
+    """The last ledger entry that names a file."""
 
     instant: str
     source: str
@@ -50,10 +49,11 @@ class Mention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedFile:
-    """A file of a source. ``by`` is the entry that took the same content, or what the path held before.
+    """A file of a source with its state.
 
-    ``copy_of`` is the path of the new file with the same content. ``is_accepted``: the ledger says that the
-    content is to be taken in, whatever was taken in before.
+    ``by`` is the entry that ingested the same content, or the earlier content of the path. ``copy_of`` is the
+    path of the new file with the same content. ``is_accepted``: according to the ledger, the content is to be
+    ingested regardless of earlier ingestions.
     """
 
     found: FoundFile
@@ -64,7 +64,7 @@ class JudgedFile:
 
     @property
     def file(self) -> SourceFile:
-        """The file as it is recorded."""
+        """The file as the ledger records it."""
         return self.found.file
 
 
@@ -78,18 +78,18 @@ def judge(
     every: bool = False,
     redelivers: bool = False,
 ) -> tuple[JudgedFile, ...]:
-    """Return the state of each file, in the order in which they are found.
+    """Return the state of each file, in the given order.
 
     Args:
-        found: the files that the source has now.
-        entries: the effective entries of the table's ledger, oldest first.
-        place: return the file that a path means; asked for files whose path nothing names.
-        hints: former digests, by path.
-        digests: return the digests of some files, by path; asked for those that hints do not decide.
-        every: ask for the digests of all new files without an etag, as for a write that records them.
-        redelivers: take a file in although another file of the source that is still there has the same
-            content, as for an upsert, where the later delivery counts.
-
+        found: The present files of the source.
+        entries: The effective entries of the table's ledger, oldest first.
+        place: Returns the absolute location of a path. It is called for files whose path no entry names.
+        hints: The earlier digests, by path.
+        digests: Returns the digests of files, by path. It is called for files that the hints do not decide.
+        every: Whether to compute the digests of all new files without an etag, as for a write that records
+            them.
+        redelivers: Whether a file is due although another file of the source that still exists has the same
+            content. This is so for an upsert, where the later delivery wins.
     """
     ledger = _Ledger(entries, place=place)
     listed = [ledger.with_hint(each, hints) for each in found]
@@ -119,7 +119,7 @@ def judge(
 
 
 class _Ledger:
-    """The entries by path and by content."""
+    """The ledger entries by path and by content."""
 
     def __init__(self, entries: Iterable[tuple[str, Consumption]], *, place: Callable[[str], str]) -> None:
         self._place = place
@@ -142,11 +142,11 @@ class _Ledger:
                     self._sizes.add(file.size_bytes)
 
     def may_know(self, size_bytes: int) -> bool:
-        """Return True if a file of that size was taken in whose digest is recorded."""
+        """Return whether a file of that size was ingested whose digest is recorded."""
         return size_bytes in self._sizes
 
     def before(self, path: str) -> Mention | None:
-        """Return what was last taken in from a path, however it was spelled then."""
+        """Return the last ingestion from a path, in any of the path's spellings."""
         if self._names is None:
             self._names = {}
             for known in self._at:
@@ -159,12 +159,12 @@ class _Ledger:
         return max((self._at[p] for p in alike), key=lambda mention: mention.instant, default=None)
 
     def with_hint(self, found: FoundFile, hints: Mapping[str, SourceFile]) -> FoundFile:
-        """Return the file with the digest that it had when it was looked at last, if it is as it was then."""
+        """Return the file with its known digest, if the file is unchanged since the digest was computed."""
         before = self.before(found.file.path)
         return _hinted(found, None if before is None else before.file, hints.get(found.file.path))
 
     def judge(self, found: FoundFile, there: Collection[str], *, redelivers: bool) -> JudgedFile:
-        """Return the state of one file by itself, beside the paths that are ``there``."""
+        """Return the state of one file; ``there`` are the paths of all present files."""
         before = self.before(found.file.path)
         mentions = [self._contents[c] for c in found.file.contents if c in self._contents]
         newest = max(mentions, key=lambda mention: mention.instant, default=None)
@@ -173,7 +173,7 @@ class _Ledger:
         if accepted is not None and self._place(accepted.file.path) == self._place(path):
             return JudgedFile(found=found, state=FileState.NEW, by=accepted, is_accepted=True)
         if accepted is not None and accepted.file.path not in there and before is None:
-            # It was moved since.
+            # The file was moved after the decision.
             return JudgedFile(found=found, state=FileState.NEW, by=accepted)
         if before is None:
             is_new = newest is None or (redelivers and newest.file.path in there)
@@ -183,12 +183,12 @@ class _Ledger:
         if is_as_before or before.file.is_same_as(found.file):
             return JudgedFile(found=found, state=FileState.KNOWN, by=newest or before)
         if newest is not None and self._place(newest.file.path) != self._place(path):
-            # Moved here from where it was taken in, such as a rotated log.
+            # The file was moved here after its ingestion, such as a rotated log.
             return JudgedFile(found=found, state=FileState.KNOWN, by=newest)
         return JudgedFile(found=found, state=FileState.CHANGED, by=before)
 
     def _acceptance(self, file: SourceFile, *, since: str | None) -> Mention | None:
-        """Return the decision to take the content in that is open yet; one for the path goes first."""
+        """Return the open decision to ingest the content, preferably one for this path, or None."""
         found = [m for c in file.contents for m in self._accepted.get(c, {}).values()]
         open_ones = [m for m in found if since is None or m.instant > since]
         exact = [m for m in open_ones if m.file.path == file.path]
@@ -196,7 +196,7 @@ class _Ledger:
 
 
 def _hinted(found: FoundFile, *known: SourceFile | None) -> FoundFile:
-    """Return the file with the digest of the first that it is unchanged from."""
+    """Return the file with the digest of the first known file from which it is unchanged."""
     same = next((each for each in known if each is not None and each.is_same_as(found.file)), None)
     if same is None or found.file.digest is not None:
         return found
@@ -209,7 +209,7 @@ def with_contents(
     *,
     digests: Callable[[Sequence[FoundFile]], Mapping[str, str]],
 ) -> tuple[FoundFile, ...]:
-    """Return the files with what their contents go by; ``digests`` is asked for what hints do not decide."""
+    """Return the files with etags or digests; ``digests`` computes those that the hints do not contain."""
     listed = [_hinted(each, hints.get(each.file.path)) for each in found]
     unknown = [each for each in listed if each.file.token is None]
     read = digests(unknown) if unknown else {}
@@ -220,7 +220,7 @@ def with_contents(
 
 
 def digests_of(files: Sequence[FoundFile], storage: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return SHA-256 of the bytes of files, by path; they are read side by side, a block at a time."""
+    """Return the SHA-256 digests of files, by path; the files are read in parallel, block by block."""
 
     def read(found: FoundFile) -> str:
         digest = hashlib.sha256()
@@ -237,16 +237,16 @@ def digests_of(files: Sequence[FoundFile], storage: Mapping[str, Any]) -> Mappin
 
 
 def read_hints(store: ObjectStore, source: str) -> Mapping[str, SourceFile]:
-    """Return the files whose digests were worked out before, by path; none where the note is damaged."""
+    """Return the files whose digests were computed before, by path; empty if the note is damaged."""
     try:
         noted = parsed_json(store.read(hints_path(source)))
         files = [from_json_value(SourceFile, one, place="hint") for one in noted]
-    except (NotFoundError, InvalidDataError, ValueError, TypeError):  # they are worked out again
+    except (NotFoundError, InvalidDataError, ValueError, TypeError):  # they are computed again
         return {}
     return {file.path: file for file in files}
 
 
 def keep_hints(store: ObjectStore, source: str, files: Iterable[SourceFile]) -> None:
-    """Note the digests of files, so that they are not read again."""
+    """Store the digests of files, so that these are not read again."""
     kept = [to_json_value(file) for file in files if file.token is not None]
     store.put(hints_path(source), json.dumps(kept).encode())

@@ -1,4 +1,4 @@
-"""A local folder in which others leave files: its links are followed, though only to what is in it."""
+"""A local folder in which other programs leave files; links are followed only within the folder."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from parquetry.runtime.storage.open import open_store
 
 
 def open_landing(uri: str, options: Mapping[str, Any] | None = None) -> ObjectStore:
-    """The store in which the files of a source lie."""
+    """Return the store that contains the files of a source."""
     store = open_store(uri, options)
     return LandingFolder(str(store.root)) if isinstance(store, LocalStore) else store
 
 
 def is_hidden(path: str) -> bool:
-    """Return True for what is left out, as Spark does."""
-    # The last is a file that Hadoop's shell is still writing.
+    """Return whether the path is left out, as Spark does."""
+    # The suffix marks a file that Hadoop's shell is still writing.
     return any(part.startswith(("_", ".")) or part.endswith("._COPYING_") for part in path.split("/"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What is at a ``path``, and at the ``place`` that the links in it lead to."""
+    """An entry of a folder: its ``path``, and the ``place`` to which the links in it lead."""
 
     path: str
     place: str
@@ -38,7 +38,7 @@ class _Entry:
 
 
 class LandingFolder(LocalStore):
-    """Files to ingest. A link that leads out of the folder is refused where it is met."""
+    """A folder with files to ingest. A link that leads out of the folder raises an error."""
 
     remedy = (
         "whoever leaves files there could name any file with it; put a copy in its place, or declare what it "
@@ -46,7 +46,7 @@ class LandingFolder(LocalStore):
     )
 
     def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
-        """The files; hidden names are passed over, and a link to a folder that is listed by its own name."""
+        """Return the files, without hidden names and without links to folders that are listed by name."""
         found, seen = [], set[FileIdentity]()
         folders, links = [*self._top(prefix)], deque[_Entry]()
         while folders or links:
@@ -62,7 +62,7 @@ class LandingFolder(LocalStore):
         return sorted(found, key=lambda info: info.path)
 
     def list_folders(self, prefix: str = "") -> Paths:
-        """The folders and the links to folders."""
+        """Return the folders and the links to folders."""
         return sorted(
             entry.path
             for top in self._top(prefix)

@@ -1,10 +1,10 @@
-"""What a table has taken in from its sources.
+"""The source ledger: the record of all data that a table has ingested from its sources.
 
-The ledger belongs to the table: one entry per write, named by its instant T, put before T is published
-and counted only while T is effective. So a write that died, was rolled back or restored away
-makes its files new again without anybody touching the ledger. Entries are folded into one parquet
-file when they grow many. The folded rows keep their T and are judged as entries are, until T has left
-the timeline: what became of it then is remembered.
+The ledger belongs to the table. It has one entry per write, named by the write's instant T. The entry is put
+before T is published, and counts only while T is effective. So if a write dies, is rolled back or is restored
+away, its files are new again without any change of the ledger. Many entries are folded into one Parquet file.
+Folded rows keep their T and are checked as entries are, until T has left the timeline; then its final state
+is recorded.
 """
 
 from __future__ import annotations
@@ -57,25 +57,25 @@ _OF_FILE = ["path", "size_bytes", "modified_ms", "etag", "digest"]
 
 
 class EntryKind(StrEnum):
-    """What an entry says of its files."""
+    """The effect of an entry on its files."""
 
     INGESTED = "ingested"
     SKIPPED = "skipped"
-    """They count as ingested, without their rows."""
+    """The files count as ingested, without their rows."""
     ACCEPTED = "accepted"
-    """Their content is to be ingested, whatever was ingested before."""
+    """The content of the files is to be ingested, regardless of earlier ingestions."""
 
     @property
     def takes(self) -> bool:
-        """True if the files are not to be ingested any more."""
+        """Whether the files must not be ingested any more."""
         return self is not EntryKind.ACCEPTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """A file as it was when it was consumed.
+    """A file in the state in which it was consumed.
 
-    ``path`` starts as the source's path was declared, ``digest`` is SHA-256 of the bytes.
+    ``path`` begins like the declared path of the source. ``digest`` is the SHA-256 digest of the bytes.
     """
 
     path: str
@@ -86,17 +86,20 @@ class SourceFile:
 
     @property
     def token(self) -> str | None:
-        """What the content goes by beside the size; None for a file that nobody has looked into."""
+        """The identifier of the content beside the size, or None if the content was never read."""
         return next(iter(token for _, token in self.contents), None)
 
     @property
     def contents(self) -> tuple[tuple[int, str], ...]:
-        """What the content goes by: size and etag, size and digest; equal in one, two files are one."""
+        """The identifiers of the content: size with etag, and size with digest.
+
+        Two files that share an identifier have the same content.
+        """
         tokens = (("etag", self.etag), ("sha256", self.digest))
         return tuple((self.size_bytes, f"{kind}:{value}") for kind, value in tokens if value is not None)
 
     def is_same_as(self, other: SourceFile) -> bool:
-        """Return True for an unchanged file of one path: by etag if both have one, else by size and time."""
+        """Return whether a file of the same path is unchanged: by its etags, else by size and time."""
         if self.etag is not None and other.etag is not None:
             return self.etag == other.etag and self.size_bytes == other.size_bytes
         return (self.size_bytes, self.modified_ms) == (other.size_bytes, other.modified_ms)
@@ -104,16 +107,16 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
-    """What one write takes from one source.
+    """The data that one write ingests from one source.
 
-    ``files`` for file formats; for the Hudi table ``table_id`` ``until``, the newest instant read, and
-    ``since``, the newest one read before (None: there was none), with the ``files`` that it had ingested;
-    ``query_id`` and ``batch_id`` for a batch of a stream; ``reading``, a digest of all that was there, for a
-    source that is read in full (empty: it is to be read again).
+    ``files`` are the files of a file format. For the Hudi table ``table_id``, ``until`` is the newest instant
+    read, ``since`` the newest one that was read before (None: there was none), and ``files`` those that the
+    table had ingested. ``query_id`` and ``batch_id`` identify a batch of a stream. ``reading`` is a digest of
+    all data of a source that is read in full (empty: it is to be read again).
 
-    What is not recorded, as only the write itself needs it: ``directory`` is where relative paths of
-    ``files`` start, as far as it is known; ``listed`` are the instants whose entries were known when the
-    source was listed; ``apart`` says that entries of other sources do not count.
+    Three fields are not recorded, as only the write itself needs them. ``directory`` is the folder to which
+    relative paths of ``files`` refer, if it is known. ``listed`` are the instants whose entries were known
+    when the source was listed. ``apart`` means that entries of other sources do not count.
     """
 
     source: str
@@ -130,35 +133,35 @@ class Consumption:
     apart: bool = field(default=False, compare=False)
 
     def is_of_one_table_with(self, other: Consumption) -> bool:
-        """Return True if both read one Hudi table: by its identity, or by the source where it has none."""
+        """Return whether both read the same Hudi table, by its id, or by the source if it has no id."""
         if self.table_id is None or other.table_id is None:
             return self.source == other.source
         return self.table_id == other.table_id
 
     @property
     def batch(self) -> tuple[str, int] | None:
-        """The query and the number of a batch of a stream; None for what is no batch."""
+        """The query and the number of a stream's batch, or None for other data."""
         return None if self.query_id is None or self.batch_id is None else (self.query_id, self.batch_id)
 
 
 def entry_path(source: str, instant: str) -> str:
-    """Where the ledger keeps what ``instant`` took from ``source``."""
+    """Return the path of the ledger entry of ``instant`` for ``source``."""
     return f"{_folder(source)}/{instant}.json"
 
 
 def hints_path(source: str) -> str:
-    """Where digests of a source's files are noted that no entry has."""
+    """Return the path of the note with digests of a source's files that no entry contains."""
     return f"{_folder(source)}/{_HINTS}"
 
 
 def is_ledger_entry(path: str) -> bool:
-    """Whether a path within a table is what one write took from a source, not folded yet."""
+    """Return whether a path within a table is that of a ledger entry that is not folded yet."""
     name = path.rpartition("/")[2]
     return path.startswith(f"{LEDGER_FOLDER}/") and name.endswith(_ENTRY) and _instant_of(name).isdigit()
 
 
 def record(store: ObjectStore, instant: str, consumption: Consumption) -> None:
-    """Write the entry of ``instant``; to be called before the commit is published."""
+    """Write the entry of ``instant``; call this before the commit is published."""
     document = {"instant": instant} | asdict(consumption)
     for unrecorded in ("directory", "listed", "apart"):
         del document[unrecorded]
@@ -166,11 +169,11 @@ def record(store: ObjectStore, instant: str, consumption: Consumption) -> None:
 
 
 def consumed_by(store: ObjectStore, source: str, instant: str) -> Consumption | None:
-    """What ``instant`` took from ``source``; None when it took nothing."""
+    """Return the data that ``instant`` consumed from ``source``, or None if it consumed nothing."""
     try:
         return _parse(store, entry_path(source, instant))[1]
     except NotFoundError:
-        # Never there, or folded away.
+        # The entry never existed, or was folded.
         entry = _entries(store, source, rows=pc.field("instant") == instant).get(instant)
         return None if entry is None else entry.consumption
 
@@ -178,10 +181,10 @@ def consumed_by(store: ObjectStore, source: str, instant: str) -> Consumption | 
 def history(
     store: ObjectStore, source: str, effective: EffectiveWrites, *, batch: tuple[str, int] | None = None
 ) -> tuple[tuple[str, Consumption], ...]:
-    """The effective entries of a source with their instants, oldest first.
+    """Return the effective entries of a source with their instants, oldest first.
 
-    Only those of ``batch``, a stream's query and the number within it, when that is given: a stream
-    has an entry for each batch that it ever wrote.
+    A stream has an entry for each batch that it ever wrote. So ``batch``, a stream's query and batch number,
+    limits the result to this batch.
     """
     rows = None
     if batch is not None:
@@ -204,7 +207,7 @@ def table_history(store: ObjectStore, effective: EffectiveWrites) -> tuple[tuple
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadAgain:
-    """What is new to a source once writes are taken back; no files for a table or a stream."""
+    """The data that is new to a source after writes are rolled back; a table or a stream has no files."""
 
     source: str
     files: int
@@ -212,7 +215,7 @@ class ReadAgain:
 
 
 def read_again(store: ObjectStore, instants: Collection[str]) -> tuple[ReadAgain, ...]:
-    """Return what these writes have ingested, by source; to be called before they are taken back."""
+    """Return the data that these writes have ingested, by source; call this before they are rolled back."""
     return tuple(
         ReadAgain(source=source, files=len(files), size_bytes=sum(file.size_bytes for file in files))
         for source, files in ingested_by(store, instants).items()
@@ -220,7 +223,7 @@ def read_again(store: ObjectStore, instants: Collection[str]) -> tuple[ReadAgain
 
 
 def ingested_by(store: ObjectStore, instants: Collection[str]) -> Mapping[str, Sequence[SourceFile]]:
-    """Return the files that these writes have ingested, by source; none of a table or a stream."""
+    """Return the files that these writes have ingested, by source; a table or a stream has no files."""
     rows = pc.field("instant").isin(sorted(instants))
     folders = (path.rstrip("/").rpartition("/")[2] for path in store.list_folders(LEDGER_FOLDER))
     found = {}
@@ -236,7 +239,11 @@ def ingested_by(store: ObjectStore, instants: Collection[str]) -> Mapping[str, S
 def in_common(
     files: Iterable[SourceFile], entry: Consumption, place: Callable[[str], str]
 ) -> tuple[SourceFile, ...]:
-    """Return those of the files that the entry took too: of the same content, or unchanged at one place."""
+    """Return those of the files that the entry consumed too.
+
+    Such a file has the same content, or is unchanged at the same location. ``place`` returns the absolute
+    location of a path.
+    """
     contents = {content for file in entry.files for content in file.contents}
     listed = tuple(files)
     names = {file.path.rpartition("/")[2] for file in listed}
@@ -252,22 +259,19 @@ def in_common(
 
 
 def newest_until(entries: Iterable[tuple[str, Consumption]]) -> str | None:
-    """Up to which instant a Hudi table has been taken in by these entries; None before the first time."""
+    """Return the instant up to which these entries ingested a Hudi table, or None before the first time."""
     return max((entry.until for _, entry in entries if entry.until is not None), default=None)
 
 
 def newest_readings(entries: Iterable[tuple[str, Consumption]]) -> Mapping[str, tuple[str, str]]:
-    """Return what was there when sources were last read in full, and by which instant, by source.
-
-    Entries are the oldest first.
-    """
+    """Return the digest and the instant of the last full read, by source; entries are the oldest first."""
     return {entry.source: (entry.reading, time) for time, entry in entries if entry.reading is not None}
 
 
 def who_read(entries: Iterable[tuple[str, Consumption]], mine: Consumption) -> tuple[str, str] | None:
-    """Return the source and the instant whose full read was this one, and the newest of its source.
+    """Return source and instant of a last full read that equals ``mine``, or None.
 
-    That is the same source, or if it was never read, one that may have been its former name.
+    If the source of ``mine`` was never read, all sources are compared, because it may have been renamed.
     """
     readings = newest_readings(entries)
     sources = [mine.source] if mine.source in readings else readings
@@ -276,11 +280,12 @@ def who_read(entries: Iterable[tuple[str, Consumption]], mine: Consumption) -> t
 
 
 def fold(store: ObjectStore, source: str, effective: EffectiveWrites) -> int:
-    """Put many entries into one parquet file, and remember what was asked of the archive log.
+    """Fold many entries into one Parquet file, and return the number of entries that were folded.
 
-    Returns how many entries were folded. What is pending stays as it is, and what was undone for good
-    goes. Safe beside other readers and writers: the folded file appears whole before anything is removed,
-    entries present twice count once, and what another writer has folded is carried over.
+    The states of archived writes are recorded too, so that the archive log need not be read again. Entries of
+    pending writes stay, and those of writes that were rolled back for good are deleted. Folding is safe
+    beside other readers and writers: the folded file appears as a whole before anything is deleted, duplicate
+    entries count once, and entries that another writer has folded are kept.
     """
     listed = [info.path for info in store.list(_folder(source))]
     own = [path for path in listed if path.endswith(_ENTRY)]
@@ -292,14 +297,14 @@ def fold(store: ObjectStore, source: str, effective: EffectiveWrites) -> int:
         entries = dict(map_each(ready, lambda path: _parse(store, path)))
         tables = map_each(former, lambda path: _read_table(store, path))
     except NotFoundError:
-        # Another writer folds at this moment.
+        # Another writer folds at the same time.
         return 0
     fresh = pa.Table.from_pylist(_rows(sorted(entries.items())), schema=_FOLDED_SCHEMA)
     folded = _judged(_joined([*tables, fresh]), effective)
     if folded.num_rows:
         sink = io.BytesIO()
         pq.write_table(folded, sink)
-        # A name of its own: whoever folds at the same time may know of more entries, or of fewer.
+        # The name is unique, because a concurrent writer may fold more entries, or fewer.
         newest = pc.max(folded.column("instant")).as_py()
         store.put(f"{_folder(source)}/{newest}.{uuid.uuid4().hex}{FOLDED}", sink.getvalue())
     store.delete_all([*former, *ready])
@@ -310,7 +315,7 @@ _LIST_ATTEMPTS = 5
 _ENTRY = ".json"
 _HINTS = "hints"
 STREAM = "stream:"
-"""How the name begins under which batches of a stream are recorded."""
+"""The prefix of the source names of streams."""
 
 
 def _folder(source: str) -> str:
@@ -328,7 +333,7 @@ class _Entry:
 
 
 def _entries(store: ObjectStore, source: str, *, rows: pc.Expression | None) -> Mapping[str, _Entry]:
-    """All entries, by instant; of folded ones those whose rows are wanted."""
+    """Return all entries by instant; of folded files, only the rows that ``rows`` selects."""
 
     def read(path: str) -> Iterable[tuple[str, _Entry]]:
         if not is_folded(path):
@@ -342,7 +347,7 @@ def _entries(store: ObjectStore, source: str, *, rows: pc.Expression | None) -> 
         try:
             found = map_each([path for path in listed if path.endswith(_ENTRY) or is_folded(path)], read)
         except NotFoundError:
-            # Folded away by another writer between the listing and the reading.
+            # Another writer folded the entry between the listing and the read.
             continue
         entries: dict[str, _Entry] = {}
         for instant, entry in (pair for pairs in found for pair in pairs):
@@ -368,6 +373,7 @@ def _parse(store: ObjectStore, path: str) -> tuple[str, Consumption]:
 
 
 def _rows(entries: Sequence[tuple[str, Consumption]]) -> list[dict[str, Any]]:
+    """Return the rows of a folded file, one per source file, or one for an entry without files."""
     rows: list[dict[str, Any]] = []
     for instant, consumption in entries:
         common = {
@@ -387,7 +393,7 @@ def _rows(entries: Sequence[tuple[str, Consumption]]) -> list[dict[str, Any]]:
 
 
 def _read_table(store: ObjectStore, path: str) -> pa.Table:
-    """A folded file; what former versions did not say is null."""
+    """Read a folded file; columns that earlier versions did not write are null."""
     try:
         with store.open_input(path) as handle:
             table = read_parquet(handle)
@@ -400,7 +406,7 @@ def _read_table(store: ObjectStore, path: str) -> pa.Table:
         folded = pa.Table.from_arrays(columns, schema=_FOLDED_SCHEMA)
         folded.validate(full=True)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # the store's, not Arrow's
+        if isinstance(error, OSError) and error.errno is not None:  # an error of the store, not of Arrow
             raise
         raise CorruptTableError(
             f"{store.uri}/{path} is no folded ledger ({error}); restore it from a copy, or delete it to have "
@@ -410,7 +416,7 @@ def _read_table(store: ObjectStore, path: str) -> pa.Table:
 
 
 def _joined(tables: Iterable[pa.Table]) -> pa.Table:
-    """The rows of all tables, of an instant those of the first that has it; settled if any says so."""
+    """Join the tables; each instant keeps the rows of the first table that has it, settled if any is."""
     parts: list[pa.Table] = []
     seen: set[str] = set()
     settled: set[str] = set()
@@ -423,7 +429,7 @@ def _joined(tables: Iterable[pa.Table]) -> pa.Table:
 
 
 def _judged(table: pa.Table, effective: EffectiveWrites) -> pa.Table:
-    """The rows without those of writes that were undone for good, and with what became of the others."""
+    """Return the rows without writes that were rolled back for good; mark those whose state is final."""
     settled = _instants(table.filter(pc.field("is_settled")))
     states = {instant: effective.state_of(instant) for instant in _instants(table) - settled}
     rolled_back = {instant for instant, state in states.items() if state is WriteState.ROLLED_BACK}
@@ -432,6 +438,7 @@ def _judged(table: pa.Table, effective: EffectiveWrites) -> pa.Table:
 
 
 def _marked(table: pa.Table, settled: set[str]) -> pa.Table:
+    """Return the rows with ``is_settled`` set for these instants."""
     position = table.column_names.index("is_settled")
     return table.set_column(position, _FOLDED_SCHEMA.field("is_settled"), _is_one_of(table, settled))
 
@@ -445,7 +452,8 @@ def _is_one_of(table: pa.Table, instants: set[str]) -> pa.ChunkedArray:
 
 
 def _unfolded(source: str, table: pa.Table) -> Iterator[tuple[str, _Entry]]:
-    # By column, as there is a row for each file that was ever taken.
+    # Read by column, because there is a row for each file that was ever ingested.
+    """Yield the entries of a folded table by instant."""
     files: dict[str, list[SourceFile]] = {}
     of_file = zip(*(table.column(name).to_pylist() for name in ("instant", *_OF_FILE)), strict=True)
     for instant, path, size_bytes, modified_ms, etag, digest in of_file:

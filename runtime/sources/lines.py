@@ -1,4 +1,4 @@
-"""Where in a text file of a source something is that was refused: Spark names neither line nor column."""
+"""The search for the line that Spark refused in a text file, as Spark reports neither line nor column."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 SEARCHED_BYTES: Final = 64 * 1024**2
-"""How much of a file is looked through for a line."""
+"""The size of the part of a file that is searched for a line."""
 
 CELL_CHARACTERS: Final = 1000
-"""How much of a cell is told and looked for."""
+"""The number of characters of a cell that are reported and searched for."""
 
 _CODECS: Final = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 _CHARACTERS: Final = {"\\t": "\t", "\\0": "\0"}
@@ -25,48 +25,48 @@ _CHARACTERS: Final = {"\\t": "\t", "\\0": "\0"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoughtCell:
-    """A cell by its column, that of a field with the path to it, and by its text, which may be cut.
+    """A cell to search for, by its column and its text, which may be truncated.
 
-    Without a column, it may be in any one.
+    The column of a nested field is its dotted path. Without a column, the cell may be in any column.
     """
 
     column: str | None
     text: str
 
     def is_like(self, text: str) -> bool:
-        """Whether it may be the cell with this text."""
+        """Return whether the cell may have this text."""
         return text == self.text or (len(self.text) >= CELL_CHARACTERS and text.startswith(self.text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLine:
-    """The ``line``, counted from 1, of what was looked for; None where it is not certain."""
+    """The number of the ``line`` that was found, counted from 1, or None if it is not certain."""
 
     line: int | None = None
     is_truncated: bool = False
-    """Whether the file goes on behind what was looked through."""
+    """Whether the file continues after the searched part."""
 
 
 class _Number(str):
-    """A number of a JSON file as it is written there."""
+    """A number of a JSON file, as written there."""
 
     __slots__ = ()
 
 
 class _TruncatedError(Exception):
-    """The file is longer than what is looked through."""
+    """The file is longer than the searched part."""
 
 
 def unpacked(file: Any, name: str) -> Any:
-    """The bytes of the open ``file`` without the compression that the ending of its name means."""
+    """Return the open ``file``, decompressed according to the extension of its name."""
     codec = _CODECS.get(name.rpartition(".")[2].lower())
     return pa.CompressedInputStream(file, codec) if codec else file
 
 
 def find_cell(file: Any, cell: SoughtCell, *, kind: str, options: Mapping[str, str]) -> FoundLine:
-    """The first line of a ``csv`` or ``json`` file where the cell has that text.
+    """Find the first line of a ``csv`` or ``json`` file where the cell has its text.
 
-    ``options`` are the source's, by names in lower case. Memory is bounded by the longest line; at most
+    ``options`` are the source's options, by lower-case names. The longest line bounds the memory; at most
     :data:`SEARCHED_BYTES` characters are read.
     """
     if kind == "csv":
@@ -77,7 +77,10 @@ def find_cell(file: Any, cell: SoughtCell, *, kind: str, options: Mapping[str, s
 
 
 def find_malformed(file: Any, *, kind: str, options: Mapping[str, str]) -> FoundLine:
-    """The first line of a file that is no record: with other than the header's cells, or no JSON."""
+    """Find the first line that is not a record: JSON that is invalid, or a CSV row of another width.
+
+    The header, or the first row, sets the number of cells.
+    """
     if kind == "csv":
         return _place(file, options, lambda lines: _line_of_other_width(lines, options))
     if _is_set(options, "multiline"):
@@ -86,7 +89,7 @@ def find_malformed(file: Any, *, kind: str, options: Mapping[str, str]) -> Found
 
 
 def find_line(file: Any, begin: str, *, options: Mapping[str, str]) -> FoundLine:
-    """The first line of a file that begins with this text."""
+    """Find the first line of a file that begins with this text."""
 
     def search(lines: Iterator[str]) -> int | None:
         return next((number for number, line in enumerate(lines, start=1) if line.startswith(begin)), None)
@@ -95,6 +98,7 @@ def find_line(file: Any, begin: str, *, options: Mapping[str, str]) -> FoundLine
 
 
 def _place(file: Any, options: Mapping[str, str], search: Callable[[Iterator[str]], int | None]) -> FoundLine:
+    """Decode the file and search its lines; nothing is certain if Python cannot read it as Spark does."""
     if "linesep" in options:
         return FoundLine()
     try:
@@ -102,11 +106,17 @@ def _place(file: Any, options: Mapping[str, str], search: Callable[[Iterator[str
         return FoundLine(line=search(_lines(text)))
     except _TruncatedError:
         return FoundLine(is_truncated=True)
-    except (LookupError, csv.Error, TypeError, RecursionError):  # an encoding of Java's alone, odd separators
+    except (
+        LookupError,
+        csv.Error,
+        TypeError,
+        RecursionError,
+    ):  # an encoding that only Java has, or unusual separators
         return FoundLine()
 
 
 def _lines(text: io.TextIOWrapper) -> Iterator[str]:
+    """Yield the lines of the searched part; raise _TruncatedError if the file continues."""
     left = SEARCHED_BYTES
     while line := text.readline(left):
         yield line.removeprefix("\ufeff") if left == SEARCHED_BYTES else line
@@ -133,14 +143,14 @@ def _line_of_cell(lines: Iterator[str], cell: SoughtCell, options: Mapping[str, 
 
 
 def _ends(cell: str) -> int:
-    """How many lines end within a cell."""
+    """Return the number of line ends within a cell."""
     return len(cell.splitlines()) - 1 + cell.endswith(("\n", "\r")) if cell else 0
 
 
 def twice_in_header(line: str, options: Mapping[str, str]) -> str | None:
-    """The name that the header of a CSV file has twice, in any case; None where there is none."""
+    """Return a name that the header of a CSV file contains twice, ignoring case, or None."""
     seen = set[str]()
-    with suppress(csv.Error, TypeError):  # odd separators
+    with suppress(csv.Error, TypeError):  # unusual separators
         for _, row in _rows(iter([line]), options) if _is_set(options, "header", "true") else ():
             for name in row:
                 if name and name.lower() in seen:
@@ -165,7 +175,7 @@ def _names(row: list[str], options: Mapping[str, str]) -> list[str]:
 
 
 def _rows(lines: Iterator[str], options: Mapping[str, str]) -> Iterator[tuple[int, list[str]]]:
-    """The records with the line that each begins at; as Spark, without blank lines and comments."""
+    """Yield the records with their first lines; like Spark, skip blank lines and comments."""
     separator, quote = options.get("sep", ","), options.get("quote", '"')
     escape = options.get("escape", '"')
     form: dict[str, Any] = {
@@ -195,7 +205,7 @@ def _line_of_field(lines: Iterable[str], cell: SoughtCell) -> int | None:
             record = json.loads(
                 line, strict=False, parse_int=_Number, parse_float=_Number, parse_constant=_Number
             )
-        except ValueError:  # Spark takes more for JSON than Python does
+        except ValueError:  # Spark accepts more JSON dialects than Python
             continue
         records = record if isinstance(record, list) else [record]
         path = None if cell.column is None else cell.column.lower().split(".")
@@ -215,7 +225,7 @@ def _holds_anywhere(found: Any, cell: SoughtCell) -> bool:
 
 
 def _holds(found: Any, path: list[str], cell: SoughtCell) -> bool:
-    """Whether a value at the path, which leads through elements and values, is the cell."""
+    """Return whether a value at the path, which leads through elements and values, is the cell."""
     if not path:
         if isinstance(found, dict | list):
             return cell.text[:1] == ("{" if isinstance(found, dict) else "[")
@@ -238,7 +248,7 @@ def _text_of(value: Any) -> str:
 
 
 def _only_line(lines: Iterable[str], cell: SoughtCell) -> int | None:
-    """The line of the only place where a field of that name begins with the text."""
+    """Return the line of a field whose value begins with the text, or None if there are none or several."""
     if cell.column is None:
         return None
     name = cell.column.rpartition(".")[2]
@@ -255,7 +265,7 @@ def _line_of_no_json(lines: Iterable[str], options: Mapping[str, str]) -> int | 
         try:
             json.loads(line, strict=False)
         except ValueError:
-            # Spark takes more for JSON than Python does, single quotes to begin with.
+            # Spark accepts more JSON dialects than Python, such as single quotes.
             if strict and "'" not in line:
                 return number
     return None

@@ -1,4 +1,4 @@
-"""The files that a source's path means at this moment."""
+"""The present files that match a source's path."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from parquetry.runtime.storage.open import LocalStore, ObjectInfo, ObjectStore
 from parquetry.runtime.storage.os_errors import storage_error
 
 _GLOB = re.compile(r"[*?\[{]")
-# Of a local path; keys of objects are shorter.
+# The limit of a local path; keys of objects are shorter.
 _MOST_CHARACTERS = 4_096
 
 
 def split_pattern(path: str) -> tuple[str, str]:
-    """The folder before the first part with a wildcard, and the rest (empty without wildcards).
+    """Return the folder before the first part with a wildcard, and the rest (empty without wildcards).
 
-    The folder is empty when a relative path has a wildcard in its first part.
+    The folder is empty if a relative path has a wildcard in its first part.
     """
     top = "/" if path.startswith("/") else ""
     parts = path.rstrip("/").split("/")
@@ -39,11 +39,11 @@ def split_pattern(path: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """A file of a source: what the ledger calls it, and how Spark addresses it.
+    """A file of a source: its name in the ledger, and its address for Spark.
 
-    The ledger's path starts as the source's path was declared, so that another checkout of the
-    project knows the same files by the same names. ``landing`` is the folder that it was found below, out of
-    which no link leads, and ``identity`` tells it from another file that is later at its place.
+    The ledger's path begins like the declared path of the source, so that another checkout of the project
+    recognises the files by the same names. ``landing`` is the folder below which the file was found and that
+    no link leaves. ``identity`` distinguishes it from a later file at the same path.
     """
 
     file: SourceFile
@@ -56,15 +56,24 @@ class FoundFile:
 def list_files(
     path: str, *, base: str = ".", options: Mapping[str, Any] | None = None, must_exist: bool = False
 ) -> tuple[FoundFile, ...]:
-    """The files that ``path`` matches (``*``, ``?``, ``[..]``, ``{a,b}``, ``**``), sorted by path.
+    """Return the files that ``path`` matches (``*``, ``?``, ``[..]``, ``{a,b}``, ``**``), sorted by path.
 
-    A relative path starts at ``base``. A path without wildcards is one file, or a folder read
-    with everything below it. Names that begin with ``_`` or ``.`` are left out, as Spark does, and so
-    is a link to a file that is matched by its own name, or by another link before it. StorageError for a link
-    that leads out of the folder before the first wildcard, or of the base on the way there.
-    Raises MissingSourceError when a path without wildcards does not exist, and if it ``must_exist`` when
-    the folder before the first wildcard does not; InvalidDataError for a path that can only match hidden
-    names, for one that matches folders, and for a name that is no UTF-8.
+    A path without wildcards is one file, or a folder with everything below it. Names that begin with ``_`` or
+    ``.`` are left out, as Spark does. A link to a file is left out if the file matches by its own name or by
+    an earlier link.
+
+    Args:
+        path: The path or pattern.
+        base: The folder to which a relative path refers.
+        options: The options of the file system.
+        must_exist: Whether the folder before the first wildcard must exist.
+
+    Raises:
+        MissingSourceError: If a path without wildcards does not exist, or a folder that must exist does not.
+        InvalidDataError: If the path can only match hidden names, if it matches folders, or if a name is not
+            valid UTF-8.
+        StorageError: If a link leads out of the folder before the first wildcard, or out of the base on the
+            way there.
     """
     root, pattern = split_pattern(path)
     _check_visible(pattern, path)
@@ -110,18 +119,18 @@ def list_files(
 
 
 def open_file(found: FoundFile, options: Mapping[str, Any] | None = None) -> Any:
-    """A seekable pyarrow file over the source file, to be closed by the caller."""
+    """Return a seekable pyarrow file of the source file; the caller closes it."""
     landing = found.uri.rpartition("/")[0] if found.landing is None else found.landing
     return open_landing(landing or "/", options).open_input(found.uri[len(landing) + 1 :])
 
 
 def has_gone(file: Value | str) -> NotFoundError:
-    """Return the error for a file that was there when its source was listed."""
+    """Return the error for a file that was deleted after its source was listed."""
     return NotFoundError(Message(file, " has gone since the source was listed; run again"))
 
 
 def _is_deep(pattern: str) -> bool:
-    """Whether matches may lie below sub-folders of the root."""
+    """Return whether matches may be in subfolders of the root."""
     return not pattern or "/" in pattern or "**" in pattern
 
 
@@ -136,7 +145,10 @@ def _files_below(
 
 
 def _check_way(base: str, root: str) -> None:
-    """Raise if a link on the way from the base leads out of it: in a project, it may have been committed."""
+    """Raise an error if a link on the way from the base leads out of it.
+
+    A project may contain such a link, because links can be committed.
+    """
     if join_base(base, root) == root or join_base("/", base) != base:
         return
     remedy = "a link in a checkout may lead anywhere; declare the path that it leads to"
@@ -149,14 +161,17 @@ def _check_way(base: str, root: str) -> None:
 
 
 def _is_there(store: ObjectStore, name: str = "") -> bool:
-    """Whether there is a folder in which no file was found; of objects, whether any is below the prefix."""
+    """Return whether the folder exists although it has no file.
+
+    In an object store, return whether the prefix has any object.
+    """
     if isinstance(store, LocalStore):
         return store.is_folder(name)
     return name in store.list_folders("") if name else bool(store.list_folders(""))
 
 
 def _each_once(found: list[ObjectInfo]) -> list[ObjectInfo]:
-    """The files without names that are links to one of the others."""
+    """Return the files without links to other listed files."""
     if not any(info.is_link for info in found):
         return found
     seen, once = set[FileIdentity | None](), list[ObjectInfo]()
@@ -168,7 +183,7 @@ def _each_once(found: list[ObjectInfo]) -> list[ObjectInfo]:
 
 
 def _check_visible(pattern: str, path: str) -> None:
-    """Raise for a path that can only match names that are left out."""
+    """Raise an error if the path can only match names that are left out."""
     hidden = next((part for part in pattern.split("/") if is_hidden(part)), None)
     if hidden is not None:
         raise InvalidDataError(
@@ -180,9 +195,10 @@ def _check_visible(pattern: str, path: str) -> None:
 def _check_no_folder(
     store: ObjectStore, infos: Sequence[ObjectInfo], pattern: str, path: str, *, found: Collection[str]
 ) -> None:
-    """Raise when a path matches a folder with files and finds none of them: nobody would ever read them.
+    """Raise an error if the path matches a folder with files but no file in it, as these would never be read.
 
-    What ends in a mere ``*`` means the files beside any folders, of which there are none just now.
+    A path that ends in ``*`` alone is accepted: it means the files beside any folders, even if there are none
+    now.
     """
     if not pattern.rpartition("/")[2].strip("*"):
         return
@@ -210,14 +226,14 @@ def _check_no_folder(
 
 
 def _above(path: str) -> Iterator[str]:
-    """The folders that a file lies in, the outermost first."""
+    """Yield the parent folders of a file, the outermost first."""
     parts = path.split("/")
     return ("/".join(parts[:depth]) for depth in range(1, len(parts)))
 
 
 @lru_cache(maxsize=64)
 def glob_expression(pattern: str) -> LinearRegex:
-    """The regular expression of a path pattern; ``*`` stays within a folder, ``**`` does not."""
+    """Return the regular expression of a path pattern; ``*`` stays within a folder, ``**`` does not."""
     if len(pattern) > _MOST_CHARACTERS:
         raise InvalidDataError(
             f"the path pattern {pattern[:40]!r}... has {len(pattern):,} characters, and no path has more "
@@ -267,6 +283,7 @@ def _character_class(body: str) -> str:
 
 
 def _check_spelling(name: str, path: str, *, is_local: bool) -> None:
+    """Raise an error if Spark cannot open a file with this name."""
     if is_local and ":" in name.rpartition("/")[2]:
         raise InvalidDataError(
             Message(

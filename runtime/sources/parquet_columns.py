@@ -1,7 +1,8 @@
-"""The columns of a Parquet file by its footer, as the program means them that wrote it.
+"""The columns of a Parquet file according to its footer, with the meaning that the writing program gave them.
 
-pandas and Arrow have types that a table lacks: a column of nothing but null, nanoseconds, numbers without
-a sign or of 16 bits. Their values are values of a table's types. Others are not, such as a duration.
+pandas and Arrow have types that a table lacks: columns of nulls only, nanoseconds, unsigned integers, 16-bit
+floats. Values of these types can be stored in a table's types. Values of other types cannot, such as
+durations.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _JSON: Final = "arrow.json"
 _MOST_DIGITS: Final = 38
 _ROWS: Final = 65_536
 VOID: Final = Primitive(name="void")
-"""The type of a column that has nothing but null."""
+"""The type of a column that contains only nulls."""
 
 SAME_VALUES: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.uint8(): pa.int16(),
@@ -40,7 +41,7 @@ SAME_VALUES: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.string_view(): pa.string(),
     pa.binary_view(): pa.binary(),
 }
-"""The types of tables that hold all values of others."""
+"""The table types that can store all values of other types."""
 
 _REMEDIES: Final = (
     (pa.types.is_time, "write the time of day as text or as a number"),
@@ -53,8 +54,8 @@ _REMEDIES: Final = (
 class ParquetColumns:
     """The columns of one file.
 
-    ``index`` are those that pandas wrote for the index of a frame. ``int96`` are the columns with
-    timestamps of 96 bits, which may have nanoseconds: those that Spark wrote have none.
+    ``index`` are the columns that pandas wrote for the index of a frame. ``int96`` are the columns with
+    96-bit timestamps, which may have nanoseconds; those that Spark wrote are left out, as they have none.
     """
 
     schema: pa.Schema
@@ -63,7 +64,7 @@ class ParquetColumns:
 
     @classmethod
     def of(cls, file: Any) -> ParquetColumns:
-        """Return the columns of an open file; OSError or ValueError if its footer cannot be read."""
+        """Return the columns of an open file, or raise OSError or ValueError if its footer cannot be read."""
         footer_bytes(file)
         opened = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
         notes, leaves = opened.metadata.metadata or {}, opened.schema
@@ -76,7 +77,7 @@ class ParquetColumns:
 
 
 def _in_utc(field: pa.Field) -> pa.Field:
-    """Return the field with its times as points in time, which those of 96 bits are."""
+    """Return the field with its times in UTC, as 96-bit timestamps are points in time."""
     kind = field.type
     if pa.types.is_timestamp(kind):
         return field.with_type(pa.timestamp(kind.unit, "UTC"))
@@ -90,7 +91,7 @@ def _in_utc(field: pa.Field) -> pa.Field:
 
 
 def _index(note: bytes | None) -> frozenset[str]:
-    """Return the columns that are an index; one that is a range of numbers has none."""
+    """Return the index columns; an index that is a range of numbers has no column."""
     try:
         return frozenset(name for name in json.loads(note or b"{}")["index_columns"] if isinstance(name, str))
     except (ValueError, KeyError, TypeError):
@@ -98,10 +99,12 @@ def _index(note: bytes | None) -> frozenset[str]:
 
 
 def column_type(field: pa.Field, place: str) -> ColumnType:  # noqa: PLR0911 - a case, an answer
-    """Return the type of a table that has the field's values, ``void`` for a field of nothing but null.
+    """Return the table type that stores the field's values; ``void`` for a field that contains only nulls.
 
-    A time without a zone is ``timestamp_ntz``. InvalidDataError, which names ``place`` and a remedy, for
-    values that no type of a table has.
+    A time without a zone is ``timestamp_ntz``.
+
+    Raises:
+        InvalidDataError: If no table type stores the values. The message contains ``place`` and a remedy.
     """
     kind = field.type
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == _JSON:
@@ -148,7 +151,7 @@ def _leaf(kind: pa.DataType, place: str) -> ColumnType:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Return True for a list of any kind that Parquet files have."""
+    """Return whether the type is a list of any kind that Parquet files have."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
@@ -158,9 +161,10 @@ def fields(kind: pa.StructType) -> Iterator[pa.Field]:
 
 
 def nanoseconds(one: Any, other: Any, names: Sequence[str]) -> Mapping[str, int]:
-    """Return how many times of 96 bits have nanoseconds, for each column of ``names`` with such times.
+    """Return the number of 96-bit timestamps with nanoseconds, for each column of ``names`` that has any.
 
-    The file is opened twice, and read once with nanoseconds and once with microseconds.
+    ``one`` and ``other`` are two open handles of the same file: it is read once with nanoseconds and once
+    with microseconds.
     """
     counts: Counter[str] = Counter()
     exact, cut = pq.ParquetFile(one), pq.ParquetFile(other, coerce_int96_timestamp_unit="us")
@@ -182,6 +186,6 @@ def _differences(exact: pa.Array, cut: pa.Array) -> int:
         return sum(map(_differences, exact.flatten(), cut.flatten()))
     if not pa.types.is_timestamp(kind) or kind.unit == cut.type.unit:
         return 0
-    # Nanoseconds of far years do not fit: as the numbers wrap around, so does the difference.
+    # Nanoseconds of distant years overflow. The difference overflows in the same way, so it is still correct.
     nanos, micros = (np.asarray(array.drop_null().cast(pa.int64())) for array in (exact, cut))
     return int(np.count_nonzero(nanos - micros * 1000))

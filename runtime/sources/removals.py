@@ -1,4 +1,4 @@
-"""What a table has lost since another one read it: of its timeline, and of the archive log behind that."""
+"""The rows that a table has lost since another table read it, from its timeline and its archive log."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 
 
 def removal_between(table: TableHandle, since: str, until: str) -> str | None:
-    """Return how a table has lost rows that it had at ``since``; None if it has them all at ``until``.
+    """Return how a table has lost rows between ``since`` and ``until``, or None if it has lost none.
 
-    What has left its timeline is looked up in the archive log. Where that does not reach back, the answer
-    says so.
+    Commits that have left the timeline are read from the archive log. If the log does not reach back to
+    ``since``, the answer states that.
     """
     timeline, name = table.timeline(), table.name
     effective = EffectiveWrites(timeline, table.config.archive_folder)
@@ -38,6 +38,7 @@ def removal_between(table: TableHandle, since: str, until: str) -> str | None:
 
 
 def _loss(metadata: CommitMetadata) -> str | None:
+    """Return how a commit removed rows, or None."""
     if metadata.replaced and metadata.operation.upper() != CLUSTER:
         groups = sum(map(len, metadata.replaced.values()))
         return f"replaced {groups} file groups"
@@ -48,9 +49,9 @@ def _loss(metadata: CommitMetadata) -> str | None:
 def _archived_writes(
     table: TableHandle, timeline: Timeline, since: str, until: str
 ) -> Iterator[tuple[str, CommitMetadata] | None]:
-    """Yield the archived writes between two instants; None where the log does not say all.
+    """Yield the archived writes between two instants; yield None if the log is incomplete.
 
-    A log file holds what was archived at one time, and newer files hold newer writes.
+    A log file contains the instants of one archival, and newer files contain newer writes.
     """
     reaches_back = False
     for _, log in newest_logs_first(table.store, table.config.archive_folder):
