@@ -1,1 +1,1 @@
-"""What a table is declared to be, as values and JSON: spec, column types, clustering policy, job."""
+"""The declaration of a table as values and JSON: spec, column types, clustering policy and jobs."""

@@ -1,8 +1,8 @@
-"""The table schema as Avro, named exactly as real Hudi names it, and back.
+"""The table schema as Avro, with exactly the names that Hudi uses, and the columns of such a schema.
 
-Hudi keeps this JSON in every commit and compares it by full names, so the names of nested records
-and fixed types have to be Hudi's own. Source: Hudi's SchemaConverters, AvroConversionUtils and
-HoodieAvroUtils, and what Hudi 0.15.0 and 1.2.0 wrote for the same columns.
+Hudi keeps this JSON in every commit and compares it by full names, so the names of nested records and fixed
+types must be Hudi's own. Source: Hudi's SchemaConverters, AvroConversionUtils and HoodieAvroUtils, and the
+schemas that Hudi 0.15.0 and 1.2.0 wrote for equal columns.
 """
 
 from __future__ import annotations
@@ -67,17 +67,19 @@ _SPARK_LOGICAL: Final = {
 _NOT_DECLARED: Final = frozenset(
     {"local-timestamp-millis", "local-timestamp-micros", "time-millis", "time-micros", "duration"}
 )
-"""Logical types that files of other writers may have, and columns cannot be declared with."""
+"""Logical types that files of other writers may have, but that no column can be declared with."""
 
 
 class AvroSchemaError(ValueError):
-    """Why an Avro schema cannot be read as columns."""
+    """An Avro schema cannot be read as columns."""
 
 
 def table_avro_schema(name: str, columns: Iterable[Column]) -> str:
-    """The Avro JSON of a table called ``name``: what a commit carries under ``schema``.
+    """Return the Avro JSON of a table called ``name``, which a commit contains under ``schema``.
 
-    InvalidDataError for columns that a table cannot have.
+    Raises:
+        InvalidDataError: If a table cannot have these columns.
+
     """
     columns = tuple(columns)
     check_columns(columns)
@@ -98,7 +100,7 @@ def table_avro_schema(name: str, columns: Iterable[Column]) -> str:
 
 
 def with_meta_columns(schema_json: str) -> str:
-    """A table's Avro JSON with Hudi's five meta columns in front, as base files carry it."""
+    """Return a table's Avro JSON with Hudi's five meta columns in front, as base files contain it."""
     document = json.loads(schema_json)
     meta = [
         {"name": column, "type": ["null", "string"], "doc": "", "default": None} for column in META_COLUMNS
@@ -108,10 +110,10 @@ def with_meta_columns(schema_json: str) -> str:
 
 
 def with_nullable_elements(schema_json: str) -> str:
-    """The Avro JSON in which elements of arrays and values of maps may be null, all names as they were.
+    """Return the Avro JSON with nullable elements of arrays and values of maps, and all names unchanged.
 
-    Columns have no word for others, so that rows with null elements are written; readers that trust a schema
-    without them fail on such rows, or read zeros.
+    Columns cannot declare them as not null, so rows with null elements may be written. Readers that rely on a
+    schema without null fail on such rows or read zeros.
     """
     document = json.loads(schema_json)
     relaxed = _relaxed(document)
@@ -121,10 +123,14 @@ def with_nullable_elements(schema_json: str) -> str:
 
 
 def columns_from_avro(text: str, *, place: str = "Avro schema") -> tuple[Column, ...]:
-    """The columns of an Avro record of any Hudi version, without Hudi's meta columns.
+    """Return the columns of an Avro record of any Hudi version, without Hudi's meta columns.
 
-    Types that Spark has no name for become what Spark reads them as: enum is string, fixed is
-    binary, time of day is a number. CorruptTableError, naming ``place``, for anything else.
+    Types without a name in Spark become the types as which Spark reads them: enum becomes string, fixed
+    becomes binary, a time of day becomes a number.
+
+    Raises:
+        CorruptTableError: If the text is not such a record. The message starts with ``place``.
+
     """
     try:
         document = parsed_json(text)
@@ -144,10 +150,12 @@ def columns_from_avro(text: str, *, place: str = "Avro schema") -> tuple[Column,
 
 
 def columns_declared_in_avro(document: object) -> tuple[Column, ...]:
-    """The columns that an Avro record declares, with the docs of its fields as descriptions.
+    """Return the columns that an Avro record declares, with the docs of its fields as descriptions.
 
-    AvroSchemaError for anything else, and for what would not be in the table as it is declared: a union of
-    several types, a time of day, a name that Avro does not allow.
+    Raises:
+        AvroSchemaError: If the document is not a record, or if the table could not have a column as declared:
+            a union of several types, a time of day, a name that Avro does not allow.
+
     """
     if not isinstance(document, dict) or document.get("type") != "record":
         raise AvroSchemaError("it is not a record")
@@ -160,7 +168,7 @@ def columns_declared_in_avro(document: object) -> tuple[Column, ...]:
 
 
 def sanitized_name(table: str) -> str:
-    """The table's name with ``__`` for what Avro forbids, as in Hudi's record names."""
+    """Return the table's name with ``__`` for characters that Avro forbids, as in Hudi's record names."""
     if table and not re.match(r"[A-Za-z_]", table):
         table = "__" + table[1:]
     return re.sub(r"[^A-Za-z0-9_]", "__", table)
@@ -233,7 +241,7 @@ _MOST_FIELDS: Final = 100_000
 
 
 class _AvroReader:
-    """Walks one schema, remembering its named types; one that is ``declared`` is held to more."""
+    """A reader of one schema, which remembers its named types. Stricter rules apply if it is ``declared``."""
 
     def __init__(self, *, declared: bool) -> None:
         self._declared = declared
@@ -242,14 +250,14 @@ class _AvroReader:
         self._width = 0
 
     def columns(self, document: object) -> tuple[StructField, ...]:
-        """The fields of a schema that is a record."""
+        """Return the fields of a schema that is a record."""
         struct, _ = self.read(document, "")
         if not isinstance(struct, Struct):
             raise AvroSchemaError(f"it is a {struct}, not a record")
         return struct.fields
 
     def read(self, schema: object, namespace: str) -> tuple[ColumnType, bool]:
-        """The type and whether it may be null."""
+        """Return the type, and whether it may be null."""
         match schema:
             case list():
                 return self._union(schema, namespace)
@@ -343,7 +351,7 @@ class _AvroReader:
         raise AvroSchemaError(f"{name!r} is no type")
 
     def _widen(self, fields: int) -> None:
-        """Count fields, again wherever a record is named again: a few bytes of names may mean any number."""
+        """Count fields, again for each reference to a record, as a few references can multiply them."""
         self._width += fields
         if self._width > _MOST_FIELDS:
             raise AvroSchemaError(f"it has more than {_MOST_FIELDS:,} fields")

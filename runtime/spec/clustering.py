@@ -1,4 +1,4 @@
-"""What a table's spec says about clustering: when, which files, and in which order their rows."""
+"""The clustering policy of a table's spec: when to cluster, which files, and the order of their rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from parquetry.runtime.spec.sizing import SizingPolicy
 
 MIB: Final = 1024 * 1024
 STITCH: Final = "stitch"
-"""The strategy that leaves rows as they come; no function lays them out."""
+"""The strategy that keeps the order of rows. It has no layout function."""
 
 ENCRYPT: Final = "encrypt"
 PRUNE: Final = "prune"
@@ -22,7 +22,7 @@ _DIGEST_LENGTH: Final = 16
 
 
 class Trigger(StrEnum):
-    """Who starts clustering."""
+    """When clustering runs: never, in its own job, or as part of writes."""
 
     OFF = "off"
     ASYNC = "async"
@@ -30,7 +30,7 @@ class Trigger(StrEnum):
 
 
 class Existing(StrEnum):
-    """What a new policy means for files that were there before it was applied."""
+    """How a new policy applies to files that were written before it was applied."""
 
     GRADUAL = "gradual"
     KEEP = "keep"
@@ -38,7 +38,7 @@ class Existing(StrEnum):
 
 
 class ClusteringScope(StrEnum):
-    """How far rows are ordered: within a group, across the groups of a partition, or what serves better."""
+    """The scope of the row order: a group, all groups of a partition, or automatically chosen."""
 
     AUTO = "auto"
     GROUP = "group"
@@ -47,7 +47,7 @@ class ClusteringScope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFilter:
-    """Which partitions are looked at: all of them, or what one of the first three rules picks.
+    """The partitions to cluster: all of them, or those that one of the first three rules picks.
 
     ``recent`` and ``skip_newest`` count partitions by value, after ``selected`` or ``regex``.
     """
@@ -60,7 +60,7 @@ class PartitionFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPolicy:
-    """Which files are rewritten together. ``strategy`` is the name of an entry point."""
+    """The rules that pick the files to rewrite together. ``strategy`` is the name of an entry point."""
 
     strategy: str = "size"
     small_file_limit_bytes: int = 100 * MIB
@@ -72,10 +72,10 @@ class PlanPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionPolicy:
-    """How the rows of a group are laid out. ``strategy`` is the name of an entry point.
+    """The row layout of a group. ``strategy`` is the name of an entry point.
 
-    ``encryption_key`` is the reference of the key that ``then: [encrypt]`` is about. Whatever it says,
-    files are encrypted as the table's ``files`` say: with another key all files are due.
+    ``encryption_key`` is the reference of the key for ``then: [encrypt]``, which makes all files with another
+    key due. Files are always encrypted with the key of the table's ``files`` section.
     """
 
     strategy: str = STITCH
@@ -87,22 +87,22 @@ class ExecutionPolicy:
 
     @property
     def digest(self) -> str:
-        """What a file's footer carries that was written by this policy: 16 hexadecimal digits.
+        """The digest in the footer of each file that this policy wrote: 16 hexadecimal digits.
 
-        The scope is not in it: within a file the rows have the same order in any scope. Plans compare it with
-        that of every file, so it is computed once.
+        It does not depend on the scope, as the order of rows within a file is the same in any scope. Plans
+        compare it with the digest of every file, so it is computed once.
         """
         return _digest(self)
 
     @property
     def arranges_rows(self) -> bool:
-        """Whether a file written by another policy differs in more than its size."""
+        """Whether a file that another policy wrote differs in more than its size."""
         return self.strategy != STITCH or bool(self.split_by or self.then)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringSpec:
-    """A table's ``clustering`` section."""
+    """The ``clustering`` section of a table."""
 
     trigger: Trigger = Trigger.OFF
     every_commits: int = 4
@@ -112,7 +112,7 @@ class ClusteringSpec:
 
     @classmethod
     def following(cls, limits: SizingPolicy) -> ClusteringSpec:
-        """The clustering of a table that declares none: the defaults, with sizes as in YAML."""
+        """Return the default clustering of a table that declares none, with sizes derived as in YAML."""
         target = limits.max_file_size_bytes
         return cls(
             plan=PlanPolicy(

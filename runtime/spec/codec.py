@@ -1,6 +1,6 @@
-"""JSON files, and frozen dataclasses to plain JSON values and back, strictly.
+"""JSON files, and the strict conversion of frozen dataclasses to plain JSON values and back.
 
-Field names are the keys. Reading refuses what the class does not have, and says where.
+The names of fields are the keys. Reading refuses keys that the class does not have, and reports their place.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, 
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 
 MAX_DEPTH: Final = 200
-"""How many levels of objects and lists a JSON text may have; each struct within another takes four."""
+"""The maximum number of nested objects and lists of a JSON text. Each nested struct takes four."""
 
 _OMITTED: Final = "parquetry.unless_none"
 UNLESS_NONE: Final = MappingProxyType({_OMITTED: True})
-"""The metadata of a field that JSON does not have while it is None, or an empty tuple."""
+"""The metadata of a field that is omitted from JSON while it is None or an empty tuple."""
 
 _TOO_DEEP: Final = f"it has more than {MAX_DEPTH} levels of objects and lists"
 _INT64_DIGITS: Final = 20
@@ -35,13 +35,13 @@ _BRIEF_TEXT = 60
 
 _Record = TypeVar("_Record")
 _Reader: TypeAlias = Callable[[object, str], Any]
-"""Gives the value of a JSON value, whose place is said where it is none."""
+"""Converts a JSON value. The text is its place for error messages."""
 
 
 class Brief:
-    """A record that prints as one short line: scalars as they are, collections by their size.
+    """A record with a short ``repr``: scalars in full, collections as their size.
 
-    Fields that hold their default are left out, and so are those that ``repr=False`` hides.
+    Fields with their default value, and fields with ``repr=False``, are left out.
     """
 
     __slots__ = ()
@@ -70,7 +70,7 @@ def _brief(value: object) -> str:
 
 
 def to_json_value(value: Any) -> Any:
-    """Plain JSON values: fields of a dataclass by their names, tuples as lists, enums as text."""
+    """Return plain JSON values: dataclasses as objects by field name, tuples as lists, enums as text."""
     if is_dataclass(value) and not isinstance(value, type):
         return {
             name: to_json_value(getattr(value, name))
@@ -88,16 +88,18 @@ def to_json_value(value: Any) -> Any:
 
 @cache
 def _written(record: type) -> tuple[tuple[str, bool], ...]:
-    """The names of the fields, and whether JSON does not have them while they say nothing."""
+    """Return the names of the fields, and for each whether JSON omits it while it is empty."""
     return tuple((field.name, bool(field.metadata.get(_OMITTED))) for field in fields(record))
 
 
 def parsed_json(content: bytes | str) -> Any:
-    """The value of a JSON text in UTF-8, of whoever wrote it; ValueError says what is wrong with it.
+    """Return the value of an untrusted JSON text in UTF-8.
 
-    Refused is what JSON does not have or what no later step is to stumble over: a key twice in one object,
-    more than :data:`MAX_DEPTH` levels, NaN and infinite numbers, integers of more than 64 bits, halves of
-    surrogate pairs.
+    Raises:
+        ValueError: If the text is not JSON, or later steps could fail on it: duplicate keys in an object,
+            more than :data:`MAX_DEPTH` levels, NaN and infinite numbers, integers of more than 64 bits,
+            unpaired surrogates.
+
     """
     text = content if isinstance(content, str) else content.decode()
     hooks: dict[str, Any] = {"parse_constant": _refuse_constant, "object_pairs_hook": _unique}
@@ -115,7 +117,12 @@ def parsed_json(content: bytes | str) -> Any:
 
 
 def json_object(content: bytes, *, place: str) -> dict[str, Any]:
-    """The JSON object that a file of the table holds; CorruptTableError names ``place`` for anything else."""
+    """Return the JSON object in a file of the table.
+
+    Raises:
+        CorruptTableError: If the content is not a JSON object. The message starts with ``place``.
+
+    """
     try:
         document = parsed_json(content)
     except ValueError as error:
@@ -130,7 +137,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _integer(digits: str) -> int:
-    # Python itself refuses to read more than some thousand digits, and would be slow with fewer.
+    # Python refuses to parse more than some thousand digits, and is slow with slightly fewer.
     if len(digits) > _INT64_DIGITS or not -(1 << 63) <= int(digits) < 1 << 63:
         raise ValueError(f"{digits[:20]}... is more than 64 bits hold")
     return int(digits)
@@ -163,10 +170,12 @@ def _check_depth(value: Any) -> None:
 
 
 def from_json_value(record: type[_Record], value: object, *, place: str) -> _Record:
-    """The dataclass that :func:`to_json_value` wrote; fields with a default may be missing.
+    """Return the dataclass that :func:`to_json_value` converted. Fields with a default may be missing.
 
-    InvalidDataError names the place (such as ``spec.columns[2].type``), the value and what was
-    expected, for unknown keys, missing ones and values of another type.
+    Raises:
+        InvalidDataError: If a key is unknown or missing, or a value has the wrong type. The message has the
+            place, such as ``spec.columns[2].type``, the value and the expected type.
+
     """
     if not isinstance(value, Mapping):
         raise _unexpected(value, "an object", place)
@@ -189,7 +198,7 @@ def from_json_value(record: type[_Record], value: object, *, place: str) -> _Rec
 
 @cache
 def _readers(record: type) -> Mapping[str, _Reader]:
-    """How the value of each field is read, by its annotation, which is a text and evaluated once."""
+    """Return the reader of each field. Annotations are texts, which are evaluated once for each class."""
     return {name: _reader(hint) for name, hint in get_type_hints(record).items()}
 
 
@@ -248,10 +257,10 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or 
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no spare blanks: equal values give equal text."""
+    """Return JSON with sorted keys and no spaces, so that equal values give equal texts."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def digest_of(value: Any) -> str:
-    """``sha256:`` and the hex digest of the value's canonical JSON."""
+    """Return ``sha256:`` and the hexadecimal digest of the value's canonical JSON."""
     return "sha256:" + hashlib.sha256(canonical_json(value).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Which types a column may change to while its files stay as they are."""
+"""Changes of a column's type that leave its files unchanged."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _PROMOTIONS: Final = {
 _WIDENINGS_IN_ORDER: Final = ("smallint", "int", "bigint", "double")
 _MOST_DIGITS: Final = 38
 _WHOLE_DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
-"""How many decimal digits every value of a whole number fits into."""
+"""The number of decimal digits that holds every value of an integer type."""
 _HELD: Final = {
     "tinyint": frozenset({"smallint", "int", "bigint", "float", "double"}),
     "smallint": frozenset({"int", "bigint", "float", "double"}),
     "int": frozenset({"bigint", "double"}),
     "float": frozenset({"double"}),
 }
-"""The simple types that hold every value of another one, as numbers of all their digits."""
+"""For each simple type, the types that hold all its values as numbers with all digits."""
 _NUMBERS: Final = frozenset({*_WHOLE_DIGITS, "float", "double"})
 _TIMES: Final = {"timestamp_ntz": frozenset({"timestamp", "date"}), "date": frozenset({"timestamp"})}
 
 
 def is_widening(old: ColumnType, new: ColumnType) -> bool:
-    """Whether every file of the old type reads right as the new one, in Spark, Hudi and hudi-rs.
+    """Return whether Spark, Hudi and hudi-rs read every file of the old type correctly as the new type.
 
-    These are Avro's own promotions that lose nothing, and new nullable fields in structs.
-    A decimal may grow only within its stored size: Avro cannot resolve fixed values of different
-    sizes. Equal types count as widening.
+    These are the lossless promotions of Avro, and new nullable fields in structs. A decimal may grow only
+    within its stored size, as Avro cannot resolve fixed values of different sizes. Equal types count as
+    widening.
     """
     match old, new:
         case Primitive(), Primitive():
@@ -56,7 +56,10 @@ def is_widening(old: ColumnType, new: ColumnType) -> bool:
 
 
 def holds_every(new: ColumnType, old: ColumnType) -> bool:
-    """Whether each value of a simple type is one of another, whatever it takes to convert files."""
+    """Return whether the new type holds every value of the old one, even if files must be converted.
+
+    For nested types, the result is False.
+    """
     match old, new:
         case Decimal(), Decimal():
             return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
@@ -72,9 +75,10 @@ def holds_every(new: ColumnType, old: ColumnType) -> bool:
 
 
 def may_hold(new: ColumnType, old: ColumnType) -> bool:  # noqa: PLR0911 - a case, an answer
-    """Return True if a type may have a value of another, as that is: 3.0 is a whole number, 3.5 is none.
+    """Return whether the new type can hold some values of the old one unchanged.
 
-    A local time is one of UTC. No decimal is a number of a floating type, which is near it.
+    A double 3.0 is an integer, 3.5 is not. A local time counts as a time in UTC. A decimal counts as no value
+    of a floating-point type, which only approximates it.
     """
     match old, new:
         case Array(element=one), Array(element=other):
@@ -99,7 +103,10 @@ def may_hold(new: ColumnType, old: ColumnType) -> bool:  # noqa: PLR0911 - a cas
 
 
 def widenings(old: ColumnType) -> tuple[ColumnType, ...]:
-    """What a column of a simple type may become in place; of decimals the one with the most digits."""
+    """Return the types to which a simple type can be widened in place.
+
+    For a decimal, this is only the type with the most digits.
+    """
     match old:
         case Primitive():
             names = _PROMOTIONS.get(old.name, frozenset())
@@ -111,7 +118,7 @@ def widenings(old: ColumnType) -> tuple[ColumnType, ...]:
 
 
 def in_order_of(old: ColumnType, wide: ColumnType) -> ColumnType:
-    """The wider type, the fields of its structs in the order of the old one, new fields behind them."""
+    """Return the wider type with the fields of its structs in the order of the old one, then new fields."""
     match old, wide:
         case Array(), Array():
             return replace(wide, element=in_order_of(old.element, wide.element))

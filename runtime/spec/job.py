@@ -1,8 +1,8 @@
 """The contract between compiler and runtime: one job, as plain values and as JSON.
 
-A job names one table and one verb. It carries everything its executor needs, so that a script
-under ``spark-submit`` on a cluster without the project's files can run it; and it carries what
-must hold when it runs, so that a job compiled from an older spec stops instead of acting.
+A job has one table and one kind of work. It contains everything that its executor needs, so a script under
+``spark-submit`` on a cluster without the project's files can run it. It also contains the requirements for
+its execution, so a job that was compiled from an older spec stops before it changes anything.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ JOB_VERSION = 1
 
 
 class JobKind(StrEnum):
-    """What a job does to its table.
+    """The work of a job on its table.
 
-    ``clean`` looks at the whole table; ``services`` does only what is due; ``cluster`` pays clustering
-    debt, whatever the table's trigger; ``test`` reads rows, of a table that may be no project's.
+    ``clean`` checks the whole table. ``services`` does only due work. ``cluster`` clusters due files,
+    whatever the table's trigger is. ``test`` reads rows, also of a table without a project.
     """
 
     CREATE = "create"
@@ -43,11 +43,12 @@ class JobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOwner:
-    """For whom a table is opened by its name: a project, at one of its targets. None asks for no target.
+    """The project and the target that a table must belong to. If ``target`` is None, any target is accepted.
 
-    ``rules`` is the digest of what it is to be written by (:func:`rules_digest`); None takes the applied spec
-    whatever it is. ``keys`` refer to those of which one has signed the applied record, the first to the one
-    that signs now; none asks for no signature. Who ``signs`` anew may find none.
+    ``rules`` is the digest of the spec with which the table must be written (:func:`rules_digest`), or None
+    to accept any applied spec. ``keys`` are references to signing keys: one of them must have signed the
+    applied record, and the first signs new ones. Without keys, no signature is required. If ``signs`` is
+    True, the owner signs a new record, and the present one may be unsigned.
     """
 
     project: str
@@ -59,10 +60,11 @@ class TableOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """What must hold for a job or an action to be executed; None means "not asked".
+    """The conditions for the execution of a job or an action. None means that a condition is not checked.
 
-    ``exists`` False asks that there be no table yet. ``table_version`` is Hudi's;
-    ``no_metadata_table`` and ``no_pending_clustering`` (of ours) ask that there be none.
+    If ``exists`` is False, there must be no table yet. ``table_version`` is Hudi's. ``no_metadata_table``
+    requires that there is no metadata table, ``no_pending_clustering`` that there is no pending clustering of
+    parquetry.
     """
 
     exists: bool
@@ -77,9 +79,9 @@ class Requirements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """How a session for the job is made. ``packages`` are Maven coordinates.
+    """The settings of the job's Spark session. ``packages`` are Maven coordinates.
 
-    ``environment`` are the names of the variables that Spark gets beside those that it always needs.
+    ``environment`` has the names of the variables that Spark gets in addition to those that it always needs.
     """
 
     master: str | None = None
@@ -90,18 +92,18 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """One verb on one table.
+    """One kind of work on one table.
 
-    ``storage`` holds options for the table's store; variables in a value of the form
-    ``{"environment_text": "${NAME}"}`` are read where the job runs, so that no secret is written
-    down. ``spec`` is the spec to create, or for the other kinds the one that was compiled.
-    ``source`` names one of its sources, whose relative paths start at ``directory``. A relative ``directory``
-    starts at the folder of the file that holds the job, a relative ``location`` at ``directory``.
-    ``settings`` are those of the target that the job was made with, by path: what of them executes is to be
-    what is applied. ``budget_bytes`` is how much clustering may rewrite, None is no limit; ``spent_bytes`` of
-    it the run has rewritten before, of other tables too. If it ``is_strict``, no single file may exceed it
-    either. ``signing_keys`` are references. ``dirty`` says that the project had changes that ``git_commit``
-    lacks. ``tests`` are those of a job that tests, whose ``project`` is empty for a table of none.
+    ``storage`` has the options of the table's store. A value of the form ``{"environment_text": "${NAME}"}``
+    is replaced from the environment where the job runs, so that no secret is written to a file. ``spec`` is
+    the spec to create, or for other kinds the compiled one. ``source`` is the name of one of its sources,
+    whose relative paths start at ``directory``. A relative ``directory`` starts at the folder of the job's
+    file, a relative ``location`` at ``directory``. ``settings`` are those of the target at compile time, by
+    path; those that can execute code must equal the applied ones. ``budget_bytes`` limits the bytes that
+    clustering may rewrite, None means no limit; the run has already used ``spent_bytes`` of it, also for
+    other tables. If ``is_strict`` is True, no single file may exceed the budget either. ``signing_keys`` are
+    references. ``dirty`` means that the project had changes that are not in ``git_commit``. ``tests`` are
+    those of a test job, whose ``project`` is empty for a table without a project.
     """
 
     kind: JobKind
@@ -128,7 +130,7 @@ class JobPlan:
 
     @property
     def owner(self) -> TableOwner:
-        """Whose the job's table has to be, and that it is to be written, if at all, by the job's spec."""
+        """The required owner of the job's table, which must be written with the job's spec."""
         return TableOwner(
             project=self.project,
             target=self.target,
@@ -139,12 +141,12 @@ class JobPlan:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """The secret texts of its options, as far as they are known where this is asked."""
+        """The secret values in its options, as far as the environment of this process contains them."""
         return secrets_of(self.storage) | secrets_of(self.spark.conf)
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The environment variables for Spark: those declared, and those of its storage and its keys."""
+        """The environment variables for Spark: the declared ones, and those of its storage and its keys."""
         source = next((source for source in self.spec.sources if source.name == self.source), None)
         others = [test.other for test in self.tests.tests if test.other] if self.tests else []
         places = [self.location, *(table.location for table in others), *([source.path] if source else [])]
@@ -155,25 +157,28 @@ class JobPlan:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The environment variables that the job itself reads: those of options and of keys that sign."""
+        """The environment variables that the job itself reads: those of its options and its signing keys."""
         options = json.dumps([self.storage, self.spark.conf], default=str)
         return (*VARIABLE.findall(options), *key_variables(self.signing_keys))
 
     @property
     def name(self) -> str:
-        """``ingest_landing``: unique within the table."""
+        """A name that is unique within the table, such as ``ingest_landing``."""
         return f"{self.kind}_{self.source}" if self.source else str(self.kind)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, every field present."""
+        """Return plain JSON values, with every field."""
         value: dict[str, Any] = to_json_value(self)
         return value
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], *, place: str = "job") -> JobPlan:
-        """The job that :meth:`to_json` wrote; :class:`StalePlanError` for another version.
+        """Return the job that :meth:`to_json` converted.
 
-        Raises :class:`InvalidDataError` for unknown fields and wrong values.
+        Raises:
+            StalePlanError: If the job has another version.
+            InvalidDataError: If a field is unknown or a value is invalid.
+
         """
         if document.get("version") != JOB_VERSION:
             raise StalePlanError(
@@ -183,9 +188,10 @@ class JobPlan:
         return from_json_value(cls, document, place=place)
 
     def at(self, folder: str) -> JobPlan:
-        """The job with a ``directory`` and a ``location`` that are relative made absolute.
+        """Return the job with an absolute ``directory`` and ``location``.
 
-        The directory starts at ``folder``, where the job's file lies, and the location at the directory.
+        A relative directory starts at ``folder``, which contains the job's file, and a relative location at
+        the directory.
         """
         directory = os.path.abspath(os.path.join(folder, self.directory))  # noqa: PTH100, PTH118  # links stay
         location = join_base(directory, self.location)
@@ -196,12 +202,12 @@ class JobPlan:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON, ``sha256:`` and 64 hex digits."""
+        """The digest of the job: ``sha256:`` and 64 hexadecimal digits of its canonical JSON."""
         return digest_of(self.to_json())
 
 
 def rules_digest(spec: TableSpec) -> str:
-    """The digest of all by which a table is written: of a spec without what is only said about the table."""
+    """Return the digest of the spec without descriptions, owner and tags, which do not affect writes."""
     document = spec.to_json()
     columns = [{**column, "description": None} for column in document["columns"]]
     extra = {key: value for key, value in document["extra"].items() if key not in _SAID}
@@ -214,9 +220,11 @@ _SAID = ("description", "owner", "tags")
 def resolve_environment(
     options: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
-    """The options with the variables filled in where a value is ``{"environment_text": "..${NAME}.."}``.
+    """Return the options with variables replaced in values ``{"environment_text": "..${NAME}.."}``.
 
-    Raises :class:`StalePlanError` when a variable is not set.
+    Raises:
+        StalePlanError: If a variable is not set.
+
     """
     return {key: _resolve(value, environment) for key, value in options.items()}
 

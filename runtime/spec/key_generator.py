@@ -1,4 +1,4 @@
-"""Hudi's key generators: how a table's record keys and partition paths are spelled.
+"""Hudi's key generators, which determine the spelling of record keys and partition paths.
 
 Source: KeyGeneratorType, KeyGenUtils and the classes of org.apache.hudi.keygen of Hudi 0.15.
 """
@@ -13,7 +13,7 @@ _PACKAGE: Final = "org.apache.hudi.keygen."
 
 
 class KeyGenerator(StrEnum):
-    """The generators Hudi comes with, by the simple names of their Spark classes."""
+    """The key generators of Hudi, by the simple names of their Spark classes."""
 
     SIMPLE = "SimpleKeyGenerator"
     COMPLEX = "ComplexKeyGenerator"
@@ -24,22 +24,22 @@ class KeyGenerator(StrEnum):
 
     @property
     def class_name(self) -> str:
-        """The full Java class name, as ``hoodie.properties`` holds it."""
+        """The full name of the Java class, as in ``hoodie.properties``."""
         return _PACKAGE + self.value
 
 
 class KeyEncoding(StrEnum):
-    """How a record key is spelled: ``v`` or ``field:v[,field:v...]``."""
+    """The spelling of a record key: ``v`` or ``field:v[,field:v...]``."""
 
     BARE = "bare"
     PREFIXED = "prefixed"
 
 
 def choose_key_generator(record_key: Sequence[str], partition_by: Sequence[str]) -> KeyGenerator:
-    """The generator for a new table.
+    """Return the key generator for a new table.
 
-    Hudi's own choice, except for one key field and several partition fields: Hudi's versions
-    disagree about what ComplexKeyGenerator does with one field, CustomKeyGenerator is clear.
+    It is Hudi's own choice, except for one key field and several partition fields: Hudi's versions disagree
+    about ComplexKeyGenerator with one field, but agree about CustomKeyGenerator.
     """
     if not partition_by:
         return KeyGenerator.NON_PARTITION
@@ -51,9 +51,9 @@ def choose_key_generator(record_key: Sequence[str], partition_by: Sequence[str])
 def infer_key_generator(
     properties: Mapping[str, str], record_key: Sequence[str], partition_by: Sequence[str]
 ) -> KeyGenerator | None:
-    """The generator that a table's properties mean; None for one that Hudi does not come with.
+    """Return the key generator that the properties of a table mean, or None if it is not part of Hudi.
 
-    Hudi 0.x stores a class, 1.x a type; without either Hudi goes by the number of fields.
+    Hudi 0.x stores a class, Hudi 1.x a type. Without either, the number of fields decides, as in Hudi.
     """
     class_name = properties.get("hoodie.table.keygenerator.class")
     if class_name:
@@ -69,7 +69,10 @@ def infer_key_generator(
 
 
 def key_encoding_of(generator: KeyGenerator | None, record_key: Sequence[str]) -> KeyEncoding | None:
-    """How the generator spells keys; None where Hudi's versions disagree and only the files can tell."""
+    """Return the key encoding of the generator, or None if Hudi's versions disagree.
+
+    Only the files of the table then show the encoding.
+    """
     if generator is None:
         return None
     if len(record_key) != 1:

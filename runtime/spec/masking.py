@@ -1,6 +1,6 @@
-"""What may be told of columns that hold personal data (``pii: true``): not their values.
+"""Masking of the values of columns with personal data (``pii: true``).
 
-Partition paths, and what errors and results quote of rows, lose them before they leave a job.
+Partition paths, errors and results lose these values before they leave a job.
 """
 
 from __future__ import annotations
@@ -26,42 +26,45 @@ _OF_TIMELINE: Final = ".hoodie"
 _OF_TABLE: Final = re.compile(
     r".*\.parquet(?:\.\w+)*\Z|\.hoodie_partition_metadata|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-\d+)?\Z"
 )
-"""Names of base files and of file groups."""
+"""The names of base files, of partition metadata files and of file groups."""
 
 _MARKERS_OF_INSTANT: Final = re.compile(r"\.hoodie/\.temp/[^/]+/")
 
 
 def pii_columns(*columns: Iterable[Column]) -> frozenset[str]:
-    """The names, in lower case, of the columns that hold personal data in any of the lists."""
+    """Return the names, in lower case, of the columns with personal data in any of the lists."""
     return frozenset(column.name.lower() for each in columns for column in each if column.pii)
 
 
 def personal_names(spec: TableSpec, pii: frozenset[str]) -> frozenset[str]:
-    """Return the columns, and those of Hudi that are made of their values, as SQL names them."""
+    """Return ``pii`` and those of Hudi's meta columns that contain the values of these columns."""
     made = ((RECORD_KEY, spec.record_key), (PARTITION_PATH, spec.partition_by))
     return pii | {name for name, of in made if any(column.partition(".")[0].lower() in pii for column in of)}
 
 
 def has_personal_columns(spec: TableSpec | None) -> bool:
-    """Whether any column of the table holds personal data."""
+    """Return whether any column of the table contains personal data."""
     return spec is not None and bool(pii_columns(spec.columns))
 
 
 def has_masked_partitions(spec: TableSpec) -> bool:
-    """Whether paths of partitions hold values of columns that hold personal data."""
+    """Return whether partition paths contain values of columns with personal data."""
     pii = pii_columns(spec.columns)
     return any(column.lower() in pii for column in spec.partition_by)
 
 
 def has_private_keys(spec: TableSpec) -> bool:
-    """Return True if record keys are for no file that everybody may read, as one of the timeline is."""
+    """Return whether record keys must not be written to unprotected files such as the timeline.
+
+    This holds if they contain personal data or if base files are encrypted.
+    """
     return spec.files.encryption_key is not None or _has_personal_keys(spec)
 
 
 def masked_partition(path: str, spec: TableSpec | None) -> str:
-    """The partition's path with ``***`` for the values of columns that hold personal data.
+    """Return the partition path with ``***`` for the values of columns with personal data.
 
-    Without a spec nothing is known to be personal.
+    Without a spec, no column counts as personal.
     """
     if not path or spec is None or not has_masked_partitions(spec):
         return path
@@ -72,17 +75,23 @@ def masked_partition(path: str, spec: TableSpec | None) -> str:
 
 
 def masked_path(path: str, partition: str, spec: TableSpec | None) -> str:
-    """The path of a file in a partition, whose name tells nothing, with the partition masked."""
+    """Return the path of a file with its partition masked. The name of a file contains no personal data."""
     if not partition:
         return path
     return f"{masked_partition(partition, spec)}{path.removeprefix(partition)}"
 
 
 def masked_message(text: str, spec: TableSpec | None, *, location: str) -> str:
-    """An error or a warning about the table without values of columns that hold personal data.
+    """Return an error or a warning about the table without values of columns with personal data.
 
-    Of partitions, record keys and paths what such columns give is masked; ``location`` tells which paths are
-    the table's. Of what a library says the class of the error stays, if the table has such a column at all.
+    Partitions, record keys and paths with such values are masked. If the table has any such column, the text
+    of a library's error is replaced by the class of the error.
+
+    Args:
+        text: The message.
+        spec: The spec of the table, or None, which masks nothing.
+        location: The location of the table, by which its paths are recognised.
+
     """
     if not has_personal_columns(spec):
         return text
@@ -92,10 +101,11 @@ def masked_message(text: str, spec: TableSpec | None, *, location: str) -> str:
 
 @contextmanager
 def failures_masked(spec: TableSpec | None, *, location: str) -> Iterator[None]:
-    """Failures of the block, about a table, say nothing of values of columns that hold personal data.
+    """Yield, and remove the values of columns with personal data from failures of the block.
 
-    What they were raised from, whose words are a library's, goes where the table has such columns. What
-    nobody expected is then told by its class, and by where it was raised.
+    If the table has such columns, the causes of a failure are removed too, as the texts of libraries may
+    contain values. An unexpected exception becomes a RuntimeError with its class and its traceback, without
+    its message.
     """
     try:
         yield
@@ -137,11 +147,11 @@ def _has_personal_keys(spec: TableSpec) -> bool:
 
 
 def _masked_uri(uri: str, spec: TableSpec, location: str) -> str:
-    """The path, masked as the table's where it lies below its location, else as somebody else's."""
+    """Return the URI, masked as a path of the table if it is below the table's location."""
     if not has_masked_partitions(spec):
         return uri
     root = _bare(location)
-    # Spark escapes what it lists.
+    # Spark escapes the paths that it lists.
     for spelled in (uri, unquote(uri)):
         where = _bare(spelled)
         if location and where.startswith(f"{root}/"):
@@ -152,12 +162,15 @@ def _masked_uri(uri: str, spec: TableSpec, location: str) -> str:
 
 
 def _bare(uri: str) -> str:
-    """The path in one spelling, without its scheme."""
+    """Return the normalised path without its scheme."""
     return normpath(_SCHEME.sub("", uri))
 
 
 def _masked_elsewhere(uri: str, spec: TableSpec) -> str:
-    """The path without the values of ``column=value`` folders, nor the folders that hold a base file."""
+    """Return a path outside the table with the personal values of its partition folders masked.
+
+    These are ``column=value`` folders, and the folders above the name of a base file.
+    """
     pii = {column.lower() for column in spec.partition_by} & pii_columns(spec.columns)
     *folders, last = uri.split("/")
     if _OF_TABLE.match(last) and len(folders) > len(spec.partition_by):
@@ -168,7 +181,7 @@ def _masked_elsewhere(uri: str, spec: TableSpec) -> str:
 
 
 def _masked_file(path: str, spec: TableSpec) -> str:
-    """The path of a file or folder of the table with its partition masked."""
+    """Return the path of a file or folder of the table with its partition masked."""
     if not has_masked_partitions(spec):
         return path
     markers = _MARKERS_OF_INSTANT.match(path)
@@ -185,7 +198,7 @@ def _masked_file(path: str, spec: TableSpec) -> str:
 
 
 def _masked_levels(levels: Sequence[str], spec: TableSpec) -> str:
-    """The outermost levels of a partition's path, or all of them."""
+    """Return the given outermost levels of a partition path with personal values masked."""
     pii = pii_columns(spec.columns)
     named = zip(levels, spec.partition_by, strict=False)
     return "/".join(_masked_folder(part, column) if column.lower() in pii else part for part, column in named)

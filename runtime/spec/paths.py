@@ -1,4 +1,4 @@
-"""Every column and every field within one, by its path: specs are told apart down to the last of them."""
+"""Paths of columns and of the fields inside them, for comparisons of specs at any depth."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Map, Struct, parse_type
 
 ColumnPath: TypeAlias = tuple[str, ...]
-"""The names from the column down to the field; ``element`` leads into a list, ``value`` into a map."""
+"""The names from the column down to the field. ``element`` means the items of a list, ``value`` of a map."""
 
 
 def types_by_path(columns: Iterable[Column]) -> dict[ColumnPath, ColumnType]:
-    """The types of the columns and of all fields of structs, also of those in lists and in maps."""
+    """Return the types of the columns and of all fields of structs, including those in lists and maps."""
     found: dict[ColumnPath, ColumnType] = {}
     for column in columns:
         declared = parse_type(column.type)
@@ -24,7 +24,7 @@ def types_by_path(columns: Iterable[Column]) -> dict[ColumnPath, ColumnType]:
 
 
 def without(columns: Iterable[Column], gone: Collection[ColumnPath]) -> Iterator[Column]:
-    """The columns less those paths; a struct of which no field is left goes as a whole."""
+    """Yield the columns without the given paths. A struct without remaining fields is dropped."""
     for column in columns:
         declared = parse_type(column.type)
         left = None if (column.name,) in gone else _less((column.name,), declared, gone)

@@ -1,7 +1,7 @@
-"""The options that a source of each format may have, and the form of their values.
+"""The options of the sources of each format, and the checks of their values.
 
-Spark hands options that it does not know on to Hadoop, which takes settings, classes and paths from them.
-Only what is listed here reaches a reader.
+Spark passes unknown options to Hadoop, which takes settings, classes and paths from them. So only the options
+listed here reach a reader.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from parquetry.runtime.errors import InvalidDataError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionProblem:
-    """What is wrong with the option ``name``, and what to do; it may be meant for one ``among`` others."""
+    """An error in the option ``name``, and a hint.
+
+    ``among`` has the names of the options with which it may have been confused.
+    """
 
     name: str
     summary: str
@@ -94,7 +97,7 @@ def _timestamp_format(value: str) -> str | None:
 
 
 def _parts(value: str) -> dict[str, int]:
-    """The letters of a pattern of Java's DateTimeFormatter, with how often each comes in a row."""
+    """Return the letters of a pattern of Java's DateTimeFormatter with the length of their runs."""
     runs = [found[0] for found in _LETTERS.finditer(_QUOTED.sub("", value)) if found[0].isalpha()]
     return {run[0]: len(run) for run in runs}
 
@@ -152,7 +155,7 @@ READER_OPTIONS: Final[Mapping[str, Mapping[str, _Check]]] = {
     "avro": {**_REBASED, **_FOLDERS},
     "hudi": {},
 }
-"""By format, the options and the checks of their values, which return what a value has to be."""
+"""The options of each format with checks of their values, which return None or the expected form."""
 
 _INSTEAD: Final[Mapping[str, str]] = {
     "delimiter": "use sep",
@@ -167,7 +170,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
 
 
 def option_problems(file_format: str, options: Mapping[str, object]) -> Iterator[OptionProblem]:
-    """Yield what is wrong with the options of a source of this format; names go by any case, as in Spark."""
+    """Yield the errors in the options of a source of this format. Names have any case, as in Spark."""
     known = {name.lower(): (name, check) for name, check in READER_OPTIONS[file_format].items()}
     seen: set[str] = set()
     for name, value in options.items():
@@ -202,7 +205,7 @@ def option_problems(file_format: str, options: Mapping[str, object]) -> Iterator
 
 
 def checked_options(file_format: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The options by their names in lower case; InvalidDataError for the first that is wrong."""
+    """Return the options with their names in lower case, or raise InvalidDataError for the first error."""
     for problem in option_problems(file_format, options):
         raise InvalidDataError(f"{problem.summary}; {problem.hint}")
     return {name.lower(): value for name, value in options.items()}

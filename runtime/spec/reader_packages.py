@@ -1,4 +1,4 @@
-"""The packages of Spark that read a format which Spark does not read by itself."""
+"""The Spark packages that read formats which Spark itself does not support."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 AVRO_READER: Final = "spark-avro"
-"""What every name of Spark's Avro reader contains: coordinates, addresses and jars."""
+"""The text that every name of Spark's Avro reader contains: coordinates, URLs and jars."""
 
 _SCALA_2_12_UNTIL: Final = 3
 _NEWEST_AVRO_READER: Final = "4.1.1"
-"""On Maven Central; what Spark 4.3 reads with it is a test."""
+"""The newest version on Maven Central. A test reads with it in Spark 4.3."""
 
 
 def avro_package() -> str:
     """Return the Maven coordinates of the Avro reader for the PySpark that is installed here.
 
-    PyPI has versions of Spark that Maven Central lacks: for those it is the newest reader that there is.
+    PyPI has versions of Spark that Maven Central lacks. For those, it is the newest available reader.
     """
     try:
         spark = version("pyspark")

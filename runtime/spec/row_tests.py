@@ -1,6 +1,6 @@
-"""Tests of a table's rows, as a job carries them, and their answers.
+"""Tests of a table's rows in a job, and their results.
 
-The launcher of a job knows from listings and statistics which files each test still has to read.
+The launcher of a job knows from listings and statistics which files each test must still read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from parquetry.runtime.spec.codec import UNLESS_NONE, Brief
 
 
 class RowTestKind(StrEnum):
-    """What a test asks of rows; the words are those of specs."""
+    """The condition that a test checks, named as in specs."""
 
     NOT_NULL = "not_null"
     UNIQUE = "unique"
@@ -24,7 +24,7 @@ class RowTestKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestedFile:
-    """A base file as it was listed: ``path`` is relative to the table."""
+    """A base file from the listing. ``path`` is relative to the table."""
 
     __test__ = False
 
@@ -37,9 +37,10 @@ class TestedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherTable:
-    """The table that rows of `relationships` have to be in, reached as the tested one is.
+    """The table that must contain the keys of a `relationships` test.
 
-    ``encryption_keys`` refer to the keys that its files may be encrypted by.
+    It is opened with the storage options of the tested table. ``encryption_keys`` are references to the keys
+    with which its files may be encrypted.
     """
 
     location: str
@@ -49,10 +50,10 @@ class OtherTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTest:
-    """A test by its name in the table. ``files`` are the numbers of those of the job that it reads.
+    """A test with its name in the table. ``files`` are indexes of the job's files that it reads.
 
-    Failures of `not_null` are counted for each of the ``columns``, else together. ``values`` are the accepted
-    ones, numbers, texts or flags.
+    Failures of `not_null` are counted for each of the ``columns``, those of other kinds in total. ``values``
+    are the accepted ones: numbers, texts or flags.
     """
 
     name: str
@@ -66,7 +67,7 @@ class RowTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RowTests(Brief):
-    """The tests of one job. ``keeps`` is how many failing keys of each test the answer may hold."""
+    """The tests of one job. ``keeps`` is the maximum number of failing keys in the result of each test."""
 
     files: tuple[TestedFile, ...]
     tests: tuple[RowTest, ...]
@@ -75,7 +76,7 @@ class RowTests(Brief):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FailingKeys(Brief):
-    """Some of the rows or keys that a test failed for, as texts, personal values masked."""
+    """Some of the rows or keys for which a test failed, as texts, with personal values masked."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str | None, ...], ...]
@@ -83,7 +84,10 @@ class FailingKeys(Brief):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowAnswer:
-    """The ``failures`` of a test, for `not_null` by column. ``problem`` is why there are none."""
+    """The result of one test: the number of ``failures``, or the ``problem`` that prevented the test.
+
+    The failures of `not_null` are counted by column.
+    """
 
     name: str
     failures: tuple[int, ...] = ()
@@ -93,7 +97,10 @@ class RowAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RowsTested(Brief):
-    """What a job answers, in the order of its tests. ``scans`` is how often it went over the files."""
+    """The result of a test job, in the order of its tests.
+
+    ``scans`` is the number of passes over the files.
+    """
 
     answers: tuple[RowAnswer, ...]
     files: int = 0

@@ -1,7 +1,7 @@
-"""Which columns a Hudi table can hold, and which of them its settings can name.
+"""The rules for the columns of a Hudi table and for the columns that its settings name.
 
-A broken rule is a value, so that a spec file can show all of them at their places; :func:`check_columns` and
-:func:`check_new_columns` raise the first.
+A broken rule is a value, so a spec file can show all of them at their places. :func:`check_columns` and
+:func:`check_new_columns` raise an error for the first one.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ CONTROL_COLUMNS: Final = frozenset(
         "__ref",
     }
 )
-"""What travels beside a table's own columns while rows are written."""
+"""The names of columns that writes add to the rows of a table."""
 
 MAX_LEVELS: Final = 48
-"""How deep types are nested: of more levels, the JSON of a schema is deeper than it is read back."""
+"""The maximum depth of a type. The JSON schema of a deeper type would exceed the depth that is read."""
 
 
 _BINARY: Final = Primitive(name="binary")
 
 
 class Rule(StrEnum):
-    """What columns have to be, and what settings name."""
+    """The rules for columns and for the settings that name them."""
 
     NAME = "name"
     TWICE = "twice"
@@ -69,7 +69,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenRule:
-    """Why there can be no such column: the rule, what is wrong, and what to do."""
+    """The rule that a column breaks, the problem and its remedy."""
 
     rule: Rule
     problem: str
@@ -77,10 +77,11 @@ class BrokenRule:
 
 
 def check_new_columns(columns: Iterable[Column]) -> None:
-    """Refuses columns that a table is not to be given: those of :func:`check_columns`, and two names.
+    """Raise InvalidDataError if a table must not get these columns.
 
-    Names that begin with ``_hoodie_`` in any case are Hudi's own, but for ``_hoodie_is_deleted``,
-    which is boolean. A table that another program gave such columns can be written.
+    The rules are those of :func:`check_columns` and two more: names that begin with ``_hoodie_`` in any case
+    belong to Hudi, and ``_hoodie_is_deleted``, the one exception, must be boolean. A table to which another
+    program gave such columns can still be written.
     """
     columns = tuple(columns)
     for column in columns:
@@ -90,17 +91,20 @@ def check_new_columns(columns: Iterable[Column]) -> None:
 
 
 def check_columns(columns: Iterable[Column]) -> None:
-    """Refuses columns that no table can be written with: by name, by type, or twice."""
+    """Raise InvalidDataError if no table can be written with these columns.
+
+    They may have invalid or duplicate names, or types that a table cannot store.
+    """
     _check(tuple(columns), new=False)
 
 
 def broken_names(names: Iterable[str], *, new: bool) -> Iterator[tuple[int, BrokenRule]]:
-    """What is wrong with the names of columns, each with the index of its column.
+    """Yield the broken rules of column names, each with the index of its column.
 
-    Names must be Avro names at every level (Hudi stores the schema as Avro), differ by more than
-    case (Spark's default), not begin with ``_hoodie_`` (Hudi's own columns) but for
-    ``_hoodie_is_deleted``, not be one of Hudi's five columns in other letters, and not be one of
-    :data:`CONTROL_COLUMNS`. ``new`` columns do not begin with ``_hoodie_`` in other letters either.
+    Names must be Avro names at every level (Hudi stores the schema as Avro) and differ by more than case
+    (Spark's default). They must not begin with ``_hoodie_`` (Hudi's own columns), except
+    ``_hoodie_is_deleted``. They must not be one of Hudi's five columns in another case, nor one of
+    :data:`CONTROL_COLUMNS`. Names of ``new`` columns must not begin with ``_hoodie_`` in another case either.
     """
     first: dict[str, str] = {}
     for index, name in enumerate(names):
@@ -117,7 +121,7 @@ def broken_names(names: Iterable[str], *, new: bool) -> Iterator[tuple[int, Brok
 
 
 def broken_flag(name: str, column_type: ColumnType) -> BrokenRule | None:
-    """What is wrong with the column by which Hudi deletes, if this is it."""
+    """Return the broken rule if this is Hudi's delete flag and its type is not boolean, or else None."""
     if name != DELETE_FLAG or column_type == Primitive(name="boolean"):
         return None
     return BrokenRule(
@@ -126,16 +130,19 @@ def broken_flag(name: str, column_type: ColumnType) -> BrokenRule | None:
 
 
 def broken_type(column_type: ColumnType) -> BrokenRule | None:
-    """Why a table cannot hold values of the type."""
+    """Return the reason why a table cannot store values of the type, or None."""
     return _broken_type(column_type, levels=1)
 
 
 def broken_references(
     spec: TableSpec, types: Mapping[str, ColumnType]
 ) -> Iterator[tuple[str, str, BrokenRule]]:
-    """The columns that the table's settings name wrongly: path in the spec, name, and what is wrong.
+    """Yield the path in the spec, the column name and the broken rule of each invalid reference to a column.
 
-    ``types`` has the columns by name; fields of structs are named after dots.
+    Args:
+        spec: The spec with the settings.
+        types: The types of the columns by name. References to fields of structs contain dots.
+
     """
     execution = spec.clustering.execution
     for setting, noun, names in (
@@ -157,23 +164,23 @@ def broken_references(
 
 
 def missing_column(setting: str, name: str) -> BrokenRule:
-    """A setting names a column that the table does not have."""
+    """Return the broken rule of a setting that names a missing column."""
     problem = f"{setting} names the column '{name}', which the table does not have"
     return BrokenRule(rule=Rule.MISSING, problem=problem, remedy="declare the column, or choose another")
 
 
 def type_of(types: Mapping[str, ColumnType], dotted: str) -> ColumnType | None:
-    """The type of a column, or of a field of one after dots; None where there is none."""
+    """Return the type of a column, or of a field of it given with dots, or None if there is none."""
     name, *fields = dotted.split(".")
     top = types.get(name)
     return field_type(top, fields) if top is not None else None
 
 
 def deletes_by_flag(columns: Iterable[Column]) -> bool:
-    """Whether a true ``_hoodie_is_deleted`` in rows of a table with these columns deletes.
+    """Return whether a true ``_hoodie_is_deleted`` deletes rows of a table with these columns.
 
-    Not where the table itself has a column of that name and another type than boolean, which Hudi
-    takes for one like any other.
+    It does not if the table has a column of that name with another type than boolean, which Hudi treats as an
+    ordinary column.
     """
     return all(
         column.name.lower() != DELETE_FLAG or parse_type(column.type) == Primitive(name="boolean")
@@ -239,7 +246,7 @@ def _broken_field(fields: Iterable[StructField], *, levels: int) -> BrokenRule |
 
 
 def _broken_name(noun: str, name: str, first: dict[str, str]) -> BrokenRule | None:
-    """What is wrong with a name behind those that came ``first``, by their small letters."""
+    """Return the broken rule of a name, given the earlier names by their lower-case form."""
     if not AVRO_NAME.fullmatch(name):
         problem = f"{noun} {name!r} needs a name of letters, digits and '_', as Hudi stores schemas as Avro"
         return BrokenRule(rule=Rule.NAME, problem=problem, remedy="rename it")

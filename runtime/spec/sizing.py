@@ -1,4 +1,4 @@
-"""The limits that a table declares for the sizes of the files that writes make."""
+"""The declared limits of the sizes of files that writes create."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class SizingPolicy:
     """The limits of write-time sizing.
 
-    ``insert_split_size`` is in rows, None means as many as fill ``max_file_size_bytes``.
-    ``record_size_bytes`` None means learned. ``min_fill`` is the share of a small file's size
-    that it must at least receive to be worth a rewrite; 0 always fills.
+    ``insert_split_size`` is in rows; None means as many as fill ``max_file_size_bytes``. If
+    ``record_size_bytes`` is None, it is learned from earlier commits. ``min_fill`` is the share of a small
+    file's size that the file must at least receive to be rewritten; 0 means always.
     """
 
     max_file_size_bytes: int = 120 * 1024 * 1024

@@ -1,7 +1,7 @@
-"""What a table is meant to be, as the runtime knows it: the content of an applied record.
+"""The resolved spec of a table, as the runtime uses it: the content of an applied record.
 
-The compiler resolves YAML into a :class:`TableSpec`; ``apply`` stores it in the table; every
-write reads it back. No layer of the project (targets, policies, variables) survives here.
+The compiler resolves YAML into a :class:`TableSpec`, ``apply`` stores it in the table, and every write reads
+it. It contains no layers of the project (targets, policies, variables).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from parquetry.runtime.spec.types import parse_type
 
 
 class KeyScope(StrEnum):
-    """Where a record key is unique."""
+    """The scope in which a record key is unique."""
 
     PARTITION = "partition"
     TABLE = "table"
 
 
 class Operation(StrEnum):
-    """The write operations, in the words of the specs."""
+    """The write operations, named as in specs."""
 
     UPSERT = "upsert"
     INSERT = "insert"
@@ -38,33 +38,34 @@ class Operation(StrEnum):
 
 
 class Ties(StrEnum):
-    """What becomes of rows of one write that differ, have one key and one ordering value, and no order.
+    """The treatment of rows of one write that have equal keys and ordering values, and no order.
 
-    Rows of files and of this process arrive in an order; those of a query have none.
+    The rows differ in other columns. Rows from files and from this process have an order of arrival; those of
+    a query have none.
     """
 
     REFUSE = "refuse"
     ANY = "any"
-    """One of them counts: a delete before others, then the greatest hash of the values."""
+    """One of the rows is kept: a delete before others, then the row with the greatest hash of its values."""
 
 
 MODIFIED = "modified"
 
 
 class BloomFilter(StrEnum):
-    """Which Bloom filter a base file carries for Hudi's BLOOM index."""
+    """The type of Bloom filter in base files, for Hudi's BLOOM index."""
 
     ALWAYS_TRUE = "always_true"
     EXACT = "exact"
 
 
 EXACT_FILTER_BYTES: Final = 431_380
-"""What an exact filter of up to 60,000 keys takes in a file; one of more takes twice that."""
+"""The size in a file of an exact filter for up to 60,000 keys. A filter for more keys takes twice that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A declared column; ``type`` is a Spark SQL type such as ``struct<a:int,b:array<string>>``."""
+    """A declared column. ``type`` is a Spark SQL type such as ``struct<a:int,b:array<string>>``."""
 
     name: str
     type: str
@@ -76,10 +77,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesPolicy:
-    """How base files are encoded. Sizes in bytes; None leaves the writer's default.
+    """The encoding of base files. Sizes are in bytes; None means the writer's default.
 
-    ``encryption_key`` refers to the master key they are encrypted by, None leaves them in the clear. Files
-    that one of the ``former_encryption_keys`` encrypted are read.
+    ``encryption_key`` is the reference of the master key with which files are encrypted, or None for
+    unencrypted files. Files that were encrypted with one of the ``former_encryption_keys`` can still be read.
     """
 
     compression: str = "zstd"
@@ -91,13 +92,13 @@ class FilesPolicy:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """References to all keys that files may be encrypted by."""
+        """References to all keys with which files may be encrypted."""
         return tuple(filter(None, (self.encryption_key, *self.former_encryption_keys)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
-    """Which versions are kept: a version stays while any of the rules asks for it."""
+    """The rules for keeping file slices. A slice is kept as long as any of the rules requires it."""
 
     keep_commits: int | None = 10
     keep_versions: int | None = None
@@ -107,15 +108,16 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where rows come from and what is done with them.
+    """The files or table from which rows come, and the processing of these rows.
 
-    ``if_missing`` is ``warn`` or ``error`` for a path whose folder, or file, is not there; None warns where
-    it has wildcards, whose files may all be still to come. ``bad_files`` is ``stop`` or ``set_aside``: a file
-    that cannot be ingested stops the others, or is left out and reported. ``ingest_again`` is the reason why
-    files that other sources of the table have ingested are ingested from this one too. ``removed_rows`` is
-    ``error`` or ``keep``: what happens if a Hudi table has lost rows that were read. ``file_order`` is
-    ``modified`` or ``name``: the rows of files arrive in that order. ``ties`` is for rows that have none.
-    ``encryption_keys`` refer to the keys that files of a Hudi table may be encrypted by.
+    ``if_missing`` is ``warn`` or ``error`` for a path whose folder or file does not exist; None means a
+    warning if the path has wildcards, whose files may come later. ``bad_files`` is ``stop`` or ``set_aside``:
+    a file that cannot be ingested stops the others, or is left out and reported. ``ingest_again`` is the
+    reason why files that other sources of the table have ingested are ingested from this one too.
+    ``removed_rows`` is ``error`` or ``keep``, for a Hudi table that has lost rows that were read.
+    ``file_order`` is ``modified`` or ``name``, the order in which the rows of files arrive. ``ties`` applies
+    to rows without an order. ``encryption_keys`` are references to the keys with which files of a Hudi table
+    may be encrypted.
     """
 
     name: str
@@ -139,13 +141,13 @@ class Source:
 
     @property
     def allowed(self) -> Allowed:
-        """Return what may be used to read the table that is the source."""
+        """The keys that may be used to read a source that is a Hudi table."""
         return Allowed(keys=frozenset(self.encryption_keys))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A filter that readers use, how much it weighs beside the others, and how often it runs, if known."""
+    """A filter that readers use, with its weight relative to the others and its frequency, if known."""
 
     name: str
     where: str
@@ -155,10 +157,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTest:
-    """One declared test; ``arguments`` is what stands under its ``kind``, sizes in bytes, times in seconds.
+    """One declared test. ``arguments`` is the value under its ``kind`` in YAML.
 
-    A limit is a number, which ``severity`` is for, or numbers by severity. ``where`` chooses partitions.
-    ``max_failures`` is the limit of tests of rows; None is 0.
+    Sizes are in bytes, times in seconds. A limit is a number, to which ``severity`` applies, or numbers by
+    severity. ``where`` selects partitions. ``max_failures`` is the limit of row tests; None means 0.
     """
 
     kind: str
@@ -171,7 +173,10 @@ class TableTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extra:
-    """What is declared of a table beside how its rows are written; no ``clustering`` follows the sizing."""
+    """The declarations of a table that do not affect the writing of its rows.
+
+    If ``clustering`` is None, the clustering policy is derived from the sizing.
+    """
 
     description: str | None = None
     owner: str | None = None
@@ -183,7 +188,10 @@ class Extra:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableSpec(Brief):
-    """A resolved table. ``record_key`` may be dotted (nested) and may be empty (append only)."""
+    """A resolved table.
+
+    The fields of ``record_key`` may be dotted (nested). Without any, the table is append-only.
+    """
 
     name: str
     columns: tuple[Column, ...]
@@ -201,31 +209,36 @@ class TableSpec(Brief):
 
     @property
     def clustering(self) -> ClusteringSpec:
-        """How files are clustered: as declared, else the defaults."""
+        """The declared clustering policy, or the defaults."""
         return self.extra.clustering or ClusteringSpec.following(self.sizing)
 
     @property
     def allowed(self) -> Allowed:
-        """Return the keys and strategies that may be used for a table that this spec is declared for."""
+        """The keys and strategies that a table with this declared spec may use."""
         policy = self.clustering
         strategies = frozenset((policy.plan.strategy, policy.execution.strategy))
         return Allowed(keys=frozenset(self.files.keys), strategies=strategies)
 
     def with_columns(self, columns: tuple[Column, ...]) -> TableSpec:
-        """The same spec with other columns."""
+        """Return the spec with other columns."""
         return replace(self, columns=columns)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, field names as keys."""
+        """Return plain JSON values, with the names of fields as keys."""
         value: dict[str, Any] = to_json_value(self)
         return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], *, place: str = "spec") -> TableSpec:
-        """The spec that :meth:`to_json` wrote; unknown keys are an error that names ``place``."""
+        """Return the spec that :meth:`to_json` converted.
+
+        Raises:
+            InvalidDataError: If a key is unknown or a value is invalid. The message starts with ``place``.
+
+        """
         return from_json_value(cls, value, place=place)
 
     def check_types(self) -> None:
-        """InvalidDataError where the type of a column is none."""
+        """Raise InvalidDataError if the type of a column is not a valid type."""
         for column in self.columns:
             parse_type(column.type)

@@ -1,10 +1,10 @@
-"""The settings of a target that act on jobs: how Spark starts, how storage is reached, what is rewritten.
+"""The settings of a target that affect jobs: the start of Spark, access to storage, limits of rewriting.
 
 They are plain JSON by dotted path (``spark.conf.spark.executor.memory``, ``storage.endpoint_url``). A value
-that reads an environment is its template, and passwords that are written out are ``***``.
+from the environment is kept as its template, and literal passwords are ``***``.
 
-A setting *executes* when it can execute other code, or send rows and credentials elsewhere.
-What is known to do neither is listed here; everything else executes.
+A setting *executes* if it can execute other code, or send rows and credentials elsewhere. Settings that are
+known to do neither are listed here; all others execute.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from parquetry.runtime.spec.codec import canonical_json
 Settings = Mapping[str, Any]
 
 EXECUTES: Final = "SC702"
-"""The code of a change of what executes."""
+"""The code of messages about a changed setting that executes."""
 
 _CONF: Final = "spark.conf."
 
@@ -58,7 +58,7 @@ _MEASURED: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-"""Spark properties of numbers, sizes, durations and flags: those values name no code and no place."""
+"""Spark properties with numbers, sizes, durations and flags, which contain no code or location."""
 
 _MEASURE: Final = re.compile(r"-?\d{1,18}(\.\d{1,18})?[A-Za-z]{0,3}|true|false", re.ASCII | re.IGNORECASE)
 
@@ -82,7 +82,7 @@ _CREDENTIAL: Final = re.compile(
     r"storage\.(key|secret|token|username|password)"
     r"|spark\.conf\.spark\.hadoop\.fs\.s3a\.(access\.key|secret\.key|session\.token)"
 )
-"""What somebody is known by: with another's, reads and writes of the same places are refused."""
+"""Credentials. With those of someone else, reads and writes of the same locations are rejected."""
 
 _LOCAL_MASTER: Final = re.compile(r"local(\[(\d{1,4}|\*)(,\d{1,4})?\])?")
 _READ_WHOLE: Final = re.compile(
@@ -90,11 +90,14 @@ _READ_WHOLE: Final = re.compile(
     \s* \}\}""",
     re.VERBOSE | re.ASCII,
 )
-"""A value that the environment gives as a whole, which no branch can change; its default can be changed."""
+"""A value that comes entirely from the environment, so no branch can change it except for its default."""
 
 
 def executes(path: str, value: Any) -> bool:
-    """Whether the setting at a path has other code executed, or something sent elsewhere; None is none."""
+    """Return whether the setting at a path can execute other code or send data elsewhere.
+
+    If ``value`` is None, the setting is absent, and the result is False.
+    """
     if value is None or path.startswith(("budget.", "protect")) or _CREDENTIAL.fullmatch(path):
         return False
     text = _text(value)
@@ -107,7 +110,7 @@ def executes(path: str, value: Any) -> bool:
 
 
 def _allowed_value(path: str) -> re.Pattern[str] | None:
-    """What a value has to look like to be harmless; None where none is."""
+    """Return the pattern of harmless values, or None if no value is harmless."""
     if path == "spark.master":
         return _LOCAL_MASTER
     if path == "spark.launcher":
@@ -128,7 +131,7 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingDifference:
-    """A setting whose declared value is not the one that is applied; None is none."""
+    """A setting whose declared value differs from the applied one. None means that there is no value."""
 
     path: str
     declared: Any
@@ -136,12 +139,12 @@ class SettingDifference:
 
     @property
     def executes(self) -> bool:
-        """Whether the change of it may have other code executed, or something sent elsewhere."""
+        """Whether the change can execute other code or send data elsewhere."""
         return executes(self.path, self.declared) or executes(self.path, self.applied)
 
 
 def setting_differences(declared: Settings, applied: Settings | None) -> tuple[SettingDifference, ...]:
-    """What differs, by path; where nothing was recorded nothing is applied."""
+    """Return the differences, sorted by path. If ``applied`` is None, no setting is applied."""
     before = applied or {}
     return tuple(
         SettingDifference(path=path, declared=declared.get(path), applied=before.get(path))
@@ -151,12 +154,19 @@ def setting_differences(declared: Settings, applied: Settings | None) -> tuple[S
 
 
 def same_setting(one: Any, other: Any) -> bool:
-    """Whether they are the same JSON: 1 and true are not."""
+    """Return whether two values are the same JSON. 1 and true are different."""
     return canonical_json(one) == canonical_json(other)
 
 
 def check_settings(declared: Settings, applied: Settings | None, *, place: str) -> None:
-    """StalePlanError where what executes is not what was applied to the table at ``place``."""
+    """Raise StalePlanError if a setting that executes differs from the applied one.
+
+    Args:
+        declared: The settings of the target.
+        applied: The settings in the applied record, or None if there are none.
+        place: The location of the table for error messages.
+
+    """
     found = [difference.path for difference in setting_differences(declared, applied) if difference.executes]
     if found:
         raise StalePlanError(

@@ -1,8 +1,8 @@
-"""Spark SQL types of columns as a tree, parsed from and printed as their text.
+"""Spark SQL types of columns as a tree, parsed from text and converted back to text.
 
-The grammar is that of Spark's ``DataType.fromDDL``, less comments on fields, which no table keeps. A field
-of a struct may be ``NOT NULL``; elements of arrays and values of maps may always be null, as the grammar
-has no word for others. Which of the types a table can hold is for ``column_rules``.
+The grammar is that of Spark's ``DataType.fromDDL`` without comments on fields, which tables do not store. A
+field of a struct may be ``NOT NULL``. Elements of arrays and values of maps may always be null, as the
+grammar cannot declare otherwise. The rules for types that a table can store are in ``rules``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Final, TypeAlias
 from parquetry.runtime.errors import InvalidDataError
 
 AVRO_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""The names that Avro takes; the text of a struct quotes others."""
+"""The names that Avro accepts. The text of a struct quotes other names."""
 
 _MAX_PRECISION = 38
 _MOST_DIGITS: Final = 9
 _LONGEST_SHOWN: Final = 200
-# Types come from tables too, where others can write them.
+# Types also come from tables, which are untrusted.
 _DEEPEST: Final = 100
 _TOKEN = re.compile(
     r"\s*(?:(?P<word>[^\s<>(),:`'\"]+)|`(?P<quoted>(?:[^`]|``)*)`|(?P<text>'(?:[^'\\]|\\.)*')|(?P<sign>[<>(),:]))"
@@ -50,7 +50,7 @@ _PRIMITIVES = {
 }
 _DECIMALS = frozenset({"decimal", "dec", "numeric"})
 TYPE_NAMES: Final = frozenset({*_PRIMITIVES, *_DECIMALS, "array", "map", "struct"})
-"""Every word that a type may begin with."""
+"""All words with which a type may begin."""
 
 _EXAMPLE: Final = "write a type such as bigint or array<string>"
 _REMEDIES = {
@@ -69,7 +69,7 @@ _REMEDIES = {
 
 
 class TypeSyntaxError(InvalidDataError):
-    """A text that is no type: the ``problem``, its ``remedy``, and the word that is ``unknown``, if any."""
+    """A text is not a type: the ``problem``, its ``remedy``, and the ``unknown`` word, if any."""
 
     def __init__(
         self, text: str, problem: str, *, remedy: str = _EXAMPLE, unknown: str | None = None
@@ -90,7 +90,7 @@ def _type_syntax_error(text: str, problem: str, remedy: str, unknown: str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Primitive:
-    """A type without parameters, by Spark's name: boolean ... timestamp, and timestamp_ntz to read."""
+    """A type without parameters, by Spark's name. timestamp_ntz can be read, but not stored."""
 
     name: str
 
@@ -100,14 +100,14 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decimal:
-    """A decimal number of ``precision`` digits, ``scale`` of them behind the point."""
+    """A decimal number of ``precision`` digits, of which ``scale`` are after the decimal point."""
 
     precision: int
     scale: int
 
     @property
     def fixed_size_bytes(self) -> int:
-        """The fewest bytes of a two's complement number that hold every value."""
+        """The minimum number of bytes of a two's complement number that holds every value."""
         largest: int = 10**self.precision - 1
         return (largest.bit_length() + 8) // 8
 
@@ -117,7 +117,7 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Array:
-    """A list; elements may be null unless ``element_nullable`` is False."""
+    """A list. Elements may be null unless ``element_nullable`` is False."""
 
     element: ColumnType
     element_nullable: bool = True
@@ -128,7 +128,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Map:
-    """A map from strings; values may be null unless ``value_nullable`` is False."""
+    """A map from strings. Values may be null unless ``value_nullable`` is False."""
 
     value: ColumnType
     value_nullable: bool = True
@@ -139,7 +139,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructField:
-    """A named part of a struct."""
+    """A named field of a struct."""
 
     name: str
     type: ColumnType
@@ -152,7 +152,7 @@ class StructField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struct:
-    """Named fields, in order."""
+    """An ordered list of named fields."""
 
     fields: tuple[StructField, ...]
 
@@ -165,10 +165,14 @@ ColumnType: TypeAlias = Primitive | Decimal | Array | Map | Struct
 
 @lru_cache(maxsize=1024)
 def parse_type(text: str) -> ColumnType:
-    """The tree of a Spark SQL type such as ``map<string,array<decimal(10,2)>>``.
+    """Return the tree of a Spark SQL type such as ``map<string,array<decimal(10,2)>>``.
 
-    ``str`` of it is the canonical spelling. TypeSyntaxError for a text that is no type. A few texts are
-    the types of nearly all columns, so each is read once.
+    ``str`` of the tree is the canonical spelling. Nearly all columns have one of a few types, so results are
+    cached.
+
+    Raises:
+        TypeSyntaxError: If the text is not a type.
+
     """
     parser = _Parser(text)
     parsed = parser.type()
@@ -177,12 +181,12 @@ def parse_type(text: str) -> ColumnType:
 
 
 def is_nested(column_type: ColumnType) -> bool:
-    """Whether values have parts."""
+    """Return whether the type is an array, map or struct."""
     return isinstance(column_type, Array | Map | Struct)
 
 
 def holds_array(column_type: ColumnType) -> bool:
-    """Whether there is an array anywhere in the type."""
+    """Return whether the type contains an array at any depth."""
     match column_type:
         case Array():
             return True
@@ -194,7 +198,7 @@ def holds_array(column_type: ColumnType) -> bool:
 
 
 def field_type(column_type: ColumnType, path: Sequence[str]) -> ColumnType | None:
-    """The type of a field below a struct, None where there is no such field."""
+    """Return the type of a nested field of a struct, or None if there is no such field."""
     for name in path:
         fields = column_type.fields if isinstance(column_type, Struct) else ()
         below = next((field.type for field in fields if field.name == name), None)
@@ -205,9 +209,9 @@ def field_type(column_type: ColumnType, path: Sequence[str]) -> ColumnType | Non
 
 
 def may_have_fields(column_type: ColumnType, path: Sequence[str]) -> bool:
-    """Whether SQL can ask a value of the type for these fields, as in ``value.a.b``; names in any case.
+    """Return whether SQL can read these fields of a value, as in ``value.a.b``. Names have any case.
 
-    Behind a list stand the fields of its elements, behind a map any of its keys.
+    The fields of a list are those of its elements. A map has any key as a field.
     """
     for name in path:
         while isinstance(column_type, Array):
@@ -225,14 +229,14 @@ def may_have_fields(column_type: ColumnType, path: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """A word, a sign, a text in quotes, or a name in backticks, which is never a sign or a keyword."""
+    """A word, a sign, a quoted text, or a name in backticks, which is never a sign or a keyword."""
 
     text: str
     quoted: bool = False
 
 
 class _Parser:
-    """A recursive descent over the tokens of one type."""
+    """A recursive descent parser of one type."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -360,7 +364,7 @@ class _Parser:
         return int(word)
 
     def _peek(self) -> str | None:
-        """The sign or keyword that comes next, in small letters; None at the end, or before a quoted name."""
+        """Return the next sign or keyword in lower case, or None at the end or before a quoted name."""
         if self._at == len(self._tokens) or self._tokens[self._at].quoted:
             return None
         return self._tokens[self._at].text.lower()
