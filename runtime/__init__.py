@@ -1,1 +1,1 @@
-"""What touches tables: storage, timeline, layout decisions, writes and table services."""
+"""Access to tables: storage, timeline, file layout, writes and table services."""

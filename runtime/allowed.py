@@ -1,7 +1,7 @@
-"""Which keys and plug-ins may be used for a table: those that whoever opens it names.
+"""The keys and plug-ins that may be used for a table, as the caller that opens it specifies.
 
-Files, clustering plans and applied records lie in the table's storage, where others write. What they name is
-compared with this before a key is read or a plug-in is loaded.
+Files, clustering plans and applied records are in the storage of the table, where others can write. So a name
+in them is compared with this list before a key is read or a plug-in is loaded.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from parquetry.runtime.errors import InvalidDataError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """References to keys that files may be encrypted by, and names of clustering strategies of plug-ins."""
+    """References to keys that may decrypt files, and names of clustering strategies of plug-ins."""
 
     keys: frozenset[str] = frozenset()
     strategies: frozenset[str] = frozenset()
 
     def check_strategy(self, path: str, name: str) -> None:
-        """Raise InvalidDataError if the strategy, named at this path of a spec or plan, is none of these."""
+        """Raise InvalidDataError if the strategy is not allowed. ``path`` is its path in the spec or plan."""
         if name not in self.strategies:
             raise InvalidDataError(
                 f"{path}: {name!r} is a plug-in that the applied spec or the plan names, and the declared "
@@ -29,4 +29,4 @@ class Allowed:
 
 
 NOTHING_ALLOWED: Final = Allowed()
-"""For tables without keys and plug-ins, and for tables that nobody declares."""
+"""For tables without keys and plug-ins, and for tables without a declared spec."""

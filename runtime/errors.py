@@ -1,4 +1,4 @@
-"""What can go wrong while a table is read or written."""
+"""Errors of reads and writes of tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from parquetry.errors import ParquetryError
 
 
 class StorageError(ParquetryError):
-    """The store refused or broke: disk full, read-only, no permission, connection lost."""
+    """The store rejected a request or failed: disk full, read-only, no permission, connection lost."""
 
 
 class NotFoundError(StorageError):
@@ -16,16 +16,16 @@ class NotFoundError(StorageError):
 
 
 class TooLargeError(StorageError):
-    """The object has more bytes than are read of one of its kind."""
+    """The object exceeds the size limit for a complete read."""
 
 
 def is_outage(failure: BaseException) -> bool:
-    """Whether the store itself refused or broke: no fault of what was asked of it, and it may pass."""
+    """Return whether the store itself failed, which may be temporary and does not depend on the request."""
     return isinstance(failure, StorageError) and not isinstance(failure, (NotFoundError, TooLargeError))
 
 
 class StaleTimelineError(NotFoundError):
-    """An instant left the timeline after it was listed: archived, or undone. Read the timeline again."""
+    """An instant was archived or rolled back after the listing. Read the timeline again."""
 
 
 class TableNotFoundError(ParquetryError):
@@ -37,88 +37,89 @@ class UnsupportedTableError(ParquetryError):
 
 
 class ForeignTableError(ParquetryError):
-    """The table at a declared location is another project's, or another target's of this one, or nobody's."""
+    """The table at a declared location belongs to another project, to another target, or to no project."""
 
 
 class CorruptTableError(ParquetryError):
-    """A file of the table cannot be read as what its name says it is."""
+    """A file of the table does not have the content that its name implies."""
 
 
 class InvalidDataError(ParquetryError):
-    """The rows, or the schema of the rows, cannot be written as the table declares them."""
+    """The rows, or their schema, cannot be written to the table as declared."""
 
 
 class MissingSourceError(InvalidDataError):
-    """What the path of a source means is not there: the file or folder, or the folder before wildcards."""
+    """The path of a source does not exist: the file or folder, or the folder before its wildcards."""
 
 
 class SourceChangedError(InvalidDataError):
-    """A file of a source changed while it was read: the source is to be listed and read again."""
+    """A file of a source changed while it was read. The source must be listed and read again."""
 
 
 class KeyUnavailableError(ParquetryError):
-    """A file is encrypted, or to be, and its key cannot be had here."""
+    """The key of an encrypted file, or of a file to encrypt, is not available here."""
 
 
 class ConflictError(ParquetryError):
-    """Another writer won and retrying by ourselves did not help."""
+    """Another writer won, and automatic retries did not help."""
 
     exit_code: ClassVar[int] = 5
 
 
 class LockHeldError(ConflictError):
-    """The table's lock is held by somebody who may be alive."""
+    """Another writer, which may be alive, holds the lock of the table."""
 
 
 class StalePlanError(ParquetryError):
-    """What was reviewed does not hold any more."""
+    """The reviewed state is no longer current."""
 
     exit_code: ClassVar[int] = 4
 
 
 class PartialFailureError(ParquetryError):
-    """Some actions were committed, one failed."""
+    """Some actions were committed, and one failed."""
 
     exit_code: ClassVar[int] = 6
 
 
 class UnknownOutcomeError(StorageError):
-    """A conditional put was sent, and whether it took effect could not be found out.
+    """A conditional put was sent, and its outcome could not be determined.
 
-    Neither success nor failure may be concluded from it: nothing is to be undone.
+    It counts neither as success nor as failure, so nothing may be rolled back because of it.
     """
 
 
 class MissingJavaError(ParquetryError):
-    """There is no Java that Spark can run on."""
+    """There is no Java on which Spark can run."""
 
 
 class SparkStartError(ParquetryError):
-    """Spark could not be started as the settings ask."""
+    """Spark could not be started with the settings."""
 
 
 class LostTaskError(ParquetryError):
-    """A task of Spark lost its process, or found no memory, as often as Spark tries a task."""
+    """A task of Spark lost its process or ran out of memory in all of Spark's attempts."""
 
 
 class SparkEndedError(ParquetryError):
-    """Spark's JVM was killed, or crashed, while it worked."""
+    """Spark's JVM was killed or crashed during its work."""
 
 
 class UnsupportedSessionError(ParquetryError):
-    """The Spark session is of a kind that cannot do what was asked, or its workers lack what it takes."""
+    """The Spark session has a type that does not support the request, or its workers lack a requirement."""
 
 
 class RefusedCell(Exception):  # noqa: N818 - becomes an InvalidDataError with its place, never leaves the ingest
-    """A cell of a source's file is no value of its column: file, column, type and the text of the cell.
+    """A cell of a source's file is not a valid value of its column.
 
-    Behind these the number of its row, counted from 1, if that is known.
+    The arguments are the file, the column, the type and the text of the cell, and the number of its row,
+    counted from 1, if it is known.
     """
 
 
 class RetryWrite(Exception):  # noqa: N818 - a signal between a write's body and run_write
-    """The write cannot go on from the state it started from; it may from the present one."""
+    """The write cannot continue from the state in which it started, but may succeed from the current one."""
 
 
 UNUSABLE: Final = (NotFoundError, CorruptTableError, TooLargeError)
-"""What a reader passes over where what it reads is derived from something else."""
+"""Errors of reading a file without which a reader can continue, for example because it is derived."""

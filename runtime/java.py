@@ -1,4 +1,4 @@
-"""The Java that Spark would use: found and asked for its version, without starting Spark."""
+"""The Java that Spark would use, and its version, without a start of Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VERSION = re.compile(r'version "(?P<first>\d+)(?:\.(?P<second>\d+))?[^"]*"')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """A Java executable and its major version; ``names`` is the encoding of names of files in Spark's JVM."""
+    """A Java executable and its major version. ``names`` is the encoding of file names in Spark's JVM."""
 
     executable: str
     major: int
@@ -30,9 +30,11 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The Java that Spark's launcher takes: ``JAVA_HOME`` first, then the path.
+    """Return the Java that Spark's launcher uses: that of ``JAVA_HOME``, or else that of the path.
 
-    Raises MissingJavaError, which says what was found instead and how to fix it.
+    Raises:
+        MissingJavaError: If there is no Java, or it is too old. The message has the remedy.
+
     """
     home = environment.get("JAVA_HOME")
     where = f"JAVA_HOME={home}" if home else "PATH"

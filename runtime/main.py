@@ -1,6 +1,6 @@
-"""One job executed: the last step of `run`, of a compiled script, and of `python -m parquetry.runtime`.
+"""The execution of one job: the last step of `run`, of compiled scripts and of `python -m parquetry.runtime`.
 
-Beside it a clustering by hand, in a Spark session that is started for it.
+The module also has the services that users start by hand and that need their own Spark session.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ RESULT_PREFIX = "parquetry-result: "
 _USAGE_CODE = 2
 _ROUNDS = 5
 _MOST_SET_ASIDE = 100
-"""Each file that is set aside costs a reading of the others."""
+"""The maximum number of files that are set aside. After each of them, the other files are read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceResult:
-    """What cleaning and archiving came to."""
+    """The result of a clean and an archive."""
 
     files_cleaned: int = 0
     instants_archived: int = 0
@@ -76,10 +76,11 @@ class ServiceResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class JobResult(Brief):
-    """What a job did.
+    """The result of a job.
 
-    One of ``applied``, ``commit``, ``clustering``, ``services`` and ``tested`` is there, or nothing was due;
-    ``warnings`` say what was expected to be and was not, ``set_aside`` why files of a source were left out.
+    One of ``applied``, ``commit``, ``clustering``, ``services`` and ``tested`` is set, or nothing was due.
+    ``warnings`` report missing things that were expected. ``set_aside`` has the reasons for which files of a
+    source were left out.
     """
 
     table: str
@@ -96,13 +97,13 @@ class JobResult(Brief):
 
     @property
     def files_written(self) -> int:
-        """Base files that were written, of commits and clusterings."""
+        """The number of base files that a commit or a clustering wrote."""
         commit, clustering = self.commit, self.clustering
         return (0 if commit is None else commit.files) + (0 if clustering is None else clustering.files_after)
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of these files."""
+        """The number of bytes of these files."""
         written = 0 if self.commit is None else self.commit.bytes_written
         return written + (0 if self.clustering is None else self.clustering.bytes_after)
 
@@ -117,11 +118,19 @@ class JobResult(Brief):
 
 
 def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None = None) -> JobResult:
-    """Carry the job out. ``session`` gives the Spark session for jobs that read rows.
+    """Execute the job.
 
-    Raises StalePlanError before anything is done when the job's requirements do not hold, ForeignTableError
-    when the table is not the job's project's and target's, then or when it would be written. In the result
-    and in a failure personal values are masked.
+    In the result and in failures, personal values and secrets are masked.
+
+    Args:
+        job: The job.
+        session: Returns the Spark session for jobs that read rows. By default, :func:`start_spark`.
+
+    Raises:
+        StalePlanError: If the requirements of the job are not met. Nothing is done then.
+        ForeignTableError: If the table does not belong to the project and the target of the job. This is
+            checked first, and again before a write.
+
     """
     try:
         with failures_masked(job.spec, location=job.location):
@@ -172,7 +181,7 @@ def _execute(job: JobPlan, session: Callable[[JobPlan], SparkSession]) -> JobRes
 def _test(
     job: JobPlan, store: ObjectStore, storage: Mapping[str, Any], session: Callable[[JobPlan], SparkSession]
 ) -> JobResult:
-    """Read what the tests ask for; nothing is written. Files that are gone by then fail the job."""
+    """Run the tests of the job, which write nothing. The job fails if a file to read is gone."""
     assert job.tests is not None, "jobs that test have tests"
     owner = job.owner if job.project else None
     handle = open_table(store, owner=owner)
@@ -192,9 +201,13 @@ def _test(
 
 
 def start_spark(job: JobPlan, *, log: Path | None = None, rules: LogRules = ANYTHING) -> SparkSession:
-    """The running Spark session, or a new one as the job asks, whose words go into ``log``.
+    """Return the running Spark session, or start one with the settings of the job.
 
-    What it may say of the job is a part of the ``rules``.
+    Args:
+        job: The job.
+        log: The file for the output of Spark. By default, stderr.
+        rules: Rules for this output, in addition to those of the job.
+
     """
     from parquetry.runtime.spark.session.start import start_session  # noqa: PLC0415  # only jobs that read rows need it
 
@@ -205,17 +218,20 @@ def start_spark(job: JobPlan, *, log: Path | None = None, rules: LogRules = ANYT
 
 
 def log_rules(job: JobPlan) -> LogRules:
-    """What may be written of what Spark says while it carries the job out."""
+    """Return the rules for the output of Spark during the job."""
     return LogRules(secrets=job.secrets, personal=has_personal_columns(job.spec))
 
 
 def spark_ended() -> ParquetryError | None:
-    """What to tell of any failure after the JVM of this process has gone: Py4J has many words for that."""
+    """Return the error to report after any failure if the JVM of this process has ended, or None.
+
+    Py4J reports the end of the JVM with many different errors.
+    """
     if "pyspark" not in sys.modules:
         return None
     from parquetry.runtime.spark.session.start import ended_error, has_ended  # noqa: PLC0415  # see start_spark
 
-    # A process that has just been killed may answer for a moment.
+    # A process that has just been killed may still respond for a moment.
     return ended_error() if has_ended(patience_seconds=1.0) else None
 
 
@@ -238,7 +254,7 @@ def _create(job: JobPlan, store: ObjectStore) -> JobResult:
 
 
 def _services(job: JobPlan, store: ObjectStore) -> JobResult:
-    """Clean before archive: a replaced group has to leave the disk before its replacecommit is archived."""
+    """Clean, then archive: a replaced group must leave the disk before its replacecommit is archived."""
     whole = job.kind is JobKind.CLEAN
     cleaned = (clean if whole else clean_if_due)(open_table(store, owner=job.owner))
     archived = (archive if whole else archive_if_due)(open_table(store, owner=job.owner))
@@ -250,7 +266,7 @@ def _services(job: JobPlan, store: ObjectStore) -> JobResult:
 
 
 def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], SparkSession]) -> JobResult:
-    """Pay clustering debt; Spark is started only if there is some that the budget suffices for."""
+    """Cluster due files. Spark starts only if there are some and the budget allows it."""
     handle = open_table(store, owner=job.owner)
     budget = RunBudget(
         limit_bytes=job.budget_bytes, spent_bytes=job.spent_bytes or 0, is_strict=bool(job.is_strict)
@@ -270,7 +286,10 @@ def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], Spar
 def _ingest(
     job: JobPlan, store: ObjectStore, storage: Mapping[str, Any], session: Callable[[JobPlan], SparkSession]
 ) -> JobResult:
-    """Ingest what is due. Spark is started only if there is something; a lost race lists anew."""
+    """Ingest the due files of the source. If another run ingested them first, list the source again.
+
+    Spark starts only if there is something to ingest.
+    """
     extra = {"parquetry.plan_id": job.plan_id} if job.plan_id else {}
     set_aside: dict[str, str] = {}
     why = f"source {job.source} of {job.table}: other runs were faster"
@@ -311,7 +330,7 @@ def _ingest(
 
 
 def _ingested(job: JobPlan, due: DueBatch | None, set_aside: Mapping[str, str]) -> JobResult:
-    """Return what an ingestion has read and left out; ``set_aside`` has the reason for each bad file."""
+    """Return the result of an ingestion. ``set_aside`` has the reason for each bad file."""
     refused = dict(set_aside)
     if due is None:
         return JobResult(table=job.table, job=job.name, set_aside=tuple(refused.values()))
@@ -337,17 +356,21 @@ def _applied_source(job: JobPlan, handle: TableHandle) -> Source:
 
 
 def report_path(name: str) -> str:
-    """Where beside a table a job leaves its result for whoever launched it under that name."""
+    """Return the path, relative to the table, of the result of a job that was launched with that name."""
     return f"{REPORTS_FOLDER}/{name}.json"
 
 
 def run_document(document: Mapping[str, Any], *, folder: str, report: str | None = None) -> int:
-    """Run a job given as plain values; the exit code. The result is one line on stdout.
+    """Run a job given as plain values, print its result as one line on stdout, and return the exit code.
 
-    ``folder`` is that of the file that holds the job: its relative paths start there.
+    Scripts that contain their job, and ``python -m parquetry.runtime``, call this function.
 
-    For scripts that hold their job inline, and for ``python -m parquetry.runtime``. With ``report``
-    the result is also left at that path beside the table, for a launcher that cannot see the output.
+    Args:
+        document: The JSON values of the job.
+        folder: The folder of the job's file, where its relative paths start.
+        report: A path, relative to the table, to which the result is also written, for a launcher that cannot
+            read the output.
+
     """
     try:
         job = JobPlan.from_json(document).at(folder)
@@ -360,14 +383,14 @@ def run_document(document: Mapping[str, Any], *, folder: str, report: str | None
         if isinstance(error, ForeignTableError):
             report = None
     if report is not None:
-        # The commit stands, or does not, whether or not this can be told.
+        # The outcome of the job does not depend on the report.
         with suppress(ParquetryError):
             _leave(open_store(job.location, resolve_environment(job.storage)), report, said)
     return _say(said)
 
 
 def _leave(store: ObjectStore, report: str, said: Mapping[str, Any]) -> None:
-    """Put the result beside the table, if there is one."""
+    """Write the result to the folder of the table, if there is a table."""
     if store.stat(PROPERTIES_PATH) is not None:
         store.put(report, json.dumps(said).encode())
 
@@ -380,7 +403,7 @@ def _failure(error: ParquetryError) -> dict[str, Any]:
 
 
 def _with_commands(said: dict[str, Any]) -> dict[str, Any]:
-    """What is said, with the commands in its texts for whoever prints it."""
+    """Return the result with the commands in its texts, for the program that prints them."""
     found = commands_of(said)
     return said | {"commands": found} if found else said
 
@@ -392,7 +415,7 @@ def _say(said: Mapping[str, Any]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """``python -m parquetry.runtime JOB.json``; the exit code."""
+    """Run ``python -m parquetry.runtime JOB.json``, and return the exit code."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m parquetry.runtime JOB.json\n")
         return _USAGE_CODE
@@ -424,9 +447,17 @@ def survey_by_hand(
     keys: Path | None,
     log: Path | None = None,
 ) -> Survey:
-    """What a purge would do. What Spark says goes into ``log``.
+    """Return what a purge would delete.
 
-    Errors are those of :func:`parquetry.runtime.spark.purge.survey`.
+    The errors are those of :func:`parquetry.runtime.spark.purge.survey`.
+
+    Args:
+        table: The table.
+        settings: The settings of the Spark session.
+        where: The SQL condition of the rows, or None.
+        keys: The file with the record keys, or None.
+        log: The file for the output of Spark. By default, stderr.
+
     """
     from parquetry.runtime.spark.purge import PurgeRequest, survey  # noqa: PLC0415 - heavy
 
@@ -437,9 +468,16 @@ def survey_by_hand(
 def purge_by_hand(
     table: TableHandle, settings: SparkSettings, surveyed: Survey, *, log: Path | None = None
 ) -> PurgeReport:
-    """What a purge did, and where it still found a value. What Spark says goes into ``log``.
+    """Execute a purge, and return what it deleted and where it still found a value.
 
-    Errors are those of :func:`parquetry.runtime.spark.purge.purge`.
+    The errors are those of :func:`parquetry.runtime.spark.purge.purge`.
+
+    Args:
+        table: The table.
+        settings: The settings of the Spark session.
+        surveyed: The survey of the purge.
+        log: The file for the output of Spark. By default, stderr.
+
     """
     from parquetry.runtime.spark.purge import purge  # noqa: PLC0415 - heavy
 
@@ -451,7 +489,7 @@ def purge_by_hand(
 def _session_by_hand(
     table: TableHandle, settings: SparkSettings, purpose: str, log: Path | None
 ) -> Iterator[SparkSession]:
-    """A session for one service of a table, whose failures lose the table's personal values."""
+    """Yield a Spark session for one service of a table, and mask personal values in failures."""
     from parquetry.runtime.spark.session.start import start_session  # noqa: PLC0415 - heavy
 
     rules = LogRules(secrets=secrets_of(settings.conf), personal=has_personal_columns(table.spec))
@@ -473,10 +511,17 @@ def cluster_by_hand(
     budget_bytes: int,
     log: Path | None = None,
 ) -> ClusteringResult:
-    """What was done: what is due within the budget, or the pending plan of ``instant``.
+    """Cluster a table, and return the result.
 
-    What Spark says goes into ``log``.
-    Errors are those of :func:`parquetry.runtime.spark.cluster.cluster` and ``execute``.
+    The errors are those of ``cluster`` and ``execute`` in :mod:`parquetry.runtime.spark.cluster`.
+
+    Args:
+        table: The table.
+        settings: The settings of the Spark session.
+        instant: The pending clustering plan to execute, or None to plan and execute what is due.
+        budget_bytes: The maximum number of bytes to rewrite if ``instant`` is None.
+        log: The file for the output of Spark. By default, stderr.
+
     """
     if instant is not None:
         check_pending(table, instant, DEFAULT_TIMING)

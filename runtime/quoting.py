@@ -1,4 +1,4 @@
-"""What libraries say, within our messages: it may quote rows, so that it stands there as a value."""
+"""Quotations of library errors in our messages. They may contain rows, so they are values."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from parquetry.message import Message, Value
 from parquetry.secret_names import MASK
 
 CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]{2,120}\](?= )")
-"""The class of an error of Spark, which no row can be, at the beginning of its message."""
+"""The error class at the beginning of a Spark message, which cannot be part of a row."""
 
 _CLASS: Final = re.compile(r"(?:org\.apache\.|java\.)[\w.$]{1,200}: ")
-# Conditions whose messages name what the SQL lacks, and quote no value.
+# Error classes whose messages contain names that the SQL lacks, and no values.
 _OF_NAMES: Final = ("[UNRESOLVED_", "[TABLE_OR_VIEW_NOT_FOUND", "[AMBIGUOUS_REFERENCE")
 
 
 def of_library(text: str, *, kind: str = MASK) -> Message:
-    """What a library says, to stand in a message; masked it is the class of the error, which is no row.
+    """Return the text of a library for a message. If masked, only the class of the error is shown.
 
-    That is Spark's where the text has it, else ``kind``, which stands for a text that says nothing, too.
+    Args:
+        text: The text, or an empty one, which is replaced by ``kind``.
+        kind: The class to show if the text does not begin with an error class of Spark.
+
     """
     return Message(Value.quote(text or kind, _without_values(text, kind)))
 

@@ -1,7 +1,7 @@
-"""What is secret, and how its text is kept out of messages, logs and command lines.
+"""Secrets, and their removal from messages, logs and command lines.
 
-Secret are the values of environment variables and of options whose names say so, and the variables that a job
-refers to for its options (``{"environment_text": "${NAME}"}``).
+Secrets are the values of environment variables and options with secret names, and the variables to which the
+options of a job refer (``{"environment_text": "${NAME}"}``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import quote
 from parquetry.secret_names import MASK, SECRET_PREFIX, is_secret_name
 
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""An environment variable in the text of a reference."""
+"""A reference to an environment variable in a text."""
 
 _IN_URL: Final = re.compile(r"(?<=://)[^/\s:@]*:[^/\s]+(?=@)")
 _NUMBER_OR_FLAG: Final = re.compile(r"\d{1,8}|true|false|none", re.IGNORECASE)
@@ -26,16 +26,16 @@ _HIDDEN: Final[set[str]] = set()
 
 
 def hide(names: Iterable[str]) -> None:
-    """Keep the values of these variables out of messages too, from now on: they were read for credentials."""
+    """Treat the values of these variables as secrets from now on, because credentials were read from them."""
     _HIDDEN.update(names)
 
 
 def without_secrets(
     text: str, environment: Mapping[str, str] = os.environ, *, values: Collection[str] = ()
 ) -> str:
-    """The text with ``***`` for secrets of the environment, for ``values``, and for passwords in URLs.
+    """Return the text with ``***`` for secrets of the environment, ``values``, and passwords in URLs.
 
-    Values of fewer than four characters stay: other words would be mistaken for them.
+    Values of fewer than four characters are not replaced, as ordinary words may contain them.
     """
     hidden = (value for name, value in environment.items() if _is_hidden(name, value))
     found = {*hidden, *values}
@@ -46,19 +46,19 @@ def without_secrets(
 
 
 def _is_hidden(name: str, value: str) -> bool:
-    """Whether a variable is secret: numbers and flags, such as MAX_TOKENS=4096, are not."""
+    """Return whether a variable is secret. Numbers and flags, such as MAX_TOKENS=4096, are not."""
     if name in _HIDDEN or name.startswith(SECRET_PREFIX):
         return True
     return is_secret_name(name) and _NUMBER_OR_FLAG.fullmatch(value) is None
 
 
 def secrets_of(options: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """The secret texts in a job's options, those that it refers to and those that it holds."""
+    """Return the secret values in the options of a job: those that it contains or refers to."""
     return frozenset(_secrets(options, environment, is_named=False))
 
 
 def secret_options(options: Mapping[str, Any]) -> frozenset[str]:
-    """The names of the options that refer to a secret or hold one."""
+    """Return the names of the options that contain a secret or refer to one."""
     return frozenset(
         name
         for name, value in options.items()
@@ -67,7 +67,7 @@ def secret_options(options: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """The value as it is, as JSON and URLs spell it, and its lines, as a log has them."""
+    """Yield the value, its spellings in JSON and in URLs, and its lines, as logs contain them."""
     yield value
     yield json.dumps(value)[1:-1]
     yield quote(value, safe="")

@@ -1,10 +1,10 @@
-"""The environment of what is started for Spark: the JVM, `spark-submit`, and the workers that they start.
+"""The environment of Spark's processes: the JVM, `spark-submit`, and the workers that they start.
 
-They execute SQL, packages and plug-ins that a project names, so they get variables by name: those that Java,
-Spark, Python and the system need, and those that the project, its storage and its keys ask for. A credential
-of another program that is in the same shell is in none of these processes.
+They execute SQL, packages and plug-ins of a project, so they get only variables on a list: those that Java,
+Spark, Python and the system need, and those that the project, its storage and its keys require. None of these
+processes has the credentials of other programs in the same shell.
 
-A name that ends with ``*`` stands for all variables that begin so.
+A name that ends with ``*`` means all variables with that prefix.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from parquetry.secret_names import is_secret_name
 
 UTF8_LOCALE: Final = "C.UTF-8"
-"""A locale that needs no package: in the one of cron and of many images no name has more than ASCII."""
+"""A locale that needs no package. The locale of cron and of many images supports only ASCII file names."""
 
 _NEEDED: Final = frozenset(
     (
@@ -36,7 +36,7 @@ _FAMILIES: Final = (
     *("LC_*", "KRB5*", "SPARK_*", "PYSPARK_*", "_PYSPARK_*", "PYTHON*", "PARQUETRY_*"),
     *("MALLOC_*", "ARROW_*", "PYARROW_*", "OMP_*", "OPENBLAS_*", "MKL_*"),
 )
-"""Of these, variables with the names of secrets are left out."""
+"""Families of variables, without those that have the name of a secret."""
 
 _CLIENTS: Final = (
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
@@ -55,26 +55,26 @@ _OF_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 STORAGE_VARIABLES: Final = tuple(dict.fromkeys((*_S3, *_GCS, *_CLIENTS)))
-"""The names that all kinds of storage ask for, for a process that may open tables anywhere."""
+"""The variables of all types of storage, for a process that may open tables anywhere."""
 
 
 def storage_variables(*places: str) -> tuple[str, ...]:
-    """Return the names that the storage of these locations asks for: credentials, proxies, certificates."""
+    """Return the variables that the storage of these locations needs: credentials, proxies, certificates."""
     schemes = {place.partition(":")[0].lower() for place in places}
     return tuple(dict.fromkeys(name for scheme in sorted(schemes) for name in _OF_SCHEMES.get(scheme, ())))
 
 
 def key_variables(references: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the variables that these references to keys (``env:NAME``) mean."""
+    """Return the names of the variables in these references to keys (``env:NAME``)."""
     parts = (reference.partition(":") for reference in references)
     return tuple(sorted({name for kind, _, name in parts if kind == "env"}))
 
 
 def spark_environment(names: Iterable[str], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return what a JVM for Spark gets of the environment: what is always needed, and these names.
+    """Return the environment of a JVM for Spark: the variables that are always needed, and ``names``.
 
-    In it Java and its workers spell names of files in UTF-8: that is decided by the locale that Java starts
-    in, and no option of Java changes it.
+    Java and its workers then encode file names as UTF-8. This depends on the locale in which Java starts, and
+    no option of Java changes it.
     """
     families = chosen(_FAMILIES, environment)
     kept = {name: value for name, value in families.items() if not is_secret_name(name)}
@@ -84,7 +84,7 @@ def spark_environment(names: Iterable[str], environment: Mapping[str, str] = os.
 
 
 def chosen(names: Iterable[str], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables of these names."""
+    """Return the variables with these names."""
     listed = frozenset(names)
     families = tuple(name[:-1] for name in listed if name.endswith("*"))
     return {name: value for name, value in environment.items() if name in listed or name.startswith(families)}

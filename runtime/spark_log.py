@@ -1,7 +1,7 @@
-"""Where the words of Spark, its JVM and its workers go: into a file of the run, not onto the terminal.
+"""The output of Spark, its JVM and its workers, which goes to a file of the run, not to the terminal.
 
-They lose secrets on their way there. Where rows hold personal data, messages are left out as a whole, as
-Spark quotes rows in many of them: what stays is what :func:`without_messages` knows to be none.
+Secrets are removed from it. If rows contain personal data, complete messages are removed, as Spark quotes
+rows in many of them: only the parts that :func:`without_messages` recognises as safe are kept.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ _RAISED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRules:
-    """What may be written of what Spark says: no ``secrets``, and no messages where rows are ``personal``."""
+    """The rules for the output of Spark: ``secrets`` to remove, and whether rows are ``personal``.
+
+    If they are, messages are removed.
+    """
 
     secrets: frozenset[str] = frozenset()
     personal: bool = False
@@ -69,7 +72,7 @@ class LogRules:
         return LogRules(secrets=self.secrets | other.secrets, personal=self.personal or other.personal)
 
     def shown(self, text: str) -> str:
-        """The line, or lines, as they may be written; empty where nothing of them may."""
+        """Return the line, or lines, as they may be written. The result may be empty."""
         if self.personal:
             text = without_messages(text)
         return without_secrets(text, values=self.secrets)
@@ -79,9 +82,10 @@ ANYTHING: Final = LogRules()
 
 
 def without_messages(text: str) -> str:
-    """Of lines of a log their time, level and logger, the classes and conditions of errors, and their stack.
+    """Return the lines of a log with only the parts that cannot be data.
 
-    Everything else may be a row, or a part of one, and is left out.
+    These are the time, level and logger, the classes and conditions of errors, and the stack. All other text
+    may be a row or a part of one.
     """
     found = (_without_message(line) for line in text.splitlines())
     return "".join(f"{line}\n" for line in found if line)
@@ -101,7 +105,7 @@ def _without_message(line: str) -> str:
 
 
 class LogPipe:
-    """A pipe whose text goes on into an open file, or to stderr, by the rules that are then in force."""
+    """A pipe whose text is copied to an open file, or to stderr, under the current rules."""
 
     def __init__(self, descriptor: int, rules: LogRules) -> None:
         self.rules = rules
@@ -113,17 +117,17 @@ class LogPipe:
         self.thread.start()
 
     def close_end(self) -> None:
-        """Close the end that the processes write to, which have it now."""
+        """Close the writing end in this process. The processes that write to it have their own copy."""
         os.close(self.end)
 
     def write(self, text: str, *, prefix: str = "") -> None:
-        """Put what came another way into the file, each line behind the prefix."""
+        """Write a text from another origin to the file, with a prefix before it."""
         self.drain()
         with self._busy:
             self._show(text, prefix)
 
     def drain(self) -> None:
-        """Wait a moment for what was written to the pipe to be in the file."""
+        """Wait a moment until the file contains the text that was written to the pipe."""
         until = time.monotonic() + _PATIENCE_SECONDS
         waiting = _waiting(self._from)
         while time.monotonic() < until:
@@ -157,7 +161,7 @@ class LogPipe:
 
     def _show(self, text: str, prefix: str = "") -> None:
         if shown := self.rules.shown(text):
-            # Where the disk refuses, Spark goes on all the same.
+            # If the disk is full, Spark must continue.
             with suppress(OSError):
                 os.write(self._into, f"{prefix}{shown}".encode())
 
@@ -170,7 +174,7 @@ def _waiting(descriptor: int) -> select.poll:
 
 @contextmanager
 def piped(log: Path | None, rules: LogRules) -> Iterator[LogPipe]:
-    """A pipe into the file, else to stderr, for a process that is started within the block."""
+    """Yield a pipe into the file, or to stderr, for a process that is started within the block."""
     how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     descriptor = _STDERR if log is None else os.open(log, how, 0o600)
     pipe = LogPipe(descriptor, rules)
@@ -182,20 +186,25 @@ def piped(log: Path | None, rules: LogRules) -> Iterator[LogPipe]:
 
 
 def obey(rules: LogRules) -> None:
-    """Have the rules hold, too, for whatever processes say from now on whose words go through a pipe."""
+    """Add the rules to all pipes of this process, for all later output."""
     for pipe in tuple(_pipes):
         pipe.rules |= rules
 
 
 def in_force() -> LogRules:
-    """The rules of all that is being written in this process."""
+    """Return the combined rules of all pipes of this process."""
     return functools.reduce(LogRules.__or__, (pipe.rules for pipe in tuple(_pipes)), ANYTHING)
 
 
 def keep_log(file: Path, *, root: Path) -> Path | None:
-    """The file, made with its folder below ``root``, for whatever Spark says in this process from now on.
+    """Create the file, with its folder below ``root``, for Spark's later output in this process.
 
-    None where the disk refuses: Spark then talks on stderr. LinkInTheWayError where a link leads elsewhere.
+    Returns:
+        The file, or None if it cannot be created. The output of Spark then goes to stderr.
+
+    Raises:
+        LinkInTheWayError: If the path contains a symbolic link.
+
     """
     with suppress(OSError):
         os.close(ConfinedFolder(root).append(file, private=True))
@@ -205,12 +214,12 @@ def keep_log(file: Path, *, root: Path) -> Path | None:
 
 
 def forget_log() -> None:
-    """Name that file no more: another command of this process begins."""
+    """Forget the log file, because another command of this process starts."""
     _kept.clear()
 
 
 def kept_log() -> Path | None:
-    """The newest such file, None where there is none or nothing is in it."""
+    """Return the log file, or None if there is none or it is empty."""
     for pipe in tuple(_pipes):
         pipe.drain()
     with suppress(OSError):
@@ -221,6 +230,6 @@ def kept_log() -> Path | None:
 
 
 def see_log() -> str:
-    """The end of a message: where Spark's own words are."""
+    """Return the end of a message: the place of Spark's own output."""
     file = kept_log()
     return "its own words above say why" if file is None else f"{file} has its own words"

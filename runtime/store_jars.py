@@ -1,4 +1,4 @@
-"""The jars with which Spark reads object stores: a client of Hadoop for each."""
+"""The jars with which Spark reads object stores: one Hadoop client for each store."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """A client of Hadoop, in the version of Spark's own Hadoop, or a ``jar`` that is used as it is."""
+    """A Hadoop client in the version of Spark's own Hadoop, or a ``jar`` that needs no particular version."""
 
     store: str
     schemes: tuple[str, ...]
     artifact: str
     missing: re.Pattern[str]
-    """In the text of a failure of Spark: the client, or what it needs, is not there."""
+    """Matches a failure of Spark because the client or one of its dependencies is missing."""
     jar: str | None = None
     also: str = ""
-    """What Spark has to be told beside a jar."""
+    """The Spark setting that the jar needs in addition."""
 
     def named(self, hadoop: str | None) -> str:
-        """Return the Maven coordinates that fit a version of Hadoop, if that is known, or the jar."""
+        """Return the jar, or the Maven coordinates of the client for a version of Hadoop, if it is known."""
         package = f"org.apache.hadoop:{self.artifact}"
         return self.jar or (
             f"{package}:{hadoop}" if hadoop else f"{package} in the version of Spark's Hadoop"
         )
 
     def remedy(self, hadoop: str | None) -> str:
-        """Return where a target names the client."""
+        """Return the text of a remedy that adds the client to a target."""
         if self.jar:
             return (
                 f"name {self.jar} of Maven Central as spark.jars of the target's spark.conf, and {self.also}"
@@ -65,7 +65,7 @@ _GCS_BEFORE: Final = replace(
     jar="gcs-connector-hadoop3-2.2.26-shaded.jar",
     also="com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem as spark.hadoop.fs.gs.impl",
 )
-"""Google's own, for a Hadoop that has none. As a package its libraries clash with those of Spark."""
+"""Google's own client, for a Hadoop without one. As a package, its libraries conflict with Spark's."""
 
 _HADOOP_WITH_GCS: Final = (3, 5)
 
@@ -76,7 +76,7 @@ _HADOOP: Final = re.compile(r"hadoop-client-api-(?P<version>\d[\w.-]*)\.jar")
 
 
 def spark_jars(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder of the jars of the Spark that starts here: ``SPARK_HOME``, else PySpark's own."""
+    """Return the folder of Spark's jars, from ``SPARK_HOME`` or else from PySpark, or None."""
     if home := environment.get("SPARK_HOME"):
         return Path(home, "jars")
     found = find_spec("pyspark")
@@ -89,10 +89,17 @@ def versions(
     arguments: Sequence[str],
     environment: Mapping[str, str] = os.environ,
 ) -> list[str]:
-    """Return the versions of a client that the Spark that starts here finds; a list without any is empty.
+    """Return the versions of a client that Spark finds when it starts here, or an empty list.
 
-    It comes with ``conf``, with ``arguments`` of spark-submit, with spark-defaults.conf, with the class path
-    and with the jars of Spark itself.
+    A client can come from ``conf``, from spark-defaults.conf, from the class path, from the jars of Spark, or
+    from the arguments.
+
+    Args:
+        client: The client to find.
+        conf: The Spark properties.
+        arguments: The arguments of spark-submit.
+        environment: The environment of Spark.
+
     """
     jars = spark_jars(environment)
     settings = {**_defaults(jars, environment), **conf}
@@ -107,7 +114,7 @@ def versions(
 
 
 def _defaults(jars: Path | None, environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what spark-defaults.conf sets."""
+    """Return the properties in spark-defaults.conf."""
     folder = environment.get("SPARK_CONF_DIR") or (jars and jars.parent / "conf")
     try:
         text = Path(folder or "", "spark-defaults.conf").read_text(encoding="utf-8")
@@ -118,7 +125,7 @@ def _defaults(jars: Path | None, environment: Mapping[str, str]) -> Mapping[str,
 
 
 def _on_class_path(path: str) -> Iterator[str]:
-    """Yield the names of the entries, and of the jars in the folders of those that end in ``*``."""
+    """Yield the entries of a class path, with the names of the jars for entries that end in ``*``."""
     for entry in path.split(os.pathsep):
         if entry.endswith("*"):
             with suppress(OSError):
@@ -128,7 +135,7 @@ def _on_class_path(path: str) -> Iterator[str]:
 
 
 def hadoop_version(jars: Path | None) -> str | None:
-    """Return the version of the Hadoop among the jars, or None if its name does not tell."""
+    """Return the version of Hadoop among the jars, or None if no jar name contains it."""
     names = [] if jars is None or not jars.is_dir() else [path.name for path in jars.iterdir()]
     return next((found["version"] for name in names if (found := _HADOOP.fullmatch(name))), None)
 
@@ -140,5 +147,5 @@ def clients(hadoop: str | None) -> tuple[Client, ...]:
 
 
 def missing_client(failure: str, hadoop: str | None) -> Client | None:
-    """Return the client that Spark lacks by the text of a failure."""
+    """Return the client that Spark lacks according to the text of a failure, or None."""
     return next((client for client in clients(hadoop) if client.missing.search(failure)), None)

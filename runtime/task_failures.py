@@ -1,7 +1,7 @@
-"""How failures of Spark's tasks come back whole: as JSON, in a row or as the message of an exception.
+"""Complete failures of Spark's tasks as JSON, in a row or in the message of an exception.
 
-Spark keeps of an exception in a Python worker the text of its traceback, in which values and commands of a
-message could not be told from the rest.
+Of an exception in a Python worker, Spark keeps only the text of the traceback, in which the values and
+commands of a message are no longer recognisable.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from parquetry.runtime import errors
 from parquetry.runtime.errors import RefusedCell, RetryWrite
 
 Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What a task of Spark runs, as ``mapInArrow`` takes it."""
+"""A task of Spark, in the form that ``mapInArrow`` takes."""
 
 
 class TaskFailureError(Exception):
-    """What a task failed with, on its way through Spark: its message, and a line for this driver alone."""
+    """A failure of a task on its way through Spark: its message, and a line that only this driver reads."""
 
 
 _OF_THIS_DRIVER: Final = token_hex(16)
@@ -33,7 +33,7 @@ _LINE: Final = re.compile(rf"{_OF_THIS_DRIVER} (?P<failure>\{{.*\}})")
 
 
 def failures_encoded(task: Task) -> Task:
-    """The task, whose failures :func:`raised_in_task` finds again in those of Spark."""
+    """Return the task with failures that :func:`raised_in_task` recovers from Spark's errors."""
     token = _OF_THIS_DRIVER
 
     @wraps(task)
@@ -47,9 +47,12 @@ def failures_encoded(task: Task) -> Task:
 
 
 def refusal_sql(error: str, statements: Sequence[str]) -> str:
-    """SQL for a text that, raised in a task, :func:`raised_in_task` finds again.
+    """Return SQL for a text that :func:`raised_in_task` turns into an error, if a task raises it.
 
-    ``error`` is the name of its class; each of the statements is SQL for a text.
+    Args:
+        error: The name of the error's class.
+        statements: SQL expressions of the texts of the error.
+
     """
     parts = ", ".join(f"array({statement})" for statement in statements)
     failure = f"to_json(named_struct('error', '{error}', 'statements', array({parts})))"
@@ -57,9 +60,9 @@ def refusal_sql(error: str, statements: Sequence[str]) -> str:
 
 
 def line_around(failure: Callable[[str], ParquetryError]) -> tuple[str, str]:
-    """Return what stands before and behind a text, as JSON, in the line of the failure about it.
+    """Return the parts of a line before and after a text, which is in JSON, for a failure about that text.
 
-    Raised in a task with the text between them, :func:`raised_in_task` finds the failure again.
+    If a task raises the parts with the text between them, :func:`raised_in_task` returns the failure.
     """
     text = token_hex(16)
     before, after = failure_json(failure(text)).split(json.dumps(text))
@@ -67,9 +70,9 @@ def line_around(failure: Callable[[str], ParquetryError]) -> tuple[str, str]:
 
 
 def raised_in_task(text: str) -> Exception | None:
-    """What a task raised, by what Spark says; None where that was nothing of ours, or is cut.
+    """Return the failure that a task raised, given Spark's text, or None if it is not ours or truncated.
 
-    Spark may quote rows in the same text. None of them knows the token of this driver.
+    Spark may quote rows in the same text. No row contains the random token of this driver.
     """
     found = _LINE.search(text)
     try:
@@ -79,16 +82,18 @@ def raised_in_task(text: str) -> Exception | None:
 
 
 def failure_json(failure: ParquetryError | RetryWrite) -> str:
-    """The failure in one line of JSON: its class, its statements and the SQL of the spec that it is about."""
+    """Return the failure as one line of JSON: its class, its statements, and the SQL's place in the spec."""
     statements = [parts_json(each if isinstance(each, str) else str(each)) for each in failure.args]
     about = {"declared": failure.declared} if isinstance(failure, ParquetryError) and failure.declared else {}
     return json.dumps({"error": type(failure).__name__, "statements": statements, **about})
 
 
 def failure_from_json(text: str) -> Exception:
-    """The failure that :func:`failure_json` wrote, of its class, or of the root where that is none of ours.
+    """Return the failure from the JSON of :func:`failure_json`. An unknown class becomes ParquetryError.
 
-    ValueError where it is cut.
+    Raises:
+        ValueError: If the text is truncated.
+
     """
     found: dict[str, Any] = json.loads(text)
     kind = getattr(errors, found["error"], ParquetryError)

@@ -1,4 +1,4 @@
-"""How long writers wait for each other. Every period is a value, so that tests can shorten it."""
+"""The periods for which writers wait for each other. Tests use shorter ones."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ _ROUNDS_OF_GROWTH: Final = 64
 class Timing:
     """The periods of the commit protocol, in seconds.
 
-    A writer shows that it lives every ``heartbeat_seconds`` and counts as dead after
-    ``dead_after_seconds`` of silence by the store's clock. ``clock_skew_seconds`` is how far an
-    instant may lie ahead of that clock and still be waited for. A lock of another program is
-    waited for during ``foreign_lock_seconds``, a living writer's lock during
-    ``live_lock_seconds``; an older writer that is about to change the same files is given way
-    for ``give_way_seconds``. A write that lost is repeated up to ``retries`` times, after a
-    pause that doubles from ``backoff_seconds`` to ``longest_backoff_seconds``, with jitter.
-    A clustering plan that nobody has begun to execute is given up after ``plan_expires_seconds``.
+    A writer refreshes its heartbeat every ``heartbeat_seconds``, and counts as dead if it has not done so for
+    ``dead_after_seconds`` by the store's clock. A writer waits for an instant that is up to
+    ``clock_skew_seconds`` ahead of that clock. It waits up to ``foreign_lock_seconds`` for the lock of
+    another program, up to ``live_lock_seconds`` for the lock of a live writer, and up to ``give_way_seconds``
+    for an older writer that is about to change the same files. A write that lost a conflict is repeated up to
+    ``retries`` times, after a pause that doubles from ``backoff_seconds`` to ``longest_backoff_seconds``,
+    with jitter. A clustering plan whose execution nobody has started expires after ``plan_expires_seconds``.
     """
 
     heartbeat_seconds: float = 20.0
@@ -40,12 +39,12 @@ class Timing:
     sleep: Callable[[float], None] = time.sleep
 
     def pause_before_retry(self, attempt: int) -> None:
-        """Sleep before retry number ``attempt`` (from 1): half to all of the doubled pause."""
+        """Sleep before retry number ``attempt`` (from 1), for 50 to 100 % of the doubled pause."""
         longest = min(self.backoff_seconds * 2.0 ** (attempt - 1), self.longest_backoff_seconds)
         self.sleep(longest * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
 
     def poll(self, round_number: int) -> None:
-        """Sleep between two looks at something that another writer is about to change."""
+        """Sleep between two checks of a change that another writer is about to make."""
         growth = 1.5 ** min(round_number, _ROUNDS_OF_GROWTH)
         pause = min(self.poll_seconds * growth, self.longest_poll_seconds)
         self.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret

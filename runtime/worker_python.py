@@ -1,6 +1,6 @@
-"""The Python that starts Spark's workers on this machine, checked before Spark starts.
+"""The Python of Spark's workers on this machine, checked before Spark starts.
 
-Without the check, the first task would fail, long after the start, and Spark does not name the variable.
+Without the check, the first task would fail long after the start, and Spark does not name the variable.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ _SECONDS: Final = 60
 
 
 def check_worker_python(master: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Return if the workers of a local ``master`` can be started; those of a cluster are not looked at.
+    """Raise SparkStartError if the workers of a local ``master`` cannot start.
+
+    The workers of a cluster are not checked.
 
     Raises:
-        SparkStartError: the variable names no program, or a Python of another version or without parquetry.
+        SparkStartError: If the variable names no program, a Python of another version, or one without
+            parquetry.
 
     """
     program = environment.get(PYSPARK_PYTHON, sys.executable)
@@ -49,7 +52,7 @@ def _fault(program: str, environment: Mapping[str, str]) -> str | None:
     if found is None:
         return "which is no program of this machine"
     try:
-        # As Spark starts workers: no module comes from the folder that the command starts in.
+        # As in Spark's workers, no module is imported from the current folder.
         asked = subprocess.run(
             [found, "-c", _ASK],
             env={**spark_environment((), environment), "PYTHONSAFEPATH": "1"},
