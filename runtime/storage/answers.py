@@ -56,6 +56,7 @@ class Answer:
             code: The store's own error code, if there is one.
             repeated: Whether the client had already sent the request before.
             no_bucket: Whether the store reported that the bucket does not exist.
+
         """
         return cls(
             status=status,
@@ -72,6 +73,7 @@ class Answer:
         Args:
             never_sent: Whether the client failed before it sent the request, for example without credentials.
             not_connected: Whether the client could not connect, so that the request had no effect.
+
         """
         return cls(status=None, final=never_sent, may_have_worked=not never_sent and not not_connected)
 
@@ -86,6 +88,7 @@ def failure(doing: str, where: Value, error: BaseException, answer: Answer) -> S
         where: The URI of the object.
         error: The error of the client.
         answer: The meaning of that error.
+
     """
     what = (f"cannot {doing} ", where, ": ")
     reason = of_library(without_secrets(str(error)), kind=type(error).__name__)

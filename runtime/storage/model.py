@@ -71,6 +71,7 @@ class ObjectStore(Protocol):
         Raises:
             NotFoundError: If the object is absent.
             TooLargeError: If the object has more than ``most_bytes`` bytes. The content is not read.
+
         """
         ...
 
@@ -113,6 +114,7 @@ class ObjectStore(Protocol):
         Raises:
             UnknownOutcomeError: If the store could not find out if the object was created. An unknown outcome
                 is never reported as a failure.
+
         """
         ...
 

@@ -42,6 +42,7 @@ def open_store(
 
     Raises:
         StorageError: If the scheme is not supported, or the URI contains no bucket or no absolute path.
+
     """
     text = os.fspath(uri)
     match = _SCHEME.match(text)
@@ -90,6 +91,7 @@ def probe_put_if_absent(store: ObjectStore, path: str) -> None:
     Args:
         store: The store to test.
         path: A path without an object. The function deletes the object that it creates there.
+
     """
     # For an unreachable store, stat fails within seconds, whereas put_if_absent retries for minutes.
     store.stat(path)

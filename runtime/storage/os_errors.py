@@ -54,6 +54,7 @@ def tidying(where: str, what: str, *, shown: Callable[[str], str] = str) -> Iter
         where: The location, without personal values.
         what: The consequence of a failure, without personal values.
         shown: Masks personal values in the reason.
+
     """
     try:
         yield

@@ -19,6 +19,7 @@ def checked_path(path: str, *, root: str, folder: bool = False) -> str:
 
     Raises:
         StorageError: If the path is absolute, or contains an empty, ``.`` or ``..`` segment or a NUL byte.
+
     """
     if folder and path == "":
         return path

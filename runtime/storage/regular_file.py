@@ -65,6 +65,7 @@ def read_regular(path: Path, *, most_bytes: int = MOST_BYTES) -> bytes:
     Raises:
         OSError: EISDIR if the path is a folder, EFBIG if the file has more than ``most_bytes`` bytes, ENXIO
             if it is a pipe, socket or device.
+
     """
     file = open_regular(path, follows=True)
     try:
@@ -78,6 +79,7 @@ def read_whole(file: int, *, most_bytes: int = MOST_BYTES) -> bytes:
 
     Raises:
         OSError: EFBIG if the file has more than ``most_bytes`` bytes.
+
     """
     size_bytes = os.fstat(file).st_size
     if size_bytes > most_bytes:

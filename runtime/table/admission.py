@@ -41,6 +41,7 @@ def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None
         UnsupportedTableError: If writing is unsafe. The message has the location, the value and one remedy.
         CorruptTableError: If the identity or the applied record must not be used.
         StalePlanError: If the applied spec is not the one that the owner declares.
+
     """
     if handle.fault is not None:
         raise handle.fault.error()

@@ -119,6 +119,7 @@ class TableIdentity:
         Raises:
             CorruptTableError: If the content is not an identity. The message starts with ``place``.
             UnsupportedTableError: If a later version of parquetry wrote it.
+
         """
         document = _load(content, place)
         remedy = "restore the file from a copy"
@@ -190,6 +191,7 @@ def check_rules(
         owner: The owner of the opened table. If it is None or has no rules, nothing is checked.
         applied: The reference of the applied record.
         spec: The spec of the applied record.
+
     """
     if owner is None or owner.rules is None:
         return
@@ -224,6 +226,7 @@ def foreign(owner: TableOwner, *, project: str | None, applied: AppliedRef | Non
         owner: The project and the target that claim the table.
         project: The project in the identity of the table, or None without an identity.
         applied: The newest applied record of the table.
+
     """
     if project != owner.project:
         named = f"give the table another location, or name this project {project!r} as it was"
@@ -298,6 +301,7 @@ def read_newer(
     Raises:
         CorruptTableError: If the newer record must not be used.
         StalePlanError: If its spec is not the one that the owner declares.
+
     """
     number = 0 if applied is None else applied.number
     if store.stat(_applied_path(number + 1)) is None:
@@ -383,6 +387,7 @@ def write_applied(
     Raises:
         StalePlanError: If another writer took the number.
         KeyUnavailableError: If the signing key is not available.
+
     """
     digest = digest_of(spec.to_json())
     ref = AppliedRef(

@@ -66,6 +66,7 @@ class TableConfig:
 
         Raises:
             CorruptTableError: If a property is missing or invalid. The message starts with ``place``.
+
         """
         record_key = _fields(raw, "hoodie.table.recordkey.fields")
         partition_by = tuple(

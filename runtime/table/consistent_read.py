@@ -24,6 +24,7 @@ def read_consistently(
 
     Raises:
         ConflictError: If a clean interfered each time.
+
     """
     for _ in range(_ATTEMPTS):
         view = handle.view(handle.timeline())

@@ -70,6 +70,7 @@ def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms:
         UnsupportedTableError: If there is a table that parquetry did not create, or files of one.
         StalePlanError: If the table was created for another project or with another spec.
         InvalidDataError: If no table can be created from the spec.
+
     """
     check_spec(spec)
     identity = read_identity(store) or _refuse_foreign_table(store)
@@ -253,6 +254,7 @@ def refuse_missing_properties(store: ObjectStore, identity: TableIdentity) -> No
     Raises:
         CorruptTableError: If the table was written to after its creation.
         UnsupportedTableError: If the table was adopted.
+
     """
     _, first_instant = _recipe(store, identity)
     later = Timeline.load(store).last_instant or first_instant

@@ -82,6 +82,7 @@ class TableHandle:
 
         Raises:
             ForeignTableError: If the table no longer belongs to ``owner``.
+
         """
         return open_table(self.store, owner=self.owner)
 
@@ -93,6 +94,7 @@ class TableHandle:
         Raises:
             ForeignTableError: If the table belongs to another project.
             CorruptTableError: If the identity of the table must not be used.
+
         """
         if self.owner is not None:
             identity = read_identity(self.store)
@@ -153,6 +155,7 @@ def open_table(store: ObjectStore, *, owner: TableOwner | None = None) -> TableH
         ForeignTableError: If the table does not belong to ``owner``.
         TableNotFoundError: If there is no table.
         UnsupportedTableError: If it is not a copy-on-write table of version 6 with Parquet files.
+
     """
     identity = read_identity(store)
     project = None if identity is None else identity.project
@@ -184,6 +187,7 @@ def read_config(store: ObjectStore, identity: TableIdentity | None) -> TableConf
     Raises:
         TableNotFoundError: If there is no table.
         UnsupportedTableError: If it is not a copy-on-write table of version 6 with Parquet files.
+
     """
     try:
         raw = read_table_properties(store)

@@ -27,6 +27,7 @@ def detect_key_encoding(store: ObjectStore, view: FileSystemView, record_key: Se
 
     Raises:
         CorruptTableError: If the rows of one file have different encodings.
+
     """
     (field,) = record_key
     for partition in view.partitions():

@@ -26,6 +26,7 @@ def create_table(
         spec: The spec of the table.
         project: The project that will own the table.
         clock: Returns ms since the epoch. By default, the clock of the store.
+
     """
     now_ms = store.now_ms() if clock is None else clock()
     identity = begin_creation(store, spec, project=project, now_ms=now_ms)

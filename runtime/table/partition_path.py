@@ -68,6 +68,7 @@ def partition_path(rules: KeyRules, values: Mapping[str, Any]) -> str:
     Raises:
         InvalidDataError: If a partition column is missing, another column is named, or a value has a type
             that cannot name a partition.
+
     """
     if set(values) != set(rules.partition_by):
         raise InvalidDataError(

@@ -36,6 +36,7 @@ def parse_properties(content: bytes) -> dict[str, str]:
 
     Raises:
         ValueError: If a ``\u`` escape is malformed.
+
     """
     properties = {}
     for line in _logical_lines(content.decode("latin-1")):
@@ -69,6 +70,7 @@ def read_table_properties(store: ObjectStore) -> dict[str, str]:
     Raises:
         NotFoundError: If neither file exists.
         CorruptTableError: If neither file is intact.
+
     """
     found = False
     for path in (PROPERTIES_PATH, BACKUP_PATH, PROPERTIES_PATH):
@@ -102,6 +104,7 @@ def update_table_properties(
 
     Raises:
         CorruptTableError: If another program changed the file during the replacement.
+
     """
     _recover(store)
     old = read_table_properties(store)

@@ -42,6 +42,7 @@ def live_columns(store: ObjectStore, timeline: Timeline, config: TableConfig) ->
 
     Raises:
         CorruptTableError: If the recorded schema is invalid.
+
     """
     schema = recorded_schema(timeline, config)
     if schema:
@@ -87,6 +88,7 @@ def schema_json(
         columns: The columns of the commit.
         recorded: The recorded schema, or None.
         keys: The names of the record key's columns.
+
     """
     own = table_avro_schema(name, columns)
     if recorded and _but_for_null_keys(recorded, keys) == _but_for_null_keys(own, keys):

@@ -68,6 +68,7 @@ class RecordSignature:
 
         Raises:
             KeyUnavailableError: If a needed key is not available.
+
         """
         if self.signature is None:
             return Signed.MISSING
@@ -84,6 +85,7 @@ def payload_of(record: Mapping[str, Any], *, identity_digest: str | None, uri: s
         record: The document of the record.
         identity_digest: The digest of the ``table.json`` of the table, or None without one.
         uri: The location of the table.
+
     """
     place = f"{_LOCAL}{os.path.realpath(uri.removeprefix(_LOCAL))}" if uri.startswith(_LOCAL) else uri
     said = {key: value for key, value in record.items() if key not in _UNSIGNED}
@@ -97,6 +99,7 @@ def signature_of(payload: str, key: str) -> str:
 
     Raises:
         KeyUnavailableError: If the key is not available.
+
     """
     return _KIND + hmac.new(secret_of(key), payload.encode(), hashlib.sha256).hexdigest()
 
@@ -114,6 +117,7 @@ def check_signed(
 
     Raises:
         KeyUnavailableError: If a key is not available.
+
     """
     if not keys or seal is None:
         return

@@ -84,6 +84,7 @@ def decode_statistics(
 
     Raises:
         CorruptTableError: If the content is not that of a sidecar or has another format version.
+
     """
     try:
         table = read_parquet(pa.BufferReader(content))
@@ -118,6 +119,7 @@ def look_up(
         store: The store of the table.
         slices: The files.
         columns: The columns to return. None means all that are recorded; fewer columns take less memory.
+
     """
     wanted = {file_slice.path: file_slice for file_slice in slices}
 

@@ -159,6 +159,7 @@ class FileSystemView:
 
         Raises:
             CorruptTableError: If no Hudi reader can parse the name of a ``.parquet`` file.
+
         """
         uri = self._store.uri
         return [_slice(partition, info, uri) for info in self.listing(partition) if _is_base_file(info.path)]
@@ -200,6 +201,7 @@ class FileSystemView:
         Args:
             versions: The expected instants of the slices, by file group. None accepts any instant.
             time: The time of the read.
+
         """
         partitions = sorted({partition for partition, _ in versions})
         self._list_all(partitions)
@@ -219,6 +221,7 @@ class FileSystemView:
         Raises:
             InvalidDataError: If a clean deleted slices of ``end``.
             UnsupportedTableError: If the rows have no commit time.
+
         """
         if not self._config.populate_meta_fields:
             raise UnsupportedTableError(

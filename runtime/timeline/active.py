@@ -150,6 +150,7 @@ class Timeline:
             CorruptTableError: If there is no completed write at that time, or its file is truncated or not a
                 commit.
             StaleTimelineError: If the write has left the timeline since the listing.
+
         """
         instant = self.write_at(time)
         if instant is None or not instant.is_completed:

@@ -34,6 +34,7 @@ def archive_entries(
     Raises:
         CorruptTableError: If a state file does not have the content of its action. It must not leave the
             timeline.
+
     """
     for instant in instants:
         for state in State:

@@ -65,6 +65,7 @@ def write_archive_log(store: ObjectStore, folder: str, entries: Iterable[Mapping
         store: The store of the table.
         folder: The archive folder, relative to the table.
         entries: Entries of :func:`parquetry.runtime.timeline.archive_entry.archive_entries`.
+
     """
     content = encode_log(entries)
     version = max(_versions(store, folder), default=0)
@@ -80,6 +81,7 @@ def read_newest_log(store: ObjectStore, folder: str) -> list[ArchivedInstant]:
 
     Raises:
         CorruptTableError: If the file is not an archive log or is truncated.
+
     """
     versions = _versions(store, folder)
     if not versions:
@@ -127,6 +129,7 @@ def changed_log(
 
     Raises:
         CorruptTableError: If the content is not an archive log or is truncated.
+
     """
     log, blocks, is_changed = io.BytesIO(content), [], False
     with _reading(place):
@@ -173,6 +176,7 @@ def decode_log(content: bytes, *, place: str) -> list[ArchivedInstant]:
 
     Raises:
         CorruptTableError: If the content is not an archive log or is truncated.
+
     """
     with _reading(place):
         return list(_blocks(io.BytesIO(content)))

@@ -161,6 +161,7 @@ def encode_container(name: str, record: Mapping[str, Any]) -> bytes:
     Args:
         name: Hudi's name of the record.
         record: The Avro value of the record.
+
     """
     schema = _parsed(name)
     body = io.BytesIO()
@@ -182,6 +183,7 @@ def decode_container(content: bytes, *, place: str) -> dict[str, Any]:
 
     Raises:
         CorruptTableError: If the content is not an uncompressed Avro container with a record.
+
     """
     try:
         reader = fastavro.reader(io.BytesIO(content))
@@ -326,6 +328,7 @@ class AvroRecord(ABC):
 
         Raises:
             CorruptTableError: If the content is not such a record. The message starts with ``place``.
+
         """
         value = decode_container(content, place=place)
         try:

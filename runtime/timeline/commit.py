@@ -99,6 +99,7 @@ class CommitMetadata:
         Raises:
             CorruptTableError: If the text is not a JSON object or a field has the wrong type. The message
                 starts with ``place``.
+
         """
         try:
             document = parsed_json(content)

@@ -59,6 +59,7 @@ class EffectiveWrites:
             instant: The time of the write.
             is_settled: Whether the caller already knows that the write is in effect if it is no longer on the
                 timeline. The archive log is then not read.
+
         """
         if self._timeline.is_completed(instant):
             return WriteState.COMPLETED

@@ -134,6 +134,7 @@ def parse_instant_ms(time: str, zone: Timezone) -> int:
 
     Raises:
         CorruptTableError: If the text is not a time.
+
     """
     wall = _wall_clock(time)
     moment = wall.replace(tzinfo=UTC) if zone is Timezone.UTC else wall
