@@ -42,7 +42,8 @@ class Forecaster:
     """The statistics and a bounded row sample of groups of files, read once for any number of layouts.
 
     ``columns`` are those by which rows may be ordered; fields of structs have dotted names. Rows are read
-    when they are first needed. If a file is gone, methods raise NotFoundError or RetryWrite.
+    when they are first needed. If a file is gone, the constructor or a method raises NotFoundError or
+    RetryWrite.
     """
 
     def __init__(
@@ -291,9 +292,9 @@ def _with_a_page(
 
 
 def _with_a_dictionary(query: QueryForecast) -> QueryForecast:
-    """Return the forecast with rows of row groups whose dictionaries may have a value the sample lacks.
+    """Return the forecast with estimated dictionary rows, if the sample has no row with the value.
 
-    It assumes that as many row groups have the value as now.
+    It assumes that as many row groups have the value in a dictionary as now.
     """
     now, expected = query.now, query.expected
     if expected.dictionary_rows != 0 or not now.fewest_rows or not expected.row_groups:

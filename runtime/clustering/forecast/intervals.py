@@ -44,7 +44,7 @@ class PredictionInterval:
         return PredictionInterval(low=self.low + other.low, high=self.high + other.high)
 
     def plus(self, value: int) -> PredictionInterval:
-        """Return the interval shifted by a known value."""
+        """Return the interval with a known value added to both ends."""
         return PredictionInterval(low=self.low + value, high=self.high + value)
 
     def at_most(self, value: int) -> PredictionInterval:

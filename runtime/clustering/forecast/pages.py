@@ -59,7 +59,7 @@ class PageShape:
             group: The row group.
             bounds: Returns the bounds of a column in a range of rows.
             first: The number of the row group's first row in these ranges.
-            weight: The number of rows that each sampled row stands for. If a page would contain too few
+            weight: The number of rows that each sampled row represents. If a page would contain too few
                 sampled rows, several pages count as one.
             columns: The columns that get bounds, or None for all.
 
@@ -145,7 +145,7 @@ def usual_page_rows(policy: FilesPolicy, order: RowOrder | None) -> int:
 
 
 def _drawn(page_rows: int, weight: float) -> int:
-    """Return the rows of a page, or of several pages that together contain a few sampled rows."""
+    """Return the rows of a page, or of several pages together if one has too few sampled rows."""
     return page_rows * max(ceil(_FEWEST_DRAWN * weight / page_rows), 1)
 
 

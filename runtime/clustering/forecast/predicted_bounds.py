@@ -31,7 +31,7 @@ _AS_SPREAD: Final = 2 / 3
 
 
 class DrawnColumn:
-    """The sampled values of a column in the order of the rows; each stands for ``weight`` rows.
+    """The sampled values of a column in the order of the rows; each represents ``weight`` rows.
 
     ``limits`` are the bounds of all rows, sampled or not. ``ordered`` shows whether the order uses the
     column.
@@ -132,7 +132,7 @@ class _Side:
         self._spread: dict[int, bool] = {}
 
     def window(self, drawn: range, rows: int) -> range:
-        """Return the sampled rows that describe ``rows`` rows, some of which were ``drawn``.
+        """Return the range of sampled rows that represent ``rows`` rows, some of which were ``drawn``.
 
         If outer values are spread by chance over the rows, these are as many sampled rows around the drawn
         ones; otherwise only the drawn ones.

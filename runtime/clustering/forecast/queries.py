@@ -64,8 +64,8 @@ class GroupForecast:
     """The forecast of one group of a plan: the reads of queries, the files, and the sample to rank rows by.
 
     ``conditions`` are those of the queries, by name. ``sample`` has the columns of the order, or is None if
-    no rows are read. A group without a sample, because the limits were spent, has neither queries nor files:
-    nothing is predicted.
+    the rewrite ranks no rows by it. A group without a sample, because the limits were spent, has neither
+    queries nor files: nothing is predicted.
     """
 
     queries: tuple[QueryForecast, ...] = ()
@@ -147,7 +147,7 @@ class DeclaredQueries:
         return added_up([*stay, *(query for forecast in forecasts for query in forecast.queries)])
 
     def weighted(self, figures: Iterable[Touched]) -> tuple[float, float]:
-        """Return the total rows and bytes to read, with each query multiplied by its weight."""
+        """Return the total rows and bytes to read, with the reads of each query multiplied by its weight."""
         read = list(zip(self.queries, figures, strict=True))
         return (
             sum(query.weight * one.rows for query, one in read),

@@ -75,7 +75,7 @@ IN_REVIEW: Final = SampleLimits(
 class GroupSample:
     """Rows drawn evenly from all rows of a group, in the order of its files.
 
-    ``of_rows`` is the number of rows in the group; each sampled row stands for equally many. ``by_path`` is
+    ``of_rows`` is the number of rows in the group; each sampled row represents equally many. ``by_path`` is
     the number of sampled rows from each file, without files that gave none.
     """
 
@@ -98,7 +98,7 @@ class GroupSample:
 
     @property
     def weight(self) -> float:
-        """The number of rows that each sampled row stands for; 1 if all rows were drawn."""
+        """The number of rows that each sampled row represents; 1 if all rows were drawn."""
         return float(self.of_rows / max(self.rows.num_rows, 1))
 
 
@@ -205,7 +205,7 @@ def regrouped(
 def _joined(
     files: Sequence[FileStatistics], parts: Sequence[tuple[pa.Table, float]], most_rows: int
 ) -> GroupSample:
-    """Return the sample of the parts, thinned so that each row stands for equally many rows."""
+    """Return the sample of the parts, thinned so that each row represents equally many rows."""
     rows = pa.concat_tables([part for part, _ in parts])
     coarsest = max(weight for _, weight in parts)
     if coarsest == inf:
@@ -268,7 +268,7 @@ def _drawn(
 
 
 def _chosen(files: Sequence[FileStatistics], *, rows: int, row_groups: int) -> Mapping[str, list[_Chunk]]:
-    """Return the row groups to draw from, by path, such that each row of the group is equally likely."""
+    """Return the row groups to draw from, by path, so that each row of the group is equally likely."""
     listed = [(file.path, n, group.rows) for file in files for n, group in enumerate(file.row_groups)]
     total = sum(count for _, _, count in listed)
     found: dict[str, list[_Chunk]] = {}

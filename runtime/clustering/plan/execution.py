@@ -195,7 +195,7 @@ def unpublished_group(group: RewrittenGroup, reason: str) -> UnpublishedGroup:
 def description(
     execution: ExecutionPolicy, publishable: Sequence[RewrittenGroup], left_out: Sequence[UnpublishedGroup]
 ) -> str:
-    """Return the description that a replacecommit contains of itself, as JSON."""
+    """Return the description of a clustering for the metadata of its replacecommit, as JSON."""
     return json.dumps(
         {
             "strategy": execution.strategy,
@@ -223,7 +223,7 @@ def clustered(
 ) -> Clustered:
     """Return the result of a plan.
 
-    If the whole commit failed, all groups are left out and nothing is measured.
+    If the commit was not published, all groups are left out and no query counts as measured.
 
     Args:
         commit: The result of the commit.

@@ -71,9 +71,10 @@ def begin_clustering(
         timing: The time limits of sessions and locks.
 
     Raises:
-        UnsupportedTableError: If the table may not be written to.
-        LockHeldError: If another process does not release the lock. The errors of
-            :func:`~parquetry.runtime.commit.recovery.recover` are raised too.
+        UnsupportedTableError: If the table must not be written to.
+        ConflictError: If a pending write of another program may be alive, see
+            :func:`~parquetry.runtime.commit.recovery.recover`.
+        LockHeldError: If another process does not release the lock.
 
     """
     known = predict_groups(table, groups, known=predicted)
@@ -113,10 +114,11 @@ def schedule(
 def take_up(table: TableHandle, instant: str, *, timing: Timing) -> Iterator[Transaction]:
     """Yield the transaction of a pending plan, also of Hudi's, which this process executes from now on.
 
+    It also raises the errors of :func:`begin_clustering`.
+
     Raises:
         InvalidDataError: If no plan of that instant is pending.
-        ConflictError: If another process is executing it. The errors of :func:`begin_clustering` are raised
-            too.
+        ConflictError: If another process is executing it.
 
     """
     store = table.store
@@ -228,7 +230,7 @@ def _publishable(
 
 
 def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
-    """Check that a plan of that instant is pending and nobody is executing it.
+    """Check that a plan of that instant is pending and that no process is executing it.
 
     Raises:
         InvalidDataError: If no plan of that instant is pending.

@@ -39,7 +39,7 @@ class KeyQuantiles:
             yield piece
 
     def keys(self) -> tuple[pa.Table, npt.NDArray[np.int64]]:
-        """Return the recorded keys and the bytes that each stands for.
+        """Return the recorded keys and the bytes that each represents.
 
         At least one row must have been recorded.
         """

@@ -188,8 +188,8 @@ def read_sample(rows: Sequence[Any]) -> Sampled | None:
 def scatterer(context: WriteContext, division: Division, shares: Shares) -> RangeTask:
     """Return a function for ``mapInArrow`` over share numbers, with the rows of each share as messages.
 
-    The messages go to the tasks that write their rows. Each share also tells each task how many rows it
-    sends, and one task how many rows it has read.
+    The messages go to the tasks that write their rows. From each share, each task also gets the number of
+    rows that the share sends it, and one task the number of rows that the share has read.
     """
 
     def scatter(numbers: Iterable[pa.RecordBatch]) -> Batches:
@@ -201,7 +201,7 @@ def scatterer(context: WriteContext, division: Division, shares: Shares) -> Rang
 
 
 def gatherer(context: WriteContext, group: GroupWork, division: Division, *, rows: int) -> RangeTask:
-    """Return a function for ``mapInArrow`` that writes one task's rows from messages in order of range and run.
+    """Return a function for ``mapInArrow`` that writes one task's rows from messages sorted by range and run.
 
     With the schema ``RESULT_DDL``, it yields the files of the task's bucket, and the rows that shares have
     read as buckets with negative numbers. If a file is gone, it yields only the bucket's number.

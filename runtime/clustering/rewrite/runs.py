@@ -53,7 +53,7 @@ _LARGEST_RANGE: Final = 1.5
 """A range is sorted in one piece if its bytes are at most this multiple of the planned bytes of a range."""
 
 _FEWEST_RANGES: Final = 4
-"""The smallest number of ranges when a range is divided again: with two boundaries or more, each is smaller."""
+"""The smallest number of ranges when a range is divided again: two boundaries or more make each smaller."""
 
 
 class ArrangedRows:
@@ -67,7 +67,7 @@ class ArrangedRows:
         self._bytes_before = np.concatenate([[0], np.cumsum(np.diff(before)[order])])
 
     def pieces(self, start: int, end: int, *, most_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Yield copies of the rows ``start`` to ``end`` (exclusive) of the order, in bounded pieces."""
+        """Yield copies of the rows ``start`` to ``end`` (exclusive) in order, each about ``most_bytes``."""
         while start < end:
             full = np.searchsorted(self._bytes_before, self._bytes_before[start] + most_bytes, side="right")
             behind = min(max(int(full) - 1, start + 1), start + _ROWS_AT_ONCE, end)

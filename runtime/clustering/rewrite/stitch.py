@@ -289,7 +289,7 @@ class _Stitcher:
         }
 
     def _repeating(self, sources: Sequence[_Waiting], names: Collection[str]) -> set[str]:
-        """Return the columns without dictionaries that would have one in a row group of all these."""
+        """Return the columns without dictionaries that would have one in a row group of all ``sources``."""
         plain = sorted(name for name in names if not self._has_dictionary(sources[0], name))
         rows = sum(source.rows for source in sources)
         if unknown := self._writer.encoder.unjudged(plain, rows):

@@ -29,7 +29,7 @@ from parquetry.runtime.spec.clustering import STITCH, ClusteringSpec
 ENTRY_POINTS: Final = "parquetry.execution_strategies"
 
 _RANKED_AT_ONCE: Final = 16_384
-"""The number of rows whose curve positions are computed at once, at several numbers per row and column."""
+"""The number of rows whose curve positions are computed at once: each takes several numbers per column."""
 
 Keys: TypeAlias = Sequence[pa.Array | pa.ChunkedArray]
 KeysOf: TypeAlias = Callable[[pa.Table], Keys]

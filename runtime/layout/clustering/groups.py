@@ -213,7 +213,7 @@ def _group(
 
 
 def _size_gain(files: Sequence[ClusteringFile], context: PlanContext) -> float:
-    """Return how many files a rewrite adds or removes, or 0 if no fewer files of wrong size remain.
+    """Return how many files a rewrite adds or removes, or 0 if it leaves as many files of wrong size.
 
     Fewer files of wrong size must also remain if the writer overestimates the bytes. Oversize files of a
     single row cannot change. Files that all have the applied digest are as full as their rows allowed, so

@@ -99,7 +99,7 @@ NOTHING: Final = Touched(files=0, row_groups=0, rows=0, data_bytes=0)
 
 
 def column_types(columns: Iterable[Column]) -> dict[str, str]:
-    """Return the types of columns and of fields within structs, by dotted name, without lists and maps."""
+    """Return the types of columns and of fields within structs, by dotted name, except lists and maps."""
     fields = (StructField(name=column.name, type=parse_type(column.type)) for column in columns)
     return dict(_leaves("", fields))
 

@@ -81,7 +81,8 @@ class Bounds:
     """The known bounds of a column's values in some rows; None means unknown.
 
     Bounds need not be attained. NaN lies outside them, unless it is a bound itself. Floating-point values
-    that are not ``nan_free`` may include NaN, so their upper bound does not count.
+    that are not ``nan_free`` may include NaN, the greatest value, so their maximum limits only comparisons
+    for equality.
     """
 
     type: str
