@@ -1,1 +1,1 @@
-"""Tests of tables: what is measured of live layouts is held against declared limits."""
+"""Tests of tables: measurements of live tables are compared with declared limits."""

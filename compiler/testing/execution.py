@@ -1,4 +1,4 @@
-"""`test`: the declared tests of tables. What only rows tell is a job for each table."""
+"""The execution of declared tests. Tests that have to read rows run as one Spark job per table."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _STOPPED = "an earlier test failed, and --fail-fast stops there"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredTest:
-    """A test with its name, and the place of it."""
+    """A test with its name and its position in a file."""
 
     name: str
     test: TableTest
@@ -61,10 +61,10 @@ class DeclaredTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableUnderTest:
-    """A table, and the tests of it that are to be executed.
+    """A table, and its tests to execute.
 
-    ``declared`` is None where no project declares the table: its own record says what it is, and ``extra``
-    has the queries that tests name.
+    ``declared`` is None if no project declares the table; then its applied record is its spec, and ``extra``
+    has the queries that tests name. ``missing`` makes the error for a table that does not exist.
     """
 
     name: str
@@ -79,10 +79,10 @@ class TableUnderTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowExecution:
-    """Who executes jobs that read rows. ``full`` reads what passed before too.
+    """The execution of jobs that read rows. ``full`` ignores earlier passes and reads all files.
 
-    ``save`` keeps failing keys of a table's test, at most ``keeps`` each, and gives the name of the file.
-    ``diagnose`` says what to tell of a bug.
+    ``save`` keeps failing keys of a table's test, at most ``keeps`` each, and returns the name of the file.
+    ``diagnose`` turns an unexpected exception into an error for the user.
     """
 
     launch: Callable[[JobPlan], JobResult]
@@ -94,7 +94,10 @@ class RowExecution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Looked:
-    """A table without its rows: the outcome of each test, or what is still to be read for it."""
+    """The tests of a table before rows are read: an outcome, or what is still to read, for each test.
+
+    ``passed`` are tests of rows that passed without any rows being read.
+    """
 
     found: tuple[Outcome | Unread, ...]
     handle: TableHandle | None = None
@@ -107,7 +110,7 @@ class _Looked:
 def declared_tests(
     tests: Sequence[TableTest], origin: Callable[[str], str | None]
 ) -> tuple[DeclaredTest, ...]:
-    """The tests of one table with their names; ``origin`` gives the place of a path in the spec."""
+    """Return a table's tests with their names; ``origin`` returns the position of a path in the spec."""
     return tuple(
         DeclaredTest(name=name, test=test, origin=origin(f"tests.{test.name or index}"))
         for index, (name, test) in enumerate(zip(names_of(tests), tests, strict=True))
@@ -115,7 +118,7 @@ def declared_tests(
 
 
 def tests_of(workspace: Workspace, table: ResolvedTable) -> TableUnderTest:
-    """A table of a project with all its tests."""
+    """Return a table of a project with all its tests."""
 
     def origin(path: str) -> str | None:
         place = table.origin(path)
@@ -134,7 +137,12 @@ def tests_of(workspace: Workspace, table: ResolvedTable) -> TableUnderTest:
 
 
 def tests_in_file(location: str, file: Path, *, store: Callable[[str], ObjectStore]) -> TableUnderTest:
-    """Any table by its location, with the tests of a file; SpecError for what is wrong with the file."""
+    """Return the table at a location with the tests of a file.
+
+    Raises:
+        SpecError: if the file has errors.
+
+    """
     found = load_tests_file(str(file), read_named(file))
     if found.diagnostics:
         raise SpecError(found.diagnostics, files=1)
@@ -158,10 +166,18 @@ def execute_tests(
     fail_fast: bool = False,
     rows: RowExecution | None = None,
 ) -> TableTests:
-    """What the tests came to, in their order; tables are looked at side by side, their rows in turn.
+    """Execute tests and return their outcomes in order.
 
-    With ``fail_fast`` tables follow each other, and after the first failure none is measured. No job starts
-    where no row has to be read. Without ``rows`` tests that need some are not executed.
+    Tables are measured in parallel; then the rows of one table after the other are read, by a job that only
+    starts if rows have to be read.
+
+    Args:
+        tables: the tables with their tests.
+        run_id: the id for the result.
+        target: the target for the result.
+        fail_fast: True to measure table after table, and to stop after the first failure.
+        rows: the execution of jobs; None to skip tests that have to read rows.
+
     """
     outcomes: list[Outcome] = []
     if fail_fast:
@@ -188,9 +204,9 @@ def execute_tests_of(
     fail_fast: bool,
     rows: RowExecution | None = None,
 ) -> TableTests:
-    """The same for tables of a project, where the results are left in ``target/runs/<run id>/results.json``.
+    """Execute tests of a project and save the result to ``target/runs/<run id>/results.json``.
 
-    Where that cannot be written, the result says so.
+    If the file cannot be written, ``unsaved`` of the result has the reason.
     """
     project = workspace.project
     result = execute_tests(tables, run_id=run_id, target=project.target.name, fail_fast=fail_fast, rows=rows)
@@ -234,13 +250,13 @@ def _measured(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) 
 
 
 def _passes(table: TableUnderTest, rows: RowExecution | None) -> Passes:
-    """What counts as read before: nothing where all is to be read."""
+    """Return the earlier passes of the table, or none if all files are to be read."""
     kept = table.rows.passes if table.rows else None
     return Passes() if kept is None or (rows is not None and rows.full) else kept.read()
 
 
 def _spec(table: TableUnderTest, handle: TableHandle) -> TableSpec:
-    """What the tests are held against: the declared spec, else what the table says of itself."""
+    """Return the spec to test against: the declared one, or else the applied one with the file's queries."""
     if table.declared is not None:
         return table.declared
     spec = handle.effective_spec(handle.timeline())
@@ -256,7 +272,7 @@ def _each(
     stops: bool,
     keeps_keys: bool,
 ) -> Iterator[tuple[Outcome | Unread, Unread | None]]:
-    """Each test, and those of rows that passed without one being read."""
+    """Yield the result of each test, and beside it the test if it passed without any row being read."""
     has_failed = False
     for declared in table.tests:
         if has_failed and stops:
@@ -306,7 +322,7 @@ def _outcome(
 def _tested(
     table: TableUnderTest, looked: _Looked, rows: RowExecution | None, *, stops: bool
 ) -> list[Outcome]:
-    """The outcomes of all tests of a table: its rows are read if any of them needs that."""
+    """Return the outcomes of all tests of a table, and run its job if a test has to read rows."""
     waiting = [found for found in looked.found if isinstance(found, Unread)]
     passed = [*looked.passed]
     answers: Mapping[str, RowAnswer] = {}
@@ -316,10 +332,10 @@ def _tested(
     if waiting and rows is not None and table.rows is not None and not is_over:
         try:
             answers = {answer.name: answer for answer in _read(table, looked, waiting, rows)}
-            problem = _NO_ANSWER  # of those that it lacks
+            problem = _NO_ANSWER  # for tests without an answer
         except ParquetryError as failure:
             problem = failure.message
-        except Exception as bug:  # noqa: BLE001  # one table's bug is not to hide the others' tests
+        except Exception as bug:  # noqa: BLE001  # a bug with one table must not hide the other tables' tests
             problem = rows.diagnose(bug).message
     outcomes = []
     for declared, found in zip(table.tests, looked.found, strict=True):
@@ -353,7 +369,7 @@ def _read(
     assert table.rows is not None, "rows are read of tables that have a source of them"
     assert looked.handle is not None, "what waits for rows has been opened"
     assert looked.spec is not None, "and has a spec"
-    # What the job says is masked by its spec.
+    # The job masks its messages by this spec.
     spec = looked.shown_by or looked.spec
     plan = table.rows.job(looked.handle, spec, job_of(waiting, keeps=rows.keeps))
     tested = rows.launch(plan).tested

@@ -1,4 +1,4 @@
-"""What the tests of a project came to in earlier runs, as ``target/runs`` of this checkout remembers them."""
+"""The outcomes of a project's tests in earlier runs, from the results in ``target/runs`` of this checkout."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from parquetry.confined_folder import ConfinedFolder
 from parquetry.runtime.spec.codec import Brief, parsed_json
 
 MOST_RUNS: Final = 30
-"""Of how many runs the results are shown, the newest ones."""
+"""The number of runs whose results are shown, the newest ones."""
 
 _MOST_FOLDERS: Final = 1_000
-"""How many folders of runs are looked into: most of `run` hold no tests."""
+"""The number of run folders that are searched; most runs have no tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastOutcome:
-    """How a test ended in one run; ``values`` are what was measured, by the keys of its limits."""
+    """The outcome of a test in one run; ``values`` has the measured values by limit."""
 
     run_id: str
     status: Status
@@ -33,7 +33,7 @@ class PastOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastTest:
-    """A test that is declared now, and the runs that knew one of its name, oldest first."""
+    """A declared test, and the earlier runs of tests with its name, oldest first."""
 
     table: str
     test: str
@@ -42,16 +42,20 @@ class PastTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TestHistory(Brief):
-    """The tests of a project at a target, in their order."""
+    """The tests of a project at a target, in order."""
 
     target: str
     tests: tuple[PastTest, ...]
 
 
 def history_of(workspace: Workspace, tables: Sequence[TableUnderTest]) -> TestHistory:
-    """What results of the newest runs at the workspace's target say of these tests.
+    """Return the outcomes of these tests in the newest runs at the workspace's target.
 
-    Files that are no results of tests are passed over. LinkInTheWayError where links are in the way.
+    Files that are not test results are ignored.
+
+    Raises:
+        LinkInTheWayError: if a link is in the way.
+
     """
     project = workspace.project
     names = [(table.name, declared.name) for table in tables for declared in table.tests]
@@ -59,7 +63,7 @@ def history_of(workspace: Workspace, tables: Sequence[TableUnderTest]) -> TestHi
 
 
 def history_in(root: Path, target: str, tests: Iterable[tuple[str, str]]) -> TestHistory:
-    """The same of tests by table and name, in the project in ``root``."""
+    """Return the outcomes of tests, given as pairs of table and name, of the project in ``root``."""
     found: dict[tuple[str, str], list[PastOutcome]] = {key: [] for key in tests}
     for run_id, document in _newest(root, target):
         for entry in document["tests"]:
@@ -77,7 +81,7 @@ def history_in(root: Path, target: str, tests: Iterable[tuple[str, str]]) -> Tes
 
 
 def _newest(root: Path, target: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The newest results of tests at the target, newest first."""
+    """Yield the run id and document of test results at the target, newest first."""
     folder = ConfinedFolder(root)
     count = 0
     for run_id in reversed(folder.folders(RUNS)[-_MOST_FOLDERS:]):

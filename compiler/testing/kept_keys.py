@@ -1,4 +1,4 @@
-"""Failing keys of tests, kept in ``target/runs/<run id>/failures`` for people to look at."""
+"""Failing keys of tests, kept in ``target/runs/<run id>/failures`` for people to read."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
 from parquetry.runtime.spec.row_tests import FailingKeys
 
 MOST_KEYS: Final = 100
-"""How many of each test are kept."""
+"""The number of keys that are kept per test."""
 
 _LONGEST: Final = 150
 
 
 def save_keys(root: Path, run_id: str, table: str, test: str, keys: FailingKeys) -> str | None:
-    """The file of the project that has them: an object a line. None where it cannot be written.
+    """Write failing keys to a file, one JSON object per line; return its path, or None if that fails.
 
-    Keys are texts, and personal ones are masked before they leave the job.
+    Keys are strings, and the job has already masked personal ones.
     """
     file = RUNS / run_id / "failures" / f"{_file_name(f'{table}.{test}')}.jsonl"
     lines = (json.dumps(dict(zip(keys.columns, row, strict=True)), ensure_ascii=False) for row in keys.rows)
@@ -33,7 +33,7 @@ def save_keys(root: Path, run_id: str, table: str, test: str, keys: FailingKeys)
 
 
 def _file_name(name: str) -> str:
-    """The name as that of a file: names of tests may be made of columns, with any characters."""
+    """Return a name as a file name: test names may contain column names with any characters."""
     plain = quote(name, safe="")
     if len(plain) <= _LONGEST:
         return plain

@@ -1,4 +1,4 @@
-"""The kinds of tests that are executed: what each measures, to be held against declared limits."""
+"""The kinds of tests on layout and timeline, and the measurement of each."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from parquetry.runtime.timeline.instant import parse_instant_ms
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A value for the limit with this key; None where there is nothing to measure.
+    """A measured value for the limit with this key; None if there is nothing to measure.
 
-    ``partition`` is the one that has the value, where it is one partition's.
+    ``partition`` is the partition with the value, if the value is that of a single one.
     """
 
     value: float | None
@@ -38,7 +38,7 @@ class Measure:
 
 
 LayoutMeasure: TypeAlias = Callable[[Scope, TableTest], Iterator[Measure]]
-"""Measures the part of a table that a test is about. UnmeasurableError where the table does not tell."""
+"""A function that measures a part of a table; it raises UnmeasurableError if the value cannot be known."""
 
 
 def _small_files(scope: Scope, _: TableTest) -> Iterator[Measure]:
@@ -98,7 +98,7 @@ def _query(scope: Scope, test: TableTest) -> Iterator[Measure]:
 
 def _clustering_debt(scope: Scope, _: TableTest) -> Iterator[Measure]:
     owed, planned = scope.table.debt, scope.table.timeline.groups_in_pending_clustering
-    # A plan pays nothing: until a clustering completes, its files are owed.
+    # A plan does not reduce debt: its files count until the clustering completes.
     waiting = [
         left.file
         for left in owed.excluded
@@ -137,7 +137,7 @@ def _write_amplification(scope: Scope, test: TableTest) -> Iterator[Measure]:
 
 
 def _arrived_bytes(commit: CommitMetadata) -> float:
-    """About how many of the bytes that a commit wrote are rows that it inserted, updated or deleted."""
+    """Return the approximate bytes of a commit that are rows it inserted, updated or deleted."""
     if commit.operation == CLUSTER:
         return 0
     return sum(
@@ -186,9 +186,11 @@ def _row_count(scope: Scope, test: TableTest) -> Iterator[Measure]:
 
 
 def _rows_before(scope: Scope) -> int:
-    """The rows before the newest commit that changed some of the scope and is no clustering.
+    """Return the rows before the newest commit that changed the scope, not counting clusterings.
 
-    UnmeasurableError where the table does not tell.
+    Raises:
+        UnmeasurableError: if the files from before that commit are cleaned, or there is no such commit.
+
     """
     table = scope.table
     times = [write.time for write in table.timeline.completed_writes]
@@ -216,7 +218,7 @@ def _age_seconds(table: LiveTable, instant: str) -> float:
 
 
 def _largest(by_partition: Mapping[str, float]) -> Measure:
-    """The largest value, and the first partition that has it; 0 without partitions."""
+    """Return the largest value with the first partition that has it; 0 without partitions."""
     if not by_partition:
         return Measure(0)
     partition = max(sorted(by_partition), key=lambda path: by_partition[path])
@@ -238,4 +240,4 @@ KINDS: Final[Mapping[str, LayoutMeasure]] = {
     "max_drift": _drift,
     "row_count": _row_count,
 }
-"""By kind, what measures it; each kind's limits are in ``project/model/table_tests.py``."""
+"""The measurement of each kind; ``project/model/table_tests.py`` has the limits of each kind."""

@@ -1,4 +1,4 @@
-"""A live table as its layout tests see it: read once for all tests, and only what they ask for."""
+"""A live table for its tests: each part is read once, when a test first needs it."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from parquetry.runtime.timeline.active import Timeline
 
 
 class UnmeasurableError(ParquetryError):
-    """A test asks for what the table does not tell."""
+    """A test needs a value that cannot be determined from the table."""
 
 
 class LiveTable:
-    """A table under the spec that its tests are declared with; what was read is kept."""
+    """A table with the spec that its tests are declared with; values are read once and kept."""
 
     def __init__(self, handle: TableHandle, spec: TableSpec, tests: Sequence[TableTest]) -> None:
-        """Nothing is read yet; ``tests`` are those that will ask."""
+        """Read nothing yet; ``tests`` are those that will be measured."""
         self.handle = handle
         self.spec = spec
         self.now_ms = handle.store.now_ms()
@@ -53,46 +53,54 @@ class LiveTable:
 
     @OnceProperty
     def timeline(self) -> Timeline:
-        """The timeline when the first test asked."""
+        """Return the timeline at the time of the first test."""
         return self.handle.timeline()
 
     @OnceProperty
     def view(self) -> FileSystemView:
-        """The files under that timeline."""
+        """Return the files at that timeline."""
         return self.handle.view(self.timeline)
 
     @OnceProperty
     def slices(self) -> Sequence[FileSlice]:
-        """The live files."""
+        """Return the live files."""
         return self.view.all_slices()
 
     @OnceProperty
     def statistics(self) -> Mapping[str, FileStatistics]:
-        """What is recorded of the live files, by path: the columns that any of the tests is about."""
+        """Return the statistics of the live files by path, for the columns that any of the tests needs."""
         return look_up(self.handle.store, self.slices, columns=self._columns())
 
     @OnceProperty
     def columns(self) -> tuple[Column, ...]:
-        """The columns that the table has, whatever is declared."""
+        """Return the columns of the table itself, which may differ from the declared ones."""
         return self.handle.effective_spec(self.timeline).columns
 
     @OnceProperty
     def violations(self) -> Mapping[int, Predicate]:
-        """By the place of a test of rows, what is true for each row that fails it, as statistics see it."""
+        """Return predicates that are true for each failing row, by the index of the test of rows."""
         types = column_types(self.columns)
         found = ((place, violation_of(test, types)) for place, test in enumerate(self.tests))
         return {place: predicate for place, predicate in found if predicate is not None}
 
     @OnceProperty
     def queries(self) -> Mapping[str, Predicate]:
-        """The conditions of the declared queries by name; local times are in UTC, as in sessions of jobs."""
+        """Return the conditions of the declared queries by name.
+
+        Times without a zone are in UTC, as in the sessions of jobs.
+        """
         return {
             query.name: parse_where(query.where, types=self.types, time_zone=UTC, today=self._today)
             for query in self.spec.extra.queries
         }
 
     def unknown_columns(self, where: str, columns: Sequence[Column] | None = None) -> Sequence[str]:
-        """The columns of a declared condition that the declared table, or one of these ``columns``, lacks."""
+        """Return the columns of a condition that ``columns`` (by default, the declared ones) lack.
+
+        Raises:
+            UnmeasurableError: if the condition is not an SQL expression.
+
+        """
         known_columns = self.spec.columns if columns is None else columns
         types = {column.name.lower(): parse_type(column.type) for column in known_columns}
         own = self.spec.name.lower()
@@ -112,14 +120,14 @@ class LiveTable:
 
     @OnceProperty
     def debt(self) -> Debt:
-        """What clustering would rewrite."""
+        """Return the files that clustering would rewrite."""
         return clustering_due(self.handle, self.timeline, self.slices, self.statistics, self.spec)
 
     @OnceProperty
     def orphans(self) -> Mapping[str, Sequence[str]]:
-        """By partition the data files that no commit stands behind.
+        """Return the data files that no commit names, by partition.
 
-        A write that began after the timeline was read may have put files: the timeline is read again.
+        A write that began after the timeline was read may have added files, so the timeline is read again.
         """
         listed = {partition: self.view.listing(partition) for partition in self.view.partitions()}
         now = self.timeline.reload()
@@ -130,7 +138,12 @@ class LiveTable:
         }
 
     def scope(self, where: str | None) -> Scope:
-        """The part of the table that a test is about; UnmeasurableError where paths do not answer that."""
+        """Return the part of the table that a test with the condition ``where`` measures.
+
+        Raises:
+            UnmeasurableError: if partition paths cannot answer the condition, or no partition matches.
+
+        """
         if where is None:
             return Scope(table=self, partitions=None)
         predicate = parse_where(where, types=self.types, time_zone=UTC, today=self._today)
@@ -177,28 +190,28 @@ class LiveTable:
 
 
 def _one_value(bounds: Bounds) -> Bounds:
-    """The bounds of a path as those of one value: where they are apart, the path is that of null."""
+    """Return the bounds of a single value; different bounds mean that the path is that of null."""
     return bounds if bounds.minimum == bounds.maximum else replace(bounds, has_values=False, has_nulls=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Partitions of a table; None is all of them."""
+    """Some partitions of a table; None means all of them."""
 
     table: LiveTable
     partitions: frozenset[str] | None
 
     def holds(self, partition: str) -> bool:
-        """Whether a partition belongs to it."""
+        """Return whether a partition belongs to the scope."""
         return self.partitions is None or partition in self.partitions
 
     @property
     def slices(self) -> Sequence[FileSlice]:
-        """Its live files."""
+        """The live files in the scope."""
         return [part for part in self.table.slices if self.holds(part.partition)]
 
     def rows(self, slices: Sequence[FileSlice]) -> int:
-        """How many rows the files have, of versions that are not live too."""
+        """Return the number of rows in these files, which need not be live."""
         known = self.table.statistics
         others = [part for part in slices if part.path not in known]
         found = {**known, **look_up(self.table.handle.store, others, columns=())}

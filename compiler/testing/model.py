@@ -1,4 +1,4 @@
-"""What tests came to, as values."""
+"""The outcomes of tests as values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from parquetry.runtime.spec.codec import Brief, to_json_value
 
 
 class FailedTestsError(ParquetryError):
-    """Tests of tables failed, or could not be measured."""
+    """Tests of tables failed or could not be measured."""
 
 
 class Status(StrEnum):
-    """How a test, or one of its limits, ended; the last two have no answer."""
+    """The status of a test or of one of its limits; the last two mean that there is no value."""
 
     PASSED = "passed"
     WARNED = "warned"
@@ -28,15 +28,16 @@ class Status(StrEnum):
 
 
 FAILURES = frozenset({Status.FAILED, Status.UNMEASURED})
-"""What ends the command with an error."""
+"""The statuses with which the command ends with an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOutcome:
-    """What was measured for one limit of a test.
+    """The measured value of one limit of a test, and the limit.
 
-    ``limit`` is its key, the kind where the test is nothing but a limit. ``value`` is None where there is
-    nothing to measure, such as the sizes of no files; ``partition`` is where the value was found, masked.
+    ``limit`` is the limit's key, or the kind if the test consists of a limit only. ``value`` is None if there
+    is nothing to measure, such as sizes without any file. ``partition`` is the masked partition with the
+    value.
     """
 
     limit: str
@@ -51,10 +52,10 @@ class LimitOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One test. ``origin`` is file, line and column of it; ``reason`` says why there is no answer.
+    """One test. ``origin`` is its file, line and column; ``reason`` is set if there is no value.
 
-    ``files_read`` are the files whose rows were read for it, None for tests that are not about rows.
-    ``failures`` is the file of the project that has some of the keys that failed.
+    ``files_read`` is the number of files whose rows were read, or None for tests that are not about rows.
+    ``failures`` is the file in the project with some of the failing keys.
     """
 
     table: str
@@ -71,9 +72,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableTests(Brief):
-    """All tests of one command in their order; run and target are None for a table outside of a project.
+    """The tests of one command in order; run and target are None for a table outside of a project.
 
-    ``unsaved`` is why the results are in no file.
+    ``unsaved`` is the reason why the results could not be saved.
     """
 
     run_id: str | None
@@ -83,13 +84,13 @@ class TableTests(Brief):
 
     @property
     def counts(self) -> Mapping[Status, int]:
-        """How many tests ended in each way."""
+        """The number of tests by status."""
         found = Counter(outcome.status for outcome in self.outcomes)
         return {status: found[status] for status in Status}
 
     @property
     def failure(self) -> ParquetryError | None:
-        """What the command ends with."""
+        """The error with which the command ends, or None."""
         failed = sum(count for status, count in self.counts.items() if status in FAILURES)
         if not failed:
             return self.unsaved
@@ -97,7 +98,7 @@ class TableTests(Brief):
 
 
 def to_json(tests: TableTests) -> dict[str, Any]:
-    """The documented shape: what the command prints, and what is left of it in a file."""
+    """Return the documented JSON of the tests, for the command's output and the results file."""
     return {
         "run_id": tests.run_id,
         "target": tests.target,

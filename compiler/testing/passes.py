@@ -1,8 +1,9 @@
-"""Which files each test of rows has passed, as ``target/tests`` of this checkout remembers them.
+"""The files that passed each test of rows, kept in ``target/tests`` of this checkout.
 
-A base file never changes, so what no row of it violates need not be read for that again. A pass counts only
-for the same test of the same table with the same columns, read with the same settings of Spark, and while the
-newest commit that it saw is on the table's timeline. Files are known by digests, as paths have values.
+A base file never changes, so a file without violations need not be read for the same test again. A pass
+counts only for the same test of the same table with the same columns and Spark settings, and only while the
+newest commit that it saw is on the table's timeline. Files are identified by digests, as paths contain
+values.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ _DIGEST_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """A test that no row violated: its ``definition``, the newest commit then, and which list of files."""
+    """A test that no row violated.
+
+    ``definition`` is the digest of the test, ``instant`` the newest commit then, and ``files`` the index of
+    its list of files in :class:`Passes`.
+    """
 
     definition: str
     instant: str
@@ -36,21 +41,21 @@ class Pass:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Passes(Brief):
-    """The last passes of the tests of one table at a target, by their names."""
+    """The last passes of one table's tests at a target, by test name."""
 
     version: int = _VERSION
     tests: Mapping[str, Pass] = field(default_factory=dict)
     files: tuple[tuple[str, ...], ...] = ()
 
     def of(self, test: str, definition: str, instants: Iterable[str]) -> frozenset[str]:
-        """The digests of the files that it has passed; none where the pass does not count any more."""
+        """Return the digests of the files that passed a test; none if the pass is no longer valid."""
         found = self.tests.get(test)
         if found is None or found.definition != definition or found.instant not in instants:
             return frozenset()
         return frozenset(self.files[found.files])
 
     def with_passed(self, passed: Mapping[str, tuple[str, str, frozenset[str]]]) -> Passes:
-        """These passes and newer ones, of which definition, instant and files are given by test."""
+        """Return these passes with newer ones, given by test as definition, instant and files."""
         sets = {name: frozenset(self.files[one.files]) for name, one in self.tests.items()}
         tests = {name: (one.definition, one.instant, sets[name]) for name, one in self.tests.items()}
         tests |= passed
@@ -68,14 +73,14 @@ class Passes(Brief):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassesFile:
-    """Where the passes of a table at a target are kept in a project."""
+    """The file of a project in which the passes of a table at a target are kept."""
 
     root: Path
     target: str
     table: str
 
     def read(self) -> Passes:
-        """What is there; nothing where it is missing or nothing that was written here."""
+        """Read the passes; return none if the file is missing or not valid."""
         with suppress(OSError, ValueError, ParquetryError):
             found: Passes = from_json_value(
                 Passes, parsed_json(ConfinedFolder(self.root).read(self._path)), place="passes of tests"
@@ -86,7 +91,7 @@ class PassesFile:
         return Passes()
 
     def write(self, passes: Passes) -> None:
-        """Keep them. Where that is refused, the next tests read more."""
+        """Write the passes. If that fails, the next tests only have to read more files."""
         with suppress(OSError, LinkInTheWayError):
             text = json.dumps(to_json_value(passes)) + "\n"
             ConfinedFolder(self.root).write(self._path, text, private=True)
@@ -97,10 +102,10 @@ class PassesFile:
 
 
 def digest_of_file(file: FileSlice) -> str:
-    """What stands for a base file: of its path, whose name no other file ever has, and its size."""
+    """Return the digest of a base file: of its path, which no other file ever has, and of its size."""
     return digest_of_texts([file.path, str(file.size_bytes)])
 
 
 def digest_of_texts(texts: Iterable[str]) -> str:
-    """What stands for texts in this order."""
+    """Return the digest of texts in this order."""
     return blake2b(json.dumps(list(texts)).encode(), digest_size=_DIGEST_BYTES).hexdigest()

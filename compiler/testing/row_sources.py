@@ -1,4 +1,4 @@
-"""Where rows of tested tables come from: jobs for tables of a project, and for those of none."""
+"""Access to the rows of tested tables: jobs for tables of a project, and for other tables."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from parquetry.runtime.table.open import TableHandle, open_table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSource:
-    """How rows of a table are read: ``job`` makes the job, and ``settings`` stand for those of its Spark.
+    """The way to read rows of a table: ``job`` makes the job; ``settings`` is a digest of Spark's settings.
 
-    ``others`` gives tables that rows are compared with. Without ``passes`` all is read every time.
+    ``others`` opens tables that rows are compared with. Without ``passes``, all files are read each time.
     """
 
     job: Callable[[TableHandle, TableSpec, RowTests], JobPlan]
@@ -34,10 +34,10 @@ class RowSource:
 
 
 def rows_of_project(workspace: Workspace, table: ResolvedTable) -> RowSource:
-    """Rows of a table of the project, by jobs that its target launches.
+    """Return the row source of a project's table, with jobs that its target launches.
 
-    UnappliedError, when a job is asked for, where settings of the target that execute are not allowed, or
-    not applied to the table.
+    Making a job raises UnappliedError if settings of the target that execute are not allowed, or are not
+    applied to the table.
     """
     project = workspace.project
     spark = project.target.spark
@@ -66,7 +66,7 @@ def rows_of_project(workspace: Workspace, table: ResolvedTable) -> RowSource:
 
 
 def rows_anywhere(location: str, name: str, store: Callable[[str], ObjectStore]) -> RowSource:
-    """Rows of a table at a path or URI, by jobs in this process. Nothing is remembered of them."""
+    """Return the row source of a table at a path or URI, with jobs in this process and without passes."""
 
     def tested(_: TableHandle, spec: TableSpec, tests: RowTests) -> JobPlan:
         return JobPlan(

@@ -1,4 +1,4 @@
-"""Tests of rows: what statistics and earlier passes answer, and which files are left to be read."""
+"""Tests of rows: the part that statistics and earlier passes answer, and the files that are left to read."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from parquetry.runtime.spec.types import may_have_fields, parse_type
 from parquetry.runtime.table.open import TableHandle
 
 _MOST_PAIRS: Final = 1_000_000
-"""How many pairs of files are compared to find those that share no key."""
+"""The most pairs of files that are compared to find those that share no key."""
 
 _FLOATS: Final = frozenset({"float", "double"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """A test of rows with the ``files`` that are to be read for it; none where everything is known.
+    """A test of rows with the ``files`` to read; none if everything is known.
 
-    ``known`` are the failures in its other files, by the keys of its limits. ``definition`` is the test as
-    passes know it, None where passes say nothing about it, and ``live`` the digests of all its files.
+    ``known`` are the failures in its other files, in the order of ``limits``. ``definition`` is the digest of
+    the test for passes, or None if it cannot have passes. ``live`` has the digests of all its files.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Unread:
 
 
 Others = Callable[[str], tuple[str, TableHandle]]
-"""Gives the location of a table that `relationships` name, and the table."""
+"""A function from the table name in `relationships` to that table's location and handle."""
 
 
 def unread(
@@ -62,10 +62,20 @@ def unread(
     others: Others | None,
     keeps_keys: bool = False,
 ) -> Unread:
-    """What is still to be read for a test. UnmeasurableError where it names what the table lacks.
+    """Return a test with the files that still have to be read for it.
 
-    ``settings`` stand for how Spark is started: what it computes may depend on them. Where failing keys are
-    kept, files that are known to have some are read for them.
+    Args:
+        scope: the part of the table to test.
+        name: the test's name.
+        test: the test.
+        passes: the earlier passes of the table's tests.
+        settings: a digest of Spark's settings, on which results may depend.
+        others: opens the table of `relationships`.
+        keeps_keys: True to also read files that are known to have failing keys.
+
+    Raises:
+        UnmeasurableError: if the test names a column or table that does not exist.
+
     """
     table = scope.table
     columns = _columns(test)
@@ -127,7 +137,7 @@ def unread(
 
 
 def job_of(tests: Sequence[Unread], *, keeps: int) -> RowTests:
-    """What a job reads for these tests, each file listed once."""
+    """Return the work of a job for these tests, with each file listed once."""
     files = {part.path: part for one in tests for part in one.files}
     numbers = {path: number for number, path in enumerate(sorted(files))}
     return RowTests(
@@ -169,7 +179,7 @@ def _check_columns(table: LiveTable, names: Iterable[str]) -> None:
 
 
 def _definition(table: LiveTable, test: TableTest, settings: str, about: str) -> str:
-    """Which partitions are asked for is no part of it: a pass is about files."""
+    """Return the digest of a test. It does not cover the partitions, as a pass is about single files."""
     what = json.dumps([test.kind, test.arguments], sort_keys=True)
     return digest_of_texts(
         [
@@ -190,9 +200,9 @@ def _in_texts(columns: Iterable[Column]) -> list[str]:
 def _nulls(
     table: LiveTable, columns: Sequence[str], files: Iterable[FileSlice], *, reads_failing: bool
 ) -> tuple[tuple[int, ...], list[FileSlice]]:
-    """The nulls of each column that statistics count, and the files where they do not count them all.
+    """Return the nulls of each column that statistics count, and the files without complete statistics.
 
-    With ``reads_failing`` files with nulls are of the latter, too.
+    If ``reads_failing`` is True, files with nulls are among the latter too.
     """
     counted = [0] * len(columns)
     rest = []
@@ -212,7 +222,7 @@ def _nulls(
 def _sharing_keys(
     table: LiveTable, columns: Sequence[str], fresh: list[FileSlice], old: list[FileSlice]
 ) -> list[FileSlice]:
-    """The files that may share a key with a fresh file: old ones share none with each other."""
+    """Return the fresh files and the old files that may share a key with one; old ones share no keys."""
     if not fresh or len(fresh) * len(old) > _MOST_PAIRS:
         return fresh and [*fresh, *old]
     bounds = [[_statistics(table.statistics[part.path], name) for name in columns] for part in fresh]

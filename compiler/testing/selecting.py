@@ -1,4 +1,4 @@
-"""Which tests of a project a command is about: selectors of tables, and ``test:NAME``."""
+"""Selection of tests: selectors of tables, and ``test:NAME``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ _Pair = tuple[str, str]
 def selected_tests(
     workspace: Workspace, *, select: Sequence[str], exclude: Sequence[str]
 ) -> tuple[TableUnderTest, ...]:
-    """The tables of a whole workspace, each with those of its tests that are chosen.
+    """Return the workspace's tables with their selected tests, without tables that have none.
 
-    ``test:NAME``, which may be a glob, is a term like others: behind a comma it leaves the tests that match
-    all terms. SelectionError where it matches none.
+    ``test:NAME``, which may be a glob, is a term like others: joined by a comma, it selects the tests that
+    match all terms.
+
+    Raises:
+        SelectionError: if a term matches no test.
+
     """
     tables = [tests_of(workspace, table) for table in workspace.tables]
     everything = frozenset((table.name, test.name) for table in tables for test in table.tests)

@@ -1,4 +1,4 @@
-"""What rows that fail a test have in common, as far as statistics tell."""
+"""Predicates over statistics that are true for rows that fail a test."""
 
 from __future__ import annotations
 
@@ -32,32 +32,36 @@ _PURE: Final = frozenset(
     try_divide try_multiply try_subtract ucase upper weekday weekofyear when year
     """.split()  # noqa: SIM905 - dozens of words read better as a text
 )
-"""Words before a parenthesis: operators, and functions of Spark that depend on their arguments alone."""
+"""Words before a parenthesis: operators, and Spark functions whose result depends only on their arguments."""
 
 _MOVING: Final = re.compile("now|today|tomorrow|yesterday", re.IGNORECASE)
-"""Texts that are times in literals of Spark."""
+"""Texts that Spark reads as changing times in literals."""
 
 _READ: Final = frozenset({TokenKind.WORD, TokenKind.QUOTED, TokenKind.SYMBOL})
 _UNCERTAIN: Final = frozenset({TokenKind.DEPENDING, TokenKind.OPEN, TokenKind.HINT})
 
 
 def violation_of(test: TableTest, types: Types) -> Predicate | None:
-    """What is true for every row that fails the test; None for tests whose failures are not a row's own."""
+    """Return a predicate that is true for each row that fails the test.
+
+    None is returned for tests whose failures depend on more than one row.
+    """
     match test.kind:
         case "expression":
             return parse_where(f"NOT (\n{test.arguments}\n)", types=types)
         case "accepted_values":
             column = _quoted(test.arguments["column"])
-            # A value that is left out only makes more rows suspicious.
+            # A value without a literal is left out, which only makes more rows suspicious.
             known = [text for value in test.arguments["values"] if (text := _literal(value))]
             return parse_where(" AND ".join(f"{column} <> {text}" for text in known) or "?", types=types)
     return None
 
 
 def is_lasting(test: TableTest, columns: Collection[str]) -> bool:
-    """Whether a row that has passed the test always passes it: its expression knows no day and no chance.
+    """Return whether a row that passed a test always passes it.
 
-    Yes only where every name in it is one of the table's ``columns`` or listed above.
+    This holds unless the test's expression may depend on the time or on chance. Every name in the expression
+    must be one of ``columns`` or be listed above.
     """
     if test.kind != EXPRESSION:
         return True
@@ -81,7 +85,7 @@ def is_lasting(test: TableTest, columns: Collection[str]) -> bool:
 
 
 def _literal(value: Any) -> str | None:
-    """The value in SQL, where every reading of that text is the value."""
+    """Return the value as an SQL literal that can be read in only one way, or None."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.isprintable():
         return f"'{value}'"
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
