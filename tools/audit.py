@@ -1,7 +1,7 @@
-"""Look the locked packages up in advisory databases: PyPI's, else OSV's, through pip-audit.
+"""Check the locked packages against advisory databases (PyPI's, or else OSV's) with pip-audit.
 
-Exits with 1 when a package has a known vulnerability that `locks/accepted.toml` does not accept with a reason.
-Where no database can be reached, warns and exits with 0: that nothing is known is no finding.
+Exits with 1 if a package has a known vulnerability that `locks/accepted.toml` does not accept with a reason.
+If no database can be reached, warns and exits with 0, as a missing answer is not a finding.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Advisory:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a database said of one lock: how many packages it knows, and what is known of them."""
+    """A database's answer about one lock: the number of packages it knows, and their vulnerabilities."""
 
     known: int
     advisories: tuple[Advisory, ...]
 
 
 def main() -> int:
-    """Return 1 when something was found that nobody accepted."""
+    """Return 1 if there is a vulnerability that is not accepted."""
     accepted = tomllib.loads(ACCEPTED.read_text(encoding="utf-8")).get("accepted", [])
     answers = []
     locks = sorted((ROOT / "locks").glob("*.txt"))
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def warn(text: str) -> None:
-    """Print a warning; on GitHub as an annotation of the run, which its page shows above all logs."""
+    """Print a warning; on GitHub as an annotation, which the page of the run shows above all logs."""
     on_github = os.environ.get("GITHUB_ACTIONS") == "true"
     print(
         f"::warning title=Packages were not audited::{text}" if on_github else f"WARNING: {text}", flush=True
@@ -69,7 +69,7 @@ def warn(text: str) -> None:
 
 
 def ask(lock: Path, service: str) -> Answer | None:
-    """What a service knows of the packages of a lock; None when it cannot be reached."""
+    """Return a service's answer about the packages of a lock, or None if it cannot be reached."""
     command = [
         str(Path(sys.executable).with_name("pip-audit")),
         "--requirement",
@@ -95,7 +95,7 @@ def ask(lock: Path, service: str) -> Answer | None:
 
 
 def answer_in(said: str) -> Answer | None:
-    """The answer in what pip-audit printed; None where it knows none of the packages, as a mirror without advisories."""
+    """Return the answer in pip-audit's output; None if it knows no package, as with an empty mirror."""
     try:
         packages = json.loads(said)["dependencies"]
     except (ValueError, KeyError, TypeError):
@@ -109,7 +109,7 @@ def answer_in(said: str) -> Answer | None:
 
 
 def judge(answers: Iterable[Answer], accepted: Sequence[Mapping[str, Any]]) -> int:
-    """Print what is known; 1 when some of it is not accepted."""
+    """Print the vulnerabilities, and return 1 if one is not accepted."""
     found = {advisory for answer in answers for advisory in answer.advisories}
     reasons = {entry["id"]: entry["reason"] for entry in accepted}
     code = 0

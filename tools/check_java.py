@@ -1,4 +1,4 @@
-"""Find Java 17 or newer; with --install put Debian's package in place when run as root."""
+"""Find Java 17 or newer; with --install, install Debian's package if run as root."""
 
 import os
 import re
@@ -11,7 +11,7 @@ MINIMUM = 17
 
 
 def find_java():
-    """Return (path, major version) of the Java that Spark would start; (None, 0) without one."""
+    """Return the path and major version of the Java that Spark would start, or (None, 0)."""
     home = os.environ.get("JAVA_HOME")
     path = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if not path or not os.path.exists(path):
@@ -25,7 +25,7 @@ def find_java():
 
 
 def install():
-    """Install Debian's package and return its exit code; without root say how."""
+    """Install Debian's package and return the exit code; without root, print the command and return 1."""
     command = ["apt-get", "install", "-y", "--no-install-recommends", PACKAGE]
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         print(f"Install Java {MINIMUM} first, for example: sudo apt-get update && sudo {' '.join(command)}")
@@ -36,7 +36,7 @@ def install():
 
 
 def main():
-    """Return 0 when a fit Java is there."""
+    """Return 0 if a suitable Java is found or was installed."""
     path, major = find_java()
     if major >= MINIMUM:
         return 0

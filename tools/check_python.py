@@ -1,11 +1,11 @@
-"""Say how to get Python 3.11 when this is an older one or lacks venv."""
+"""Check that Python is 3.11 or newer and has venv, and print how to get it if not."""
 
 import importlib.util
 import sys
 
 
 def main() -> int:
-    """Return 0 when this interpreter can make the virtual environment."""
+    """Return 0 if this interpreter can create the virtual environment."""
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < (3, 11):
         print(f"parquetry needs Python 3.11 or newer; {sys.executable} is {found}.")

@@ -1,10 +1,10 @@
-"""Chromium without a window, for pictures of pages and for tests: one process, spoken to through two pipes.
+"""Headless Chromium for pictures and tests of pages: one process, controlled through two pipes.
 
 Source: Chrome DevTools Protocol, ``--remote-debugging-pipe``: JSON messages that end in a zero byte, to file
-descriptor 3 and from 4. Pages are given as text, so nothing is read from a network.
+descriptor 3 and from 4. Pages are passed as text, so nothing is loaded from a network.
 
-``python tools/chromium.py --install`` looks for the browser, which tests of pages alone need, and installs Debian's
-package when run as root.
+``python tools/chromium.py --install`` looks for the browser, which only tests of pages need, and installs
+Debian's package if run as root.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _OPTIONS = (
 
 
 def chromium() -> Path | None:
-    """The browser on the path, or where CHROMIUM says; None where there is none."""
+    """Return the browser that CHROMIUM names, or else the one on the path, or None."""
     named = os.environ.get("CHROMIUM")
     found = named or next((path for name in PROGRAMS if (path := shutil.which(name))), None)
     return None if found is None else Path(found)
 
 
 class Browser:
-    """One browser that shows one page after the other, as a context manager."""
+    """A browser that shows one page after another, as a context manager."""
 
     def __init__(self, program: Path) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="chromium-")
@@ -77,7 +77,12 @@ class Browser:
         self._folder.cleanup()
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """The result of a command of the protocol; RuntimeError with the browser's reason."""
+        """Send a command of the protocol and return its result.
+
+        Raises:
+            RuntimeError: if the command fails, with the browser's reason.
+
+        """
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:
@@ -91,9 +96,9 @@ class Browser:
                 return answer["result"]
 
     def show(self, page: str, *, width: int, dark: bool = False, paper: bool = False) -> None:
-        """Lay the page out at a width in pixels, in the colours and for the medium that are asked for.
+        """Lay a page out at a width in pixels, in light or ``dark`` colours, for the screen or ``paper``.
 
-        It gets a tab of its own: the policy of a page before it would hold for it, too.
+        Each page gets a new tab, as the security policy of an earlier page would apply to it.
         """
         self._session = None
         if self._tab is not None:
@@ -109,14 +114,14 @@ class Browser:
         self.call("Page.setDocumentContent", frameId=frame, html=page)
 
     def value(self, expression: str) -> Any:
-        """What the expression of JavaScript comes to, awaited; RuntimeError for what it throws."""
+        """Return the awaited value of a JavaScript expression; raise RuntimeError if it throws."""
         answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"]))
         return answer["result"].get("value")
 
     def picture(self, *, most: int = 4000) -> bytes:
-        """The whole page as PNG, at most so many pixels high."""
+        """Return the page as PNG, at most ``most`` pixels high."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], most), "scale": 1}
         answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
@@ -132,7 +137,7 @@ class Browser:
 
 
 def main() -> int:
-    """Say where the browser is, or how to get it; 0 all the same, as only some tests need it."""
+    """Report how to get a missing browser. Return 0 in any case, as only some tests need one."""
     command = ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]
     if chromium() is None and "--install" in sys.argv[1:] and os.geteuid() == 0 and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}

@@ -1,7 +1,7 @@
-"""The generated part of docs/reference/commands.md: every command with its arguments and options.
+"""The generated part of docs/reference/commands.md: each command with its arguments and options.
 
-``python -m tools.command_reference`` writes it between the two marks; the rest of the page is
-written by hand. A test compares.
+``python -m tools.command_reference`` writes it between the two marks. The rest of the page is written by
+hand. A test checks that the part is current.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHARED = frozenset(
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, by its full name, in the order of `parquetry --help`."""
+    """Yield each command that is not a group, with its full name, in the order of `parquetry --help`."""
     context = click.Context(command_line)
     for name in command_line.list_commands(context):
         command = command_line.get_command(context, name)
@@ -41,7 +41,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 
 def generated() -> str:
-    """The text between the marks."""
+    """Return the text between the marks."""
     lines: list[str] = []
     shared: dict[str, click.Option] = {}
     for name, command in commands():
@@ -54,7 +54,7 @@ def generated() -> str:
 
 
 def page(current: str) -> str:
-    """The whole page, its generated part made anew."""
+    """Return the page with a new generated part."""
     before, _, rest = current.partition(BEGIN)
     _, _, after = rest.partition(END)
     return wrapped(f"{before}{BEGIN}\n\n{generated()}\n{END}{after}")

@@ -1,4 +1,4 @@
-"""Write `docs/decisions/README.md`: every decision with its status, from the decisions themselves."""
+"""Write `docs/decisions/README.md`: a list of all decisions with their status, read from their files."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ A new decision is `NNNN-title.md` with the next free number, about 30 lines: con
 
 
 def page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     return _HEAD + "".join(row(path) for path in sorted(FOLDER.glob("[0-9]*.md")))
 
 
 def row(path: Path) -> str:
-    """The line of one decision; ValueError where its file does not have the form."""
+    """Return the table row of a decision; raise ValueError if its file does not have the right form."""
     lines = path.read_text(encoding="utf-8").splitlines()
     heading = _HEADING.fullmatch(lines[0])
     if heading is None or int(heading["number"]) != int(path.name[:4]):

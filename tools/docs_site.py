@@ -1,7 +1,7 @@
-"""What the documentation site has beyond MkDocs: the repository's pages outside `docs/`, and every file they link to.
+"""Additions of the documentation site to MkDocs: pages outside `docs/`, and all files that pages link to.
 
-MkDocs calls the functions named ``on_...``. A page keeps the links that it has in the repository: links to Markdown
-become links to the page of the site, images are copied, and any other file gets a page that shows its text.
+MkDocs calls the functions named ``on_...``. Links in pages are those of the repository: a link to Markdown
+becomes a link to a page of the site, images are copied, and any other file gets a page with its text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parent.parent
 HOME = "README.md"
 OUTSIDE = ("*.md", "benchmarks/*.md", "examples/*/README.md", "tests/*.md", "tests/support/README.md")
-"""The pages outside `docs/`, by their places in the repository."""
+"""The pages outside `docs/`, by their paths in the repository."""
 
 _IMAGES = {".png", ".svg"}
 _CODE_OR_LINK = re.compile(
@@ -36,7 +36,7 @@ _LOADS = re.compile(
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """The pages of `docs/`, those outside of it, and the files that any of them links to."""
+    """Add the pages outside of `docs/`, and the files that pages link to, to the site's files."""
     pages = {f"docs/{file.src_uri}": file for file in files if file.is_documentation_page()}
     outside = [
         path.relative_to(ROOT).as_posix() for pattern in OUTSIDE for path in sorted(ROOT.glob(pattern))
@@ -45,14 +45,14 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, site_place(place), abs_src_path=str(ROOT / place)))
     for place in [*pages, *outside]:
         for target in linked(place, (ROOT / place).read_text(encoding="utf-8")):
-            # What is not there gets no page: MkDocs names the link, and the page that has it.
+            # A missing file gets no page, so that MkDocs reports the link and its page.
             if files.get_file_from_path(site_place(target)) is None and (ROOT / target).is_file():
                 files.append(_file(target, config))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """The text of a page with links as they are in the site."""
+    """Return the text of a page with the links of the site."""
     place = repository_place(page.file.src_uri)
     if place is None:
         return markdown
@@ -69,12 +69,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """The page without the roles of reStructuredText that docstrings have before names."""
+    """Return the HTML without the reStructuredText roles that docstrings have before names."""
     return _ROLE.sub("<code>", html)
 
 
 def on_post_build(config: Any) -> None:
-    """PluginError where a page of the site would load something from another host."""
+    """Raise PluginError if a page of the site would load something from another host."""
     found = [
         f"{page.relative_to(config['site_dir'])}: {match[0]}"
         for page in sorted(Path(config["site_dir"]).rglob("*.html"))
@@ -85,13 +85,13 @@ def on_post_build(config: Any) -> None:
 
 
 def linked(place: str, text: str) -> set[str]:
-    """The places in the repository that a page links to."""
+    """Return the repository paths that a page links to."""
     targets = {(match["target"] or "").partition("#")[0] for match in _CODE_OR_LINK.finditer(text)}
     return {_resolved(place, target) for target in targets if target and not _SCHEME.match(target)}
 
 
 def site_place(place: str) -> str:
-    """Where the site has a file of the repository."""
+    """Return the site's path of a repository file."""
     if place == HOME:
         return "index.md"
     if place.startswith("docs/"):
@@ -100,7 +100,7 @@ def site_place(place: str) -> str:
 
 
 def repository_place(site: str) -> str | None:
-    """The file of the repository that a page of the site shows; None for pages of sources."""
+    """Return the repository file that a page of the site shows, or None for a page of source text."""
     if site == "index.md":
         return HOME
     if site.startswith("source/"):
@@ -109,7 +109,7 @@ def repository_place(site: str) -> str | None:
 
 
 def _resolved(place: str, target: str) -> str:
-    """The file that a link of a page leads to; a folder is shown by its README.md."""
+    """Return the repository path of a link's target; a folder means its README.md."""
     there = posixpath.normpath(posixpath.join(posixpath.dirname(place), target))
     return f"{there}/README.md" if (ROOT / there).is_dir() else there
 

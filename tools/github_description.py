@@ -1,7 +1,8 @@
-"""Cut from GitHub's OpenAPI description what `parquetry review` uses of it: tests/support/github_api.json.
+"""Extract the part of GitHub's OpenAPI description that `parquetry review` uses.
 
-``npm pack @octokit/openapi@23.0.2``, unpack it, then ``python tools/github_description.py PACKAGE_FOLDER``. Prose
-and examples are left out. Tests check the requests of parquetry, and the answers of a local forge, against it.
+``npm pack @octokit/openapi@23.0.2``, unpack it, then ``python tools/github_description.py PACKAGE_FOLDER``.
+The result is tests/support/github_api.json, without prose and examples. Tests check parquetry's requests and
+a local forge's answers against it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _NAMED = {"headers", "parameters", "patternProperties", "properties", "responses
 
 
 def main() -> int:
-    """Write the part that is used."""
+    """Write the extracted part."""
     options = argparse.ArgumentParser()
     options.add_argument("package", type=Path, help="the unpacked package @octokit/openapi")
     package = options.parse_args().package
@@ -47,7 +48,7 @@ def main() -> int:
 
 
 def used_part(whole: dict[str, Any]) -> dict[str, Any]:
-    """The operations that are used, and all that they refer to."""
+    """Return the used operations and all components that they refer to."""
     wanted: set[str] = set()
     paths = {
         path: {method: _without_prose(whole["paths"][path][method], wanted) for method in methods}
@@ -64,7 +65,7 @@ def used_part(whole: dict[str, Any]) -> dict[str, Any]:
 
 
 def text_of(part: dict[str, Any]) -> str:
-    """JSON with a line for each operation and schema, so that an update can be read as a diff."""
+    """Return JSON with one line per operation and schema, so that an update is readable as a diff."""
     lines = [f'"origin": {json.dumps(part["origin"])}']
     lines.append(f'"paths": {{\n{_lines(part["paths"])}\n}}')
     kinds = (f"{json.dumps(kind)}: {{\n{_lines(named)}\n}}" for kind, named in part["components"].items())
@@ -77,7 +78,7 @@ def _lines(named: dict[str, Any]) -> str:
 
 
 def _without_prose(node: Any, references: set[str], *, is_named: bool = False) -> Any:
-    """The node without texts for people; ``references`` gets what it refers to."""
+    """Return a node without texts for people; add its references to ``references``."""
     if isinstance(node, list):
         return [_without_prose(item, references) for item in node]
     if not isinstance(node, dict):

@@ -1,13 +1,13 @@
-"""Cut what tests need of GitLab: tests/support/gitlab_api.json and tests/support/gitlab_ci_schema.json.
+"""Extract the parts of GitLab that tests need: tests/support/gitlab_api.json and gitlab_ci_schema.json.
 
-The first is what `parquetry review` uses of the API, cut from GitLab's own client in Go. The second is GitLab's JSON
-Schema of pipelines without prose, as the Python package check-jsonschema ships it.
+The first is the part of the API that `parquetry review` uses, taken from GitLab's own client in Go. The
+second is GitLab's JSON Schema of pipelines without prose, as the Python package check-jsonschema ships it.
 
-``go mod download -json gitlab.com/gitlab-org/api/client-go/v2@v2.64.0``, then
-``pip download --no-deps check-jsonschema==0.39.0``, unpack it, then
-``python tools/gitlab_description.py MODULE PACKAGE`` with both folders. Methods, paths, parameters and the
-fields of answers are those of the client. Tests check the requests of parquetry, and the answers of a local forge,
-against them. The client does not say which fields may be null, so all may.
+``go mod download -json gitlab.com/gitlab-org/api/client-go/v2@v2.64.0``, then ``pip download --no-deps
+check-jsonschema==0.39.0``, unpack it, then ``python tools/gitlab_description.py MODULE PACKAGE`` with both
+folders. Methods, paths, parameters and the fields of answers are those of the client. Tests check parquetry's
+requests and a local forge's answers against them. The client does not tell which fields may be null, so any
+of them may be.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ CALLS = (
     "NotesService.DeleteMergeRequestNote",
 )
 _DEEPEST = 2
-"""Of objects in an answer, one in the other."""
+"""The nesting of objects in an answer down to which their fields are described."""
 
 _PLAIN = {"string": "string", "bool": "boolean", "int": "integer", "int64": "integer", "float64": "number"}
 _FIELD = re.compile(r"^\t(?:(?P<name>\w+)\s+)?(?P<type>[\w.*\[\]]+)(?:\s+`(?P<tags>.*)`)?$", re.MULTILINE)
 
 
 def main() -> int:
-    """Write the parts that are used."""
+    """Write the extracted parts."""
     options = argparse.ArgumentParser()
     options.add_argument("module", type=Path, help=f"the folder of {MODULE}")
     options.add_argument("package", type=Path, help="the unpacked package check-jsonschema")
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def without_prose(node: Any, *, is_named: bool = False) -> Any:
-    """A schema without texts for people; names of properties are kept, whatever they are."""
+    """Return a schema without texts for people; names of properties are kept."""
     if isinstance(node, list):
         return [without_prose(item) for item in node]
     if not isinstance(node, dict):
@@ -84,15 +84,15 @@ def without_prose(node: Any, *, is_named: bool = False) -> Any:
 
 
 class Source:
-    """The client, as text."""
+    """The source text of the client."""
 
     def __init__(self, text: str) -> None:
-        """Find its paths."""
+        """Find the routes in the text."""
         self._text = text
         self._routes = dict(re.findall(r'^\t(route\w+)\s*=\s*route\("([^"]+)"\)', text, re.MULTILINE))
 
     def operation(self, call: str) -> tuple[str, dict[str, Any]]:
-        """Method and path of a call, with its parameters and the schema of its answer."""
+        """Return the method and path of a call, with its parameters and the schema of its answer."""
         service, name = call.split(".")
         pattern = rf"^func \(s \*{service}\) {name}\((.*?)\) \((.*?)\) {{\n(.*?)^}}"
         found = re.search(pattern, self._text, re.MULTILINE | re.DOTALL)
@@ -113,7 +113,7 @@ class Source:
         }
 
     def _fields(self, struct: str, tag: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
-        """The schemas of a struct's fields, by the names that the tag gives them."""
+        """Return the schemas of a struct's fields by the names in their tags."""
         found = re.search(rf"^type {struct} struct {{\n(.*?)^}}", self._text, re.MULTILINE | re.DOTALL)
         same = re.search(rf"^type {struct} (?:= )?(\w+)$", self._text, re.MULTILINE)
         if found is None:

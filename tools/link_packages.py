@@ -1,7 +1,7 @@
-"""Link the folders of the repository under build/typing/parquetry.
+"""Link the folders of the repository below build/typing/parquetry.
 
-The repository keeps ``project``, ``compiler``, ``runtime`` and ``templates`` beside ``parquetry``;
-setuptools maps them into one import package. mypy and import-linter want to see that package on disk.
+The repository has ``project``, ``compiler``, ``runtime`` and ``templates`` beside ``parquetry``; setuptools
+maps them into one import package. mypy and import-linter need to see that package on disk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAPPED = ("project", "compiler", "runtime", "templates")
 
 
 def main() -> None:
-    """Make the links anew, so that removed modules disappear from the checkers' view."""
+    """Make all links again, so that removed modules disappear for the checkers."""
     shutil.rmtree(TARGET, ignore_errors=True)
     TARGET.mkdir(parents=True)
     for child in (ROOT / "parquetry").iterdir():

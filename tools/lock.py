@@ -1,9 +1,9 @@
-"""Write `locks/`: for every group of packages their versions and the hashes of all their files.
+"""Write `locks/`: the versions of each group's packages and the hashes of all their files.
 
-What new projects install is locked too, in the versions of the group `dev`: it lies beside their templates.
+The packages of new projects are locked too, in the versions of the group `dev`, beside their templates.
 
-``python tools/lock.py`` needs uv (`make lock`). With ``--check [GROUP ...]`` it only says, offline and with
-Python alone, whether a lock was made from other requirements than those in pyproject.toml.
+``python tools/lock.py`` needs uv (`make lock`). With ``--check [GROUP ...]`` it only reports, offline and
+with Python alone, whether a lock was made from other requirements than those in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ROOT / "locks"
 OF_PROJECTS = "projects"
-"""No group: parquetry's own requirements, those of its stores and keys, and what builds packages."""
+"""Not a group: the requirements of parquetry, of its stores and keys, and of building packages."""
 GROUPS = ("build", "dev", OF_PROJECTS, "tools", "docs", "bench", "spark-3-5", "spark-4-1", "node")
 EXTRAS = ("s3", "gcs", "encryption")
 WITH_PROJECT = "dev"
-"""The group that is locked with the project itself and all its extras."""
+"""The group that is locked together with the project and all its extras."""
 
 _STAMP = "# of requirements with "
 
 
 def main() -> int:
-    """Return 1 when a lock is stale or cannot be written."""
+    """Return 1 if a lock is stale or cannot be written."""
     options = argparse.ArgumentParser()
     options.add_argument("--check", action="store_true")
     options.add_argument("--upgrade", action="store_true")
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def lock_file(group: str) -> Path:
-    """Where the packages of a group are locked."""
+    """Return the lock file of a group."""
     if group == OF_PROJECTS:
         return ROOT / "templates" / "scaffold" / "locked.txt"
     return LOCKS / f"{group}.txt"
@@ -55,12 +55,12 @@ def lock_file(group: str) -> Path:
 def stale(
     project: Mapping[str, Any], groups: Iterable[str], *, place: Callable[[str], Path] = lock_file
 ) -> list[str]:
-    """Groups whose lock is not there, or was made from other requirements."""
+    """Return the groups whose lock is missing or was made from other requirements."""
     return [group for group in groups if _stamp(project, group) not in _first_lines(place(group))]
 
 
 def say_stale(groups: list[str]) -> int:
-    """Say which locks are stale; 1 when some are."""
+    """Print the stale locks, and return 1 if there are any."""
     for group in groups:
         place = lock_file(group).relative_to(ROOT)
         print(f"{place} does not fit pyproject.toml; run `make lock`", file=sys.stderr)
@@ -68,7 +68,7 @@ def say_stale(groups: list[str]) -> int:
 
 
 def write(project: Mapping[str, Any], group: str, *, upgrade: bool) -> None:
-    """Lock one group. Versions in the lock that is there stay where they fit, unless ``upgrade``."""
+    """Lock one group. Versions in the existing lock stay if they still fit, unless ``upgrade``."""
     command = [
         str(Path(sys.executable).with_name("uv")),
         "pip",
@@ -78,7 +78,7 @@ def write(project: Mapping[str, Any], group: str, *, upgrade: bool) -> None:
         "--generate-hashes",
     ]
     command += ["--python-version", project["project"]["requires-python"].removeprefix(">=")]
-    # No address of an index: whoever installs has one.
+    # Without an index URL, as each user has an own one.
     command += ["--no-header", "--no-emit-index-url", "--no-emit-find-links"]
     if group == OF_PROJECTS:
         command += ["pyproject.toml", "--group", "build", "--constraint", "locks/dev.txt"]
@@ -94,7 +94,7 @@ def write(project: Mapping[str, Any], group: str, *, upgrade: bool) -> None:
 
 
 def _stamp(project: Mapping[str, Any], group: str) -> str:
-    """The line of a lock that tells what it was made from."""
+    """Return the line of a lock with the digest of its requirements."""
     groups = project["dependency-groups"]
     own = "build" if group == OF_PROJECTS else group
     said: list[Any] = [project["project"]["requires-python"], groups[own]]

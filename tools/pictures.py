@@ -1,6 +1,6 @@
 """The pictures of pages in docs/images: ``python -m tools.pictures`` draws them with Chromium.
 
-They show the samples of tests/support/sample_pages.py. The comment is drawn roughly as GitHub shows it, by a small
+They show the samples of tests/support/sample_pages.py. The comment looks roughly as on GitHub, with a small
 part of Markdown: headings, alerts, tables, folds, code.
 """
 
@@ -26,7 +26,7 @@ KEPT = {
     "run": ("run", "light"),
     "comment": ("comment", "light"),
 }
-"""The files in docs/images, with the page and the view of each."""
+"""The files in docs/images, with page and view."""
 
 VIEWS = {"light": (WIDE, False), "dark": (WIDE, True), "narrow": (NARROW, False)}
 _GITHUB = """
@@ -77,7 +77,7 @@ def _draw(browser: Browser, page: str, view: str, file: Path, *, most: int = HIG
 
 
 def rendered(markdown: str) -> str:
-    """A comment as a page, roughly as GitHub shows it."""
+    """Return a comment as an HTML page, roughly as GitHub shows it."""
     fences: list[str] = []
 
     def kept(found: re.Match[str]) -> str:

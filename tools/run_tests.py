@@ -1,4 +1,4 @@
-"""Run the suites and print how long each phase took; with ``--long`` the long ones, and keep their result."""
+"""Run the test suites and print the time of each phase; with ``--long``, run and record the long ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INTEROP = ("tests/interop",)
 
 @dataclass(frozen=True)
 class Phase:
-    """Tests that one pytest process runs."""
+    """Tests that run in one pytest process."""
 
     name: str
     arguments: tuple[str, ...]
@@ -37,13 +37,13 @@ class Phase:
 
     @property
     def report(self) -> Path:
-        """Where pytest writes the output of the tests."""
+        """The file to which pytest writes the output of the tests."""
         return REPORTS / f"{self.name.replace(' ', '_')}.xml"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a phase ended."""
+    """The result of a phase."""
 
     phase: Phase
     code: int
@@ -55,9 +55,9 @@ class Outcome:
         return f"{self.phase.name:13} {self.seconds:7.0f} s   {how}   {self.counts}"
 
 
-# All run at the same time: tests on Spark wait for their JVMs most of the time, the fast ones use what is left. Those
-# whose tests start sessions of their own are a phase apart from those that share one, so that no core waits at the end.
-# A phase with folders collects no more than these (tests/packaging/test_phases.py).
+# All phases run at the same time: tests on Spark mostly wait for their JVMs, and the fast ones use the rest. Tests that
+# start their own Spark sessions are in another phase than those that share one, so that no core is idle at the end.
+# A phase with folders collects only tests in them (tests/packaging/test_phases.py).
 PHASES = [
     Phase("fast", ("-n", "2", "-m", "not spark and not interop and not soak")),
     Phase("spark", (*SHARED_SPARK, "-m", "spark and not interop and not soak")),
@@ -65,18 +65,18 @@ PHASES = [
     Phase("interop", (*INTEROP, "-m", "interop and not soak")),
 ]
 FULL = {"PARQUETRY_IN_FULL": "1"}
-# A long test takes longer than the 900 seconds in which every other one has to end.
+# A long test may take longer than the 900 seconds that all others are limited to.
 LONG = [
     Phase("long", ("-n", "2", "--timeout", "7200", "-m", "soak and not spark and not interop"), FULL),
     Phase("long spark", ("--timeout", "7200", "-m", "soak and (spark or interop)"), FULL),
-    # Tests of the short suites that try a part there (tests/support/effort.py): here they try everything.
+    # Tests that try only some cases in the short suites (tests/support/effort.py) try all of them here.
     Phase("laws in full", ("--timeout", "7200", "-m", "not soak and not spark and not interop"), FULL),
     Phase("spark in full", ("--timeout", "7200", "-m", "(spark or interop) and not soak"), FULL),
 ]
 
 
 def main() -> int:
-    """Return the first failing phase's exit code, 0 when all pass; every phase runs in any case."""
+    """Run every phase, and return the exit code of the first failing one, or 0."""
     long = "--long" in sys.argv[1:]
     commit = _git("rev-parse", "--short", "HEAD") if long else ""
     REPORTS.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def _run(phase: Phase) -> Outcome:
     started = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "--durations=5", *phase.arguments]
     command += [f"--junitxml={phase.report}", "-o", "junit_logging=system-out"]
-    # What a phase prints appears when it ends, so that two at once do not mix.
+    # The output of a phase is printed when it ends, so that the outputs of two phases do not mix.
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -137,7 +137,7 @@ def _page(commit: str, outcomes: Sequence[Outcome]) -> str:
 
 
 def _outputs(phase: Phase) -> Iterator[str]:
-    """A fenced block per test that printed something, and those that failed."""
+    """Yield the lines of a fenced block for each test that printed something or failed."""
     for case in ET.parse(phase.report).iter("testcase"):
         printed = (case.findtext("system-out") or "").strip().splitlines()
         output = [line for line in printed if line and not line.startswith("---")]

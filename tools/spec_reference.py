@@ -1,6 +1,7 @@
 """The reference pages of the specification language, written from the schemas and the codes.
 
-``python -m tools.spec_reference`` writes docs/reference/spec.md and diagnostics.md. A test compares.
+``python -m tools.spec_reference`` writes docs/reference/spec.md and diagnostics.md. A test checks that they
+are current.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ value is replaced.
 
 
 def spec_page() -> str:
-    """The page that lists every key of every kind of file."""
+    """Return the page that lists every key of every kind of file."""
     lines = [_PREFACE]
     for kind, heading in _HEADINGS.items():
         schema = inlined(kind)
@@ -85,7 +86,7 @@ def spec_page() -> str:
 
 
 def diagnostics_page() -> str:
-    """The page that explains every diagnostic code."""
+    """Return the page that explains every diagnostic code."""
     lines = [
         "# Diagnostics",
         "",
@@ -119,7 +120,7 @@ def _table(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _rows(schema: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
-    """Every key below a schema: its path, its schema, and whether it must be there."""
+    """Yield each key below a schema: its path, its schema, and whether it is required."""
     required = schema.get("required", ())
     for name, child in schema.get("properties", {}).items():
         path = f"{prefix}{name}"
@@ -144,7 +145,7 @@ def _row(path: str, schema: Mapping[str, Any], required: bool) -> str:  # noqa: 
 
 
 def _parts(schema: Mapping[str, Any]) -> dict[str, str]:
-    """The text, the default and the Hudi settings of a key, as they stand in a cell."""
+    """Return the text, the default and the Hudi settings of a key for the cells of its row."""
     parts = described(schema)
     settings = re.sub(
         r"hoodie\.[A-Za-z0-9_.]*[A-Za-z0-9_]", lambda name: f"`{name.group()}`", parts.hudi or ""

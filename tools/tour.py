@@ -1,10 +1,10 @@
-"""A stranger's first hour: the console blocks of a page, typed one after the other in an empty directory.
+"""A new user's first hour: the console blocks of a page, run one after another in an empty directory.
 
-``python -m tools.tour`` plays README.md and docs/tutorial.md and writes the screens as they come into
-the pages; ``--check`` only compares. Instants, sizes and commit ids may differ.
+``python -m tools.tour`` runs README.md and docs/tutorial.md and writes the current output into the pages;
+``--check`` only compares. Instants, sizes and commit ids may differ.
 
-YAML blocks that begin with ``# PATH`` are written to that path; a fragment is put below the last line
-in the file above it that begins like its own.
+A YAML block that begins with ``# PATH`` is written to that path. A fragment is inserted into the last such
+file, after the list entries that begin like the fragment.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SKIPPED = re.compile(r"make |python -m venv|pip install")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A command of a page: what the page shows below it, what it said, and how it ended."""
+    """A command of a page: the output in the page, the real output, and the exit code."""
 
     command: str
     shown: str
@@ -46,13 +46,13 @@ class Step:
 
     @property
     def as_shown(self) -> bool:
-        """Whether the page shows nothing, or what comes up to figures that vary."""
+        """True if the page shows no output, or the real output except for varying figures."""
         return not self.shown or _steady(self.shown) == _steady(self.said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a command said, how it ended, and in which directory it left the shell."""
+    """The output and exit code of a command, and the shell's directory after it."""
 
     said: str
     exit_code: int
@@ -60,11 +60,11 @@ class Answer:
 
 
 Shell = Callable[[str, str | None, Path], Answer]
-"""Runs a command, with what is entered, in a directory."""
+"""A function that runs a command with its input in a directory."""
 
 
 def bash(command: str, entered: str | None, directory: Path) -> Answer:
-    """Runs a command in bash; without ``entered`` on a terminal where every question gets a yes."""
+    """Run a command in bash; without ``entered``, on a terminal where every question is answered with yes."""
     controller, terminal = pty.openpty()
     os.write(controller, b"y\n")
     with tempfile.NamedTemporaryFile("r", suffix=".directory") as place:
@@ -87,7 +87,7 @@ def bash(command: str, entered: str | None, directory: Path) -> Answer:
 
 
 class Tour:
-    """The commands of pages, typed into a shell that stays in its directory from command to command."""
+    """The commands of pages, run in a shell that keeps its directory between commands."""
 
     def __init__(self, directory: Path, shell: Shell = bash) -> None:
         self.directory = directory
@@ -95,7 +95,7 @@ class Tour:
         self._last_file: Path | None = None
 
     def play(self, page: str) -> Iterator[Step]:
-        """The commands of a page, in their order."""
+        """Yield the commands of a page after running them, in order."""
         for block in _BLOCK.finditer(page):
             info, body = block["info"].strip(), block["body"]
             match info.split():
@@ -133,7 +133,7 @@ class Tour:
         begins = re.match(r"\s*- \{\w+", fragment)
         assert begins is not None, "a fragment is an entry of a list"
         alike = [line for line in text.splitlines(keepends=True) if line.startswith(begins.group())]
-        # The entries of one list stand together: the first list with such entries is meant.
+        # Insert after the last of the adjacent entries: the first list with such entries counts.
         at = text.index(alike[0])
         while (line := text[at : text.index("\n", at) + 1]).startswith(begins.group()):
             at += len(line)
@@ -141,7 +141,7 @@ class Tour:
 
 
 def play(page: Path, directory: Path, shell: Shell = bash) -> list[Step]:
-    """The steps of a page of this clone, played in ``directory``, which looks like a clone."""
+    """Run a page in ``directory``, set up to look like a clone, and return its steps."""
     shutil.copytree(
         ROOT / "examples" / "shop", directory / "examples" / "shop", ignore=shutil.ignore_patterns("target")
     )
@@ -150,7 +150,7 @@ def play(page: Path, directory: Path, shell: Shell = bash) -> list[Step]:
 
 
 def rewritten(page: str, steps: list[Step]) -> str:
-    """The page with what each command said below it, where it shows something and that, or its lines, differ."""
+    """Return the page with the real output of each command whose shown output differs."""
     for step in steps:
         if step.shown and _steady_lines(step.shown) != _steady_lines(step.said):
             before = f"$ {step.command}\n{step.shown}"
@@ -159,7 +159,7 @@ def rewritten(page: str, steps: list[Step]) -> str:
 
 
 def _steady(text: str) -> list[str]:
-    """The words: where a line is broken depends on the figures in it."""
+    """Return the words of an output: line breaks depend on the figures in it."""
     return [word for line in _steady_lines(text) for word in line.split()]
 
 
@@ -170,7 +170,7 @@ def _steady_lines(text: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Answers go into a pipe, so that they have 80 columns."""
+    """Return the environment of commands. Their output goes into a pipe, so it has 80 columns."""
     own = ("PARQUETRY_", "COLUMNS")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
@@ -178,7 +178,7 @@ def _environment() -> dict[str, str]:
 
 
 def main() -> int:
-    """Play the pages; returns 1 where a command failed or, with --check, a screen differs."""
+    """Run the pages; return 1 if a command fails or, with --check, an output differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing")
     check = parser.parse_args().check

@@ -1,7 +1,7 @@
-"""Wraps the prose of Markdown pages at 120 columns.
+"""Wrap the prose of Markdown pages at 120 columns.
 
-``python -m tools.wrap_markdown FILE ...`` fills the paragraphs and list items of these pages. Fenced blocks, tables,
-headings and comments stay as they are, and so does every word: only the places of the line breaks change.
+``python -m tools.wrap_markdown FILE ...`` fills the paragraphs and list items of these pages. Fenced blocks,
+tables, headings and comments stay as they are. Only line breaks change, never words.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _MARKUP = re.compile(r"[-+*]$|\d+[.)]$|[#>|]")
 
 
 def wrapped(page: str) -> str:
-    """The page with its paragraphs and list items filled up to the width."""
+    """Return the page with its paragraphs and list items filled up to the width."""
     return "\n".join(_lines(page.split("\n")))
 
 
 def unbroken(page: str) -> list[str]:
-    """The lines of prose that are too long although they could be broken."""
+    """Return the lines of prose that are too long although they could be broken."""
     kept, too_long = False, []
     for line in page.split("\n"):
         kept ^= bool(_FENCE.match(line))
@@ -73,7 +73,7 @@ def _filled(paragraph: list[str]) -> Iterator[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The parts that stay on one line: words, pieces of code, and words that a line must not begin with."""
+    """Return the parts that stay on one line: words, pieces of code, and words that must not begin a line."""
     joined = _CODE.sub(lambda code: re.sub(r"\s+", "\0", code.group()), text.replace("\n", " "))
     words: list[str] = []
     for word in joined.split():
