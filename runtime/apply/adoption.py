@@ -120,7 +120,7 @@ def adopt_table(
 
 
 def _adopted_settings(declared: Settings | None, applied: AppliedRef | None) -> Settings | None:
-    """Return the settings to record: the declared ones, except that executing ones stay as recorded."""
+    """Return the settings to record: the declared ones, but those that execute code stay as recorded."""
     if declared is None or applied is None:
         return declared
     harmless = {path: value for path, value in declared.items() if not executes(path, value)}

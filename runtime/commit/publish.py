@@ -361,7 +361,7 @@ def _put_commit(transaction: Transaction, outcome: WriteOutcome, content: bytes,
         except NotFoundError:
             return False
         except FAILURES:
-            # The store acknowledged the put: a failed read does not make it undone.
+            # The store acknowledged the put; a failed read does not revert it.
             continue
         return there == content
     return put is not PutOutcome.LOST

@@ -83,7 +83,7 @@ def archive(
         except NotFoundError:
             if lock.is_held():
                 raise
-            leaving = []  # whoever took the lock while this process slept has archived them
+            leaving = []  # the process that took over the lock has archived them
     if leaving:
         with tidying(store.uri, "statistics of what was archived are left behind"):
             _delete_stale_statistics(before, files, timeline.reload())

@@ -93,7 +93,7 @@ def list_source(
         return replace(listed, problem=str(error))
     files = tuple(_listed(each) for each in judged)
     if source.read == FULL:
-        # Its entries name no files.
+        # The ledger entries of full reads name no files.
         listed = replace(listed, ingested_files=sum(file.state == FileState.KNOWN for file in files))
     return replace(listed, files=files)
 

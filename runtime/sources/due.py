@@ -286,7 +286,7 @@ def _look(
     place: _Place = partial(place_of, base=directory)
     elsewhere = {each.file.path: each.file for each in _known_elsewhere(source, files, place)}
     if writes and any(not _is_noted(file, hints) for file in elsewhere.values()):
-        # So that they are neither read nor reported again.
+        # Store their digests, so that they are neither read nor reported again.
         keep_hints(handle.store, source.name, elsewhere.values())
     due = _due_of_files(handle, source, files, place, reported=hints if writes else ())
     if due is None or due.consumption is None:

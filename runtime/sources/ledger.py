@@ -264,7 +264,7 @@ def newest_until(entries: Iterable[tuple[str, Consumption]]) -> str | None:
 
 
 def newest_readings(entries: Iterable[tuple[str, Consumption]]) -> Mapping[str, tuple[str, str]]:
-    """Return the digest and the instant of the last full read, by source; entries are the oldest first."""
+    """Return the digest and the instant of the last full read, by source; entries come oldest first."""
     return {entry.source: (entry.reading, time) for time, entry in entries if entry.reading is not None}
 
 

@@ -106,12 +106,7 @@ def _place(file: Any, options: Mapping[str, str], search: Callable[[Iterator[str
         return FoundLine(line=search(_lines(text)))
     except _TruncatedError:
         return FoundLine(is_truncated=True)
-    except (
-        LookupError,
-        csv.Error,
-        TypeError,
-        RecursionError,
-    ):  # an encoding that only Java has, or unusual separators
+    except (LookupError, csv.Error, TypeError, RecursionError):  # an encoding of Java only, odd separators
         return FoundLine()
 
 

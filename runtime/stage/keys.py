@@ -94,7 +94,7 @@ def key_tables(
 
 
 def merged_keys(place: StagePlace, names: Sequence[str]) -> str:
-    """Write one keys file with the rows of all these files, for readers that need many; return its name."""
+    """Merge the keys files into one, so that later tasks open only one file, and return its name."""
     rows = pa.concat_tables(key_tables(place, names))
     name = uuid.uuid4().hex
     with place.create(keys_name(name)) as sink:

@@ -344,7 +344,10 @@ class _PartWriter:
                 self._count(fault, table, pc.fill_null(pc.equal(said, fault), fill_value=False))
 
     def _check_alone(self, table: pa.RecordBatch) -> None:
-        """Count rows that share the partition of null and would overwrite it."""
+        """Count rows whose partition value is not null but has the path of null.
+
+        An insert overwrite of such rows would replace the partition of null.
+        """
         for name in self._spec.overwrites:
             values = values_at(table, name)
             if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):

@@ -57,8 +57,8 @@ def regrouping_tasks(index: StageIndex, readers: Iterable[RangeReader]) -> int:
     """Return the number of tasks that should group the stage by bucket, or 0 if grouping does not pay.
 
     Without grouping, the readers read the stage directly. Grouping pays if they would fetch more than 8 times
-    the bytes of the stage and more than 1 GiB, or send more than 4 times the requests and more than 10,000.
-    Then a range should have 1 MiB, and a task 64 MiB to 2 GiB.
+    the bytes of the stage and more than 1 GiB, or send more than 4 times the requests that grouping takes and
+    more than 10,000. A range should then have 1 MiB, and a task 64 MiB to 2 GiB.
     """
     group_bytes = np.bincount(index.group, index.size, len(index.groups))
     group_rows = np.bincount(index.group, index.rows, len(index.groups))
