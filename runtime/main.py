@@ -103,7 +103,7 @@ class JobResult(Brief):
 
     @property
     def bytes_written(self) -> int:
-        """The number of bytes of these files."""
+        """The number of bytes of the base files that a commit or a clustering wrote."""
         written = 0 if self.commit is None else self.commit.bytes_written
         return written + (0 if self.clustering is None else self.clustering.bytes_after)
 

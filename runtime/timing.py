@@ -21,7 +21,7 @@ class Timing:
     another program, up to ``live_lock_seconds`` for the lock of a live writer, and up to ``give_way_seconds``
     for an older writer that is about to change the same files. A write that lost a conflict is repeated up to
     ``retries`` times, after a pause that doubles from ``backoff_seconds`` to ``longest_backoff_seconds``,
-    with jitter. A clustering plan whose execution nobody has started expires after ``plan_expires_seconds``.
+    with jitter. A clustering plan whose execution has not started expires after ``plan_expires_seconds``.
     """
 
     heartbeat_seconds: float = 20.0

@@ -112,8 +112,8 @@ def with_meta_columns(schema_json: str) -> str:
 def with_nullable_elements(schema_json: str) -> str:
     """Return the Avro JSON with nullable elements of arrays and values of maps, and all names unchanged.
 
-    Columns cannot declare them as not null, so rows with null elements may be written. Readers that rely on a
-    schema without null fail on such rows or read zeros.
+    The type of a column cannot declare elements as not null, so rows with null elements may be written.
+    Readers that rely on a schema without null fail on such rows or read zeros.
     """
     document = json.loads(schema_json)
     relaxed = _relaxed(document)

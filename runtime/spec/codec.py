@@ -170,7 +170,7 @@ def _check_depth(value: Any) -> None:
 
 
 def from_json_value(record: type[_Record], value: object, *, place: str) -> _Record:
-    """Return the dataclass that :func:`to_json_value` converted. Fields with a default may be missing.
+    """Return the dataclass from the values of :func:`to_json_value`. Fields with a default may be missing.
 
     Raises:
         InvalidDataError: If a key is unknown or missing, or a value has the wrong type. The message has the

@@ -77,8 +77,8 @@ def holds_every(new: ColumnType, old: ColumnType) -> bool:
 def may_hold(new: ColumnType, old: ColumnType) -> bool:  # noqa: PLR0911 - a case, an answer
     """Return whether the new type can hold some values of the old one unchanged.
 
-    A double 3.0 is an integer, 3.5 is not. A local time counts as a time in UTC. A decimal counts as no value
-    of a floating-point type, which only approximates it.
+    For example, int can hold the double 3.0, but not 3.5. A timestamp_ntz counts as a time in UTC. A decimal
+    counts as no value of a floating-point type, which only approximates it.
     """
     match old, new:
         case Array(element=one), Array(element=other):

@@ -173,7 +173,7 @@ class JobPlan:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], *, place: str = "job") -> JobPlan:
-        """Return the job that :meth:`to_json` converted.
+        """Return the job from the values of :meth:`to_json`.
 
         Raises:
             StalePlanError: If the job has another version.

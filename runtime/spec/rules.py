@@ -246,7 +246,10 @@ def _broken_field(fields: Iterable[StructField], *, levels: int) -> BrokenRule |
 
 
 def _broken_name(noun: str, name: str, first: dict[str, str]) -> BrokenRule | None:
-    """Return the broken rule of a name, given the earlier names by their lower-case form."""
+    """Return the rule that a name breaks, or None, and add the name to ``first``.
+
+    ``first`` has the earlier names by their lower-case form.
+    """
     if not AVRO_NAME.fullmatch(name):
         problem = f"{noun} {name!r} needs a name of letters, digits and '_', as Hudi stores schemas as Avro"
         return BrokenRule(rule=Rule.NAME, problem=problem, remedy="rename it")

@@ -230,7 +230,7 @@ class TableSpec(Brief):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], *, place: str = "spec") -> TableSpec:
-        """Return the spec that :meth:`to_json` converted.
+        """Return the spec from the values of :meth:`to_json`.
 
         Raises:
             InvalidDataError: If a key is unknown or a value is invalid. The message starts with ``place``.

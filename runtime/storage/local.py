@@ -297,7 +297,7 @@ class LocalStore(ObjectStore):
         except LinkInTheWayError as error:
             raise StorageError(error.message) from error
         except OSError as error:
-            # A file stands where the write needs a folder: name that file.
+            # The write needs a folder where there is a file: name that file.
             is_above = doing == "write" and isinstance(error, NotADirectoryError)
             where = error.filename if is_above else self.root / path
             raise storage_error(doing, Value.uri(str(where)), error) from error

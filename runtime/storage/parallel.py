@@ -24,7 +24,7 @@ class OnceProperty(Generic[_Result]):
     """
 
     def __init__(self, compute: Callable[[Any], _Result]) -> None:
-        """Keep the function. Its value is stored in the object under the name of the property."""
+        """Create a property whose value for an object is the result of ``compute``."""
         self._compute = compute
         self.__doc__ = compute.__doc__
 

@@ -81,7 +81,7 @@ def partition_path(rules: KeyRules, values: Mapping[str, Any]) -> str:
 def path_of_texts(rules: KeyRules, texts: Sequence[tuple[str | None, bool]]) -> str:
     """Return the partition path for one text of each partition column.
 
-    The second item of each pair says whether the column is of type string, and so may need escaping.
+    The second item of each pair is True if the column is of type string, whose values may need escaping.
     """
     levels = []
     for field, (text, is_text) in zip(rules.partition_by, texts, strict=True):

@@ -238,7 +238,7 @@ class FileSystemView:
         return IncrementalSlices(begin=begin, end=last, slices=tuple(slices))
 
     def _cleaned_as_of(self, time: str) -> list[FileGroupId]:
-        """Return the file groups changed after that time whose slice of that time is gone, sorted."""
+        """Return the file groups that later writes changed and whose slice of that time is gone, sorted."""
         return self.lacking(cleanable_as_of(self._timeline, time), time)
 
     @OnceProperty

@@ -27,7 +27,7 @@ ABANDONED_FOLDER: Final = f"{SIDECAR_FOLDER}/abandoned"
 """One file for each clustering, named by its instant. It exists as long as the instant is on the timeline."""
 
 UNPUBLISHED_FOLDER: Final = f"{SIDECAR_FOLDER}/unpublished"
-"""One file for each clustering whose file groups all lost to other writers, named by its instant.
+"""One file for each clustering that could publish none of its file groups, named by its instant.
 
 It is deleted once the active timeline starts after that instant.
 """
