@@ -95,7 +95,10 @@ def ask(lock: Path, service: str) -> Answer | None:
 
 
 def answer_in(said: str) -> Answer | None:
-    """Return the answer in pip-audit's output; None if it knows no package, as with an empty mirror."""
+    """Return the answer in pip-audit's output, or None if it knows none of the packages.
+
+    A package mirror without advisories knows none.
+    """
     try:
         packages = json.loads(said)["dependencies"]
     except (ValueError, KeyError, TypeError):

@@ -6,8 +6,8 @@ second is GitLab's JSON Schema of pipelines without prose, as the Python package
 ``go mod download -json gitlab.com/gitlab-org/api/client-go/v2@v2.64.0``, then ``pip download --no-deps
 check-jsonschema==0.39.0``, unpack it, then ``python tools/gitlab_description.py MODULE PACKAGE`` with both
 folders. Methods, paths, parameters and the fields of answers are those of the client. Tests check parquetry's
-requests and a local forge's answers against them. The client does not tell which fields may be null, so any
-of them may be.
+requests and a local forge's answers against them. The client does not declare which fields may be null, so
+any of them may be.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Forge(Protocol):
         """The owner and name in the forge's spelling: ``OWNER/NAME``."""
 
     def identity(self) -> Account | None:
-        """Return the account of the token, or None if the forge does not tell, as for workflow tokens."""
+        """Return the account of the token, or None if the forge hides it, as from workflow tokens."""
 
     def default_branch(self) -> str:
         """Return the branch that pull requests are merged into by default."""

@@ -64,7 +64,7 @@ class GitHub:
     client: JsonClient = field(repr=False)
 
     def identity(self) -> Account | None:
-        """Return the account of the token, or None: GitHub does not tell tokens of workflows and apps."""
+        """Return the account of the token, or None, as GitHub hides it from tokens of workflows and apps."""
         with suppress(NotAllowedError, NotThereError):
             return read(_FORGE, "the user", self.client.get("/user"), _account)
         return None
@@ -191,7 +191,7 @@ def _pull_request(entry: Any) -> PullRequest:
 
 def _open_pull_request(entry: Any) -> OpenPullRequest:
     """Read an open pull request; it counts as a fork unless its commits are in the target repository."""
-    origin = value_at(entry, "head", "repo")  # null for a fork that is gone
+    origin = value_at(entry, "head", "repo")  # null for a deleted fork
     is_own = origin is not None and number_at(origin, "id") == number_at(
         value_at(entry, "base", "repo"), "id"
     )

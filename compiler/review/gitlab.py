@@ -1,6 +1,6 @@
 """GitLab as a forge: its REST API, and its GraphQL API for the authors of commits.
 
-GitLab does not tell which commit an approval is for. It has the time of the approval, and the time of each
+GitLab does not report the commit of an approval. It reports the time of the approval, and the time of each
 version of a merge request. So an approval counts for the head of the version that was the newest then.
 """
 
@@ -298,9 +298,9 @@ def _is(user: Any, account: Account) -> bool:
 
 
 def _account(entry: Any) -> Account:
-    """Read an account; it counts as a person only if GitLab says that it is active and not a bot.
+    """Read an account; it counts as a person only if GitLab reports it as active and as no bot.
 
-    Where GitLab mentions accounts in other answers, it does not say so.
+    Short mentions of accounts in other answers lack these fields, so they do not count as persons.
     """
     is_active = text_at(entry, "state") == "active"
     return Account(login=text_at(entry, "username"), is_person=is_active and entry.get("bot") is False)

@@ -244,7 +244,7 @@ def _declared(directory: Path) -> Outline:
 
 
 def _file(directory: Path, path: str) -> Path:
-    """Return the normalised path of a file; the directory does not have to exist yet."""
+    """Return the normalised path of a file in a directory, which does not have to exist yet."""
     return Path(os.path.normpath(directory.resolve() / path))
 
 

@@ -106,8 +106,8 @@ def stray_relation(
     """Return the relation or table function that a text reads without permission, or None.
 
     A query may read ``source``, and the names of its WITH within their scope. An expression may read no
-    relation; for a subquery in it, the result is ``a query``. None is also the result for a text that does
-    not follow the grammar.
+    relation; for a subquery in it, the result is ``a query``. The result is None for a text that breaks the
+    grammar.
     """
     start = "query" if query else "expression"
     effort = effort or Effort()
