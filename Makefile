@@ -55,22 +55,22 @@ demo: setup ## the main job on real data: a year of flights, kept well-sized
 	$(BIN)/python -m examples.flights.demo
 
 test: setup browser interop-env ## all tests (the long suites in a subset)
-	$(BIN)/python tools/run_tests.py
+	$(BIN)/python -m tools.run_tests
 
 fast: venv ## unit and property tests, no JVM
-	$(BIN)/python -m pytest -q -n 2 -m "not spark and not interop and not soak"
+	$(BIN)/python -m pytest -q -n 2 -m "not spark and not interop and not long"
 
 spark: setup ## tests on real Spark
-	$(BIN)/python -m pytest -q -m "spark and not interop and not soak"
+	$(BIN)/python -m pytest -q -m "spark and not interop and not long"
 
 interop-env: venv
 	$(BIN)/python -m tests.interop.environment
 
 interop: setup browser interop-env ## real Apache Hudi 0.15.0 and 1.2.0 on Spark 3.5 against our tables
-	$(BIN)/python -m pytest -q -m "interop and not soak"
+	$(BIN)/python -m pytest -q -m "interop and not long"
 
-soak: test ## everything: all tests, then the long suites in full
-	$(BIN)/python tools/run_tests.py --long
+test-long: setup browser interop-env ## the long suites: more seeds, more histories, whole matrices (MINUTES=5 for some of them)
+	$(BIN)/python -m tools.run_tests --long $(if $(MINUTES),--minutes $(MINUTES))
 
 hooks: venv ## run the quick checks before each commit (pre-commit)
 	$(BIN)/pre-commit install
@@ -119,4 +119,4 @@ bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 
 clean: ## remove what the targets made inside this folder
 	rm -rf build dist target .mypy_cache .ruff_cache .pytest_cache *.egg-info
 
-.PHONY: help venv java browser setup lock audit demo test fast spark interop-env interop soak hooks format lint types contracts check docs dist bench clean
+.PHONY: help venv java browser setup lock audit demo test fast spark interop-env interop test-long hooks format lint types contracts check docs dist bench clean

@@ -1,21 +1,29 @@
-"""Run the test suites and print the time of each phase; with ``--long``, run and record the long ones."""
+"""Run the suites side by side, print a line of progress every ten seconds and the output of each suite at its end.
+
+With ``--long`` it runs the long suites; ``--minutes N`` lets no test begin after N minutes.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import resource
 import subprocess
 import sys
+import threading
 import time
-import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
+from tools import test_progress
+
 ROOT = Path(__file__).resolve().parent.parent
-REPORTS = ROOT / "build" / "soak"
-KEPT = ROOT / "tests" / "LONG_RUN.md"
+PROGRESS = ROOT / "build" / "tests"
+_EVERY_SECONDS = 10
 
 _OWN = (
     "tests/spark/jobs",
@@ -29,21 +37,40 @@ INTEROP = ("tests/interop",)
 
 @dataclass(frozen=True)
 class Phase:
-    """Tests that run in one pytest process."""
+    """Tests that one pytest process runs."""
 
     name: str
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def report(self) -> Path:
-        """The file to which pytest writes the output of the tests."""
-        return REPORTS / f"{self.name.replace(' ', '_')}.xml"
+    def progress_file(self) -> Path:
+        """The file in which pytest notes each ended test."""
+        return PROGRESS / f"{self.name.replace(' ', '_')}.jsonl"
+
+    def progress(self) -> str:
+        """Return how many tests of how many have ended, and how many of them failed."""
+        total, outcomes = self._ended()
+        failed = f" ({outcomes['failed']} failed)" if outcomes["failed"] else ""
+        return f"{self.name} {outcomes.total():,} of {total:,}{failed}" if total else f"{self.name} starts"
+
+    def _ended(self) -> tuple[int, Counter[str]]:
+        outcomes: Counter[str] = Counter()
+        total = 0
+        if self.progress_file.exists():
+            for line in self.progress_file.read_text(encoding="utf-8").splitlines(keepends=True):
+                if line.endswith("\n"):
+                    outcome, number, *_ = json.loads(line)
+                    if outcome == "collected":
+                        total = number
+                    else:
+                        outcomes[outcome] += 1
+        return total, outcomes
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a phase."""
+    """How a phase ended."""
 
     phase: Phase
     code: int
@@ -55,55 +82,73 @@ class Outcome:
         return f"{self.phase.name:13} {self.seconds:7.0f} s   {how}   {self.counts}"
 
 
-# All phases run at the same time: tests on Spark mostly wait for their JVMs, and the fast ones use the rest. Tests that
-# start their own Spark sessions are in another phase than those that share one, so that no core is idle at the end.
-# A phase with folders collects only tests in them (tests/packaging/test_phases.py).
+# All run at the same time: tests on Spark wait for their JVMs most of the time, the fast ones use what is left. Those
+# whose tests start sessions of their own are a phase apart from those that share one, so that no core waits at the end.
+# A phase with folders collects no more than these (tests/packaging/test_phases.py).
 PHASES = [
-    Phase("fast", ("-n", "2", "-m", "not spark and not interop and not soak")),
-    Phase("spark", (*SHARED_SPARK, "-m", "spark and not interop and not soak")),
-    Phase("jobs", (*OWN_SPARK, "-m", "spark and not interop and not soak")),
-    Phase("interop", (*INTEROP, "-m", "interop and not soak")),
+    Phase("fast", ("-n", "2", "-m", "not spark and not interop and not long")),
+    Phase("spark", (*SHARED_SPARK, "-m", "spark and not interop and not long")),
+    Phase("jobs", (*OWN_SPARK, "-m", "spark and not interop and not long")),
+    Phase("interop", (*INTEROP, "-m", "interop and not long")),
 ]
 FULL = {"PARQUETRY_IN_FULL": "1"}
-# A long test may take longer than the 900 seconds that all others are limited to.
+# A long test takes longer than the 900 seconds in which every other one has to end.
 LONG = [
-    Phase("long", ("-n", "2", "--timeout", "7200", "-m", "soak and not spark and not interop"), FULL),
-    Phase("long spark", ("--timeout", "7200", "-m", "soak and (spark or interop)"), FULL),
-    # Tests that try only some cases in the short suites (tests/support/effort.py) try all of them here.
-    Phase("laws in full", ("--timeout", "7200", "-m", "not soak and not spark and not interop"), FULL),
-    Phase("spark in full", ("--timeout", "7200", "-m", "(spark or interop) and not soak"), FULL),
+    Phase("long", ("-n", "2", "--timeout", "7200", "-m", "long and not spark and not interop"), FULL),
+    Phase("long spark", ("--timeout", "7200", "-m", "long and (spark or interop)"), FULL),
+    # Tests of the short suites that try a part there (tests/support/effort.py): here they try everything.
+    Phase("laws in full", ("--timeout", "7200", "-m", "not long and not spark and not interop"), FULL),
+    Phase("spark in full", ("--timeout", "7200", "-m", "(spark or interop) and not long"), FULL),
 ]
 
 
 def main() -> int:
-    """Run every phase, and return the exit code of the first failing one, or 0."""
-    long = "--long" in sys.argv[1:]
-    commit = _git("rev-parse", "--short", "HEAD") if long else ""
-    REPORTS.mkdir(parents=True, exist_ok=True)
+    """Run every phase and return the exit code of the first that failed, or 0."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--minutes", type=float)
+    arguments = parser.parse_args()
+    PROGRESS.mkdir(parents=True, exist_ok=True)
+    limit = {test_progress.UNTIL: str(time.time() + 60 * arguments.minutes)} if arguments.minutes else {}
+    phases = LONG if arguments.long else PHASES
     started = time.monotonic()
-    outcomes = _together(LONG if long else PHASES)
+    outcomes = _together(phases, limit)
     print("== phases, side by side", *outcomes, sep="\n")
-    print(f"{'all':13} {time.monotonic() - started:7.0f} s")
-    if long:
-        KEPT.write_text(_page(commit, outcomes), encoding="utf-8")
-        print(f"written: {KEPT.relative_to(ROOT)}")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_seconds = used.ru_utime + used.ru_stime
+    print(f"{'all':13} {time.monotonic() - started:7.0f} s   {cpu_seconds:,.0f} CPU s")
     return next((outcome.code for outcome in outcomes if outcome.code), 0)
 
 
-def _together(phases: Sequence[Phase]) -> list[Outcome]:
-    with ThreadPoolExecutor(len(phases)) as pool:
-        return list(pool.map(_run, phases))
+def _together(phases: Sequence[Phase], environment: Mapping[str, str]) -> list[Outcome]:
+    for phase in phases:
+        phase.progress_file.unlink(missing_ok=True)
+    ended = threading.Event()
+    reporter = threading.Thread(target=_report, args=(phases, ended))
+    reporter.start()
+    try:
+        with ThreadPoolExecutor(len(phases)) as pool:
+            return list(pool.map(lambda phase: _run(phase, environment), phases))
+    finally:
+        ended.set()
+        reporter.join()
 
 
-def _run(phase: Phase) -> Outcome:
+def _report(phases: Sequence[Phase], ended: threading.Event) -> None:
     started = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-q", "--durations=5", *phase.arguments]
-    command += [f"--junitxml={phase.report}", "-o", "junit_logging=system-out"]
-    # The output of a phase is printed when it ends, so that the outputs of two phases do not mix.
+    while not ended.wait(_EVERY_SECONDS):
+        line = " · ".join(phase.progress() for phase in phases)
+        print(f"{time.monotonic() - started:6.0f} s   {line}", flush=True)
+
+
+def _run(phase: Phase, environment: Mapping[str, str]) -> Outcome:
+    started = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", "--durations=5", "-p", "tools.test_progress"]
+    # What a phase prints appears when it ends, so that two at once do not mix.
     done = subprocess.run(
-        command,
+        [*command, *phase.arguments],
         cwd=ROOT,
-        env=os.environ | phase.environment,
+        env={**os.environ, **phase.environment, **environment, test_progress.FILE: str(phase.progress_file)},
         check=False,
         text=True,
         stdout=subprocess.PIPE,
@@ -113,44 +158,6 @@ def _run(phase: Phase) -> Outcome:
     outcome = Outcome(phase, done.returncode, time.monotonic() - started, counts[0].strip("= "))
     print(f"== {outcome}", done.stdout, sep="\n", flush=True)
     return outcome
-
-
-def _page(commit: str, outcomes: Sequence[Outcome]) -> str:
-    day = datetime.now(UTC).date().isoformat()
-    dirty = " with uncommitted changes" if _git("status", "--porcelain") else ""
-    lines = [
-        "# The last run of the long suites",
-        "",
-        f"Commit {commit}{dirty}, {day}.",
-        "`make soak` runs `make test`, then the long suites, and writes this page.",
-        "",
-        "```",
-        *map(str, outcomes),
-        "```",
-        "",
-        "Output of the long tests:",
-        "",
-    ]
-    for phase in LONG:
-        lines += _outputs(phase)
-    return "\n".join(lines) + "\n"
-
-
-def _outputs(phase: Phase) -> Iterator[str]:
-    """Yield the lines of a fenced block for each test that printed something or failed."""
-    for case in ET.parse(phase.report).iter("testcase"):
-        printed = (case.findtext("system-out") or "").strip().splitlines()
-        output = [line for line in printed if line and not line.startswith("---")]
-        failed = case.find("failure") is not None or case.find("error") is not None
-        if output or failed:
-            yield from [f"`{case.get('name')}`{' FAILED' if failed else ''}", ""]
-        if output:
-            yield from ["```", *output, "```", ""]
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, check=True, text=True, capture_output=True)
-    return done.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ LONG = 45
 
 
 @pytest.mark.parametrize(
-    "seconds", [4, pytest.param(45, marks=pytest.mark.soak), pytest.param(300, marks=pytest.mark.soak)]
+    "seconds", [4, pytest.param(45, marks=pytest.mark.long), pytest.param(300, marks=pytest.mark.long)]
 )
 def test_writers_with_and_without_clustering(seconds: int, tmp_path: Path) -> None:
     trials = {"beside clustering": Trial(tmp_path / "beside", seconds)}

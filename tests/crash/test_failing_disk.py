@@ -74,10 +74,10 @@ class FailsBehindCommit(WrappedStore):
     [
         ({"error": _raw}, 8),
         ({"error": _ours, "done_first": True, "lasts": True}, 1000),
-        pytest.param({"error": _raw}, 1, marks=pytest.mark.soak),
-        pytest.param({"error": _raw, "done_first": True}, 1, marks=pytest.mark.soak),
-        pytest.param({"error": _ours}, 1, marks=pytest.mark.soak),
-        pytest.param({"error": _ours, "lasts": True}, 1, marks=pytest.mark.soak),
+        pytest.param({"error": _raw}, 1, marks=pytest.mark.long),
+        pytest.param({"error": _raw, "done_first": True}, 1, marks=pytest.mark.long),
+        pytest.param({"error": _ours}, 1, marks=pytest.mark.long),
+        pytest.param({"error": _ours, "lasts": True}, 1, marks=pytest.mark.long),
     ],
 )
 @pytest.mark.parametrize("name", CHANGES)

@@ -51,7 +51,7 @@ def test_some_of_what_strangers_write_is_refused_and_harms_nothing():
     check(run(FEW, processes=1, commands=2), len(FEW))
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, CASES, PIECE))
 def test_ten_thousand_cases_are_refused_and_harm_nothing(first):
     """No answer within `patience` ends the process of a case, and is a fault when it happens again."""

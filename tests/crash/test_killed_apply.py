@@ -94,7 +94,7 @@ def test_killed_at_some_operations(kind: str, forking: Applier, tmp_path: Path) 
     kill_at_each(slice(first, None, SAMPLED), kind, forking, tmp_path)
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", CHANGES)
 def test_killed_at_each_operation(kind: str, forking: Applier, tmp_path: Path) -> None:

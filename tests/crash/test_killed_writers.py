@@ -42,7 +42,7 @@ def table(tmp_path: Path) -> SmallTable:
     return table
 
 
-@pytest.mark.parametrize("skip", [1, *(pytest.param(n, marks=pytest.mark.soak) for n in (0, 2, 3, 5))])
+@pytest.mark.parametrize("skip", [1, *(pytest.param(n, marks=pytest.mark.long) for n in (0, 2, 3, 5))])
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_a_named_point(point: str, skip: int, table: SmallTable, tmp_path: Path) -> None:
     kind, path, when = POINTS[point]
@@ -52,7 +52,7 @@ def test_killed_at_a_named_point(point: str, skip: int, table: SmallTable, tmp_p
     _is_old_or_new(tmp_path, table)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, *(pytest.param(n, marks=pytest.mark.soak) for n in range(4, 26))])
+@pytest.mark.parametrize("seed", [1, 2, 3, *(pytest.param(n, marks=pytest.mark.long) for n in range(4, 26))])
 def test_killed_at_random(seed: int, table: SmallTable, tmp_path: Path) -> None:
     with writer_process.started(_task(tmp_path, seed=seed)) as (process,):
         _wait_for_log(tmp_path)

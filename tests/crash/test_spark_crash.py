@@ -44,7 +44,7 @@ from tests.support.stores import CountingStore, FaultyStore, Kind, Stop, Stopped
 
 pytestmark = pytest.mark.spark
 
-SOAK = pytest.mark.soak
+SOAK = pytest.mark.long
 BESIDE_THE_CLOCK = r"^(?!\.hoodie/\.heartbeat)"
 KILLED_WRITES = ("upsert", "insert", "insert_overwrite", "delete", "upsert on a cluster")
 ONE_WRITE_PER_POINT = [

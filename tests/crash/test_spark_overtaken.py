@@ -29,7 +29,7 @@ def template(spark, tmp_path_factory) -> Path:
 
 
 ONE_READING_PER_WRITE = [
-    pytest.param(name, reading, marks=[] if (i + j) % 2 == 0 else pytest.mark.soak)
+    pytest.param(name, reading, marks=[] if (i + j) % 2 == 0 else pytest.mark.long)
     for i, name in enumerate(["upsert", "delete", "upsert on a cluster"])
     for j, reading in enumerate(["the keys", "the rows"])
 ]

@@ -55,7 +55,7 @@ CASES: dict[str, tuple[Callable[[SmallTable], None], Callable[..., None]]] = {
 }
 
 
-@pytest.mark.parametrize("stop", [Stop.AFTER, pytest.param(Stop.HALFWAY, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("stop", [Stop.AFTER, pytest.param(Stop.HALFWAY, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", CASES)
 def test_a_plan_is_there_or_it_is_not_and_no_file_stays(name: str, stop: Stop, tmp_path: Path) -> None:
     prepare, act = CASES[name]

@@ -28,8 +28,8 @@ AT_ONCE = replace(FAST, dead_after_seconds=0.0)
     ("stop", "every"),
     [
         (Stop.AFTER, 3),
-        pytest.param(Stop.AFTER, 1, marks=pytest.mark.soak),
-        pytest.param(Stop.HALFWAY, 1, marks=pytest.mark.soak),
+        pytest.param(Stop.AFTER, 1, marks=pytest.mark.long),
+        pytest.param(Stop.HALFWAY, 1, marks=pytest.mark.long),
     ],
 )
 @pytest.mark.parametrize("name", CASES)

@@ -16,7 +16,6 @@ PAGES = [
     *sorted(ROOT.glob("benchmarks/*.md")),
     *sorted(ROOT.glob("examples/**/*.md")),
     ROOT / "tests" / "README.md",
-    ROOT / "tests" / "LONG_RUN.md",
     ROOT / "tests" / "support" / "README.md",
 ]
 

@@ -67,7 +67,7 @@ KINDS = ({}, {"partition_by": ["region", "c_int"]}, {"record_key": ["id", "versi
 @pytest.mark.parametrize(
     ("hudi", "changes"),
     [
-        pytest.param(version, changes, marks=[] if (i + j) % 2 == 0 else pytest.mark.soak)
+        pytest.param(version, changes, marks=[] if (i + j) % 2 == 0 else pytest.mark.long)
         for i, version in enumerate(("1.2.0", "0.15.0"))
         for j, changes in enumerate(KINDS)
     ],

@@ -83,7 +83,7 @@ def los_angeles(monkeypatch):
     time.tzset()
 
 
-@pytest.mark.parametrize("version", ["0.15.0", pytest.param("1.2.0", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("version", ["0.15.0", pytest.param("1.2.0", marks=pytest.mark.long)])
 def test_tables_in_los_angeles(spark, tmp_path, version, los_angeles):
     """The one that real Hudi made lives in its local time, ours in UTC; neither loses a row to the other."""
     rnd = random.Random(43)

@@ -20,7 +20,7 @@ SMOKE = Path(__file__).with_name("spark_smoke.py")
 
 @pytest.mark.parametrize(
     "version",
-    [pytest.param(version, marks=[] if version == OLDEST else pytest.mark.soak) for version in SPARKS],
+    [pytest.param(version, marks=[] if version == OLDEST else pytest.mark.long) for version in SPARKS],
 )
 def test_every_operation_on_another_spark(tmp_path, version):
     python = spark_python(version)

@@ -62,7 +62,7 @@ def test_an_unpartitioned_table_with_a_composite_key(spark, tmp_path, judges):
     assert_history([*judges, OurReader(spark)], str(ours.path), ours.model)
 
 
-@pytest.mark.parametrize("hive_style", [pytest.param(True, marks=pytest.mark.soak), False])
+@pytest.mark.parametrize("hive_style", [pytest.param(True, marks=pytest.mark.long), False])
 def test_partition_values_of_any_kind(spark, tmp_path, judges, hive_style):
     rnd = random.Random(13)
     keys = {"id": pa.string(), "day": pa.date32(), "region": pa.string(), "version": pa.int64()}

@@ -17,7 +17,7 @@ from tests.support.repository import ROOT
 from tests.support.s3_server import BUCKET
 from tests.support.view_reader import ViewReader
 
-pytestmark = [pytest.mark.spark, pytest.mark.interop, pytest.mark.soak]
+pytestmark = [pytest.mark.spark, pytest.mark.interop, pytest.mark.long]
 
 SCRIPT = """
 import json, sys

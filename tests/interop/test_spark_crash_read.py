@@ -39,7 +39,7 @@ def template(spark, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "point", [pytest.param(point, marks=[] if point in SAMPLE else pytest.mark.soak) for point in POINTS]
+    "point", [pytest.param(point, marks=[] if point in SAMPLE else pytest.mark.long) for point in POINTS]
 )
 def test_real_hudi_reads_what_a_killed_writer_left(
     *, point, spark, template, hudi_15, hudi_12, tmp_path

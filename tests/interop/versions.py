@@ -7,7 +7,7 @@ import pytest
 
 def _mostly(version: str, other: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
-        "hudi", [version, pytest.param(other, marks=pytest.mark.soak)], indirect=True
+        "hudi", [version, pytest.param(other, marks=pytest.mark.long)], indirect=True
     )
 
 

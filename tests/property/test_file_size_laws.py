@@ -77,7 +77,7 @@ def test_sizes_hold(seed, width, content):
     check_sizes(seed, width, content)
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.parametrize("content", list(Content))
 @pytest.mark.parametrize("width", [60, 200, 1000, 4000])
 def test_sizes_hold_for_every_seed(width, content):
@@ -179,7 +179,7 @@ def test_clustering_keeps_to_the_ceiling_of_every_writer(seed, width, content):
     check_clustered(seed, width, content)
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.parametrize("content", list(Content))
 @pytest.mark.parametrize("width", [60, 1000, 20_000, 300_000, 900_000, 3_000_000])
 def test_clustering_keeps_to_the_ceiling_for_every_seed(width, content):

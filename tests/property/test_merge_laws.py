@@ -84,7 +84,7 @@ def test_merging_is_what_a_dictionary_does(**case):
     check_merges(**case)
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @MERGES
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_merging_is_what_a_dictionary_does_in_many_cases(**case):

@@ -172,7 +172,7 @@ def test_changed_bytes_of_a_plan_are_shown_or_refused(document, data):
     check(data.draw(mutated_bytes(document)))
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @many(20_000)
 @given(data=st.data())
 def test_twenty_thousand_changed_plans_are_shown_or_refused(document, data):

@@ -196,7 +196,7 @@ def test_the_command_ends_with_a_verdict(mutation):
             assert "a bug of parquetry" not in done.output
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @given(st.one_of(mutated_texts(), mutated_values()))
 @without_deadline(20_000)
 def test_twenty_thousand_mutations_end_in_findings(mutation):

@@ -101,7 +101,7 @@ def check(table: SizedTable, found: Replay) -> None:
     [
         (2, 20),
         (7, 25),
-        *(pytest.param(seed, 60, marks=pytest.mark.soak) for seed in range(100, 130)),
+        *(pytest.param(seed, 60, marks=pytest.mark.long) for seed in range(100, 130)),
     ],
 )
 def test_the_applied_limits_end_where_the_table_does(tmp_path, seed, writes):
@@ -110,7 +110,7 @@ def test_the_applied_limits_end_where_the_table_does(tmp_path, seed, writes):
 
 
 @pytest.mark.parametrize(
-    "seed", [3, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(200, 220))]
+    "seed", [3, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(200, 220))]
 )
 def test_a_part_of_the_history_begins_with_the_files_that_there_were(tmp_path, seed):
     """The last writes alone, as a plan reads them, and a period that begins in the archive."""

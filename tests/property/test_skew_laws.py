@@ -33,7 +33,7 @@ CASES = [
     pytest.param(seed, rows, id=f"{rows}-{seed}", marks=marks)
     for seed, rows, marks in [
         (1, 250_000, ()),
-        *((seed, 1_000_000, pytest.mark.soak) for seed in range(1, 6)),
+        *((seed, 1_000_000, pytest.mark.long) for seed in range(1, 6)),
     ]
 ]
 

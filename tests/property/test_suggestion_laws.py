@@ -57,7 +57,7 @@ def check(seed: int, *, rows: int, columns: int) -> tuple[float, float]:
         (1, 5000),
         (123, 6000),
         *(
-            pytest.param(seed, rows, marks=pytest.mark.soak)
+            pytest.param(seed, rows, marks=pytest.mark.long)
             for seed, rows in [(3, 5000), (12, 5000), (116, 6000)]
         ),
     ],
@@ -68,7 +68,7 @@ def test_a_suggestion_reads_little_more_than_the_best_of_all_layouts(seed, rows)
     assert 0.99 <= predicted <= 1.01
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.parametrize(("rows", "columns"), [(6000, 3), (20_000, 4), (60_000, 3), (12_000, 6)])
 def test_a_suggestion_reads_little_more_than_the_best_for_every_seed(rows, columns):
     found = {seed: check(seed, rows=rows, columns=columns) for seed in range(100, 125)}

@@ -21,7 +21,7 @@ from tests.support.standalone_spark import CLUSTER
 
 pytestmark = pytest.mark.spark
 
-SOAK = pytest.mark.soak
+SOAK = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

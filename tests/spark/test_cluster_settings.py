@@ -15,7 +15,7 @@ from tests.support.fault_store import Deed, Fault, FaultStore
 from tests.support.spark_writer import SparkWriter, WriterError
 from tests.support.standalone_spark import CLUSTER, SPECULATION, WORKER_HOSTS, standalone_spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.soak]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 SLOW_TASKS_TWICE = {
     **SPECULATION,

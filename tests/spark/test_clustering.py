@@ -52,8 +52,8 @@ def timeline(ours):
     "section",
     [
         clustering_of(),
-        pytest.param(clustering_of("c_int"), marks=pytest.mark.soak),
-        pytest.param(clustering_of("c_int", "c_string", strategy="zorder"), marks=pytest.mark.soak),
+        pytest.param(clustering_of("c_int"), marks=pytest.mark.long),
+        pytest.param(clustering_of("c_int", "c_string", strategy="zorder"), marks=pytest.mark.long),
         clustering_of("c_double", "c_string", "c_int", strategy="hilbert"),
     ],
     ids=lambda section: section.execution.strategy,

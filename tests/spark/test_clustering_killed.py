@@ -24,7 +24,7 @@ from tests.support.spark_crash import AT_ONCE, DATA_FILE
 from tests.support.spark_writer import SparkWriter, WriterKilled
 from tests.support.standalone_spark import CLUSTER
 
-pytestmark = [pytest.mark.spark, pytest.mark.soak]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 """The short suites have such a case in test_cluster_crashes.py."""
 
 

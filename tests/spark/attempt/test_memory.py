@@ -38,7 +38,7 @@ def medians(rounds: list[dict]) -> dict[str, float]:
     ("rows", "rounds"),
     [
         (MILLION // 40, 1),
-        *(pytest.param(rows, 3, marks=pytest.mark.soak) for rows in (MILLION // 10, MILLION)),
+        *(pytest.param(rows, 3, marks=pytest.mark.long) for rows in (MILLION // 10, MILLION)),
     ],
 )
 def test_four_times_the_rows_take_no_more_of_the_driver(tmp_path, rows, rounds):
@@ -50,7 +50,7 @@ def test_four_times_the_rows_take_no_more_of_the_driver(tmp_path, rows, rounds):
         assert abs(many[name] - few[name]) < 0.1 * few[name] + 16, name
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_workers_that_update_every_row_of_full_files_fit_1_5_gib(tmp_path):
     (found,) = measured("workers", tmp_path, 120)
     print(found)

@@ -26,7 +26,7 @@ from tests.support.rows import TYPES
 
 pytestmark = pytest.mark.spark
 
-SOAK = pytest.mark.soak
+SOAK = pytest.mark.long
 """Of tests of which those in tests/interop/test_our_operations.py show the same to more judges."""
 
 SPEC = TableSpec(name="ours", columns=(), record_key=("id",), ordering="version", partition_by=("region",))

@@ -56,7 +56,7 @@ def started_run(folder):
     )
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.parametrize("runs", [1, 10])
 def test_columns_go_into_force_while_spark_writes(runs, spark, tmp_path):
     folder = ProjectFolder.create(tmp_path / "shop")

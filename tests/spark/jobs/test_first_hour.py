@@ -15,7 +15,7 @@ from tools.tour import PAGES, Answer, Step, bash, play
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_the_page_tells_to_type_works_and_answers_as_shown(page, tmp_path):
     assert_works_as_shown(play(page, tmp_path))

@@ -77,7 +77,7 @@ def submitting(folder):
     return folder
 
 
-@pytest.mark.soak  # test_launcher shows the same on a cluster
+@pytest.mark.long  # test_launcher shows the same on a cluster
 def test_run_hands_jobs_to_spark_submit_where_the_target_says_so(folder):
     folder.deliver("b.csv", SECOND)
     submitting(folder)

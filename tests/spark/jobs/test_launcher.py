@@ -82,7 +82,7 @@ def test_run_ships_the_job(tmp_path, standalone):
     assert len(rows_of(folder)) == 180
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_a_script_by_hand_makes_the_same_commit(tmp_path, standalone):
     launched, of_run, package = shipped(tmp_path / "launched", standalone)
     by_hand = made(tmp_path / "by_hand", standalone)

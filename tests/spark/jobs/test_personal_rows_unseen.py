@@ -172,7 +172,7 @@ def test_without_personal_columns_values_and_traces_are_told(tmp_path):
     assert sum(f"line 2, column 'born': \"{VALUE}\"" in line["message"] for line in lines) == 1
 
 
-@pytest.mark.parametrize("program", ["python", pytest.param("spark-submit", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("program", ["python", pytest.param("spark-submit", marks=pytest.mark.long)])
 def test_a_script_that_others_start_tells_no_row(program, tmp_path):
     source, write = CASES["an error that a query raises"]
     folder = ProjectFolder.create(tmp_path / "shop")

@@ -184,7 +184,7 @@ RECIPES = [
 @pytest.mark.parametrize(
     ("code", "wanted", "select"),
     [
-        pytest.param(*recipe, id=recipe[0], marks=pytest.mark.soak if recipe[0] in ("SC402", "SC404") else ())
+        pytest.param(*recipe, id=recipe[0], marks=pytest.mark.long if recipe[0] in ("SC402", "SC404") else ())
         for recipe in RECIPES
     ],
 )

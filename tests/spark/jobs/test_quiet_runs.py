@@ -117,7 +117,7 @@ def test_a_failure_says_where_the_log_is_and_leaves_the_traces_there(tmp_path):
     assert TRACE.search(done.stdout + done.stderr) is None
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_values_of_personal_columns_are_not_told(tmp_path):
     folder = made(tmp_path, f"{GOOD}abc,Rome,2.5,2,1\n")
     columns = [
@@ -130,7 +130,7 @@ def test_values_of_personal_columns_are_not_told(tmp_path):
     assert "abc" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("end", [pytest.param("ctrl-c", marks=pytest.mark.soak), "the jvm is killed"])
+@pytest.mark.parametrize("end", [pytest.param("ctrl-c", marks=pytest.mark.long), "the jvm is killed"])
 def test_a_run_that_is_ended_names_the_log(end, tmp_path):
     folder = made(tmp_path, select=ENDLESS)
     run = subprocess.Popen(

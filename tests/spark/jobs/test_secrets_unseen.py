@@ -44,7 +44,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize(
     "rows",
     [
-        pytest.param(ROWS, marks=pytest.mark.soak, id="well"),
+        pytest.param(ROWS, marks=pytest.mark.long, id="well"),
         pytest.param(f"{ROWS}{VALUE},Rome,2.5,2,1\n", id="with a failure"),
     ],
 )

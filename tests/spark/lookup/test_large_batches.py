@@ -24,8 +24,8 @@ pytestmark = pytest.mark.spark
     [
         ("_is_located_by_tasks", False, 0),
         ("is_small", False, 0),
-        pytest.param("is_small", True, 0, marks=pytest.mark.soak),
-        pytest.param("is_small", True, 1, marks=pytest.mark.soak),
+        pytest.param("is_small", True, 0, marks=pytest.mark.long),
+        pytest.param("is_small", True, 1, marks=pytest.mark.long),
         ("is_small", True, 3),
         ("bytes that files fetch", True, None),
     ],

@@ -27,7 +27,7 @@ from tests.support.standalone_spark import CLUSTER, SPECULATION
 
 pytestmark = pytest.mark.spark
 
-SOAK = pytest.mark.soak
+SOAK = pytest.mark.long
 STAGE_FILE = r"\.parquetry/stage/.*\.(rows|keys)$"
 IDS = 1500
 

@@ -95,7 +95,7 @@ def read(spark, folder):
     [
         (("id",), ("s",), {}),
         (("id",), ("s", "day"), {"hive_style": False}),
-        pytest.param(("n", "s"), ("b", "small"), {}, marks=pytest.mark.soak),
+        pytest.param(("n", "s"), ("b", "small"), {}, marks=pytest.mark.long),
         (("s", "day", "b"), (), {}),
         (("small",), ("day",), {"url_encode": False}),
         ((), ("s", "n", "b"), {}),

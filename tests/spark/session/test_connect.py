@@ -59,7 +59,7 @@ def test_frames_are_written_and_read(remote, tmp_path):
     assert table.store.list(".hoodie/.parquetry/stage", recursive=True) == []
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_files_are_clustered(remote, tmp_path):
     table = table_in_debt(tmp_path / "t")
     held = rows_of(tmp_path / "t")
@@ -103,7 +103,7 @@ def test_what_needs_a_jvm_is_refused_by_its_name(remote, tmp_path):
     assert rows_of(tmp_path / "t") == {}
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.parametrize("tasks", [0, 2])
 def test_every_operation_on_every_type(remote, tmp_path, monkeypatch, tasks):
     """``tasks``: keys are joined, and the rows staged again by so many."""
@@ -119,7 +119,7 @@ def test_every_operation_on_every_type(remote, tmp_path, monkeypatch, tasks):
     assert_history([HudiRs(), OurReader(remote)], str(ours.path), ours.model)
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_keys_are_those_of_any_other_session(remote, tmp_path):
     """Whatever the session says of ANSI: the text of a decimal and of a time is in file names and keys."""
     values = [Decimal("0E-10"), Decimal("0.0000000010"), Decimal("12345.5")]
@@ -149,7 +149,7 @@ def test_keys_are_those_of_any_other_session(remote, tmp_path):
     assert ("d:0E-10,at:1774747800000000", "d=0E-10") in found["true"]
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_rows_of_this_process_and_one_order_over_several_tasks(remote, tmp_path, monkeypatch):
     execution = ExecutionPolicy(strategy="sort", columns=("v",), scope=ClusteringScope.PARTITION)
     table = table_in_debt(tmp_path / "t", ClusteringSpec(execution=execution), inserts=6)
@@ -163,7 +163,7 @@ def test_rows_of_this_process_and_one_order_over_several_tasks(remote, tmp_path,
     assert rows_of(tmp_path / "t") == held
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_workers_without_parquetry_get_it_as_an_artifact(tmp_path):
     """`-S` passes over the files by which the package is installed here, and leaves the other packages."""
     python = tmp_path / "python"
@@ -183,7 +183,7 @@ def test_workers_without_parquetry_get_it_as_an_artifact(tmp_path):
     assert rows_of(tmp_path / "t") == write.rows
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_a_wide_row_is_staged_by_bytes(remote, tmp_path):
     table = parquetry.create(
         tmp_path / "t",
@@ -193,7 +193,7 @@ def test_a_wide_row_is_staged_by_bytes(remote, tmp_path):
     assert {len(row.text) for row in table.read(remote).collect()} == {40_000}
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_a_server_that_the_environment_names_is_connected_to(connect, tmp_path):
     make_table(tmp_path / "t")
     script = (
@@ -223,7 +223,7 @@ def test_a_server_takes_no_settings_of_a_target(monkeypatch):
         start.start_session(settings, name="t")
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_a_server_whose_tasks_run_on_a_cluster(standalone, tmp_path):
     table = make_table(tmp_path / "t")
     rows = {f"k{n:03}": (n, "abc"[n % 3]) for n in range(200)}

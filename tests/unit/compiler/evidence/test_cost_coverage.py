@@ -29,7 +29,7 @@ def test_what_is_rewritten_is_known_and_what_is_written_is_near(tmp_path):
         assert 0.5 * written.predicted.low < written.measured < 2 * written.predicted.high
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_of_60_changes_70_to_90_percent_lie_within(tmp_path):
     """The seeds are not those that the priors were measured with."""
     found = changes(tmp_path, first=1, wanted=60)

@@ -101,7 +101,7 @@ def test_rows_of_repeated_texts_that_grow_threefold_stay_within_the_budget(tmp_p
     assert pool.max_memory() <= budget["memory_budget_bytes"]
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_a_full_file_whose_every_row_is_updated_fits_a_worker(tmp_path):
     found = merge(tmp_path, 120)
     print(found)

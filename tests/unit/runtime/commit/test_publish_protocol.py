@@ -386,7 +386,7 @@ class FlakyStore(WrappedStore):
             raise StorageError(f"cannot {kind} {path}: the network is down; try again")
 
 
-@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.long)])
 def test_one_failing_request_never_makes_the_answer_wrong(
     step: int, table: SmallTable, tmp_path: Path
 ) -> None:

@@ -134,7 +134,7 @@ def test_what_is_rare_is_foreseen_too(tmp_path):
     assert not wrong
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_predicates_on_large_tables_read_what_was_foreseen(tmp_path, seed):
     """Two million rows each, of which one in eight is in the sample; no row groups beyond the defaults."""

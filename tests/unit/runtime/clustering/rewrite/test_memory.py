@@ -65,7 +65,7 @@ def group_in(folder, order) -> GroupWork:
     "order",
     [
         RowOrder(strategy="sort", columns=("skewed",)),
-        pytest.param(RowOrder(strategy="hilbert", columns=("n", "skewed")), marks=pytest.mark.soak),
+        pytest.param(RowOrder(strategy="hilbert", columns=("n", "skewed")), marks=pytest.mark.long),
         None,
     ],
 )
@@ -318,7 +318,7 @@ def test_sorted_runs_stay_in_memory_where_the_budget_has_room_for_all_of_them(
     assert peak_mib < rows_mib + 64 < most_mib + 64 < 768
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("budget_mib", "peak_mib", "is_spilled"), [(256, 600, True), (4096, 4096 + 128, False)]
 )
