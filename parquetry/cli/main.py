@@ -121,7 +121,7 @@ class CommandLine(click.Group):
 @click.group(cls=CommandLine, name="parquetry", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, message="parquetry %(version)s")
 def command_line() -> None:
-    """The file layout of lake tables, as reviewed code."""
+    """Manage the file layout of lake tables as reviewed code."""
 
 
 def entry() -> None:
