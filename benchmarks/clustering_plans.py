@@ -26,7 +26,7 @@ from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, P
 from parquetry.runtime.spec.table_spec import Column, Extra, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import write_applied
-from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.handle import create_table, open_table
 from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata

@@ -32,7 +32,7 @@ from parquetry.runtime.main import JobResult, execute
 from parquetry.runtime.spec.job import JobPlan
 from parquetry.runtime.spec.table_spec import Extra
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 
 HERE = Path(__file__).parent
 YEAR = 1998

@@ -28,7 +28,7 @@ from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.workspace.opened import Workspace, open_workspace
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant

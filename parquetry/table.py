@@ -25,9 +25,10 @@ from parquetry.runtime.spark_log import LogRules
 from parquetry.runtime.spec.job import SparkSettings, TableOwner
 from parquetry.runtime.spec.masking import failures_masked, has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation, TableSpec, Ties
-from parquetry.runtime.storage.open import ObjectStore, open_store
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import check_owned, write_applied
-from parquetry.runtime.table.open import TableHandle, create_table, open_table
+from parquetry.runtime.table.handle import TableHandle, create_table, open_table
 from parquetry.runtime.write.partition_deletion import delete_partitions
 from parquetry.runtime.write.request import WriteRequest
 

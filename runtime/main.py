@@ -47,9 +47,10 @@ from parquetry.runtime.spec.masking import (
 )
 from parquetry.runtime.spec.row_tests import RowAnswer, RowsTested
 from parquetry.runtime.spec.table_spec import Source
-from parquetry.runtime.storage.open import ObjectStore, open_store
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import check_owned, read_identity
-from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.properties import PROPERTIES_PATH
 from parquetry.runtime.timeline.sidecars import REPORTS_FOLDER
 from parquetry.runtime.timing import DEFAULT_TIMING

@@ -24,7 +24,7 @@ def main(builder: Any) -> None:
     from parquetry.runtime.spec.table_spec import Extra
     from parquetry.runtime.storage.open import open_store
     from parquetry.runtime.table.applied import write_applied
-    from parquetry.runtime.table.open import open_table
+    from parquetry.runtime.table.handle import open_table
 
     spark = (
         builder.config("spark.driver.memory", ARGUMENTS["heap"])

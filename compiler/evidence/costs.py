@@ -19,7 +19,7 @@ from parquetry.runtime.layout.skipping.files import NOTHING, Touched
 from parquetry.runtime.services.retention import is_by_number
 from parquetry.runtime.spec.clustering import STITCH
 from parquetry.runtime.spec.table_spec import Query, RetentionPolicy, TableSpec
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import parse_instant_ms
 

@@ -52,8 +52,8 @@ from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.services.clean_plan import clean_horizon, plan_expiry
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline

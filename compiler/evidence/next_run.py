@@ -12,7 +12,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.sources.due import DueBatch, DueSize, preview_due, preview_first, size_of
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import Source, TableSpec
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.rereading import read_again
 
 

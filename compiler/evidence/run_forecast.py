@@ -28,7 +28,7 @@ from parquetry.runtime.layout.clustering.run_budget import RunBudget
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message, masked_path
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.rereading import read_again
 
 NAMED: Final = 100

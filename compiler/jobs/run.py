@@ -33,7 +33,7 @@ from parquetry.runtime.spec.codec import Brief, to_json_value
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, resolve_environment
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.signing import check_signed
 
 _Found = TypeVar("_Found")

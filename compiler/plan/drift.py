@@ -25,11 +25,11 @@ from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.masking import masked_path
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import ColumnType, parse_type
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.admission import writing_problems
 from parquetry.runtime.table.creation import VERSION_KEY
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.properties import PROPERTIES_PATH
 from parquetry.runtime.table.signing import check_signed
 from parquetry.runtime.timeline.active import Timeline

@@ -12,7 +12,7 @@ from parquetry.compiler.workspace.opened import Workspace
 from parquetry.project.model.locations import contains
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.spec.source_paths import join_base
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.applied import read_identity
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER

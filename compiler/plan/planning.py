@@ -46,7 +46,7 @@ from parquetry.runtime.layout.clustering.run_budget import RunBudget, by_last_cl
 from parquetry.runtime.spec.masking import masked_message, pii_columns
 from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.former_columns import former_columns
 from parquetry.secret_names import MASK

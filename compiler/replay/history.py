@@ -17,7 +17,7 @@ from parquetry.runtime.errors import NotFoundError, StaleTimelineError
 from parquetry.runtime.spec.codec import Brief, parsed_json
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import BaseFileName
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.archive_log import ArchivedInstant, newest_logs_first
 from parquetry.runtime.timeline.clean import CleanMetadata

@@ -36,8 +36,9 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.java import find_java
 from parquetry.runtime.spark_environment import UTF8_LOCALE
 from parquetry.runtime.spec.masking import masked_message
-from parquetry.runtime.storage.open import LocalStore, open_store, probe_put_if_absent
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.storage.local import LocalStore
+from parquetry.runtime.storage.open import open_store, probe_put_if_absent
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, WRITE_ACTIONS, Action, Instant, Timezone
 from parquetry.runtime.timeline.sidecars import probe_path

@@ -10,9 +10,9 @@ from typing import TypeAlias
 from parquetry.compiler.reports.timeline import InstantReport, instant_report, write_report
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spec.codec import Brief
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import AppliedRecord, applied_history
-from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_log import newest_logs_first
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, format_instant

@@ -40,9 +40,9 @@ from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.codec import Brief, parsed_json
 from parquetry.runtime.spec.masking import failures_masked, masked_message, masked_partition
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.consistent_read import read_consistently
-from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 from parquetry.runtime.timeline.rereading import read_again

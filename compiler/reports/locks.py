@@ -12,7 +12,7 @@ from parquetry.project import ResolvedTable
 from parquetry.runtime.commit.lock import lock_path, read_lock
 from parquetry.runtime.errors import CorruptTableError, ForeignTableError, UnsupportedTableError
 from parquetry.runtime.spec.job import TableOwner
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timing import DEFAULT_TIMING
 

@@ -10,9 +10,9 @@ from parquetry.compiler.replay.model import Replay
 from parquetry.compiler.replay.replaying import replay
 from parquetry.compiler.reports.simulate_sizing import Limits
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import applied_history
-from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.instant import format_instant
 from parquetry.runtime.timeline.rereading import read_again
 

@@ -16,8 +16,8 @@ from parquetry.runtime.layout.sizing import SizingPlan, plan_inserts
 from parquetry.runtime.spec.masking import masked_partition
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.rereading import read_again
 

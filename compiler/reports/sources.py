@@ -18,7 +18,7 @@ from parquetry.runtime.services.source_files import (
 )
 from parquetry.runtime.sources.ledger import EntryKind
 from parquetry.runtime.spec.table_spec import Source
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from parquetry.runtime.clustering.forecast.queries import DeclaredQuery
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.layout.clustering.depth import CURVES
 from parquetry.runtime.spec.clustering import STITCH, ClusteringScope, ExecutionPolicy
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.rereading import read_again
 
 _STRATEGIES: Final = ("sort", "zorder", "hilbert")

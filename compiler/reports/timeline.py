@@ -17,8 +17,8 @@ from parquetry.runtime.services.source_files import BY_KEY
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import has_masked_partitions, masked_partition, pii_columns
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import (

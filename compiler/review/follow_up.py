@@ -20,7 +20,7 @@ from parquetry.runtime.clustering.plan.history import completed_clusterings
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.codec import UNLESS_NONE
 from parquetry.runtime.table.applied import applied_history
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.instant import parse_instant_ms
 
 

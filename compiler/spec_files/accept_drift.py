@@ -17,7 +17,7 @@ from parquetry.project import ResolvedTable
 from parquetry.runtime.apply.adoption import adopt_table
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.table.acting_user import acting_user
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.schema import live_columns
 
 

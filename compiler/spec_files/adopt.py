@@ -27,7 +27,7 @@ from parquetry.runtime.errors import TableNotFoundError
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.acting_user import acting_user
 from parquetry.runtime.table.applied import NO_PROJECT
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.instant import Action
 
 _ROUNDS = 3

@@ -40,9 +40,9 @@ from parquetry.runtime.spec.job import JobPlan, TableOwner
 from parquetry.runtime.spec.masking import failures_masked, masked_partition, personal_names, pii_columns
 from parquetry.runtime.spec.row_tests import FailingKeys, RowAnswer
 from parquetry.runtime.spec.table_spec import Extra, TableSpec, TableTest
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.rereading import read_again
 
 _OF_ROWS_ONLY = "only rows answer it, and --no-spark reads none"

@@ -29,7 +29,7 @@ from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column, TableSpec, TableTest
 from parquetry.runtime.spec.types import may_have_fields, parse_type
 from parquetry.runtime.storage.parallel import OnceProperty
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.partition_bounds import PartitionBounds
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView

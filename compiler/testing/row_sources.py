@@ -16,8 +16,8 @@ from parquetry.runtime.errors import TableNotFoundError
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements
 from parquetry.runtime.spec.row_tests import RowTests
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import TableHandle, open_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileS
 from parquetry.runtime.spec.row_tests import OtherTable, RowTest, RowTestKind, RowTests, TestedFile
 from parquetry.runtime.spec.table_spec import Column, TableTest
 from parquetry.runtime.spec.types import may_have_fields, parse_type
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 
 _MOST_PAIRS: Final = 1_000_000
 """The most pairs of files that are compared to find those that share no key."""

@@ -13,8 +13,9 @@ from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.masking import failures_masked
 from parquetry.runtime.spec.table_spec import Column, TableSpec
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.admission_to_read import check_readable
 from parquetry.runtime.table.applied import (
     Foreign,
@@ -27,7 +28,7 @@ from parquetry.runtime.table.applied import (
 )
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.creation import first_commit, refuse_missing_properties
-from parquetry.runtime.table.open import TableHandle, check_writable
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.properties import PROPERTIES_PATH, read_table_properties
 from parquetry.runtime.table.schema import live_columns
 from parquetry.runtime.timeline.active import Timeline

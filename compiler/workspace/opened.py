@@ -26,7 +26,8 @@ from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, SparkSettings, TableOwner, rules_digest
 from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.spec.table_spec import Source, TableSpec
-from parquetry.runtime.storage.open import ObjectStore, open_store
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
 from parquetry.version import VERSION
 
 

@@ -18,7 +18,7 @@ from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.target_settings import Settings, setting_differences
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 
 

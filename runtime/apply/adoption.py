@@ -17,7 +17,7 @@ from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import Settings, executes
-from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.applied import (
     NO_PROJECT,

@@ -9,7 +9,7 @@ from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.key_generator import choose_key_generator
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import read_identity
 from parquetry.runtime.table.config import TIMEZONE_KEY, TableConfig
 from parquetry.runtime.table.creation import table_properties

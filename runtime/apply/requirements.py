@@ -8,7 +8,7 @@ from parquetry.runtime.commit.claims import read_claim
 from parquetry.runtime.errors import NotFoundError, StalePlanError
 from parquetry.runtime.spec.job import Requirements, TableOwner
 from parquetry.runtime.spec.target_settings import Settings, check_settings
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import (
     AppliedRef,
     check_acted_by,

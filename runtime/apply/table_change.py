@@ -22,9 +22,9 @@ from parquetry.runtime.spec.paths import types_by_path, without
 from parquetry.runtime.spec.rules import check_new_columns
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import Settings
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import check_faults, read_applied, read_identity, write_applied
-from parquetry.runtime.table.open import TableHandle, create_table, open_table
+from parquetry.runtime.table.handle import TableHandle, create_table, open_table
 from parquetry.runtime.table.properties import read_table_properties
 from parquetry.runtime.table.schema import live_columns, reconcile
 from parquetry.runtime.timeline.active import Timeline

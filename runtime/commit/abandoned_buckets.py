@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from parquetry.message import run
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.spec.codec import parsed_json
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timeline.sidecars import ABANDONED_FOLDER
 

@@ -26,7 +26,7 @@ from parquetry.runtime.errors import (
     UnsupportedTableError,
 )
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
-from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.timeline.instant import Timezone, next_instant, parse_instant_ms
 from parquetry.runtime.timeline.sidecars import claim_path

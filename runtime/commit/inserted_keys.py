@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.errors import UNUSABLE
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.table.statistics import decode_statistics
 from parquetry.runtime.timeline.commit import CommitMetadata

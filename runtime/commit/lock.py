@@ -21,7 +21,7 @@ from parquetry.runtime.commit.claims import Session, seconds_since_beat
 from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.errors import LockHeldError, NotFoundError
 from parquetry.runtime.spec.codec import parsed_json
-from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES, tidying
 from parquetry.runtime.timeline.sidecars import BREAKING_FOLDER
 from parquetry.runtime.timing import Timing

@@ -9,7 +9,7 @@ from parquetry.runtime.commit.claims import Session, open_session
 from parquetry.runtime.commit.lock import LockInfo, TableLock, break_lock, lock_path, read_lock
 from parquetry.runtime.commit.rollback import roll_back
 from parquetry.runtime.errors import LockHeldError, NotFoundError
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 

@@ -31,11 +31,11 @@ from parquetry.runtime.errors import (
     UnknownOutcomeError,
 )
 from parquetry.runtime.spec.masking import masked_message
-from parquetry.runtime.storage.open import PutOutcome
+from parquetry.runtime.storage.model import PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.table.creation import TABLE_ID_KEY, VERSION_KEY
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, State

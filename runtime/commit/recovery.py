@@ -18,7 +18,8 @@ from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.restoring import finish_restore
 from parquetry.runtime.commit.rollback import finish_rollback, roll_back
 from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.table.open import TableHandle, check_writable
+from parquetry.runtime.table.admission import check_writable
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.effective_writes import rolled_back_writes, writes_being_rolled_back
 from parquetry.runtime.timeline.instant import Action, Instant, State

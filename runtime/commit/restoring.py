@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from parquetry.runtime.commit.claims import Session, claim_instant, heartbeat_path
 from parquetry.runtime.commit.rollback import remove_completed, remove_sidecars
-from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
+from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import absolute_path, instant_of_file, relative_path

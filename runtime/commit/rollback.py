@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from parquetry.runtime.commit.claims import Session, claim_instant, heartbeat_path
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.sources.ledger import ReadAgain
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import (

@@ -11,7 +11,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.partition_path import KeyRules
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView

@@ -29,10 +29,10 @@ from parquetry.runtime.commit.workload_profile import (
 )
 from parquetry.runtime.errors import ConflictError, InvalidDataError, RetryWrite
 from parquetry.runtime.spec.table_spec import KeyScope
-from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.parallel import for_each
 from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.partition_metadata import put_partition_metadata
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, RequestedReplace

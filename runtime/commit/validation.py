@@ -39,10 +39,10 @@ from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.source_paths import place_of
 from parquetry.runtime.spec.table_spec import Extra, RetentionPolicy, TableSpec
 from parquetry.runtime.spec.types import parse_type
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.applied import check_owner, read_newer
-from parquetry.runtime.table.open import check_writable
 from parquetry.runtime.table.partition_metadata import partition_metadata_path, put_partition_metadata
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER

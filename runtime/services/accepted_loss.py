@@ -13,11 +13,10 @@ from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutco
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import UNUSABLE, StalePlanError
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.storage.regular_file import MOST_BYTES
-from parquetry.runtime.table.handle import masks_failures
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle, masks_failures
 from parquetry.runtime.table.statistics import decode_statistics
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.sidecars import statistics_path

@@ -27,12 +27,11 @@ from parquetry.runtime.services.orphans import (
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.storage.open import ObjectInfo
+from parquetry.runtime.storage.model import ObjectInfo
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import BaseFileName, instant_of_file
-from parquetry.runtime.table.handle import masks_failures
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle, masks_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import read_newest_log, write_archive_log

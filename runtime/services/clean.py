@@ -44,8 +44,7 @@ from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.os_errors import FAILURES, is_full, tidying
-from parquetry.runtime.table.handle import masks_failures
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle, masks_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanerPlan
 from parquetry.runtime.timeline.effective_writes import completed_being_rolled_back

@@ -18,11 +18,11 @@ from parquetry.runtime.services.retention import (
     is_by_number,
 )
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.file_names import relative_path
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanedPartition, CleanerPlan, CleanMetadata

@@ -14,7 +14,7 @@ from typing import Final
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.services.retention import KEEP_LATEST_FILE_VERSIONS, Horizon
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.sidecars import CLEAN_PROGRESS_PATH

@@ -15,7 +15,7 @@ from parquetry.runtime.services.archive import archive_if_due
 from parquetry.runtime.services.clean import clean_if_due
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.os_errors import FAILURES
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timing import Timing
 
 _LOG = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from parquetry.runtime.commit.abandoned_buckets import instants_with_abandoned
 from parquetry.runtime.commit.claims import HEARTBEAT_FOLDER, Claim, heartbeat_path, is_alive, read_claim
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
 from parquetry.runtime.sources.ledger import is_ledger_entry
-from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
+from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.table.file_names import instant_of_file

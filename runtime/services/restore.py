@@ -15,8 +15,7 @@ from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import finish_cleans
 from parquetry.runtime.sources.ledger import ReadAgain, read_again
 from parquetry.runtime.spec.codec import Brief
-from parquetry.runtime.table.handle import masks_failures
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle, masks_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.restore import RestorePlan

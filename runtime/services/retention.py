@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.table.applied import read_newer
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.view import FileGroup
 
 KEEP_LATEST_COMMITS = "KEEP_LATEST_COMMITS"

@@ -18,9 +18,8 @@ from parquetry.runtime.commit.rollback import (
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.sources.ledger import read_again
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.handle import masks_failures
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import TableHandle, masks_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Instant
 from parquetry.runtime.timeline.versions import FileGroupId, versions_as_of

@@ -20,8 +20,7 @@ from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table.handle import masks_failures
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle, masks_failures
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.effective_writes import completed_being_rolled_back

@@ -18,8 +18,7 @@ from parquetry.runtime.errors import CorruptTableError, NotFoundError, TooLargeE
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.storage.regular_file import MOST_BYTES
-from parquetry.runtime.table.handle import masks_failures
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle, masks_failures
 from parquetry.runtime.table.statistics import decode_statistics, encode_statistics
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_log import changed_log, log_paths

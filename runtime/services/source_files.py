@@ -21,7 +21,7 @@ from parquetry.runtime.sources.due import FULL, judged_files
 from parquetry.runtime.sources.identity import FileState, JudgedFile
 from parquetry.runtime.sources.ledger import Consumption, EntryKind, SourceFile
 from parquetry.runtime.spec.table_spec import Source
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 from parquetry.runtime.timeline.instant import Action
 

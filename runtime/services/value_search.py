@@ -22,7 +22,7 @@ from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.parquet.footer import MAX_KEY, MIN_KEY, read_metadata, row_groups_of
 from parquetry.runtime.spec.codec import parsed_json
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.timeline.archive_log import decode_log
 from parquetry.runtime.timeline.avro_model import AVRO_FAILURES

@@ -31,7 +31,7 @@ from parquetry.runtime.spec.codec import digest_of, to_json_value
 from parquetry.runtime.spec.source_paths import join_base, place_of
 from parquetry.runtime.spec.table_spec import MODIFIED, Operation, Source
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 
 FULL = "full"

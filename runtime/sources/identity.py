@@ -19,7 +19,7 @@ from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.sources.ledger import Consumption, EntryKind, SourceFile, hints_path
 from parquetry.runtime.sources.listing import FoundFile, has_gone, open_file
 from parquetry.runtime.spec.codec import from_json_value, parsed_json, to_json_value
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 
 _BLOCK_BYTES: Final = 1 << 20

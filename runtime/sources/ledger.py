@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites, WriteState
 from parquetry.runtime.timeline.sidecars import FOLDED, LEDGER_FOLDER, is_folded

@@ -16,7 +16,8 @@ from parquetry.runtime.errors import InvalidDataError, MissingSourceError, NotFo
 from parquetry.runtime.sources.landing import is_hidden, open_landing
 from parquetry.runtime.sources.ledger import SourceFile
 from parquetry.runtime.spec.source_paths import join_base
-from parquetry.runtime.storage.open import LocalStore, ObjectInfo, ObjectStore
+from parquetry.runtime.storage.local import LocalStore
+from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.os_errors import storage_error
 
 _GLOB = re.compile(r"[*?\[{]")

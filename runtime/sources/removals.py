@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_log import newest_logs_first
 from parquetry.runtime.timeline.clustering_plan import CLUSTER

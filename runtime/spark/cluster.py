@@ -51,7 +51,7 @@ from parquetry.runtime.spark.shuffle import rewrite_by_ranges
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.table.file_names import BaseFileName
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.markers import MarkerKind

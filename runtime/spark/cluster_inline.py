@@ -20,7 +20,7 @@ from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.os_errors import FAILURES
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timing import Timing
 
 _LOG = logging.getLogger(__name__)

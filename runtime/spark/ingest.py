@@ -19,7 +19,7 @@ from parquetry.runtime.spark.session.connect import refuse_connect
 from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.table_spec import Column, Operation, Source
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.write.request import WriteRequest
 
 

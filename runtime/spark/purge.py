@@ -47,8 +47,8 @@ from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, Operation
 from parquetry.runtime.spec.types import Decimal, Primitive, parse_type
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER
 from parquetry.runtime.timeline.sidecars import STATISTICS_FOLDER

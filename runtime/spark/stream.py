@@ -14,8 +14,8 @@ from parquetry.runtime.spark.session.connect import refuse_connect
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.masking import failures_masked
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 from parquetry.runtime.write.request import WriteRequest
 

@@ -30,7 +30,7 @@ from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.stage.place import StagePlace
 from parquetry.runtime.storage.os_errors import FAILURES
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.write.request import WriteRequest

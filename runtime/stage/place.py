@@ -26,7 +26,7 @@ from parquetry.message import Message, Value
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.stage.index import ByteRange
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.paths import escape_glob
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 

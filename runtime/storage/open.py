@@ -11,17 +11,7 @@ from typing import Any
 from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.storage.local import LocalStore
-from parquetry.runtime.storage.model import ObjectInfo, ObjectStore, PutOutcome
-
-__all__ = [
-    "LocalStore",
-    "ObjectInfo",
-    "ObjectStore",
-    "PutOutcome",
-    "open_store",
-    "probe_put_if_absent",
-]
-
+from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 
 _SCHEME = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)$", re.DOTALL)
 

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from parquetry.runtime.errors import UnsupportedTableError
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TableConfig
 
 _LAYOUT_2_FOLDER: Final = ".hoodie/timeline"

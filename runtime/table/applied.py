@@ -27,7 +27,7 @@ from parquetry.runtime.spec.git_commit import commit_named
 from parquetry.runtime.spec.job import TableOwner, rules_digest
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import Settings
-from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.table.acting_user import acting_user, bounded_user
 from parquetry.runtime.table.signing import (
     RecordFault,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 
 _ATTEMPTS: Final = 5

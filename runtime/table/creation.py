@@ -25,7 +25,8 @@ from parquetry.runtime.spec.key_generator import choose_key_generator
 from parquetry.runtime.spec.rules import Rule, broken_references, check_columns, check_new_columns
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.types import parse_type
-from parquetry.runtime.storage.open import ObjectStore, PutOutcome, probe_put_if_absent
+from parquetry.runtime.storage.model import ObjectStore, PutOutcome
+from parquetry.runtime.storage.open import probe_put_if_absent
 from parquetry.runtime.table.applied import TableIdentity, check_faults, read_identity
 from parquetry.runtime.table.config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TIMEZONE_KEY
 from parquetry.runtime.table.partition_metadata import partition_metadata_path

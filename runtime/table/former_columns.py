@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from parquetry.runtime.spec.paths import ColumnPath, types_by_path
 from parquetry.runtime.spec.types import ColumnType
 from parquetry.runtime.table.applied import applied_history
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.instant import format_instant
 
 

@@ -12,7 +12,7 @@ from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.key_generator import KeyEncoding, KeyGenerator, key_encoding_of
 from parquetry.runtime.spec.masking import failures_masked
 from parquetry.runtime.spec.table_spec import Column, TableSpec
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.admission_to_read import check_readable
 from parquetry.runtime.table.applied import (
     AppliedRef,
@@ -25,7 +25,7 @@ from parquetry.runtime.table.applied import (
     seal_of,
 )
 from parquetry.runtime.table.config import TIMEZONE_KEY, TableConfig
-from parquetry.runtime.table.creation import finish_creation
+from parquetry.runtime.table.creation import begin_creation, finish_creation
 from parquetry.runtime.table.key_encoding import detect_key_encoding
 from parquetry.runtime.table.properties import PROPERTIES_PATH, read_table_properties, update_table_properties
 from parquetry.runtime.table.schema import live_columns, reconcile, recorded_schema, schema_json
@@ -146,6 +146,27 @@ class TableHandle:
         """Return the encoding of record keys. If the key generator is ambiguous, one file is read."""
         known = key_encoding_of(self.config.key_generator, self.config.record_key)
         return known or detect_key_encoding(self.store, view, self.config.record_key)
+
+
+def create_table(
+    store: ObjectStore, spec: TableSpec, *, project: str, clock: Callable[[], int] | None = None
+) -> TableHandle:
+    """Create the table of this spec, or finish a creation that was interrupted, and return the table.
+
+    If the process is killed, the next call, or any opener of the table, continues. The errors are those of
+    begin_creation.
+
+    Args:
+        store: The store of the table.
+        spec: The spec of the table.
+        project: The project that will own the table.
+        clock: Returns ms since the epoch. By default, the clock of the store.
+
+    """
+    now_ms = store.now_ms() if clock is None else clock()
+    identity = begin_creation(store, spec, project=project, now_ms=now_ms)
+    finish_creation(store, identity)
+    return open_table(store)
 
 
 def open_table(store: ObjectStore, *, owner: TableOwner | None = None) -> TableHandle:

@@ -14,7 +14,7 @@ from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.view import FileSystemView
 
 _SAMPLE_ROWS: Final = 64

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 
 PARTITION_METADATA: Final = ".hoodie_partition_metadata"
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.quoting import of_library
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.config import TableConfig
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"

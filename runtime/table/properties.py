@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 
 PROPERTIES_PATH: Final = ".hoodie/hoodie.properties"
 BACKUP_PATH: Final = ".hoodie/hoodie.properties.backup"

@@ -17,7 +17,7 @@ from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema, wi
 from parquetry.runtime.spec.evolution import in_order_of, is_widening
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import parse_type
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
+from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import OnceProperty, map_each
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.file_names import SUFFIX, BaseFileName

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from parquetry.message import Message
 from parquetry.runtime.errors import UNUSABLE, CorruptTableError, NotFoundError, StaleTimelineError
-from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
+from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import OnceProperty, growing_batches, map_each
 from parquetry.runtime.timeline.avro_model import AvroRecord
 from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata

@@ -22,7 +22,7 @@ from parquetry.errors import message_of
 from parquetry.message import Message
 from parquetry.runtime.errors import UNUSABLE, CorruptTableError
 from parquetry.runtime.spec.codec import parsed_json
-from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.timeline.archive_entry import ARCHIVED_ENTRY
 from parquetry.runtime.timeline.avro_model import AVRO_FAILURES, check_bounded, record_schema

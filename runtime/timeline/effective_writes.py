@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from functools import cached_property
 
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_log import ArchivedInstant, newest_logs_first
 from parquetry.runtime.timeline.instant import Action, Instant, State

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import for_each
 
 MARKER_FOLDER: Final = ".hoodie/.temp"

@@ -15,8 +15,7 @@ from parquetry.runtime.layout.skipping.files import column_types
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spec.types import parse_type
-from parquetry.runtime.table.handle import masks_failures
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle, masks_failures
 from parquetry.runtime.table.partition_path import SHARED_TEXTS, KeyRules, partition_path
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing

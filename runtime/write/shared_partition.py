@@ -13,7 +13,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.parquet.footer import read_metadata
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.partition_path import NULL_PARTITION, KeyRules
 

@@ -18,7 +18,7 @@ import pytest
 
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support import writer_process
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import SORTED, apply_clustering

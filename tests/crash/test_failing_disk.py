@@ -17,7 +17,8 @@ from parquetry.runtime.errors import StorageError
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.cluster_inline import cluster_inline
 from parquetry.runtime.spec.clustering import Trigger
-from parquetry.runtime.storage.open import ObjectStore, open_store
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.instant import Action
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers

@@ -17,7 +17,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.apply_process import Applier, applier
 from tests.support.orphans import leftovers
 from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder

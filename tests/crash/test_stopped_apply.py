@@ -15,7 +15,7 @@ from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column, Extra, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
-from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.handle import create_table, open_table
 from tests.support.small_table import FAST
 from tests.support.stores import FaultyStore, Stop, Stopped
 

@@ -12,7 +12,7 @@ import pytest
 from parquetry.runtime.clustering.plan.schedule import begin_clustering, schedule, take_up
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.active import Timeline
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import groups_owed, table_in_debt

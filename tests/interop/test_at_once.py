@@ -11,7 +11,7 @@ from parquetry.runtime.spark.attempt import upsert
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.properties import update_table_properties
 from parquetry.runtime.write.request import WriteRequest
 from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0

@@ -14,7 +14,7 @@ from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0
 from tests.support import hudi_history, our_table
 from tests.support.clustering import FEW, clustering_of, spec_of, table_of_small_files

@@ -10,7 +10,7 @@ from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.spec_files.adopt import adopt
 from parquetry.compiler.spec_files.exports import export_tables
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.interop.versions import MOSTLY_1_2_0
 from tests.support.hudi_history import start
 from tests.support.hudi_spark import HudiTable

@@ -10,7 +10,7 @@ import pytest
 
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.interop.versions import MOSTLY_0_15_0
 from tests.support.clustering import clustering_of, table_of_small_files
 from tests.support.judges import assert_latest

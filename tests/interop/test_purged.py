@@ -11,7 +11,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.purge import PurgeRequest, purge, survey
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.interop.versions import MOSTLY_0_15_0
 from tests.support import our_table
 from tests.support.judges import HudiRs, RealHudi, assert_latest

@@ -16,7 +16,7 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0
 from tests.support import hudi_history
 from tests.support.hudi_history import dead_write

@@ -13,7 +13,8 @@ from parquetry.compiler.reports.replay import replay_table
 from parquetry.compiler.reports.simulate_sizing import Limits
 from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import check_writable, open_table
+from parquetry.runtime.table.admission import check_writable
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import write_archive_log
 from parquetry.runtime.timeline.instant import Action, State

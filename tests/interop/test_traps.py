@@ -13,7 +13,7 @@ import pytest
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.properties import parse_properties
 from parquetry.runtime.timeline.instant import Timezone, format_instant
 from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0

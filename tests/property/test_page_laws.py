@@ -16,7 +16,7 @@ from parquetry.runtime.layout.skipping.files import bounds_of, parse_where, rows
 from parquetry.runtime.layout.skipping.predicate import may_hold
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
 from parquetry.runtime.parquet.page_index import file_pages
-from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.storage.local import LocalStore
 from tests.support.conditions import CONDITIONS, ROW_SCHEMA, ROWS, TYPES
 from tests.support.effort import examples
 

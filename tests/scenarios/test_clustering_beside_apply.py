@@ -11,7 +11,7 @@ from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.table.applied import read_applied
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.schema import live_columns
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import groups_owed, table_in_debt

@@ -31,7 +31,7 @@ from parquetry.runtime.spec.job import JobKind, TableOwner
 from parquetry.runtime.spec.table_spec import Extra
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied, read_identity
-from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.handle import create_table, open_table
 from parquetry.runtime.timeline.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import SmallTable, make_table, view_rows

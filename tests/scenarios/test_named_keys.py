@@ -29,7 +29,7 @@ from parquetry.runtime.spark import cluster
 from parquetry.runtime.spec.clustering import ExecutionPolicy, PlanPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, Source, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.base_files import SECOND, Incoming, bucket, context, merging, write
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import SORTED, apply_clustering, apply_key, table_in_debt

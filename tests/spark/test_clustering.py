@@ -20,7 +20,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark import cluster as clustering
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Trigger
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.clustering import clustering_of, files_of, table_of_small_files
 from tests.support.judges import HudiRs, assert_history
 from tests.support.our_table import OurReader

@@ -12,7 +12,7 @@ from parquetry.runtime.clustering.plan.due import due_clustering
 from parquetry.runtime.clustering.plan.survey import survey
 from parquetry.runtime.layout.clustering.strategies import BUILT_IN
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.clustering import clustering_of, table_of_small_files
 from tests.support.judges import HudiRs, assert_latest
 from tests.support.our_table import OurReader

@@ -11,7 +11,7 @@ import pytest
 from parquetry.runtime.spark import cluster
 from parquetry.runtime.spec.clustering import ClusteringScope
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.clustering import clustering_of, table_of_small_files
 from tests.support.judges import HudiRs, assert_history
 from tests.support.our_table import OurReader

@@ -21,8 +21,9 @@ from parquetry.runtime.sources.ledger import Consumption, SourceFile, record
 from parquetry.runtime.spark.purge import FoundValue, PurgeReport, PurgeRequest, Survey, purge, survey
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, RetentionPolicy, TableSpec
-from parquetry.runtime.storage.open import ObjectStore, open_store
-from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.table import Table
 from tests.support.hudi_rs import read
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.archive_log import ArchivedInstant, newest_logs_first
 
 

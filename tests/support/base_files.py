@@ -19,7 +19,8 @@ from parquetry.runtime.parquet.assembly import PartChunk
 from parquetry.runtime.parquet.thrift import decode_struct
 from parquetry.runtime.spec.avro import table_avro_schema, with_meta_columns
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy
-from parquetry.runtime.storage.open import LocalStore, ObjectStore
+from parquetry.runtime.storage.local import LocalStore
+from parquetry.runtime.storage.model import ObjectStore
 
 MIB = 1024 * 1024
 FIRST = "20260101000000000"

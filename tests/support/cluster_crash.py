@@ -16,7 +16,7 @@ from parquetry.runtime.spec.clustering import (
 )
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.fault_store import Deed, Fault
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import apply_clustering

@@ -15,7 +15,7 @@ from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, P
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Extra, RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support import our_table
 from tests.support.our_table import OurTable
 

@@ -23,8 +23,9 @@ from parquetry.runtime.clustering.forecast.intervals import PredictionInterval
 from parquetry.runtime.clustering.forecast.work import ClusteringWork
 from parquetry.runtime.clustering.plan.history import past_work
 from parquetry.runtime.spark.cluster import cluster
-from parquetry.runtime.storage.open import ObjectStore, open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.handle import open_table
 from tests.support.inserted_rows import insert_rows
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.predicted import KINDS, Kind, Rows, drawn_conditions

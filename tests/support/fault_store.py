@@ -20,8 +20,8 @@ from typing import Any
 from parquetry.runtime.errors import NotFoundError, StorageError
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import open_table
 from tests.support.processes import kill_session, kill_with_descendants, parent, running
 from tests.support.small_table import FAST, Rows, SmallTable
 from tests.support.stores import Kind, WrappedStore

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column, TableSpec
-from parquetry.runtime.storage.open import ObjectStore, open_store
-from parquetry.runtime.table.open import TableHandle, create_table, open_table
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.handle import TableHandle, create_table, open_table
 from parquetry.runtime.table.partition_path import NULL_PARTITION
 from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import (

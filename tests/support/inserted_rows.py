@@ -16,9 +16,9 @@ from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.commit.workload_profile import PartitionProfile
 from parquetry.runtime.spark.attempt.write_attempt import Attempt
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.file_names import BaseFileName
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.markers import MarkerKind
 from tests.support.one_process_spark import OneProcessSpark

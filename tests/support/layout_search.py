@@ -26,9 +26,9 @@ from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, Query, TableSpec
-from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.storage.local import LocalStore
 from parquetry.runtime.table.applied import write_applied
-from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.handle import create_table, open_table
 from parquetry.runtime.table.statistics import encode_statistics, look_up
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.sidecars import statistics_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from parquetry.runtime.sources.ledger import SourceFile, history
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.instant import Instant
 
 TEMPORARY = (

@@ -21,7 +21,7 @@ from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column, KeyScope, RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.hudi_spark import HudiTable, newest_write
 from tests.support.model import Row, TableModel, frozen_table
 from tests.support.rows import TYPES, arrow_schema, make_row, to_arrow

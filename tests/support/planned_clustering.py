@@ -12,9 +12,9 @@ from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, within
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.table_spec import Extra, Query
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import read_applied, write_applied
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.small_table import FAST, SmallTable, make_table
 
 SORTED = ClusteringSpec(execution=ExecutionPolicy(strategy="sort", columns=("v",)))

@@ -21,9 +21,10 @@ from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, TableSpec
 from parquetry.runtime.stage.reader import StageReader
 from parquetry.runtime.stage.staged import StagedRows
-from parquetry.runtime.storage.open import ObjectStore, open_store
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import write_applied
-from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.handle import create_table, open_table
 from parquetry.runtime.write.request import WriteRequest
 from tests.support import hudi_rs
 from tests.support.small_table import FAST

@@ -25,9 +25,10 @@ from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, RetentionPolicy, TableSpec
-from parquetry.runtime.storage.open import ObjectStore, open_store
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied, write_applied
-from parquetry.runtime.table.open import TableHandle, create_table, open_table
+from parquetry.runtime.table.handle import TableHandle, create_table, open_table
 from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.instant import Action

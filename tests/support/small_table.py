@@ -27,10 +27,11 @@ from parquetry.runtime.sources.ledger import Consumption, record
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column, RetentionPolicy, TableSpec
-from parquetry.runtime.storage.open import ObjectStore, open_store
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import write_applied
 from parquetry.runtime.table.file_names import BaseFileName
-from parquetry.runtime.table.open import TableHandle, create_table, open_table
+from parquetry.runtime.table.handle import TableHandle, create_table, open_table
 from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.instant import Action

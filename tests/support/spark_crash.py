@@ -15,7 +15,7 @@ from parquetry.runtime.spark.read.table import read_table
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.storage.paths import finished_name
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.sidecars import CLAIMS_FOLDER
 from tests.support.fault_store import Deed
 from tests.support.orphans import leftovers

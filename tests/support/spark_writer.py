@@ -233,7 +233,7 @@ class _Server:
         timing: Mapping[str, float] | None = None,
     ) -> dict[str, Any]:
         from parquetry.runtime.spark.cluster import cluster
-        from parquetry.runtime.table.open import open_table
+        from parquetry.runtime.table.handle import open_table
 
         store = FaultStore(open_store(path), Path(scratch), Fault(**fault) if fault else None)
         result = cluster(self.spark, open_table(store), timing=_timing(timing))

@@ -11,8 +11,8 @@ from unittest import mock
 
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.spec.table_spec import Operation
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timing import Timing
 from parquetry.runtime.write.partition_deletion import delete_partitions
 from parquetry.runtime.write.request import WriteRequest

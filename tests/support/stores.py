@@ -16,7 +16,7 @@ from typing import Any
 
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.storage.open import ObjectInfo, ObjectStore, PutOutcome
+from parquetry.runtime.storage.model import ObjectInfo, ObjectStore, PutOutcome
 from parquetry.runtime.storage.paths import temporary_path
 
 

@@ -14,7 +14,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy, Trigger
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Extra, Query, RetentionPolicy, TableSpec
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import read_applied, write_applied
 from tests.support.small_table import FAST, SmallTable, make_table
 

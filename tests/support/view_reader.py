@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.storage.open import ObjectStore, open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.handle import open_table
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.storage.open import ObjectStore, open_store
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timing import Timing
 from tests.support.no_fsync import skip_fsync
 from tests.support.repository import ROOT

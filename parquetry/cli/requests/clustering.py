@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from parquetry.runtime.clustering.plan.execution import ClusteringResult
     from parquetry.runtime.spec.job import SparkSettings
     from parquetry.runtime.spec.table_spec import TableSpec
-    from parquetry.runtime.table.open import TableHandle
+    from parquetry.runtime.table.handle import TableHandle
 
 
 def opened(request: ProjectRequest, table: str, *, applied: bool) -> tuple[TableHandle, TableSpec | None]:

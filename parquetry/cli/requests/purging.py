@@ -11,7 +11,7 @@ from parquetry.cli.requests.options import ProjectRequest
 if TYPE_CHECKING:
     from parquetry.runtime.spark.purge import PurgeReport, Survey
     from parquetry.runtime.spec.job import SparkSettings
-    from parquetry.runtime.table.open import TableHandle
+    from parquetry.runtime.table.handle import TableHandle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from parquetry.project.model.prices import Prices
     from parquetry.runtime.spec.job import TableOwner
     from parquetry.runtime.spec.table_spec import TableSpec
-    from parquetry.runtime.storage.open import ObjectStore
-    from parquetry.runtime.table.open import TableHandle
+    from parquetry.runtime.storage.model import ObjectStore
+    from parquetry.runtime.table.handle import TableHandle
 
 
 def workspace_of(request: ProjectRequest) -> Workspace:
@@ -131,7 +131,7 @@ class NamedTable:
 
     def open(self) -> TableHandle:
         """Open the table; changes by the handle fail if the table belongs to another project by then."""
-        from parquetry.runtime.table.open import open_table
+        from parquetry.runtime.table.handle import open_table
 
         return open_table(self.store, owner=self.owner)
 

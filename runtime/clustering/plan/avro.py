@@ -14,7 +14,7 @@ from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.clustering.model import ClusteringFile, PlannedGroup
 from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.codec import from_json_value, parsed_json, to_json_value
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.file_names import absolute_path
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringSlice
 

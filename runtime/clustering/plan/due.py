@@ -28,7 +28,7 @@ from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget, 
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.rereading import read_again
 from parquetry.runtime.timeline.sidecars import CLUSTERING_CHECK_PATH

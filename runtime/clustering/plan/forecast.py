@@ -11,8 +11,8 @@ from parquetry.runtime.clustering.forecast.records import in_plan
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.rewrite.kept_sample import SAMPLE_KEY, encode_samples
 from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 from parquetry.runtime.timeline.rereading import read_again
 from parquetry.runtime.timeline.sidecars import sample_path

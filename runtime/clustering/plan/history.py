@@ -19,8 +19,8 @@ from parquetry.runtime.clustering.forecast.work import ClusteringWork, read_work
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.spec.codec import parsed_json
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.instant import Action, Instant, State, parse_instant_ms

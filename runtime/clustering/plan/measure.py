@@ -15,7 +15,7 @@ from parquetry.runtime.layout.skipping.files import NOTHING, Touched
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 

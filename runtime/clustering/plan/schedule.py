@@ -28,10 +28,11 @@ from parquetry.runtime.commit.recovery import SCHEDULED, recovered_timeline
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
-from parquetry.runtime.storage.open import PutOutcome
+from parquetry.runtime.storage.model import PutOutcome
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table.open import TableHandle, check_writable
+from parquetry.runtime.table.admission import check_writable
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, ClusteringPlan, RequestedReplace
 from parquetry.runtime.timeline.instant import Action, Instant, State

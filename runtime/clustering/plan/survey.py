@@ -28,7 +28,7 @@ from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.paths import ColumnPath, types_by_path
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.applied import applied_history
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER

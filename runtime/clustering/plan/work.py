@@ -12,7 +12,7 @@ from parquetry.runtime.clustering.plan.history import past_work
 from parquetry.runtime.clustering.rewrite.task import GroupWork
 from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.spec.clustering import STITCH
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 

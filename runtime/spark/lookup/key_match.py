@@ -31,7 +31,7 @@ from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.keys import BatchKeys
 from parquetry.runtime.stage.part import PARTITION, type_at
 from parquetry.runtime.stage.staged import StagedRows
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 
 SMALL_ROWS: Final = 500_000
 SMALL_BYTES: Final = 32 * 1024 * 1024

@@ -30,7 +30,7 @@ from parquetry.runtime.stage.keys import BatchKeys, merged_keys, references
 from parquetry.runtime.stage.lists import read_list, write_list
 from parquetry.runtime.stage.part import REFERENCE, hash_sum
 from parquetry.runtime.stage.staged import StagedRows
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.task_failures import Task
 from parquetry.runtime.write.plan import ChangeCounts
 

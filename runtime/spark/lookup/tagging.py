@@ -22,7 +22,7 @@ from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.stage.keys import tied_rows
 from parquetry.runtime.stage.part import ARRIVAL, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.stage.staged import StagedRows
-from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
+from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.task_failures import line_around
 

@@ -27,7 +27,7 @@ from parquetry.runtime.stage.part import SUMMARY_SQL, StageSpec, stage_rows
 from parquetry.runtime.stage.partition_paths import PartitionPaths
 from parquetry.runtime.stage.place import StagePlace, StorePlace
 from parquetry.runtime.stage.staged import StagedRows, staged_rows
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.sidecars import STAGE_FOLDER
 
 

@@ -24,7 +24,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.lookup.tagging import FILE
 from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spec.meta_columns import FILE_NAME, PARTITION_PATH
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 
 _BATCH_BYTES: Final = 8 * 1024 * 1024
 

@@ -12,8 +12,8 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import column_types, columns_of, files_to_read, parse_where
 from parquetry.runtime.layout.skipping.predicate import Predicate, Unknown, may_hold
 from parquetry.runtime.spec.table_spec import Column
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.partition_bounds import PartitionBounds
 from parquetry.runtime.table.statistics import look_up
 

@@ -26,7 +26,7 @@ from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, session_sett
 from parquetry.runtime.spec.avro import columns_from_avro
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timeline.active import Timeline
 

@@ -21,7 +21,7 @@ from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.consistent_read import read_consistently
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 from parquetry.runtime.timeline.instant import Timezone, format_instant
 

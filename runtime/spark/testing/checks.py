@@ -19,7 +19,7 @@ from parquetry.runtime.spark.session.keys import literal, quoted
 from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spec.row_tests import OtherTable, RowTest, RowTestKind
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 
 _INTEGERS: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _COMPARED: Final = (

@@ -23,7 +23,7 @@ from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spark.testing.checks import RowCheck
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column as TableColumn
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.active import Timeline
 
 _BITS: Final = 62

@@ -14,7 +14,7 @@ from parquetry.runtime.spark.testing.checks import RowCheck, check_of
 from parquetry.runtime.spark.testing.counting import TestedTable, count_failures
 from parquetry.runtime.spark.testing.failing_keys import failing_keys
 from parquetry.runtime.spec.row_tests import OtherTable, RowAnswer, RowsTested, RowTestKind, RowTests
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 
 
 def execute_row_tests(

@@ -18,7 +18,7 @@ from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import FilesPolicy, RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support import our_table
 from tests.support.clustering import FEW, clustering_of, spec_of
 from tests.support.judges import HudiRs, assert_history

@@ -7,7 +7,7 @@ import pytest
 from parquetry.runtime.spec.table_spec import Column, Operation, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import write_applied
-from parquetry.runtime.table.open import create_table
+from parquetry.runtime.table.handle import create_table
 from tests.support.s3_server import BUCKET
 from tests.support.small_table import make_table, view_rows
 from tests.support.spark_writes import SparkWrite

@@ -16,7 +16,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, KeyScope, Operation, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.write.partition_deletion import delete_partitions
 from parquetry.runtime.write.request import WriteRequest
 from tests.support.clustering_model import maximum_for

@@ -11,7 +11,7 @@ from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.row_tests import OtherTable, RowTest, RowTestKind
 from parquetry.runtime.spec.table_spec import Column, Extra, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support import hudi_rs
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,7 @@ from parquetry.cli.main import command_line
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.schema import live_columns
 from tests.support.command_script import SCRIPT, environment, parquetry
 from tests.support.hudi_rs import read

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from parquetry.cli.main import command_line
 from parquetry.runtime.spark.read.table import read_table
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.local_spark import local_spark
 from tests.support.repository import ROOT
 

@@ -19,7 +19,7 @@ from parquetry.runtime.main import execute
 from parquetry.runtime.spark.read.table import read_table
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.judges import HudiRs
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder, columns_with
 

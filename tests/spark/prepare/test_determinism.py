@@ -15,7 +15,7 @@ import pytest
 
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.effort import in_full
 from tests.support.fault_store import Deed, Fault, FaultStore
 from tests.support.orphans import leftovers

@@ -23,7 +23,7 @@ from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements
 from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, Source, TableSpec, Ties
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.write.request import WriteRequest
 from parquetry.table import create
 from tests.support import hudi_rs

@@ -11,7 +11,7 @@ from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spark.read import table as reading
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support import hudi_rs
 from tests.support.stores import CountingStore, Kind
 

@@ -21,7 +21,7 @@ from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import write_applied
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.instant import Timezone
 from tests.support.judges import HudiRs
 from tests.support.our_table import create

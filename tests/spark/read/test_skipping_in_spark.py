@@ -19,7 +19,7 @@ from parquetry.runtime.parquet.dictionaries import with_dictionaries
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
 from parquetry.runtime.parquet.page_index import file_pages
 from parquetry.runtime.spec.table_spec import Column
-from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.storage.local import LocalStore
 from tests.support.base_files import Incoming, bucket, context, merging, write
 from tests.support.conditions import CONDITIONS, ROW_SCHEMA, ROWS, TYPES
 

@@ -31,7 +31,7 @@ from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements
 from parquetry.runtime.spec.reader_packages import avro_package
 from parquetry.runtime.spec.table_spec import Column, Operation, Source, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.command_script import parquetry
 from tests.support.local_spark import local_spark
 from tests.support.project_folder import ProjectFolder, with_leave

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.storage.local import LocalStore
 from parquetry.runtime.storage.paths import finished_name
 from tests.support.stores import CountingStore, FaultyStore, Kind, ReadOnlyStore, Stop, Stopped
 

@@ -15,7 +15,7 @@ from parquetry.cli.requests.prompt import check_answerable, confirm
 from parquetry.cli.terminal.output import Output
 
 if TYPE_CHECKING:
-    from parquetry.runtime.table.open import TableHandle
+    from parquetry.runtime.table.handle import TableHandle
 
 
 _APPLIED = click.option(

@@ -41,7 +41,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.cluster import cluster, execute
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.instant import parse_instant_ms
 from tests.support.html_pages import table_rows
 from tests.support.one_process_spark import OneProcessSpark

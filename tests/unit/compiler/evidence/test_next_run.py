@@ -19,7 +19,7 @@ from parquetry.runtime.sources import ledger
 from parquetry.runtime.sources.due import find_due, preview_due
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.command_script import parquetry
 from tests.support.project_folder import EVENTS as SMALL_EVENTS
 from tests.support.project_folder import ProjectFolder

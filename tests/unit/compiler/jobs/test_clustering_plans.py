@@ -26,7 +26,7 @@ from parquetry.runtime.spec.clustering import ExecutionPolicy, Existing
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.file_names import relative_path
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan, RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata

@@ -26,7 +26,7 @@ from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, SparkSett
 from parquetry.runtime.spec.table_spec import Column, Source, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import write_applied
-from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.handle import create_table, open_table
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites, WriteState
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import FAST, SmallTable, make_table

@@ -26,7 +26,7 @@ from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
-from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.handle import create_table, open_table
 from parquetry.runtime.table.partition_metadata import put_partition_metadata
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
 from tests.support.stores import CountingStore

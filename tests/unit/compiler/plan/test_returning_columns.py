@@ -14,7 +14,7 @@ from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.former_columns import FormerColumn
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.schema import live_columns
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.project_folder import EVENTS, ProjectFolder

@@ -16,7 +16,7 @@ from parquetry.runtime.commit.claims import open_session
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, ClusteringPlan, RequestedReplace
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable

@@ -10,7 +10,7 @@ import pytest
 
 from parquetry.compiler.replay.history import Reach, RecordedClean, RecordedWrite, read_history
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.sized_table import SPEC, SizedTable
 from tests.support.small_table import SmallTable, make_table
 from tests.support.stores import CountingStore, Kind

@@ -22,7 +22,7 @@ from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH, TableLock
 from parquetry.runtime.commit.locking import table_lock
 from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.instant import format_instant, next_instant
 from parquetry.runtime.timeline.sidecars import claim_path
 from tests.support.project_folder import ProjectFolder

@@ -22,7 +22,7 @@ from parquetry.runtime.spec.clustering import (
     Existing,
     PlanPolicy,
 )
-from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.storage.local import LocalStore
 from parquetry.runtime.table.applied import read_applied
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_clustering, apply_key, apply_queries

@@ -49,7 +49,7 @@ from parquetry.runtime.spec.table_spec import (
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied, read_identity, write_applied
 from parquetry.runtime.table.config import TIMEZONE_KEY
-from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.handle import create_table, open_table
 from parquetry.runtime.table.properties import (
     CHECKSUM_KEY,
     format_properties,

@@ -51,7 +51,7 @@ from parquetry.runtime.spec.masking import failures_masked, masked_message, mask
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support import base_files
 from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable

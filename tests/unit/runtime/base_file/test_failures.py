@@ -9,7 +9,7 @@ import pytest
 from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.errors import ConflictError, CorruptTableError, RetryWrite, StorageError
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy
-from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.storage.local import LocalStore
 from tests.support.base_files import SECOND, Alive, Incoming, batches, bucket, context, merging, write
 from tests.support.sized_rows import COLUMNS as SIZED
 from tests.support.sized_rows import Content, incoming_table

@@ -13,7 +13,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.avro import table_avro_schema, with_meta_columns
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import create_table
+from parquetry.runtime.table.handle import create_table
 from parquetry.runtime.timeline.instant import Action
 from tests.support import hudi_rs
 from tests.support.base_files import Incoming, batches, slice_of

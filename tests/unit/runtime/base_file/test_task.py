@@ -18,7 +18,7 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.table_spec import Column
-from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.storage.local import LocalStore
 from parquetry.runtime.task_failures import failure_json
 from tests.support.base_files import (
     FIRST,

@@ -20,7 +20,7 @@ from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackPlan
 from parquetry.runtime.write.partition_deletion import delete_partitions

@@ -9,7 +9,7 @@ import pytest
 from parquetry.runtime.clustering.plan import schedule
 from parquetry.runtime.errors import StaleTimelineError, StorageError
 from parquetry.runtime.services import savepoint
-from parquetry.runtime.storage.open import PutOutcome
+from parquetry.runtime.storage.model import PutOutcome
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 from tests.support.small_table import make_table
 

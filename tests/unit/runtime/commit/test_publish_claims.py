@@ -34,7 +34,8 @@ from parquetry.runtime.commit.lock import (
 )
 from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.errors import LockHeldError, NotFoundError, UnsupportedTableError
-from parquetry.runtime.storage.open import ObjectStore, open_store
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.instant import Timezone, format_instant
 from parquetry.runtime.timeline.sidecars import BREAKING_FOLDER, claim_path
 from tests.support.small_table import FAST

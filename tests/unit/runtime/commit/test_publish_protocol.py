@@ -30,7 +30,8 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.storage.open import ObjectStore, PutOutcome, open_store
+from parquetry.runtime.storage.model import ObjectStore, PutOutcome
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.clustering_plan import (
     ClusteringGroup,
     ClusteringPlan,
@@ -470,7 +471,7 @@ def test_the_protocol_in_a_bucket(scheme: str, options: str, request: pytest.Fix
 def make_table_in(store: ObjectStore) -> SmallTable:
     from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
     from parquetry.runtime.table.applied import write_applied
-    from parquetry.runtime.table.open import create_table
+    from parquetry.runtime.table.handle import create_table
 
     spec = TableSpec(
         name="small",

@@ -18,7 +18,8 @@ from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.storage.open import ObjectStore, open_store
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 from parquetry.runtime.timeline.instant import Action, Instant

@@ -25,7 +25,7 @@ from parquetry.runtime.spark import cluster as clustering
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.file_names import files_of_instant
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.sidecars import ABANDONED_FOLDER, sample_path

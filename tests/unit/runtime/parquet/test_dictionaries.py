@@ -17,7 +17,7 @@ from parquetry.runtime.layout.skipping.files import parse_where, touched
 from parquetry.runtime.layout.skipping.predicate import value_conditions
 from parquetry.runtime.parquet.dictionaries import with_dictionaries
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
-from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.storage.local import LocalStore
 from tests.support.stores import CountingStore, Kind
 
 TYPES = {

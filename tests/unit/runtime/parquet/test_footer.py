@@ -15,7 +15,7 @@ from parquetry.runtime.layout.skipping.statistics import KEY_LIMIT, TEXT_LIMIT, 
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata, row_groups_of
 from parquetry.runtime.parquet.tail import MOST_FOOTER_BYTES, footer_bytes
-from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.storage.local import LocalStore
 
 NAN = float("nan")
 

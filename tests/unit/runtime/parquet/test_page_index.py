@@ -32,7 +32,7 @@ from parquetry.runtime.parquet.thrift import (
     encode_struct,
 )
 from parquetry.runtime.spec.table_spec import Column
-from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.storage.local import LocalStore
 from tests.support.base_files import SECOND, Incoming, bucket, context, slice_of, write
 from tests.support.stores import CountingStore, Kind
 

@@ -20,7 +20,7 @@ from parquetry.runtime.services.retention import KEEP_LATEST_COMMITS, Horizon
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata
 from parquetry.runtime.timeline.sidecars import CLAIMS_FOLDER

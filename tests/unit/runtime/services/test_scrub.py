@@ -16,7 +16,7 @@ from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.services.scrub import ScrubResult, scrub
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.sidecars import sample_path
 from tests.support.small_table import FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import FaultyStore, Stop, Stopped

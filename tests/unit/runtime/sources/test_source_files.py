@@ -9,7 +9,7 @@ import pytest
 from parquetry.runtime.errors import InvalidDataError, MissingSourceError
 from parquetry.runtime.sources.listing import glob_expression, list_files, open_file, split_pattern
 from parquetry.runtime.spec.source_paths import place_of
-from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.storage.local import LocalStore
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError
-from parquetry.runtime.storage.open import ObjectStore, PutOutcome, open_store, probe_put_if_absent
+from parquetry.runtime.storage.model import ObjectStore, PutOutcome
+from parquetry.runtime.storage.open import open_store, probe_put_if_absent
 from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.storage.regular_file import limit_reads
 from parquetry.runtime.timeline.sidecars import probe_path

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.storage.open import LocalStore, open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.storage.local import LocalStore
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.handle import open_table
 from tests.support.exchanged_names import SWAPS, swapping
 from tests.support.small_table import make_table, view_rows
 

@@ -13,8 +13,7 @@ import pytest
 from parquetry.message import Value
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.storage.model import Objects
-from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.storage.model import Objects, ObjectStore, PutOutcome
 from parquetry.runtime.storage.os_errors import storage_error
 from tests.support.orphans import leftovers
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows

@@ -20,7 +20,8 @@ from google.auth.exceptions import DefaultCredentialsError, RefreshError
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
 from parquetry.runtime.storage import bucket
 from parquetry.runtime.storage.gcs import GcsStore
-from parquetry.runtime.storage.open import PutOutcome, open_store
+from parquetry.runtime.storage.model import PutOutcome
+from parquetry.runtime.storage.open import open_store
 from tests.support.gcs_server import BUCKET
 
 LOST = ServerDisconnectedError()

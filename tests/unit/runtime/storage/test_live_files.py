@@ -17,7 +17,7 @@ from parquetry.compiler.reports.inspection import live_files
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import create_table
+from parquetry.runtime.table.handle import create_table
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_again, table_in_debt
 from tests.support.s3_server import BUCKET

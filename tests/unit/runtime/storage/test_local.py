@@ -17,7 +17,9 @@ import pytest
 
 from parquetry.message import Value
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
-from parquetry.runtime.storage.open import LocalStore, PutOutcome, open_store
+from parquetry.runtime.storage.local import LocalStore
+from parquetry.runtime.storage.model import PutOutcome
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.storage.os_errors import storage_error
 from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES
 

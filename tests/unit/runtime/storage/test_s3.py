@@ -11,7 +11,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 from parquetry.message import Value
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
 from parquetry.runtime.storage import bucket, s3
-from parquetry.runtime.storage.open import PutOutcome, open_store
+from parquetry.runtime.storage.model import PutOutcome
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.storage.s3 import S3Store
 from tests.support.s3_server import BUCKET
 

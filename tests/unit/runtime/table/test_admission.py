@@ -8,8 +8,8 @@ import pytest
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError, UnsupportedTableError
 from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.admission import ahead_ms
-from parquetry.runtime.table.open import check_writable, open_table
+from parquetry.runtime.table.admission import ahead_ms, check_writable
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.properties import (
     CHECKSUM_KEY,
     format_properties,

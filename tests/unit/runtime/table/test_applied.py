@@ -7,7 +7,7 @@ from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.table_spec import Extra
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import AppliedRef, read_applied, read_identity, write_applied
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from tests.support.applied_records import RECORD, edit
 from tests.support.handmade import HandmadeTable, spec

@@ -16,7 +16,7 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.spec.table_spec import Column, Extra
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import creation
-from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.handle import create_table, open_table
 from parquetry.runtime.table.partition_metadata import put_partition_metadata
 from parquetry.runtime.table.properties import format_properties, parse_properties
 from parquetry.runtime.timeline.active import Timeline

@@ -22,7 +22,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import write_applied
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from tests.support.applied_records import RECORD, edit
 from tests.support.command_script import parquetry as command

@@ -13,7 +13,7 @@ from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
-from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.storage.local import LocalStore
 from parquetry.runtime.table import statistics
 from parquetry.runtime.table.statistics import decode_statistics, encode_statistics, look_up
 from parquetry.runtime.timeline.sidecars import statistics_path

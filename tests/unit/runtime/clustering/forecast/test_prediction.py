@@ -24,7 +24,7 @@ from parquetry.runtime.parquet.footer import file_statistics, read_metadata
 from parquetry.runtime.parquet.page_index import USUAL_PAGE_ROWS
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, Query, TableSpec
-from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.storage.local import LocalStore
 from tests.support.base_files import FIRST, MIB, Incoming, bucket, context, write
 from tests.support.clustering_model import maximum_for
 from tests.support.predicted import KIB, KINDS, Kind, predicted

@@ -31,8 +31,8 @@ from parquetry.runtime.spec.clustering import (
     ExecutionPolicy,
     PlanPolicy,
 )
-from parquetry.runtime.storage.open import LocalStore
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.storage.local import LocalStore
+from parquetry.runtime.table.handle import open_table
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_clustering, apply_key, apply_queries
 from tests.support.small_table import FAST, make_table

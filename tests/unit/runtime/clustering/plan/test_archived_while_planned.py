@@ -20,7 +20,7 @@ from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.handle import open_table
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import SORTED, apply_clustering, apply_queries
 from tests.support.small_table import FAST, SmallTable, make_table

@@ -11,7 +11,7 @@ from parquetry.runtime.spark.read.pruning import Pruner
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.config import TableConfig
-from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.handle import TableHandle
 
 SPARK = SimpleNamespace(conf={"spark.sql.session.timeZone": "UTC"})
 
