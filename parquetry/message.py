@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Self, TypeAlias, TypedDict
 
-from parquetry import shell
-from parquetry.secret_names import MASK
+from parquetry.text import shell
+from parquetry.text.secret_names import MASK
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError
 from parquetry.message import Message, changed, commands_of, run
-from parquetry.printable import visible, without_commands
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
@@ -54,6 +53,7 @@ from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.properties import PROPERTIES_PATH
 from parquetry.runtime.timeline.sidecars import REPORTS_FOLDER
 from parquetry.runtime.timing import DEFAULT_TIMING
+from parquetry.text.printable import visible, without_commands
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from parquetry.message import Message, Value
-from parquetry.secret_names import MASK
+from parquetry.text.secret_names import MASK
 
 CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]{2,120}\](?= )")
 """The error class at the beginning of a Spark message, which cannot be part of a row."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from parquetry.secret_names import MASK, SECRET_PREFIX, is_secret_name
+from parquetry.text.secret_names import MASK, SECRET_PREFIX, is_secret_name
 
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """A reference to an environment variable in a text."""

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from parquetry.secret_names import is_secret_name
+from parquetry.text.secret_names import is_secret_name
 
 UTF8_LOCALE: Final = "C.UTF-8"
 """A locale that needs no package. The locale of cron and of many images supports only ASCII file names."""

@@ -22,7 +22,7 @@ from typing import Final
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.runtime.quoting import CONDITION
 from parquetry.runtime.redaction import without_secrets
-from parquetry.secret_names import MASK
+from parquetry.text.secret_names import MASK
 
 NAME = "spark.log"
 

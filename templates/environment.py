@@ -7,7 +7,7 @@ from typing import Any
 
 import jinja2
 
-from parquetry.printable import visible
+from parquetry.text.printable import visible
 
 
 def environment(*, page: bool = False, **filters: Callable[..., str]) -> jinja2.Environment:

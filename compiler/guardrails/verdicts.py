@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from parquetry.compiler.workspace.spec_words import format_size
-from parquetry.printable import one_line
 from parquetry.project.guardrails.expression import EvaluationError, Expression, context_of, longest_in
 from parquetry.project.guardrails.model import Guardrail, RuleMessage, RuleOutcome
 from parquetry.project.model.prices import cents
+from parquetry.text.printable import one_line
 
 _MOST_CHARACTERS: Final = 200
 _NO_FIGURES: Final[Mapping[str, Any]] = {

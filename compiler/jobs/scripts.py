@@ -6,12 +6,12 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from parquetry import shell
 from parquetry.compiler.workspace.spec_words import format_size
-from parquetry.printable import one_line
 from parquetry.runtime.spec.job import JobKind, JobPlan
 from parquetry.runtime.spec.table_spec import Source
 from parquetry.templates.environment import environment
+from parquetry.text import shell
+from parquetry.text.printable import one_line
 
 _LINE = 100
 _INDENT = 4

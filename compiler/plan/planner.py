@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from parquetry import shell
 from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.actions import action, creation, forgetting, resettings
 from parquetry.compiler.plan.allowing import unused, with_allowance
@@ -50,6 +49,7 @@ from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import EXECUTES
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.text import shell
 from parquetry.version import VERSION
 
 

@@ -49,7 +49,7 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.former_columns import former_columns
-from parquetry.secret_names import MASK
+from parquetry.text.secret_names import MASK
 
 
 def plan_workspace(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from parquetry import shell
 from parquetry.compiler.plan.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, spec_changes
 from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable, Elsewhere, Undeclared
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, RecipeStep
@@ -13,6 +12,7 @@ from parquetry.message import phrase
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.signing import RecordFault
+from parquetry.text import shell
 
 REMEDY = "this never changes in place: make a new table from the old one, then swap"
 

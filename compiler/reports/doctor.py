@@ -11,7 +11,6 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from locale import getencoding
 
-from parquetry import shell
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.reports.locks import held_lock
 from parquetry.compiler.reports.timeline import pending_seconds
@@ -44,6 +43,7 @@ from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, WRITE_ACTIONS, A
 from parquetry.runtime.timeline.sidecars import probe_path
 from parquetry.runtime.timing import DEFAULT_TIMING
 from parquetry.runtime.worker_python import check_worker_python
+from parquetry.text import shell
 from parquetry.version import VERSION
 
 _OLDEST_PYTHON = (3, 11)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from parquetry import shell
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.errors import UsageError
 from parquetry.message import command
@@ -20,6 +19,7 @@ from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.rereading import read_again
+from parquetry.text import shell
 
 DEFAULT_RECORD_SIZE_BYTES = 1024
 

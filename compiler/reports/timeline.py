@@ -30,7 +30,7 @@ from parquetry.runtime.timeline.instant import (
 )
 from parquetry.runtime.timeline.rereading import read_again
 from parquetry.runtime.write.plan import DECISIONS_KEY
-from parquetry.secret_names import MASK
+from parquetry.text.secret_names import MASK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from parquetry.compiler.review.forge import ForgeError
-from parquetry.printable import quoted
 from parquetry.runtime.spec.git_commit import commit_named
+from parquetry.text.printable import quoted
 
 _Read = TypeVar("_Read")
 

@@ -26,7 +26,7 @@ from parquetry.compiler.review.forge import (
 from parquetry.compiler.workspace.authority import Authority, authority_at, before_merge
 from parquetry.compiler.workspace.git import GitWorkTree, parents_of
 from parquetry.errors import ParquetryError
-from parquetry.printable import quoted
+from parquetry.text.printable import quoted
 
 _STATED: Final = re.compile(r"(sha256:[0-9a-f]{64}) base ([0-9a-f]{40}|[0-9a-f]{64})")
 

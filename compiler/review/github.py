@@ -24,7 +24,7 @@ from parquetry.compiler.review.forge import (
 )
 from parquetry.compiler.review.http import JsonClient, NotAllowedError, NotThereError
 from parquetry.errors import UsageError
-from parquetry.printable import quoted
+from parquetry.text.printable import quoted
 
 ADDRESS: Final = "https://api.github.com"
 WORKFLOW_ACCOUNT: Final = "github-actions[bot]"

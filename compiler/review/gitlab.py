@@ -28,7 +28,7 @@ from parquetry.compiler.review.forge import (
 )
 from parquetry.compiler.review.http import JsonClient, NotThereError
 from parquetry.errors import UsageError
-from parquetry.printable import quoted
+from parquetry.text.printable import quoted
 
 ADDRESS: Final = "https://gitlab.com/api/v4"
 

@@ -21,8 +21,8 @@ import urllib3
 
 from parquetry.compiler.review.forge import ForgeError
 from parquetry.errors import UsageError
-from parquetry.printable import quoted
 from parquetry.runtime.spec.codec import parsed_json
+from parquetry.text.printable import quoted
 from parquetry.version import VERSION
 
 PAGE: Final = 100

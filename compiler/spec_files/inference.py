@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 from parquetry.compiler.spec_files.yaml import column_entry
 from parquetry.errors import UsageError
-from parquetry.printable import quoted
 from parquetry.runtime.arrow.local_rows import convert
 from parquetry.runtime.arrow.schema import columns_from_arrow
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, UnsupportedTableError
@@ -34,6 +33,7 @@ from parquetry.runtime.sources.parquet_columns import (
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import ColumnType, parse_type
+from parquetry.text.printable import quoted
 
 MOST_FILES: Final = 100
 MOST_BYTES: Final = 64 * 1024 * 1024

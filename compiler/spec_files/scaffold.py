@@ -18,12 +18,12 @@ from parquetry.compiler.spec_files.yaml import table_text
 from parquetry.compiler.workspace.git import main_branch, published_at, repository_root
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError
-from parquetry.printable import quoted
 from parquetry.project.loading.outline import Outline, outline
 from parquetry.project.schema.definitions import Kind, bundled, compiled_pattern, inlined, write_schemas
 from parquetry.project.yaml.folder import PROJECT_FILE
 from parquetry.project.yaml.scalar import scalar
 from parquetry.templates.environment import environment
+from parquetry.text.printable import quoted
 from parquetry.version import VERSION
 
 SCHEMAS = "schemas"

@@ -10,7 +10,7 @@ from parquetry.project.model.table_tests import EXPRESSION
 from parquetry.runtime.layout.skipping.files import Types, parse_where
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.spec.table_spec import TableTest
-from parquetry.sql_tokens import TokenKind, lexed
+from parquetry.text.sql_tokens import TokenKind, lexed
 
 _PLAIN: Final = re.compile(r"[^'\\]*")
 _KEYWORDS: Final = frozenset(

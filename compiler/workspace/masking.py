@@ -19,8 +19,8 @@ from parquetry.runtime.layout.clustering.model import ScopeChoice
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.masking import masked_partition, personal_names, pii_columns
 from parquetry.runtime.spec.table_spec import Extra, Source, TableSpec, TableTest
-from parquetry.secret_names import MASK
-from parquetry.sql_tokens import Token, TokenKind, lexed
+from parquetry.text.secret_names import MASK
+from parquetry.text.sql_tokens import Token, TokenKind, lexed
 
 _LITERAL: Final = f"'{MASK}'"
 _ADJACENT = re.compile(rf"(?:{re.escape(_LITERAL)})+")

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import yaml
 
-from parquetry.printable import quoted
 from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.spec.table_spec import Source, TableSpec
+from parquetry.text.printable import quoted
 
 _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _DECIMAL_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3))

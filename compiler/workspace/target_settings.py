@@ -6,13 +6,13 @@ import json
 
 from parquetry.compiler.errors import UnappliedError
 from parquetry.message import command
-from parquetry.printable import quoted
 from parquetry.project.model.resolved import AllowedSetting, TargetSetting, TargetSettings
 from parquetry.runtime.spec.target_settings import (
     EXECUTES,
     executes,
     same_setting,
 )
+from parquetry.text.printable import quoted
 
 
 def target_name(name: str) -> str:

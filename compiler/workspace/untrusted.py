@@ -30,7 +30,7 @@ from parquetry.runtime.clustering.rewrite.strategies import plug_ins_of
 from parquetry.runtime.sources.listing import split_pattern
 from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.table_spec import Source, TableSpec
-from parquetry.secret_names import MASK
+from parquetry.text.secret_names import MASK
 
 _SPELLED: Final = ("refs/heads/{}", "refs/tags/{}", "refs/remotes/{}")
 _GIVE: Final = "fetch the branch that this one is to be merged into, and name it: --base origin/BRANCH"

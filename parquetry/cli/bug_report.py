@@ -11,9 +11,9 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from parquetry import shell
 from parquetry.runtime.redaction import without_secrets
-from parquetry.secret_names import MASK
+from parquetry.text import shell
+from parquetry.text.secret_names import MASK
 from parquetry.version import VERSION
 
 _LONGEST_LINE = 5_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parquetry.printable import visible
+from parquetry.text.printable import visible
 
 
 def workflow_command(kind: str, properties: Mapping[str, object], message: str) -> str:

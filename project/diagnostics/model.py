@@ -10,10 +10,10 @@ from enum import IntEnum
 from typing import Any, Final
 
 from parquetry.message import joined
-from parquetry.printable import one_line, visible
 from parquetry.project.diagnostics.codes import CODES
 from parquetry.project.diagnostics.github import workflow_command
 from parquetry.project.diagnostics.source import SQL_KEY, START, SourceText, Span
+from parquetry.text.printable import one_line, visible
 
 _MOST_CANDIDATES = 200
 _MOST_COLUMNS: Final = 120

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from importlib.metadata import entry_points
 
-from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.loading.resolve import Resolution
 from parquetry.runtime.spec.table_spec import EXACT_FILTER_BYTES, BloomFilter
+from parquetry.text.linear_regex import LinearRegex, RegexError
 
 PLAN_STRATEGIES = ("size", "overlap", "commits")
 EXECUTION_STRATEGIES = ("sort", "zorder", "hilbert", "stitch")

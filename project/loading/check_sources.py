@@ -15,8 +15,8 @@ from parquetry.runtime.spec.reader_options import option_problems
 from parquetry.runtime.spec.rules import DELETE_FLAG
 from parquetry.runtime.spec.table_spec import MODIFIED, Operation, Source, Ties
 from parquetry.runtime.spec.types import may_have_fields
-from parquetry.secret_names import MASK
-from parquetry.sql_tokens import Token
+from parquetry.text.secret_names import MASK
+from parquetry.text.sql_tokens import Token
 
 _WITHOUT_KEY = (Operation.INSERT, Operation.BULK_INSERT)
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)

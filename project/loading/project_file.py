@@ -42,7 +42,7 @@ from parquetry.project.schema.template_syntax import TemplateProblem, is_templat
 from parquetry.project.yaml.document import Document, Node
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.scalar import NotUsable, scalar
-from parquetry.secret_names import is_secret_name
+from parquetry.text.secret_names import is_secret_name
 
 _UNKNOWN_WAREHOUSE = "${warehouse}"
 _CONF = ("--conf", "-c")

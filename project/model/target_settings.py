@@ -20,7 +20,7 @@ from parquetry.project.schema.spec_file import SpecFile, masked
 from parquetry.project.schema.template_syntax import calls, is_template, parsed
 from parquetry.project.yaml.document import Node
 from parquetry.project.yaml.document import Path as DocumentPath
-from parquetry.secret_names import MASK, holds_secret_alone, masked_secret, without_assigned_secrets
+from parquetry.text.secret_names import MASK, holds_secret_alone, masked_secret, without_assigned_secrets
 
 _CONF: Final = "spark.conf."
 _PASSWORD_OF_URI: Final = re.compile(r"(://[^/:@?#\s]+):[^@/?#\s]+@")

@@ -17,7 +17,6 @@ from jinja2 import Undefined, UndefinedError, nodes
 from jinja2.environment import TemplateExpression
 from jinja2.exceptions import SecurityError
 
-from parquetry import shell
 from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.schema.template_syntax import (
     ALLOWANCE,
@@ -31,7 +30,8 @@ from parquetry.project.schema.template_syntax import (
     parsed,
     reads_warehouse,
 )
-from parquetry.secret_names import MASK, SECRET_PREFIX, is_secret_name
+from parquetry.text import shell
+from parquetry.text.secret_names import MASK, SECRET_PREFIX, is_secret_name
 
 _TYPES = "check the types of the variables that it reads"
 _OWN = re.compile(r"PARQUETRY_(?!.*KEY)", re.DOTALL)

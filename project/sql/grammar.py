@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from parquetry.sql_rules import SOURCE, shown_name, why_table_function_is_refused
-from parquetry.sql_tokens import Token, TokenKind
+from parquetry.text.sql_rules import SOURCE, shown_name, why_table_function_is_refused
+from parquetry.text.sql_tokens import Token, TokenKind
 
 Ends = Collection[int]
 Part = Callable[["_Way", int], Ends]

@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 from parquetry.project.diagnostics.model import Problem
 from parquetry.project.sql.grammar import Effort, misfit, stray_relation
-from parquetry.sql_rules import MOST_CHARACTERS, SOURCE, shown_name, why_function_is_refused
-from parquetry.sql_tokens import Token, TokenKind, lexed
+from parquetry.text.sql_rules import MOST_CHARACTERS, SOURCE, shown_name, why_function_is_refused
+from parquetry.text.sql_tokens import Token, TokenKind, lexed
 
 _BRACKETS = {")": "(", "]": "["}
 _PASSED_OVER = (TokenKind.BLANK, TokenKind.COMMENT, TokenKind.HINT)

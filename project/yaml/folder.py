@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from parquetry import shell
 from parquetry.message import phrase
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic
 from parquetry.project.diagnostics.source import SourceText
 from parquetry.project.yaml.document import MAX_BYTES
+from parquetry.text import shell
 
 PROJECT_FILE = "parquetry.yml"
 TABLES = "tables"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.confined_folder import ConfinedFolder, FileIdentity, LinkInTheWayError
-from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, MissingSourceError, NotFoundError
 from parquetry.runtime.sources.landing import is_hidden, open_landing
@@ -19,6 +18,7 @@ from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.storage.local import LocalStore
 from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.os_errors import storage_error
+from parquetry.text.linear_regex import LinearRegex, RegexError
 
 _GLOB = re.compile(r"[*?\[{]")
 # The limit of a local path; keys of objects are shorter.

@@ -19,7 +19,7 @@ from parquetry.message import Value, ValueKind, with_values
 from parquetry.runtime.quoting import CONDITION
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, TableSpec
-from parquetry.secret_names import MASK
+from parquetry.text.secret_names import MASK
 
 _SCHEME: Final = re.compile(r"^\w+:(?://(?:localhost(?=/))?)?")
 _OF_TIMELINE: Final = ".hoodie"

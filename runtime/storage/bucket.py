@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from parquetry import shell
 from parquetry.message import Message, Value
 from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
@@ -25,6 +24,7 @@ from parquetry.runtime.storage.answers import Answer, failure
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 from parquetry.runtime.storage.paths import checked_path, escape_glob
 from parquetry.runtime.storage.regular_file import MOST_RECORD_BYTES, check_size, count_read
+from parquetry.text import shell
 
 PART_SIZE_BYTES = 16 * 1024 * 1024
 FIRST_PAUSE_SECONDS = 0.05

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from parquetry.printable import one_line
+from parquetry.text.printable import one_line
 
 _ACTORS: Final = ("GITHUB_ACTOR", "GITLAB_USER_LOGIN")
 """The environment variables with the user who started a forge's pipeline."""

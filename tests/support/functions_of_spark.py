@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from parquetry.sql_functions import FUNCTIONS
-from parquetry.sql_rules import REFUSED_FUNCTIONS
+from parquetry.text.sql_functions import FUNCTIONS
+from parquetry.text.sql_rules import REFUSED_FUNCTIONS
 
 
 def unlisted_functions(spark):

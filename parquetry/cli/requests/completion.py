@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parquetry import shell
+from parquetry.text import shell
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

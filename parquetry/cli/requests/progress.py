@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from parquetry.cli.terminal.output import Output
-from parquetry.printable import one_line
 from parquetry.runtime.spark_log import kept_log
+from parquetry.text.printable import one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress

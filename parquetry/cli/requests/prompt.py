@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from parquetry.printable import one_line
+from parquetry.text.printable import one_line
 
 
 def is_terminal() -> bool:

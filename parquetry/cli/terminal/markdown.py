@@ -10,7 +10,7 @@ import html
 import re
 from typing import Final
 
-from parquetry.printable import one_line, visible, without_commands
+from parquetry.text.printable import one_line, visible, without_commands
 
 _LEAST_FENCE: Final = 3
 _SPAN: Final = re.compile(r"`([^`]+)`|[^\s`]+|`+")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from parquetry.cli.terminal.styles import printable
-from parquetry.printable import json_text
+from parquetry.text.printable import json_text
 
 _OPTION = "--log-format"
 _VARIABLE = "PARQUETRY_LOG_FORMAT"

@@ -15,7 +15,7 @@ from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.terminal.values import shown_values
 from parquetry.cli.terminal.wrap import fitted
 from parquetry.errors import ParquetryError
-from parquetry.printable import json_text, without_commands, without_escapes
+from parquetry.text.printable import json_text, without_commands, without_escapes
 
 _Outcome_contra = TypeVar("_Outcome_contra", contravariant=True)
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-from parquetry.printable import visible, without_commands
+from parquetry.text.printable import visible, without_commands
 
 _OURS: Final = str(10**9 + secrets.randbelow(10**9))
 """A parameter that terminals ignore and nobody can guess; it never leaves the process."""

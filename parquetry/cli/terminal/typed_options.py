@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from parquetry import shell
 from parquetry.message import Command, Phrase, written
+from parquetry.text import shell
 
 _SELECTING: Final = frozenset({"plan", "apply", "run", "test", "drift"})
 _WITHOUT_PROJECT: Final = frozenset({"init", "schema", "show", "fmt"})

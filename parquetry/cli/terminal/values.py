@@ -15,7 +15,7 @@ from operator import is_
 from typing import Any, TypeVar
 
 from parquetry.message import Message
-from parquetry.printable import quoted
+from parquetry.text.printable import quoted
 
 _Outcome = TypeVar("_Outcome")
 

@@ -10,7 +10,7 @@ from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.views.plan.words import kind_of
 from parquetry.compiler.plan.apply import ActionResult, ApplyResult
-from parquetry.printable import one_line
+from parquetry.text.printable import one_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parquetry import shell
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Paint
 from parquetry.project.diagnostics.model import render_json, render_text
 from parquetry.runtime.spec.codec import to_json_value
+from parquetry.text import shell
 
 if TYPE_CHECKING:  # each command loads its own
     from parquetry.compiler.jobs.manifest import Compiled

@@ -9,10 +9,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 from urllib.parse import unquote
 
-from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.model import Partitioning
 from parquetry.runtime.spec.clustering import PartitionFilter
+from parquetry.text.linear_regex import LinearRegex, RegexError
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _NUMBERS: Final = re.compile(r"([0-9]+)")

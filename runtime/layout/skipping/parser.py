@@ -26,7 +26,7 @@ from parquetry.runtime.layout.skipping.condition import (
     negation,
 )
 from parquetry.runtime.layout.skipping.tokens import END, NotUnderstoodError, number, text_of, tokens, word
-from parquetry.sql_tokens import Token, TokenKind
+from parquetry.text.sql_tokens import Token, TokenKind
 
 _DEEPEST = 100
 _COMPARISONS = {

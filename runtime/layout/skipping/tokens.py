@@ -7,7 +7,7 @@ import re
 from decimal import Decimal
 from typing import Final
 
-from parquetry.sql_tokens import Token, TokenKind, lexed
+from parquetry.text.sql_tokens import Token, TokenKind, lexed
 
 
 class NotUnderstoodError(Exception):

@@ -28,7 +28,7 @@ from parquetry.runtime.spark.prepare.rows import DELETE_WHEN
 from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.reader_packages import avro_package
 from parquetry.runtime.spec.table_spec import Column, Source
-from parquetry.secret_names import MASK
+from parquetry.text.secret_names import MASK
 
 _FILE = re.compile(
     r"(?:reading file|footer for file|read file)[:\s]+(?P<file>[a-z0-9]+:/.{1,4096}?)"

@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.session.connect import refuse_connect
-from parquetry.sql_functions import FUNCTIONS
-from parquetry.sql_rules import (
+from parquetry.text.sql_functions import FUNCTIONS
+from parquetry.text.sql_rules import (
     MOST_CHARACTERS,
     SOURCE,
     shown_name,

@@ -13,7 +13,7 @@ from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spark.testing.checks import RowCheck, shown_keys
 from parquetry.runtime.spark.testing.counting import TestedTable
 from parquetry.runtime.spec.row_tests import FailingKeys
-from parquetry.secret_names import MASK
+from parquetry.text.secret_names import MASK
 
 _MOST_CHARACTERS: Final = 200
 """The limit of characters of a value."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from parquetry.sql_tokens import TokenKind, lexed
+from parquetry.text.sql_tokens import TokenKind, lexed
 from tests.support.effort import examples
 from tests.support.spark_sql import token_texts
 

@@ -15,11 +15,11 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 import parquetry
-from parquetry import shell
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.in_python import in_python
 from parquetry.message import command, run
+from parquetry.text import shell
 from tests.support.project_folder import ORDERS, ProjectFolder
 
 HOSTILE = (
@@ -188,7 +188,7 @@ def _written(node):
 
 
 def test_no_command_is_put_together_by_hand():
-    """Values reach a command through parquetry.shell alone."""
+    """Values reach a command through parquetry.text.shell alone."""
     found = []
     for room in ("parquetry", "compiler", "project", "runtime"):
         for file in sorted((ROOT / room).rglob("*.py")):

@@ -22,9 +22,9 @@ from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.errors import ParquetryError
-from parquetry.printable import json_text
 from parquetry.project.diagnostics.github import workflow_command
 from parquetry.runtime.table.applied import AppliedRef
+from parquetry.text.printable import json_text
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
 from tests.unit.cli.test_plan_views import FULL, action, blocked, change, plan
 

@@ -10,7 +10,7 @@ from parquetry.compiler.workspace.masking import masked_sql
 from parquetry.project.sql.guard import SqlProblem, check_expression, tokens
 from parquetry.runtime.layout.skipping.condition import Comparator, Compared, Opaque
 from parquetry.runtime.layout.skipping.parser import parse_condition
-from parquetry.sql_tokens import TokenKind, lexed
+from parquetry.text.sql_tokens import TokenKind, lexed
 from tests.support.spark_sql import token_texts
 
 

@@ -17,7 +17,7 @@ from parquetry.runtime.main import execute
 from parquetry.runtime.redaction import secret_options, secrets_of, without_secrets
 from parquetry.runtime.storage.answers import failure
 from parquetry.runtime.storage.s3 import answer_of
-from parquetry.secret_names import holds_secret_alone, is_secret_name, masked_secret
+from parquetry.text.secret_names import holds_secret_alone, is_secret_name, masked_secret
 from tests.support.project_folder import ProjectFolder
 
 

@@ -11,7 +11,7 @@ from parquetry.cli.terminal.output import Paint
 from parquetry.runtime.services.accepted_loss import LostRows
 from parquetry.runtime.spec.masking import masked_partition, masked_path, pii_columns
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.secret_names import MASK
+from parquetry.text.secret_names import MASK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

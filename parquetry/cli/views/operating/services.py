@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from parquetry import shell
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.runtime.sources.ledger import STREAM
 from parquetry.runtime.spec.codec import to_json_value
+from parquetry.text import shell
 
 if TYPE_CHECKING:  # each command loads its own
     from parquetry.compiler.reports.doctor import Check

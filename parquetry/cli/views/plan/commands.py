@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from parquetry import shell
 from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.compiler.plan.model import PlanDocument
+from parquetry.text import shell
 
 
 def typed_options_of(plan: PlanDocument) -> TypedOptions:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from parquetry import shell
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.markdown import code, code_html, fenced, inline
 from parquetry.cli.views.plan.commands import commands_again, typed_options_of, with_options
@@ -40,6 +39,7 @@ from parquetry.compiler.plan.model import Blocked, Change, PlanDocument, TableAc
 from parquetry.compiler.reports.costs import COST_HEADER, COST_NOTE, cost_rows
 from parquetry.compiler.reports.review import settings_diff, yaml_diff
 from parquetry.compiler.workspace.target_settings import target_name
+from parquetry.text import shell
 
 _ROOM_FOR_NOTE = 200
 _NOT_IN_MARKERS = re.compile(r"[^\w-]+")

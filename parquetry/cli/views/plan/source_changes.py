@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from parquetry.compiler.plan.model import Change
-from parquetry.secret_names import MASK
+from parquetry.text.secret_names import MASK
 
 _PREFIX = "sources."
 

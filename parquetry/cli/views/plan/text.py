@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from parquetry import shell
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
@@ -54,6 +53,7 @@ from parquetry.compiler.plan.model import (
 )
 from parquetry.compiler.reports.costs import cost_lines, total_line
 from parquetry.compiler.workspace.target_settings import target_name
+from parquetry.text import shell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ from parquetry.compiler.replay.model import Replay
 from parquetry.compiler.workspace.authority import AuthorityKind
 from parquetry.compiler.workspace.spec_words import flow, format_size
 from parquetry.message import command, joined
-from parquetry.printable import quoted
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.sources.due import sums_by_source
+from parquetry.text.printable import quoted
 
 _ABSENT = "(none)"
 _SHORT_COMMIT = 12

@@ -9,7 +9,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from parquetry.cli.views.tests.text import finding
 from parquetry.compiler.testing.model import Outcome, Status, TableTests
-from parquetry.printable import visible
+from parquetry.text.printable import visible
 
 _KINDS = {Status.FAILED: Failure, Status.UNMEASURED: Error, Status.NOT_EXECUTED: Skipped}
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from parquetry.cli.views.diagnostics import place_of
 from parquetry.cli.views.tests.text import finding
 from parquetry.compiler.testing.model import Outcome, Status, TableTests
-from parquetry.printable import json_text
+from parquetry.text.printable import json_text
 from parquetry.version import VERSION
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"

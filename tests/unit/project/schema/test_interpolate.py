@@ -16,7 +16,7 @@ from parquetry.project.schema.interpolate import (
 from parquetry.project.schema.spec_file import rendered
 from parquetry.project.schema.template_syntax import MOST_READ, TemplateProblem
 from parquetry.project.yaml.document import MAX_BYTES, parse
-from parquetry.secret_names import MASK
+from parquetry.text.secret_names import MASK
 
 DECLARED = DeclaredVariables(names=frozenset({"HOME", "NONE", "BUCKET", "N"}))
 SCOPE = TemplateScope(

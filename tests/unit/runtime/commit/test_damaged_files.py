@@ -24,7 +24,7 @@ from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackPlan
 from parquetry.runtime.write.partition_deletion import delete_partitions
-from parquetry.secret_names import MASK
+from parquetry.text.secret_names import MASK
 from tests.support.command_script import parquetry
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, rows_of, view_rows
