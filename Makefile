@@ -91,6 +91,9 @@ contracts: venv
 	@$(BIN)/python tools/link_packages.py
 	cd build/typing && $(abspath $(BIN)/lint-imports) --no-logo --config ../../pyproject.toml
 
+subjects: venv ## the subjects of commits: at most 72 characters, imperative
+	$(BIN)/python tools/check_commit_subjects.py
+
 check: lint types contracts fast ## format, lint, mypy strict, import contracts, fast tests
 
 docs: $(DOCS)/.installed ## the documentation site in build/site: every link and anchor is checked
@@ -119,4 +122,4 @@ bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 
 clean: ## remove what the targets made inside this folder
 	rm -rf build dist target .mypy_cache .ruff_cache .pytest_cache *.egg-info
 
-.PHONY: help venv java browser setup lock audit demo test fast spark interop-env interop test-long hooks format lint types contracts check docs dist bench clean
+.PHONY: help venv java browser setup lock audit demo test fast spark interop-env interop test-long hooks format lint types contracts subjects check docs dist bench clean
