@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from parquetry.project.loading.project_file import UndeclaredVariableError
     from parquetry.project.model.resolved import AllowEntry, Origin, ResolvedProject, ResolvedTable, Target
     from parquetry.project.model.selection import SelectionError, select
-    from parquetry.project.schema.interpolate import Secret
+    from parquetry.project.validation.interpolate import Secret
 
 __all__ = [
     "AllowEntry",

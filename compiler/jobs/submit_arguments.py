@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from parquetry.errors import UsageError
 from parquetry.project.model.resolved import SparkSettings
-from parquetry.project.schema.interpolate import Secret
+from parquetry.project.validation.interpolate import Secret
 from parquetry.runtime.redaction import secret_options
 
 _PY_FILES = "--py-files"

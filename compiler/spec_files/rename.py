@@ -13,7 +13,7 @@ from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import one_of
-from parquetry.project.schema.definitions import Kind, compiled_pattern, inlined
+from parquetry.project.validation.definitions import Kind, compiled_pattern, inlined
 from parquetry.project.yaml.document import Node, parse
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.folder import PROJECT_FILE

@@ -19,7 +19,7 @@ from parquetry.compiler.workspace.git import main_branch, published_at, reposito
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError
 from parquetry.project.loading.outline import Outline, outline
-from parquetry.project.schema.definitions import Kind, bundled, compiled_pattern, inlined, write_schemas
+from parquetry.project.validation.definitions import Kind, bundled, compiled_pattern, inlined, write_schemas
 from parquetry.project.yaml.folder import PROJECT_FILE
 from parquetry.project.yaml.scalar import scalar
 from parquetry.templates.environment import environment

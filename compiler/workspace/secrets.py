@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from parquetry.errors import UsageError
-from parquetry.project.schema.interpolate import Secret
+from parquetry.project.validation.interpolate import Secret
 from parquetry.runtime.redaction import hide
 
 _ENV_VAR = re.compile(r"""\{\{\s*env_var\(\s*(["'])(?P<name>\w+)\1\s*\)\s*\}\}""")

@@ -23,7 +23,7 @@ from parquetry.message import joined
 from parquetry.project import ResolvedProject
 from parquetry.project.diagnostics.model import errors
 from parquetry.project.model.locations import LocationProblem, absolute, contains, normalised
-from parquetry.project.schema.interpolate import DeclaredVariables
+from parquetry.project.validation.interpolate import DeclaredVariables
 from parquetry.project.yaml.folder import PROJECT_FILE
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries
 from parquetry.runtime.clustering.rewrite.strategies import plug_ins_of

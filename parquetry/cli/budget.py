@@ -52,7 +52,7 @@ class CommandBudget:
             UsageError: The text has another form.
 
         """
-        from parquetry.project.schema.units import size_bytes
+        from parquetry.project.validation.units import size_bytes
 
         kinds: Mapping[str, Callable[[str], Any]] = {
             "seconds": _seconds,

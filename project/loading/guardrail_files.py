@@ -11,8 +11,8 @@ from parquetry.project.diagnostics.model import Diagnostic, Problem, diagnostic,
 from parquetry.project.diagnostics.source import SourceText
 from parquetry.project.guardrails.expression import compiled
 from parquetry.project.guardrails.model import Example, Guardrail, Override, RuleMessage, RuleOutcome
-from parquetry.project.schema.definitions import Kind
-from parquetry.project.schema.spec_file import SpecFile, spec_file
+from parquetry.project.validation.definitions import Kind
+from parquetry.project.validation.spec_file import SpecFile, spec_file
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.document import parse
 from parquetry.project.yaml.folder import ProjectFiles

@@ -29,10 +29,10 @@ from parquetry.project.loading.project_file import ProjectFile, allow_entries, b
 from parquetry.project.loading.resolve import Resolution, Surroundings, resolve
 from parquetry.project.model.locations import absolute, contains
 from parquetry.project.model.resolved import AllowEntry, ResolvedProject, ResolvedTable
-from parquetry.project.schema.definitions import Kind
-from parquetry.project.schema.interpolate import DeclaredVariables, Site, TemplateScope
-from parquetry.project.schema.spec_file import SpecFile, spec_file
-from parquetry.project.schema.template_syntax import is_template
+from parquetry.project.validation.definitions import Kind
+from parquetry.project.validation.interpolate import DeclaredVariables, Site, TemplateScope
+from parquetry.project.validation.spec_file import SpecFile, spec_file
+from parquetry.project.validation.template_syntax import is_template
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.document import parse
 from parquetry.project.yaml.folder import (

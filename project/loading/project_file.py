@@ -28,8 +28,8 @@ from parquetry.project.model.resolved import (
     TargetSettings,
 )
 from parquetry.project.model.target_settings import target_settings
-from parquetry.project.schema.definitions import Kind
-from parquetry.project.schema.interpolate import (
+from parquetry.project.validation.definitions import Kind
+from parquetry.project.validation.interpolate import (
     DeclaredVariables,
     Secret,
     Site,
@@ -37,8 +37,8 @@ from parquetry.project.schema.interpolate import (
     TemplateScope,
     render,
 )
-from parquetry.project.schema.spec_file import SpecFile, masked, spec_file
-from parquetry.project.schema.template_syntax import TemplateProblem, is_template
+from parquetry.project.validation.spec_file import SpecFile, masked, spec_file
+from parquetry.project.validation.template_syntax import TemplateProblem, is_template
 from parquetry.project.yaml.document import Document, Node
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.scalar import NotUsable, scalar

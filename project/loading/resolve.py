@@ -16,8 +16,8 @@ from parquetry.project.model.layers import Layered, LayerValues, entry_name, his
 from parquetry.project.model.locations import LocationProblem, absolute, is_relative, joined
 from parquetry.project.model.resolved import Layer, ResolvedTable
 from parquetry.project.model.table_tests import table_test
-from parquetry.project.schema.spec_file import SpecFile
-from parquetry.project.schema.template_syntax import is_template
+from parquetry.project.validation.spec_file import SpecFile
+from parquetry.project.validation.template_syntax import is_template
 from parquetry.project.yaml.document import Node
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.runtime.spec.table_spec import Extra, KeyScope, Source, TableSpec

@@ -13,8 +13,8 @@ from parquetry.project.loading.check_tests import check_tests_in_file
 from parquetry.project.loading.resolve import Surroundings, resolve
 from parquetry.project.model import settings
 from parquetry.project.model.table_tests import table_test
-from parquetry.project.schema.definitions import Kind
-from parquetry.project.schema.spec_file import SpecFile, spec_file
+from parquetry.project.validation.definitions import Kind
+from parquetry.project.validation.spec_file import SpecFile, spec_file
 from parquetry.project.yaml.document import Document, Node, parse
 from parquetry.runtime.spec.table_spec import Query, TableTest
 

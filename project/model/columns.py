@@ -9,9 +9,9 @@ from typing import Any
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.model import settings
 from parquetry.project.model.locations import LocationProblem, is_relative, joined
-from parquetry.project.schema.errors import is_cut_off
-from parquetry.project.schema.invisible import refused, texts
-from parquetry.project.schema.spec_file import SpecFile
+from parquetry.project.validation.errors import is_cut_off
+from parquetry.project.validation.invisible import refused, texts
+from parquetry.project.validation.spec_file import SpecFile
 from parquetry.project.yaml.document import parse
 from parquetry.runtime.spec.avro import AvroSchemaError, columns_declared_in_avro
 from parquetry.runtime.spec.rules import broken_type

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from parquetry.errors import ParquetryError
 from parquetry.project.diagnostics.model import nearest, some
 from parquetry.project.model.resolved import LayerValue, Origin, ResolvedTable
-from parquetry.project.schema.definitions import Kind, inlined
-from parquetry.project.schema.description import Description, described
+from parquetry.project.validation.definitions import Kind, inlined
+from parquetry.project.validation.description import Description, described
 
 _UNITED = "tags"
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from parquetry.project.guardrails.model import Guardrail
 from parquetry.project.model.prices import Prices
-from parquetry.project.schema.interpolate import Secret
+from parquetry.project.validation.interpolate import Secret
 from parquetry.runtime.spec.table_spec import TableSpec
 
 SERVICES_BYTES: Final = 10 * 2**30

@@ -9,8 +9,8 @@ from typing import Any
 from parquetry.project.model.resolved import (
     Budget,
 )
-from parquetry.project.schema.definitions import Kind, built_in
-from parquetry.project.schema.units import duration_seconds, size_bytes
+from parquetry.project.validation.definitions import Kind, built_in
+from parquetry.project.validation.units import duration_seconds, size_bytes
 from parquetry.runtime.spec.clustering import (
     ENCRYPT,
     ClusteringScope,

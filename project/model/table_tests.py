@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from parquetry.project.schema.units import duration_seconds, size_bytes
+from parquetry.project.validation.units import duration_seconds, size_bytes
 from parquetry.runtime.spec.table_spec import TableTest
 
 

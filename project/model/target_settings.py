@@ -16,8 +16,8 @@ from parquetry.project.model.resolved import (
     TargetSetting,
     TargetSettings,
 )
-from parquetry.project.schema.spec_file import SpecFile, masked
-from parquetry.project.schema.template_syntax import calls, is_template, parsed
+from parquetry.project.validation.spec_file import SpecFile, masked
+from parquetry.project.validation.template_syntax import calls, is_template, parsed
 from parquetry.project.yaml.document import Node
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.text.secret_names import MASK, holds_secret_alone, masked_secret, without_assigned_secrets

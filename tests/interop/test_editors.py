@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from parquetry.compiler.spec_files.scaffold import scaffold
-from parquetry.project.schema.definitions import Kind, bundled, write_schemas
-from parquetry.project.schema.template_syntax import is_template
+from parquetry.project.validation.definitions import Kind, bundled, write_schemas
+from parquetry.project.validation.template_syntax import is_template
 from tests.interop.environment import yaml_language_server
 from tests.support.spec_cases import CASES, name_of
 from tests.support.yaml_language_server import ERROR, MODELINE, YamlLanguageServer

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from parquetry.project.schema.acceptance import accepts, check_of
-from parquetry.project.schema.definitions import Kind, inlined
-from parquetry.project.schema.validators import validator
+from parquetry.project.validation.acceptance import accepts, check_of
+from parquetry.project.validation.definitions import Kind, inlined
+from parquetry.project.validation.validators import validator
 from parquetry.project.yaml.document import parse
 from tests.support.effort import examples
 from tests.support.spec_cases import CASES

@@ -38,7 +38,7 @@ def command(*, output: Output, kind: str | None, directory: Path | None) -> int:
     """
     from parquetry.cli.terminal.schema import answer_schema
     from parquetry.cli.views.files import SchemaView, WrittenSchemasView
-    from parquetry.project.schema.definitions import Kind, bundled, write_schemas
+    from parquetry.project.validation.definitions import Kind, bundled, write_schemas
 
     if kind is None and directory is None:
         raise click.UsageError(f"name a KIND ({', '.join((*_FILES, *ANSWERS))}), or give --write DIR")

@@ -20,7 +20,7 @@ def size(value: str) -> int:
         click.BadParameter: The text is not a size, such as a number other than 0 without a unit.
 
     """
-    from parquetry.project.schema.units import size_bytes
+    from parquetry.project.validation.units import size_bytes
 
     try:
         return size_bytes(value)
@@ -42,7 +42,7 @@ def duration(value: str) -> int:
         click.BadParameter: The text is not a duration, or it is 0.
 
     """
-    from parquetry.project.schema.units import duration_seconds
+    from parquetry.project.validation.units import duration_seconds
 
     try:
         seconds = duration_seconds(value)

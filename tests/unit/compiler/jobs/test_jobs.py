@@ -18,7 +18,7 @@ from parquetry.compiler.jobs.scripts import render_job
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.compiler.workspace.secrets import reference, references, revealed
 from parquetry.errors import UsageError
-from parquetry.project.schema.interpolate import Secret
+from parquetry.project.validation.interpolate import Secret
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.spec.codec import digest_of

@@ -12,7 +12,7 @@ from parquetry.compiler.plan.changes import CODES, highest, spec_changes
 from parquetry.compiler.plan.columns import column_changes
 from parquetry.compiler.plan.model import ChangeClass
 from parquetry.compiler.workspace.spec_words import document, flatten, format_age, format_size
-from parquetry.project.schema.units import duration_seconds, size_bytes
+from parquetry.project.validation.units import duration_seconds, size_bytes
 from parquetry.runtime.spec.clustering import ClusteringSpec, PlanPolicy
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (

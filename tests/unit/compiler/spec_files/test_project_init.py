@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
 from parquetry.compiler.spec_files.scaffold import ScaffoldError, project_name, scaffold
-from parquetry.project.schema.definitions import Kind, bundled
+from parquetry.project.validation.definitions import Kind, bundled
 from parquetry.version import VERSION
 from tools.command_reference import commands
 

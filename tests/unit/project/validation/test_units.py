@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.project.schema.units import duration_seconds, size_bytes, unit_hint
+from parquetry.project.validation.units import duration_seconds, size_bytes, unit_hint
 
 
 @pytest.mark.parametrize(

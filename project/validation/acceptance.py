@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from parquetry.project.schema.definitions import Kind, compiled_pattern, inlined
+from parquetry.project.validation.definitions import Kind, compiled_pattern, inlined
 
 Accepts: TypeAlias = Callable[[Any], bool]
 _Sized: TypeAlias = str | list[Any] | dict[str, Any]

@@ -8,8 +8,8 @@ import pytest
 
 from parquetry import project
 from parquetry.project.diagnostics.model import render_github, render_text
-from parquetry.project.schema.definitions import Kind, bundled
-from parquetry.project.schema.validators import validator
+from parquetry.project.validation.definitions import Kind, bundled
+from parquetry.project.validation.validators import validator
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
 
 ESCAPE, TURN, ZERO_WIDTH, NEXT_LINE = "\x1b[31m", "\u202e", "\u200b", "\x85"

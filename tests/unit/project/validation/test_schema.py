@@ -12,9 +12,9 @@ from parquetry import project
 from parquetry.project.model import settings
 from parquetry.project.model.resolved import Origin, ResolvedTable
 from parquetry.project.model.table_tests import ITSELF, LIMITS, OF_ROWS, table_test
-from parquetry.project.schema.definitions import Kind, bundled, inlined, schema
-from parquetry.project.schema.template_syntax import is_template
-from parquetry.project.schema.validators import validator
+from parquetry.project.validation.definitions import Kind, bundled, inlined, schema
+from parquetry.project.validation.template_syntax import is_template
+from parquetry.project.validation.validators import validator
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import FilesPolicy, RetentionPolicy, TableSpec
 from tests.support.repository import ROOT

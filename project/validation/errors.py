@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.diagnostics.source import SourceText, Span
-from parquetry.project.schema.acceptance import accepts
-from parquetry.project.schema.definitions import Kind
-from parquetry.project.schema.template_syntax import is_template
-from parquetry.project.schema.units import unit_hint
+from parquetry.project.validation.acceptance import accepts
+from parquetry.project.validation.definitions import Kind
+from parquetry.project.validation.template_syntax import is_template
+from parquetry.project.validation.units import unit_hint
 from parquetry.project.yaml.document import Node, Path
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def violations(kind: Kind, value: Any, *, node: Node, source: SourceText) -> lis
     if accepts(kind)(value):
         return []
     # The import of jsonschema takes as long as a few hundred valid files.
-    from parquetry.project.schema.validators import validator  # noqa: PLC0415
+    from parquetry.project.validation.validators import validator  # noqa: PLC0415
 
     failures = (_Failure.of(error) for error in validator(kind).iter_errors(value))
     messages = (

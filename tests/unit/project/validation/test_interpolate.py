@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.project.schema.interpolate import (
+from parquetry.project.validation.interpolate import (
     DeclaredVariables,
     Secret,
     Site,
@@ -13,8 +13,8 @@ from parquetry.project.schema.interpolate import (
     TemplateScope,
     render,
 )
-from parquetry.project.schema.spec_file import rendered
-from parquetry.project.schema.template_syntax import MOST_READ, TemplateProblem
+from parquetry.project.validation.spec_file import rendered
+from parquetry.project.validation.template_syntax import MOST_READ, TemplateProblem
 from parquetry.project.yaml.document import MAX_BYTES, parse
 from parquetry.text.secret_names import MASK
 

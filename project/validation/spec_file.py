@@ -8,11 +8,11 @@ from typing import Any
 
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic
 from parquetry.project.diagnostics.source import SourceText
-from parquetry.project.schema.definitions import Kind
-from parquetry.project.schema.errors import violations
-from parquetry.project.schema.interpolate import Rendered, Secret, Site, TemplateScope, render
-from parquetry.project.schema.invisible import invisible_characters
-from parquetry.project.schema.template_syntax import TemplateProblem, is_template
+from parquetry.project.validation.definitions import Kind
+from parquetry.project.validation.errors import violations
+from parquetry.project.validation.interpolate import Rendered, Secret, Site, TemplateScope, render
+from parquetry.project.validation.invisible import invisible_characters
+from parquetry.project.validation.template_syntax import TemplateProblem, is_template
 from parquetry.project.yaml.document import MAX_BYTES, Document, Node, Path
 
 

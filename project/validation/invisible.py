@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from parquetry.project.diagnostics.model import diagnostic
 from parquetry.project.diagnostics.source import SourceText
-from parquetry.project.schema.errors import Violation, spoken
-from parquetry.project.schema.interpolate import Secret
+from parquetry.project.validation.errors import Violation, spoken
+from parquetry.project.validation.interpolate import Secret
 from parquetry.project.yaml.document import Node, Path
 
 _NEVER: Final = "\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f"

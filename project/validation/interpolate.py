@@ -1,7 +1,7 @@
 """Jinja in string values: ``var``, ``env_var`` and ``target``.
 
 A string that is a single expression takes the type of the expression's value: ``"{{ var('n') }}"`` may be a
-number. :mod:`parquetry.project.schema.template_syntax` decides which templates are accepted.
+number. :mod:`parquetry.project.validation.template_syntax` decides which templates are accepted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jinja2.environment import TemplateExpression
 from jinja2.exceptions import SecurityError
 
 from parquetry.project.diagnostics.model import did_you_mean
-from parquetry.project.schema.template_syntax import (
+from parquetry.project.validation.template_syntax import (
     ALLOWANCE,
     MAX_TEXT,
     TemplateAllowance,

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
-from parquetry.project.schema.definitions import Kind, compiled_pattern, inlined
+from parquetry.project.validation.definitions import Kind, compiled_pattern, inlined
 
 
 def _unique_items(_: Validator, unique: object, instance: Any, __: Any) -> Iterator[ValidationError]:
