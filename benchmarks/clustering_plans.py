@@ -20,7 +20,8 @@ from typing import Any
 from benchmarks.tables import table, verdict
 from parquetry.runtime.clustering.plan.avro import avro_plan
 from parquetry.runtime.clustering.plan.survey import survey
-from parquetry.runtime.layout.clustering.debt import debt, within
+from parquetry.runtime.layout.clustering.debt import compute_debt
+from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, limited_to_budget
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
 from parquetry.runtime.spec.table_spec import Column, Extra, TableSpec
@@ -122,7 +123,8 @@ def measure(store: Any, spec: TableSpec, execution: ExecutionPolicy, number: int
     handle = open_table(counted)
     policy, files, situation = survey(handle, handle.timeline())
     seen = time.process_time()
-    plan = within(debt(policy, files, situation), budget_bytes=None, max_groups=policy.plan.max_groups)
+    due = compute_debt(policy, files, situation)
+    plan = limited_to_budget(due, NO_LIMIT, max_groups=policy.plan.max_groups)
     planned = time.process_time()
     content = RequestedReplace(operation="CLUSTER", plan=avro_plan(store, plan.groups, policy)).encode()
     return {

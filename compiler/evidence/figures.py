@@ -38,7 +38,7 @@ from parquetry.runtime.clustering.plan.survey import (
     survey_under,
 )
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StaleTimelineError
-from parquetry.runtime.layout.clustering.debt import debt as clustering_debt
+from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.depth import overlap_depth
 from parquetry.runtime.layout.clustering.model import Debt, FileKey, PlannedGroup, rows_of
 from parquetry.runtime.layout.clustering.run_budget import DueGroups, by_last_clustering, runs_of
@@ -319,7 +319,7 @@ def clustering_due(
     if policy.trigger is Trigger.OFF:
         return Debt()
     files, situation = survey_under(handle, timeline, spec, slices, statistics)
-    return clustering_debt(policy, files, situation, budget_bytes=budget_bytes, choose=choose)
+    return compute_debt(policy, files, situation, budget_bytes=budget_bytes, choose=choose)
 
 
 def overlap_depths(

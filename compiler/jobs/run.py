@@ -22,7 +22,7 @@ from parquetry.compiler.workspace.run_results import recorded_run, save_results
 from parquetry.errors import ParquetryError
 from parquetry.message import command
 from parquetry.project import ResolvedTable
-from parquetry.runtime.clustering.plan.due import is_time, trigger_of
+from parquetry.runtime.clustering.plan.due import is_clustering_due, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.clustering.plan.survey import last_clustering
 from parquetry.runtime.errors import InvalidDataError, PartialFailureError
@@ -391,7 +391,7 @@ def _is_due(plan: JobPlan) -> bool:
     if plan.kind is not JobKind.CLUSTER:
         return True
     store = open_store(plan.location, resolve_environment(plan.storage), plan.spec.allowed)
-    return is_time(open_table(store, owner=plan.owner), Trigger.ASYNC)
+    return is_clustering_due(open_table(store, owner=plan.owner), Trigger.ASYNC)
 
 
 def _done(plan: JobPlan, result: JobResult) -> JobOutcome:

@@ -20,11 +20,11 @@ from parquetry.compiler.replay.history import StartingFile
 from parquetry.runtime.base_file.model import Bucket
 from parquetry.runtime.base_file.sizing import FileSizer, default_row_group_bytes
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Situation
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.record_size import FileSample, learn
+from parquetry.runtime.layout.record_size import FileSample, estimate_record_size
 from parquetry.runtime.layout.sizing import full_file_bytes, is_small, split_size
 from parquetry.runtime.spec.clustering import ClusteringSpec, PartitionFilter
 from parquetry.runtime.spec.sizing import SizingPolicy
@@ -190,7 +190,7 @@ class LaidOutTable:
             inserts[one.partition] = dict(one.inserts)
             is_overwrite = bool(one.replaced)
             learned = None if is_overwrite else self._learned(partition)
-            guess = learn(self._newest_samples()) or one.record_size_bytes
+            guess = estimate_record_size(self._newest_samples()) or one.record_size_bytes
             size = policy.record_size_bytes or learned or guess
             slices = [_slice(one.partition, partition.files[file_id]) for file_id in found]
             record = float(size or max(row_bytes[one.partition], 1.0))
@@ -273,7 +273,7 @@ class LaidOutTable:
             for file in there.values()
         ]
         by_size = replace(policy.plan, strategy="size", partitions=PartitionFilter())
-        due = debt(
+        due = compute_debt(
             replace(policy, plan=by_size),
             files,
             Situation(max_file_size_bytes=self._limits.sizing.max_file_size_bytes),
@@ -437,7 +437,9 @@ class LaidOutTable:
 
     def _learned(self, partition: _Partition) -> float | None:
         newest = islice(reversed(partition.files.values()), _NEWEST_FILES)
-        return learn(FileSample(instant=f.instant, rows=f.rows, data_bytes=f.size_bytes) for f in newest)
+        return estimate_record_size(
+            FileSample(instant=f.instant, rows=f.rows, data_bytes=f.size_bytes) for f in newest
+        )
 
     def _fillable(self, partition: _Partition, inserts: int, record: float) -> list[_File]:
         """Return the small files that may get inserts.

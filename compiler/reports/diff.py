@@ -21,7 +21,7 @@ from parquetry.project import ResolvedProject, ResolvedTable
 from parquetry.project.guardrails.model import Guardrail
 from parquetry.project.model.resolved import TargetSettings
 from parquetry.project.yaml.folder import PROJECT_FILE
-from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Debt, Partitioning, Situation
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.spec.clustering import Existing, Trigger
@@ -347,7 +347,7 @@ def _estimate(layout: LayoutReport, old: TableSpec, new: TableSpec) -> Estimate:
             ),
             kept_until=layout.instant if policy.existing is Existing.KEEP else None,
         )
-        owed = debt(policy, files, situation)
+        owed = compute_debt(policy, files, situation)
     return Estimate(
         instant=layout.instant,
         files=len(sizes),

@@ -24,7 +24,7 @@ from parquetry.runtime.clustering.plan.history import throughput
 from parquetry.runtime.clustering.plan.survey import survey
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Debt, PlannedGroup
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
@@ -159,7 +159,7 @@ class SimulatedTable:
         files = [self._known(file) for file in self._files]
         policy = replace(self.policy, execution=layout)
         choose = ScopeBySample(self._handle.store, self.spec, policy, limits=IN_REVIEW)
-        groups = debt(policy, files, self._situation, choose=choose).groups
+        groups = compute_debt(policy, files, self._situation, choose=choose).groups
         rewritten = {file.path for group in groups for file in group.files}
         return groups, [known for path, known in self._statistics.items() if path not in rewritten]
 

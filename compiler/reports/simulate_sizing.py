@@ -9,7 +9,7 @@ from parquetry.compiler.workspace.masking import masked_by
 from parquetry.errors import UsageError
 from parquetry.message import command
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.record_size import FileSample, learn
+from parquetry.runtime.layout.record_size import FileSample, estimate_record_size
 from parquetry.runtime.layout.simulation import simulate_sizing
 from parquetry.runtime.layout.sizing import SizingPlan, plan_inserts
 from parquetry.runtime.spec.masking import masked_partition
@@ -95,7 +95,7 @@ def simulate_table(
     chosen = _partition(view.partitions(), partition, table=handle.name, shown_by=shown_by)
     slices = view.slices(chosen)
     policy = limits.over(handle.effective_spec(timeline).sizing)
-    learned = learn(_samples(timeline, slices))
+    learned = estimate_record_size(_samples(timeline, slices))
     record = policy.record_size_bytes or learned or DEFAULT_RECORD_SIZE_BYTES
     origin = "given" if policy.record_size_bytes else "learned" if learned else "assumed"
     return Simulation(

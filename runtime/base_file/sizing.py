@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.runtime.layout.packing import AIM, FITS
+from parquetry.runtime.layout.packing import FILL_SHARE, LAST_ROWS_SHARE
 
 MIB: Final = 1024 * 1024
 
@@ -74,8 +74,8 @@ class FileSizer:
     def goal_bytes(self, file_bytes: int, remaining_bytes: float) -> float:
         """Return the size up to which the file should grow."""
         kept_bytes = min(self.replaced_bytes, self.hard_limit_bytes)
-        fits = file_bytes + remaining_bytes <= max(FITS * self.max_bytes, kept_bytes)
-        return max(STRETCHED * self.max_bytes, kept_bytes) if fits else AIM * self.max_bytes
+        fits = file_bytes + remaining_bytes <= max(LAST_ROWS_SHARE * self.max_bytes, kept_bytes)
+        return max(STRETCHED * self.max_bytes, kept_bytes) if fits else FILL_SHARE * self.max_bytes
 
     def is_full(self, file_bytes: int, remaining_bytes: float) -> bool:
         """Return whether the remaining rows go to another file."""
@@ -103,5 +103,5 @@ class FileSizer:
 
     def smaller_arrow_bytes(self, arrow_bytes: int, *, file_bytes: int, encoded_bytes: int) -> int:
         """Return how many Arrow bytes to try next, after ``arrow_bytes`` were too many for the file."""
-        room = max(AIM * self.max_bytes - file_bytes, 0)
+        room = max(FILL_SHARE * self.max_bytes - file_bytes, 0)
         return max(int(arrow_bytes * min(room / encoded_bytes, 0.9)), 1)

@@ -10,28 +10,31 @@ from typing import Final
 SMALLEST_SHARE: Final = 5 / 6
 """A file with at least this share of the target is not small, so files of equal size may shrink to it."""
 
-AIM: Final = 0.95
+FILL_SHARE: Final = 0.95
 """Writers fill a file up to this share of the maximum; the rest allows for errors of their estimates."""
 
-NEARLY: Final = 0.96
+EQUAL_FILES_SHARE: Final = 0.96
 """Files of equal size may have up to this share of the maximum, so that a few bytes need no extra file."""
 
-NEARLY_BEHIND: Final = 0.97
-"""The share that replaces NEARLY for files after the first one: they take what earlier files left over."""
+LATER_FILES_SHARE: Final = 0.97
+"""The share that replaces EQUAL_FILES_SHARE for files after the first one.
 
-FITS: Final = 0.98
+These files take what earlier files left over.
+"""
+
+LAST_ROWS_SHARE: Final = 0.98
 """The last rows go into the current file if it is estimated to stay below this share of the maximum."""
 
-ALONE: Final = 1.7
+MOST_TARGETS: Final = 1.7
 """A file has at most this multiple of the target, however large the maximum is."""
 
 OVERSIZE: Final = 1.8
 """A file above this multiple of the maximum is to be split. No writer makes one. The factor is Iceberg's."""
 
-UNCERTAIN: Final = 1.1
+ESTIMATE_FACTOR: Final = 1.1
 """A rewrite, or the writer's estimate of it, may need up to this multiple of the predicted bytes."""
 
-NEAR: Final = 0.1
+TARGET_TOLERANCE: Final = 0.1
 """A file size within this share of the target is near enough."""
 
 _CLOSED: Final = -1
@@ -55,21 +58,21 @@ def first_fit_decreasing(
 
     """
     order = sorted(range(len(sizes)), key=lambda position: (-sizes[position], position))
-    room = _Room(len(sizes), capacity)
+    free_space = _FreeSpaceTree(len(sizes), capacity)
     bins: list[list[int]] = []
     for position in order:
-        number = room.first_with(sizes[position])
+        number = free_space.first_with(sizes[position])
         if number is None:
             # An item larger than the capacity gets a bin of its own.
             bins.append([position])
-            room.close(len(bins) - 1)
+            free_space.close(len(bins) - 1)
             continue
         if number == len(bins):
             bins.append([])
         bins[number].append(position)
-        room.take(number, sizes[position])
+        free_space.take(number, sizes[position])
         if most is not None and len(bins[number]) >= most:
-            room.close(number)
+            free_space.close(number)
     return [tuple(positions) for positions in bins]
 
 
@@ -88,7 +91,9 @@ class Outputs:
         yield self.last_bytes
 
 
-def outputs_of(size_bytes: float, *, target_bytes: int, most_bytes: int, nearly: float = NEARLY) -> Outputs:
+def outputs_of(
+    size_bytes: float, *, target_bytes: int, most_bytes: int, equal_files_share: float = EQUAL_FILES_SHARE
+) -> Outputs:
     """Return the files that ``size_bytes`` go into.
 
     If files of equal size can be near the target without being small, all files have that size. Otherwise
@@ -98,13 +103,17 @@ def outputs_of(size_bytes: float, *, target_bytes: int, most_bytes: int, nearly:
     Args:
         size_bytes: The bytes to write.
         target_bytes: The wanted size of a file.
-        most_bytes: The maximum size, which no file exceeds (see :data:`FITS`).
-        nearly: The share of the maximum that files of equal size may have.
+        most_bytes: The maximum size, which no file exceeds (see :data:`LAST_ROWS_SHARE`).
+        equal_files_share: The share of the maximum that files of equal size may have.
 
     """
-    most = min(most_bytes, ALONE * target_bytes)
-    target = min(target_bytes, AIM * most)
-    fewest = 1 if size_bytes <= FITS * most else ceil(size_bytes / (nearly * most) - _ROUNDING)
+    most = min(most_bytes, MOST_TARGETS * target_bytes)
+    target = min(target_bytes, FILL_SHARE * most)
+    fewest = (
+        1
+        if size_bytes <= LAST_ROWS_SHARE * most
+        else ceil(size_bytes / (equal_files_share * most) - _ROUNDING)
+    )
     fewer = max(int(size_bytes // target), 1)
     nearest = min((fewer, fewer + 1), key=lambda count: abs(size_bytes / count - target))
     files = max(nearest if size_bytes / nearest >= SMALLEST_SHARE * target else fewer, fewest)
@@ -113,12 +122,12 @@ def outputs_of(size_bytes: float, *, target_bytes: int, most_bytes: int, nearly:
         return Outputs(files=files, each_bytes=each, last_bytes=each)
     full = int(size_bytes // target)
     rest = size_bytes - full * target
-    if target + rest <= FITS * most:
+    if target + rest <= LAST_ROWS_SHARE * most:
         return Outputs(files=full, each_bytes=target, last_bytes=target + rest)
     return Outputs(files=full + 1, each_bytes=target, last_bytes=rest)
 
 
-class _Room:
+class _FreeSpaceTree:
     """The free room of each bin, as a tournament tree: a parent holds the maximum of its children."""
 
     def __init__(self, bins: int, capacity: int) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 _NEWEST_FILES = 16
 _COMPARABLE_SHARE = 0.25
-_TELLING_ROWS = 1_000
-_TELLING_BYTES = 1024 * 1024
+_ENOUGH_ROWS = 1_000
+_ENOUGH_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class FileSample:
     data_bytes: int
 
 
-def learn(samples: Iterable[FileSample]) -> float | None:
+def estimate_record_size(samples: Iterable[FileSample]) -> float | None:
     """Return the compressed bytes per row of the newest files, or None if they hold too little data.
 
     Of the sixteen newest files, those with at least a quarter of the rows of the largest one count, because
@@ -39,6 +39,6 @@ def learn(samples: Iterable[FileSample]) -> float | None:
     counted = [sample for sample in newest if sample.rows >= _COMPARABLE_SHARE * largest]
     rows = sum(sample.rows for sample in counted)
     data_bytes = sum(sample.data_bytes for sample in counted)
-    if rows < _TELLING_ROWS and data_bytes < _TELLING_BYTES:
+    if rows < _ENOUGH_ROWS and data_bytes < _ENOUGH_BYTES:
         return None
     return max(1.0, data_bytes / rows)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.packing import AIM
+from parquetry.runtime.layout.packing import FILL_SHARE
 from parquetry.runtime.spec.sizing import SizingPolicy
 
 
@@ -76,7 +76,7 @@ class _Candidate:
 
 def full_file_bytes(policy: SizingPolicy) -> int:
     """Return the number of bytes up to which writers fill a file."""
-    return int(AIM * policy.max_file_size_bytes)
+    return int(FILL_SHARE * policy.max_file_size_bytes)
 
 
 def split_size(policy: SizingPolicy, record_size_bytes: float) -> int:

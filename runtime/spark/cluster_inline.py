@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError, message_of
 from parquetry.message import Message, joined
-from parquetry.runtime.clustering.plan.due import is_time, record_check, trigger_of
+from parquetry.runtime.clustering.plan.due import is_clustering_due, record_check, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.layout.clustering.run_budget import RunBudget
@@ -54,7 +54,7 @@ def cluster_inline(
             # The spec answers this without a request to the store.
             return result
         now = table.reopen()
-        if not is_time(now, Trigger.INLINE):
+        if not is_clustering_due(now, Trigger.INLINE):
             return result
         done = cluster(spark, now, budget=RunBudget(limit_bytes=budget_bytes), timing=timing)
         if not done.instants:

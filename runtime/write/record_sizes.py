@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.record_size import FileSample, learn
+from parquetry.runtime.layout.record_size import FileSample, estimate_record_size
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import WriteStat
 
@@ -18,7 +18,7 @@ _NEWEST_COMMITS: Final = 8
 def learned_record_size(timeline: Timeline, slices: Sequence[FileSlice]) -> float | None:
     """Return the compressed bytes per row in a partition's newest files; None if they are too few."""
     newest = sorted(slices, key=lambda part: part.instant, reverse=True)[:_NEWEST_FILES]
-    return learn(_samples(timeline, newest))
+    return estimate_record_size(_samples(timeline, newest))
 
 
 def table_record_size(timeline: Timeline) -> float | None:
@@ -33,7 +33,7 @@ def table_record_size(timeline: Timeline) -> float | None:
         for stat in timeline.commit_metadata(commit.time).all_stats()
         if stat.num_writes > 0
     )
-    return learn(_sample(time, stat) for time, stat in islice(stats, _NEWEST_FILES))
+    return estimate_record_size(_sample(time, stat) for time, stat in islice(stats, _NEWEST_FILES))
 
 
 def _samples(timeline: Timeline, slices: Iterable[FileSlice]) -> Iterator[FileSample]:

@@ -16,7 +16,7 @@ from parquetry.runtime.clustering.rewrite import strategies as clustering_strate
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.layout.clustering import strategies
-from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.table_spec import Column
 from tests.support.base_files import FIRST, SECOND, Incoming, bucket, context, read, slice_of, write
@@ -68,10 +68,10 @@ def test_a_strategy_of_ones_own_is_a_function_and_an_entry_point(tmp_path, monke
     spec = policy("crowded", columns=())
     few = [file(f"f{n}", 50 * MIB, partition="few") for n in range(4)]
     many = [file(f"m{n}", 10 * MIB, partition="many") for n in range(9)]
-    (group,) = debt(spec, [*few, *many], situation()).groups
+    (group,) = compute_debt(spec, [*few, *many], situation()).groups
     assert group.partition == "many"
     assert set(group.reasons.values()) == {"crowded"}
-    assert not debt(spec, [replace(one, size_bytes=110 * MIB) for one in many], situation()).groups
+    assert not compute_debt(spec, [replace(one, size_bytes=110 * MIB) for one in many], situation()).groups
     sys.modules.pop("crowded")
 
 

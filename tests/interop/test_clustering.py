@@ -9,7 +9,7 @@ import pytest
 
 from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.clustering.plan.survey import survey
-from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.spec.table_spec import RetentionPolicy
@@ -40,7 +40,7 @@ def clustered(ours, **settings):
 
 def scheduled(ours):
     handle = handle_of(ours)
-    plan = schedule(handle, debt(*survey(handle, handle.timeline())).groups)
+    plan = schedule(handle, compute_debt(*survey(handle, handle.timeline())).groups)
     assert plan is not None
     return plan.instant
 

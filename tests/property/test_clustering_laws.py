@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.runtime.arrow.fingerprint import MODULUS, fingerprint
-from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, boundaries_of, split_places
+from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, boundaries_of, split_starts
 from parquetry.runtime.clustering.rewrite.runs import range_in_order
 from parquetry.runtime.clustering.rewrite.strategies import ranks_in
 from parquetry.runtime.layout.curves import bits_per_column, hilbert_index, z_index
@@ -132,7 +132,7 @@ def test_a_range_of_any_size_comes_sorted_and_rows_with_equal_keys_as_they_were(
     assert found.column("wide").equals(wanted.column("wide"))
     whole = found.combine_chunks().to_batches()[0] if found.num_rows else sorted_batches[0]
     different = {"none" if x is None else "nan" if isnan(x) else x for x in found.column("x").to_pylist()}
-    assert len(split_places(whole, None, order)) == max(len(different) - 1, 0)
+    assert len(split_starts(whole, None, order)) == max(len(different) - 1, 0)
 
 
 LONG_TEXTS = st.builds(

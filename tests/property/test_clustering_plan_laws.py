@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.layout.clustering.debt import debt, in_batches
+from parquetry.runtime.layout.clustering.debt import compute_debt, in_batches
 from parquetry.runtime.layout.clustering.depth import DEEP
 from parquetry.runtime.layout.clustering.groups import divide_into_bins
-from parquetry.runtime.layout.clustering.run_budget import RunBudget, within
+from parquetry.runtime.layout.clustering.run_budget import RunBudget, limited_to_budget
 from parquetry.runtime.layout.clustering.strategies import BUILT_IN
-from parquetry.runtime.layout.packing import FITS, first_fit_decreasing, outputs_of
+from parquetry.runtime.layout.packing import LAST_ROWS_SHARE, first_fit_decreasing, outputs_of
 from tests.support.clustering_model import (
     MAXIMUM,
     MIB,
@@ -81,7 +81,7 @@ def cases(draw):
 @given(cases())
 def test_every_file_is_in_one_group_or_has_one_reason(case):
     spec, files, around = case
-    owed = debt(spec, files, around)
+    owed = compute_debt(spec, files, around)
     grouped = [member.key for group in owed.groups for member in group.files]
     left = [entry.file.key for entry in owed.excluded]
     assert Counter(grouped + left) == Counter(member.key for member in files)
@@ -92,7 +92,7 @@ def test_every_file_is_in_one_group_or_has_one_reason(case):
 @given(cases())
 def test_no_group_exceeds_the_cap_but_for_one_file_that_does(case):
     spec, files, around = case
-    for group in debt(spec, files, around).groups:
+    for group in compute_debt(spec, files, around).groups:
         assert group.size_bytes <= spec.plan.max_group_size_bytes or len(group.files) == 1
         assert {member.partition for member in group.files} == {group.partition}
 
@@ -100,8 +100,10 @@ def test_no_group_exceeds_the_cap_but_for_one_file_that_does(case):
 @given(cases(), st.integers(0, 2000), st.integers(1, 5), st.integers(1, 30))
 def test_what_a_run_takes_on_is_within_its_limits_and_the_rest_has_a_reason(case, budget, most, most_files):
     spec, files, around = case
-    owed = debt(spec, files, around, budget_bytes=budget * MIB)
-    taken = within(owed, RunBudget(limit_bytes=budget * MIB), max_groups=most, max_files=most_files)
+    owed = compute_debt(spec, files, around, budget_bytes=budget * MIB)
+    taken = limited_to_budget(
+        owed, RunBudget(limit_bytes=budget * MIB), max_groups=most, max_files=most_files
+    )
     is_one_large_file = bool(budget) and len(taken.groups) == taken.files_before == 1
     assert taken.rewritten_bytes <= budget * MIB or is_one_large_file
     assert len(taken.groups) <= most
@@ -112,7 +114,7 @@ def test_what_a_run_takes_on_is_within_its_limits_and_the_rest_has_a_reason(case
 @given(cases())
 def test_the_best_benefit_per_byte_comes_first(case):
     spec, files, around = case
-    rates = [group.benefit / max(group.size_bytes, 1) for group in debt(spec, files, around).groups]
+    rates = [group.benefit / max(group.size_bytes, 1) for group in compute_debt(spec, files, around).groups]
     assert rates == sorted(rates, reverse=True)
     assert all(rate > 0 for rate in rates)
 
@@ -122,7 +124,7 @@ def test_the_order_of_files_does_not_matter(case, rng):
     spec, files, around = case
     shuffled = list(files)
     rng.shuffle(shuffled)
-    assert debt(spec, shuffled, around).groups == debt(spec, files, around).groups
+    assert compute_debt(spec, shuffled, around).groups == compute_debt(spec, files, around).groups
 
 
 @settings(max_examples=examples(200))
@@ -219,7 +221,7 @@ def test_what_is_not_to_be_ordered_is_only_rewritten_for_its_size(spec, sizes):
     def ill(members):
         return sum(limits.is_small(m.size_bytes) or limits.is_oversize(m.size_bytes) for m in members)
 
-    owed = debt(spec, files, around)
+    owed = compute_debt(spec, files, around)
     assert ill(member for group in owed.groups for member in group.files) == owed.files_before
     after = rewritten(files, owed.groups, spec, around, instant="1000")
     assert ill(after) < ill(files) or not owed.groups
@@ -271,7 +273,7 @@ def test_packing_respects_caps_of_bytes_and_things(sizes, capacity, most):
 @given(cases(), st.integers(1, 6))
 def test_batches_hold_all_groups_in_their_order(case, most):
     spec, files, around = case
-    groups = debt(spec, files, around).groups
+    groups = compute_debt(spec, files, around).groups
     batches = in_batches(groups, most)
     assert [group for batch in batches for group in batch] == list(groups)
     assert len(batches) <= most
@@ -285,7 +287,7 @@ def test_files_share_the_bytes_below_the_maximum_and_one_at_most_is_small(target
     sizes = list(outputs.sizes)
     assert len(sizes) == outputs.files
     assert abs(sum(sizes) - total) < 2
-    assert all(0 < size <= FITS * most * TARGET + 1 for size in sizes)
+    assert all(0 < size <= LAST_ROWS_SHARE * most * TARGET + 1 for size in sizes)
     assert sum(size < floor - 1 for size in sizes) <= 1
     if total > 5 * min(most, 1) * TARGET:
         assert min(sizes) >= floor - 1, "from five targets on nothing is left over"

@@ -18,7 +18,7 @@ from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.base_file.writer import BaseFileWriter
 from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
-from parquetry.runtime.layout.packing import AIM, SMALLEST_SHARE
+from parquetry.runtime.layout.packing import FILL_SHARE, SMALLEST_SHARE
 from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
 from tests.support.base_files import MIB, SECOND, Incoming, bucket, context, merging, slice_of, write
 from tests.support.effort import examples, in_full
@@ -158,7 +158,7 @@ def check_clustered(seed: int, width: int, content: Content) -> list[float]:
             larger = [file for file in written.files if file.stat.num_writes > 1]
             assert all(size <= 1 for size in sizes_of(larger, limit)), f"{place}: {sizes(written, limit)}"
             if width < limit // 50:
-                near = min(target, int(AIM * limit))
+                near = min(target, int(FILL_SHARE * limit))
                 small = [size for size in sizes(written, near) if size < 0.98 * SMALLEST_SHARE]
                 assert len(small) <= 1, f"{place}: {sizes(written, target)}"
             found += sizes(written, limit)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.runtime.layout.clustering import run_budget
-from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.model import Debt, ExclusionReason, PlannedGroup
 from parquetry.runtime.layout.clustering.run_budget import (
     DueGroups,
@@ -69,7 +69,10 @@ def take_turns(names, limit_bytes, owed_of, pay, *, most=SPEC.plan.max_groups):
 
 @given(tables(), st.integers(1, 1500), st.integers(1, 5))
 def test_runs_stay_within_the_budget_and_as_many_as_predicted_pay_every_debt(files, limit_bytes, most):
-    owed = {name: debt(SPEC, of_table, AROUND, budget_bytes=limit_bytes) for name, of_table in files.items()}
+    owed = {
+        name: compute_debt(SPEC, of_table, AROUND, budget_bytes=limit_bytes)
+        for name, of_table in files.items()
+    }
     sizes = [DueGroups.of(one, max_groups=most) for one in owed.values()]
     predicted = runs_of(sizes, budget_bytes=limit_bytes)
 
@@ -86,7 +89,7 @@ def planned_anew(files, limit_bytes):
     files = dict(files)
 
     def owed_of(name):
-        return debt(SPEC, files[name], AROUND, budget_bytes=limit_bytes)
+        return compute_debt(SPEC, files[name], AROUND, budget_bytes=limit_bytes)
 
     def pay(name, taken, run):
         files[name] = rewritten(files[name], taken.groups, SPEC, AROUND, instant=f"{1000 + run}")

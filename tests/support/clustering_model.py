@@ -6,11 +6,11 @@ import itertools
 from collections import Counter
 
 from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_row_groups
-from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Situation
-from parquetry.runtime.layout.clustering.run_budget import RunBudget, within
+from parquetry.runtime.layout.clustering.run_budget import RunBudget, limited_to_budget
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
-from parquetry.runtime.layout.packing import AIM
+from parquetry.runtime.layout.packing import FILL_SHARE
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
 
@@ -20,7 +20,7 @@ TARGET = 120 * MIB
 
 def maximum_for(target):
     """The least maximum under which files are filled to the target."""
-    return -int(-target // AIM)
+    return -int(-target // FILL_SHARE)
 
 
 MAXIMUM = maximum_for(TARGET)
@@ -122,8 +122,8 @@ def run_until_empty(files, spec, around, *, budget=None, shrink=1.0, batches=1, 
     rewrote = 0
     for instant in itertools.count(1000):
         rounds = instant - 1000
-        owed = debt(spec, files, around, budget_bytes=budget)
-        plan = within(owed, RunBudget(limit_bytes=budget), max_groups=spec.plan.max_groups)
+        owed = compute_debt(spec, files, around, budget_bytes=budget)
+        plan = limited_to_budget(owed, RunBudget(limit_bytes=budget), max_groups=spec.plan.max_groups)
         if not plan.groups:
             return files, rounds, rewrote
         assert rounds < most_rounds, "the plans do not come to an end"

@@ -7,8 +7,8 @@ import random
 
 import numpy as np
 
-from parquetry.runtime.layout.clustering.debt import debt
-from parquetry.runtime.layout.clustering.run_budget import RunBudget, within
+from parquetry.runtime.layout.clustering.debt import compute_debt
+from parquetry.runtime.layout.clustering.run_budget import RunBudget, limited_to_budget
 from parquetry.runtime.layout.curves import hilbert_index, z_index
 from tests.support.clustering_model import file, rows_by_file
 
@@ -52,8 +52,8 @@ def cluster_points(content, spec, around, *, budget):
     total = sum(member.size_bytes for member in files)
     rewrote = 0
     for instant in itertools.count(1000):
-        owed = debt(spec, files, around, budget_bytes=budget)
-        plan = within(owed, RunBudget(limit_bytes=budget), max_groups=spec.plan.max_groups)
+        owed = compute_debt(spec, files, around, budget_bytes=budget)
+        plan = limited_to_budget(owed, RunBudget(limit_bytes=budget), max_groups=spec.plan.max_groups)
         if not plan.groups:
             return instant - 1000, rewrote, total
         rewrote += plan.rewritten_bytes

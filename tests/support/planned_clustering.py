@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.runtime.clustering.plan.survey import survey
-from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.model import PlannedGroup
-from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, within
+from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, limited_to_budget
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.table_spec import Extra, Query
 from parquetry.runtime.storage.model import ObjectStore
@@ -56,7 +56,7 @@ def table_in_debt(
 def owed(table: SmallTable, store=None, *, timing=FAST):
     handle = table.handle if store is None else open_table(store)
     spec, files, situation = survey(handle, handle.timeline(), timing=timing)
-    return within(debt(spec, files, situation), NO_LIMIT, max_groups=spec.plan.max_groups)
+    return limited_to_budget(compute_debt(spec, files, situation), NO_LIMIT, max_groups=spec.plan.max_groups)
 
 
 def groups_owed(table: SmallTable) -> tuple[PlannedGroup, ...]:

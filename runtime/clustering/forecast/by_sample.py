@@ -108,7 +108,7 @@ class Forecaster:
         other = copy.copy(self)
         other.groups = [[self._known[file.path] for file in files] for files in groups]
         most_rows = self._limits.group_rows
-        known = self._drawn()
+        known = self._group_samples()
         other._samples = regrouped(known, self.groups, other.groups, most_rows=most_rows)  # noqa: SLF001 - its own
         return other
 
@@ -124,7 +124,7 @@ class Forecaster:
         """Return the forecast of one group, empty if the limits left no sample for it."""
         files = self.groups[number]
         row_group_size_bytes = self._spec.files.row_group_size_bytes
-        sample = None if order is None else self._drawn()[number]
+        sample = None if order is None else self._group_samples()[number]
         if sample is not None and sample.is_missing:
             return GroupForecast()
         if not self._queries:
@@ -163,7 +163,7 @@ class Forecaster:
             ),
         )
 
-    def _drawn(self) -> list[GroupSample]:
+    def _group_samples(self) -> list[GroupSample]:
         """Return the samples of the groups, drawn at the first call."""
         if self._samples is None:
             self._samples = draw(self._store, self.groups, self._wanted, self._limits)
@@ -172,7 +172,7 @@ class Forecaster:
     def _compression_ratio(self, order: RowOrder | None, *, target_bytes: int) -> CompressionRatio:
         """Return the ratio, tried on the largest group with a sample, as a table's rows are much alike."""
         sizes = [
-            0 if order is not None and self._drawn()[number].is_missing else _data_bytes(files)
+            0 if order is not None and self._group_samples()[number].is_missing else _data_bytes(files)
             for number, files in enumerate(self.groups)
         ]
         if not any(sizes):
@@ -180,7 +180,7 @@ class Forecaster:
         number = sizes.index(max(sizes))
         if self._tried is None:
             self._tried = TriedRows(self._store, self.groups[number], self._schema, self._limits)
-        sample = self._wanted.empty_table() if order is None else self._drawn()[number].ranks
+        sample = self._wanted.empty_table() if order is None else self._group_samples()[number].ranks
         return self._tried.compression_ratio(
             order,
             sample,

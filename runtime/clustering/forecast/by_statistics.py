@@ -76,25 +76,25 @@ def estimated_files(
     data_bytes = whole.data_bytes // count
     predicates, types, columns = queries.predicates, queries.types, queries.columns
 
-    def cut(part: int) -> range:
+    def rows_of_part(part: int) -> range:
         """Return the rows of a row group."""
         first, end = whole.rows * part // count, whole.rows * (part + 1) // count
         return range(first, max(end, first + 1))
 
     for number in range(group.output_files):
         parts = range(number * per_file, (number + 1) * per_file)
-        of_file = range(cut(parts[0]).start, cut(parts[-1]).stop)
+        of_file = range(rows_of_part(parts[0]).start, rows_of_part(parts[-1]).stop)
         as_one = spread.row_group(of_file, per_file * data_bytes)
         row_groups: tuple[RowGroupStatistics, ...] = (as_one,)
         if not spread.is_linear or may_match(as_one, predicates, types):
-            cuts = [cut(part) for part in parts]
-            row_groups = tuple(spread.row_group(rows, data_bytes) for rows in cuts)
+            row_ranges = [rows_of_part(part) for part in parts]
+            row_groups = tuple(spread.row_group(rows, data_bytes) for rows in row_ranges)
             if shape is not None:
                 row_groups = tuple(
                     spread.divided(row_group, rows, shape, columns)
                     if may_match(row_group, predicates, types)
                     else row_group
-                    for row_group, rows in zip(row_groups, cuts, strict=True)
+                    for row_group, rows in zip(row_groups, row_ranges, strict=True)
                 )
         yield FileStatistics(path=f"{group.partition}/{number}", size_bytes=size_bytes, row_groups=row_groups)
 
@@ -107,17 +107,17 @@ class _Spread:
         wanted = () if execution.strategy == STITCH else execution.columns
         wanted = wanted[:1] if execution.strategy == _LINEAR else wanted
         names = {name.lower(): name for name in whole.columns}
-        self._cut = [names.get(column.lower()) for column in wanted]
+        self._divided_columns = [names.get(column.lower()) for column in wanted]
 
     @property
     def arranges(self) -> bool:
         """Whether the rows are ordered at all."""
-        return bool(self._cut)
+        return bool(self._divided_columns)
 
     @property
     def is_linear(self) -> bool:
         """Whether the bounds of some rows also hold for all parts of them; False for cells of a curve."""
-        return len(self._cut) <= 1
+        return len(self._divided_columns) <= 1
 
     def row_group(self, of_rows: range, data_bytes: int) -> RowGroupStatistics:
         """Return some of the rows as a row group without pages."""
@@ -137,14 +137,14 @@ class _Spread:
         column, whole = self._whole.columns[name], self._whole.rows
         # The distribution of nulls is only known if there are none, or nothing else.
         nulls = len(of_rows) if column.nulls == whole else column.nulls and None
-        if name not in self._cut:
+        if name not in self._divided_columns:
             return replace(column, nulls=nulls)
-        if len(self._cut) == 1:
+        if len(self._divided_columns) == 1:
             return _part(column, of_rows.start, of_rows.stop, whole, nulls=nulls)
         # Each column is divided into steps. The rows count as the cell at their middle.
-        steps = max(round((whole / len(of_rows)) ** (1 / len(self._cut))), 1)
-        cell = (of_rows.start + of_rows.stop) * steps ** len(self._cut) // (2 * max(whole, 1))
-        step = cell // steps ** self._cut.index(name) % steps
+        steps = max(round((whole / len(of_rows)) ** (1 / len(self._divided_columns))), 1)
+        cell = (of_rows.start + of_rows.stop) * steps ** len(self._divided_columns) // (2 * max(whole, 1))
+        step = cell // steps ** self._divided_columns.index(name) % steps
         return _part(column, step, step + 1, steps, nulls=nulls)
 
 

@@ -66,7 +66,7 @@ class PageShape:
         """
         rows, data_bytes = group.rows, group.data_bytes
         grids = {
-            name: _grid(rows, _drawn(self.rows.get(name, self.usual_rows), weight))
+            name: _grid(rows, _rows_per_sampled_page(self.rows.get(name, self.usual_rows), weight))
             for name, column in group.columns.items()
             # Columns without bounds, such as those with a NaN, have no page index.
             if column.minimum is not None or column.nulls == rows
@@ -87,7 +87,7 @@ class PageShape:
                 if columns is None or name in columns
             },
             chunks=tuple(
-                _even(rows, step, (data_bytes - fixed) * share, fixed * share)
+                _pages_of_equal_rows(rows, step, (data_bytes - fixed) * share, fixed * share)
                 for step, share in (self.shares or {self.usual_rows: 1.0}).items()
             ),
         )
@@ -144,7 +144,7 @@ def usual_page_rows(policy: FilesPolicy, order: RowOrder | None) -> int:
     return ORDERED_PAGE_ROWS if ordered else USUAL_PAGE_ROWS
 
 
-def _drawn(page_rows: int, weight: float) -> int:
+def _rows_per_sampled_page(page_rows: int, weight: float) -> int:
     """Return the rows of a page, or of several pages together if one has too few sampled rows."""
     return page_rows * max(ceil(_FEWEST_DRAWN * weight / page_rows), 1)
 
@@ -153,7 +153,7 @@ def _grid(rows: int, step: int) -> list[int]:
     return list(range(0, max(rows, 1), step))
 
 
-def _even(rows: int, step: int, page_bytes: float, other_bytes: float) -> PageSizes:
+def _pages_of_equal_rows(rows: int, step: int, page_bytes: float, other_bytes: float) -> PageSizes:
     """Return pages of ``step`` rows with sizes in proportion to their rows."""
     firsts = _grid(rows, step)
     counts = np.diff([*firsts, rows])

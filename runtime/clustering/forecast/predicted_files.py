@@ -20,7 +20,7 @@ from parquetry.runtime.clustering.forecast.compression_ratio import CompressionR
 from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_row_groups
 from parquetry.runtime.clustering.forecast.predicted_bounds import DrawnColumn
 from parquetry.runtime.clustering.forecast.sample import GroupSample
-from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, sort_indices, split_places
+from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, sort_indices, split_starts
 from parquetry.runtime.clustering.rewrite.strategies import values_of, whole
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.packing import outputs_of
@@ -220,7 +220,7 @@ def _segments(rows: pa.Table, order: RowOrder, of_rows: int) -> list[int]:
     if not rows.num_rows or not order.split_by:
         return [of_rows]
     (batch,) = rows.to_batches()
-    bounds = [0, *split_places(batch, None, order), batch.num_rows]
+    bounds = [0, *split_starts(batch, None, order), batch.num_rows]
     ends = [bound * of_rows // batch.num_rows for bound in bounds]
     return [end - first for first, end in pairwise(ends) if end > first]
 

@@ -28,11 +28,11 @@ MEASURED_KEY: Final = "parquetry.measured"
 """The key in a replacecommit with the reads of declared queries before, as expected, and after."""
 
 
-def in_plan(forecast: GroupForecast) -> dict[str, str]:
+def prediction_metadata(forecast: GroupForecast) -> dict[str, str]:
     """Return the metadata of a plan's group with its forecast, empty without queries."""
     promised = sum(file.size_bytes for file in forecast.files)
     expected_bytes = {EXPECTED_BYTES_KEY: str(promised)} if promised else {}
-    return expected_bytes | _said(
+    return expected_bytes | _json_entry(
         PREDICTION_KEY,
         [
             {
@@ -49,7 +49,7 @@ def in_plan(forecast: GroupForecast) -> dict[str, str]:
 def read_prediction(
     extra: Mapping[str, str], *, asked: Iterable[DeclaredQuery] | None = None
 ) -> tuple[QueryForecast, ...]:
-    """Return the forecasts that :func:`in_plan` recorded, or nothing if they cannot be understood.
+    """Return the forecasts that :func:`prediction_metadata` recorded, or nothing if they are invalid.
 
     If ``asked`` is given, only those with the name and condition of one of these queries are returned.
     """
@@ -57,47 +57,47 @@ def read_prediction(
     try:
         return tuple(
             QueryForecast(
-                query=str(said["query"]),
-                now=_touched(said["before"], PREDICTION_KEY),
-                expected=_touched(said["expected"], PREDICTION_KEY),
+                query=str(record["query"]),
+                now=_touched(record["before"], PREDICTION_KEY),
+                expected=_touched(record["expected"], PREDICTION_KEY),
             )
-            for said in parsed_json(extra.get(PREDICTION_KEY, "[]"))
-            if conditions is None or (said["query"], said["where"]) in conditions
+            for record in parsed_json(extra.get(PREDICTION_KEY, "[]"))
+            if conditions is None or (record["query"], record["where"]) in conditions
         )
     except (ValueError, KeyError, TypeError, InvalidDataError):
         return ()
 
 
-def in_commit(measured: Sequence[MeasuredQuery]) -> dict[str, str]:
+def measured_metadata(measured: Sequence[MeasuredQuery]) -> dict[str, str]:
     """Return the metadata of a replacecommit with the measured queries, empty without queries."""
-    return _said(
+    return _json_entry(
         MEASURED_KEY,
         [{key: value for key, value in to_json_value(one).items() if value is not None} for one in measured],
     )
 
 
 def read_measured(extra: Mapping[str, str]) -> tuple[MeasuredQuery, ...]:
-    """Return the measured queries that :func:`in_commit` recorded, or nothing if they are not understood."""
+    """Return the measured queries that :func:`measured_metadata` recorded, or nothing if they are invalid."""
     try:
         return tuple(
             MeasuredQuery.of(
-                said["query"],
-                before=_touched(said["before"], MEASURED_KEY),
-                expected=_touched(said["expected"], MEASURED_KEY) if "expected" in said else None,
-                after=_touched(said["after"], MEASURED_KEY),
+                record["query"],
+                before=_touched(record["before"], MEASURED_KEY),
+                expected=_touched(record["expected"], MEASURED_KEY) if "expected" in record else None,
+                after=_touched(record["after"], MEASURED_KEY),
             )
-            for said in parsed_json(extra.get(MEASURED_KEY, "[]"))
+            for record in parsed_json(extra.get(MEASURED_KEY, "[]"))
         )
     except (ValueError, KeyError, TypeError, InvalidDataError):
         return ()
 
 
-def _said(key: str, figures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _json_entry(key: str, figures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {key: json.dumps(figures, separators=(",", ":"))} if figures else {}
 
 
-def _touched(said: Mapping[str, int], place: str) -> Touched:
-    touched = from_json_value(Touched, said, place=place)
+def _touched(record: Mapping[str, int], place: str) -> Touched:
+    touched = from_json_value(Touched, record, place=place)
     if min(value for value in asdict(touched).values() if value is not None) < 0:
         raise ValueError(f"{place}: a count is negative")
     return touched

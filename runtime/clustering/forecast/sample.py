@@ -166,7 +166,7 @@ def draw(
             samples.append(GroupSample(rows=wanted.empty_table(), of_rows=total))
             continue
         chosen = _chosen(files, rows=min(rows, total), row_groups=affordable(files))
-        sample = _drawn(store, files, wanted, chosen, most_bytes=most_bytes)
+        sample = _draw_group(store, files, wanted, chosen, most_bytes=most_bytes)
         samples.append(sample)
         spent_rows += sample.rows.num_rows
         spent_bytes += sample.rows.nbytes
@@ -244,7 +244,7 @@ def _part_read(store: ObjectStore, groups: Sequence[Sequence[FileStatistics]], w
     return float(read / max(sum(size for _, size in chunks), 1))
 
 
-def _drawn(
+def _draw_group(
     store: ObjectStore,
     files: Sequence[FileStatistics],
     wanted: pa.Schema,

@@ -216,13 +216,13 @@ def _throughput(one: ClusteringWork) -> float:
     return one.attempted_bytes * _MILLISECONDS / max(one.core_milliseconds, 1)
 
 
-def in_commit(work: ClusteringWork | None) -> dict[str, str]:
+def work_metadata(work: ClusteringWork | None) -> dict[str, str]:
     """Return the metadata of a replacecommit with its work, or nothing if it was not measured."""
     return {} if work is None else {WORK_KEY: json.dumps(to_json_value(work), separators=(",", ":"))}
 
 
 def read_work(extra: Mapping[str, str]) -> ClusteringWork | None:
-    """Return the work that :func:`in_commit` recorded, or None if it is missing or cannot be understood."""
+    """Return the work that :func:`work_metadata` recorded, or None if it is missing or invalid."""
     if WORK_KEY not in extra:
         return None
     try:
@@ -242,5 +242,5 @@ def _is_possible(work: ClusteringWork) -> bool:
 
 def read_expected_bytes(extra: Mapping[str, str]) -> int | None:
     """Return the predicted bytes in the metadata of a plan's group, or None without a sample."""
-    said = extra.get(EXPECTED_BYTES_KEY, "")
-    return int(said) if said.isascii() and said.isdigit() and len(said) < 20 else None  # noqa: PLR2004 - 64 bits
+    text = extra.get(EXPECTED_BYTES_KEY, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None  # noqa: PLR2004 - 64 bits

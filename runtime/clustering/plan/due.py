@@ -22,9 +22,9 @@ from parquetry.runtime.clustering.plan.history import (
 from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.clustering.plan.survey import commits_since_clustering, survey
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.model import Debt
-from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget, within
+from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget, limited_to_budget
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -61,9 +61,9 @@ def due_clustering(
     timeline = table.timeline()
     spec, files, situation = survey(table, timeline, timing=timing)
     choose = ScopeBySample(table.store, table.effective_spec(timeline), spec, limits=limits)
-    due_debt = debt(spec, files, situation, budget_bytes=budget.limit_bytes, choose=choose)
+    due_debt = compute_debt(spec, files, situation, budget_bytes=budget.limit_bytes, choose=choose)
     return DueClustering(
-        debt=within(due_debt, budget, max_groups=spec.plan.max_groups),
+        debt=limited_to_budget(due_debt, budget, max_groups=spec.plan.max_groups),
         predicted=choose.predicted,
     )
 
@@ -74,8 +74,8 @@ def due_by_statistics(
 ) -> Debt:
     """Return what a run would rewrite now, with scopes chosen by statistics; it reads no rows."""
     spec, files, situation = survey(table, table.timeline(), timing=timing)
-    due_debt = debt(spec, files, situation, budget_bytes=budget.limit_bytes)
-    return within(due_debt, budget, max_groups=spec.plan.max_groups)
+    due_debt = compute_debt(spec, files, situation, budget_bytes=budget.limit_bytes)
+    return limited_to_budget(due_debt, budget, max_groups=spec.plan.max_groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ def schedule_clustering(
     )
 
 
-def is_time(table: TableHandle, trigger: Trigger) -> bool:
+def is_clustering_due(table: TableHandle, trigger: Trigger) -> bool:
     """Return whether the table's policy requires a clustering now from that trigger.
 
     This is so if ``every_commits`` writes were completed since the last clustering, and also directly after
@@ -152,7 +152,7 @@ def is_time(table: TableHandle, trigger: Trigger) -> bool:
     if commits_until_due(commits, table.spec):
         return False
     checked = commits_since_check(table, timeline) if trigger is Trigger.INLINE and commits else None
-    return checked is None or checked >= _enough(table.spec)
+    return checked is None or checked >= _commits_required(table.spec)
 
 
 def commits_until_due(commits: int, spec: TableSpec) -> int:
@@ -164,10 +164,10 @@ def commits_until_due(commits: int, spec: TableSpec) -> int:
         spec: The applied spec.
 
     """
-    return max(0, _enough(spec) - commits) if commits else 0
+    return max(0, _commits_required(spec) - commits) if commits else 0
 
 
-def _enough(spec: TableSpec) -> int:
+def _commits_required(spec: TableSpec) -> int:
     """Return the number of writes that make a clustering due."""
     return min(spec.clustering.every_commits, spec.retention.archive_keep_commits)
 

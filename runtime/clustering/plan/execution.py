@@ -147,7 +147,7 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
         paths = [relative_path(table.store, part.path) for part in group.slices]
         slices = tuple(current[path] for path in paths if path in current)
         if len(slices) < len(paths) or not paths:
-            left_out.append(_left_out(group, "a writer has changed its files since it was planned"))
+            left_out.append(_left_out_group(group, "a writer has changed its files since it was planned"))
             continue
         target = planned.target_file_size_bytes if planned is not None else _share(slices, group)
         tasks = 1
@@ -283,6 +283,6 @@ def _share(slices: Sequence[FileSlice], group: ClusteringGroup) -> int:
     return max(sum(part.size_bytes for part in slices) // max(group.output_files, 1), 1)
 
 
-def _left_out(group: ClusteringGroup, reason: str) -> UnpublishedGroup:
+def _left_out_group(group: ClusteringGroup, reason: str) -> UnpublishedGroup:
     partition = group.slices[0].partition if group.slices else ""
     return UnpublishedGroup(partition=partition, files=len(group.slices), reason=reason)

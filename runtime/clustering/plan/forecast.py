@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from parquetry.runtime.clustering.forecast.by_sample import PredictedGroups, predict
 from parquetry.runtime.clustering.forecast.queries import GroupForecast
-from parquetry.runtime.clustering.forecast.records import in_plan
+from parquetry.runtime.clustering.forecast.records import prediction_metadata
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.rewrite.kept_sample import SAMPLE_KEY, encode_samples
 from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
@@ -84,7 +84,7 @@ def _predicted_group(
     group: ClusteringGroup, predicted: Mapping[FileKey, GroupForecast], samples: Mapping[FileKey, int]
 ) -> ClusteringGroup:
     key = group.slices[0].partition, group.slices[0].file_id
-    said = in_plan(predicted[key]) if key in predicted else {}
+    metadata = prediction_metadata(predicted[key]) if key in predicted else {}
     if key in samples:
-        said[SAMPLE_KEY] = str(samples[key])
-    return replace(group, extra={**group.extra, **said})
+        metadata[SAMPLE_KEY] = str(samples[key])
+    return replace(group, extra={**group.extra, **metadata})

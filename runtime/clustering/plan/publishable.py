@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, added_up
-from parquetry.runtime.clustering.forecast.records import in_commit
-from parquetry.runtime.clustering.forecast.work import in_commit as work_in_commit
+from parquetry.runtime.clustering.forecast.records import measured_metadata
+from parquetry.runtime.clustering.forecast.work import work_metadata
 from parquetry.runtime.clustering.plan.execution import (
     RewrittenGroup,
     UnpublishedGroup,
@@ -60,8 +60,8 @@ class PublishableGroups:
         work = None if self._measure is None else self._measure.measured(self.groups)
         return {
             RUN_KEY: description(execution, self.groups, self.left_out),
-            **in_commit(self.queries),
-            **work_in_commit(work),
+            **measured_metadata(self.queries),
+            **work_metadata(work),
         }
 
     def leave_out_changed(self, now: Timeline) -> bool:
@@ -74,7 +74,7 @@ class PublishableGroups:
         keys = [key for group in self.groups for key in _keys(group)]
         changed = changed_groups(self._transaction.timeline, now, keys)
         timing = self._transaction.session.timing
-        reserved = reserved_groups(now, timing=timing, but=self._transaction.instant)
+        reserved = reserved_groups(now, timing=timing, except_instant=self._transaction.instant)
         publishable = []
         for group in self.groups:
             if not changed.isdisjoint(_keys(group)):

@@ -38,7 +38,7 @@ from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 RUN_KEY: Final = "parquetry.clustering"
 """The key of a replacecommit's description, with the number of groups of its plan that were left out."""
 
-_ROUNDS_BEFORE_WAITING: Final = 3
+_ROUNDS_BEFORE_BACKOFF: Final = 3
 
 
 def survey(
@@ -179,14 +179,16 @@ def situation_of(
             hive_style=table.config.hive_style,
             url_encode=table.config.url_encode,
         ),
-        reserved={**_waiting(timeline, policy), **reserved_groups(timeline, timing=timing)},
+        reserved={**_groups_backing_off(timeline, policy), **reserved_groups(timeline, timing=timing)},
         kept_until=_kept_until(table, timeline, policy),
         queries=tuple(parse_where(query.where, types=queried, time_zone=UTC) for query in spec.extra.queries),
         types=queried,
     )
 
 
-def reserved_groups(timeline: Timeline, *, timing: Timing, but: str | None = None) -> dict[FileKey, str]:
+def reserved_groups(
+    timeline: Timeline, *, timing: Timing, except_instant: str | None = None
+) -> dict[FileKey, str]:
     """Return the file groups that must not be rewritten, with the reason.
 
     A live writer has announced them, or a pending plan names them.
@@ -194,7 +196,7 @@ def reserved_groups(timeline: Timeline, *, timing: Timing, but: str | None = Non
     Args:
         timeline: The timeline of the table.
         timing: The time limits that decide whether a writer is alive.
-        but: An instant whose own plan does not count.
+        except_instant: An instant whose own plan does not count.
 
     """
     reserved: dict[FileKey, str] = {}
@@ -210,7 +212,7 @@ def reserved_groups(timeline: Timeline, *, timing: Timing, but: str | None = Non
                 why = f"the write {instant.time} is about to change it"
                 reserved[stat.partition_path, stat.file_id] = why
     for key, time in timeline.groups_in_pending_clustering.items():
-        if time != but:
+        if time != except_instant:
             reserved[key] = f"in the pending clustering {time}"
     return reserved
 
@@ -269,7 +271,7 @@ def _kept_until(table: TableHandle, timeline: Timeline, policy: ClusteringSpec) 
     return format_instant(since_ms, table.config.timezone)
 
 
-def _waiting(timeline: Timeline, policy: ClusteringSpec) -> Mapping[FileKey, str]:
+def _groups_backing_off(timeline: Timeline, policy: ClusteringSpec) -> Mapping[FileKey, str]:
     """Return the file groups that were left out so often that they have to wait, with the reason.
 
     They lost to writers, or could not be rewritten. From the third time on they wait for ``every_commits``
@@ -282,15 +284,15 @@ def _waiting(timeline: Timeline, policy: ClusteringSpec) -> Mapping[FileKey, str
     ):
         lost.update(groups)
         last.update(dict.fromkeys(groups, time))
-    waiting = {}
+    backing_off = {}
     for key, rounds in lost.items():
-        if rounds < _ROUNDS_BEFORE_WAITING:
+        if rounds < _ROUNDS_BEFORE_BACKOFF:
             continue
-        needed = policy.every_commits * 2 ** (rounds - _ROUNDS_BEFORE_WAITING)
+        needed = policy.every_commits * 2 ** (rounds - _ROUNDS_BEFORE_BACKOFF)
         seen = sum(write.time > last[key] for write in timeline.completed_writes)
         if seen < needed:
-            waiting[key] = f"left out {rounds} times; waits for {needed - seen} more commits"
-    return waiting
+            backing_off[key] = f"left out {rounds} times; waits for {needed - seen} more commits"
+    return backing_off
 
 
 def _unpublished_groups(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
@@ -299,7 +301,7 @@ def _unpublished_groups(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]
         if not _is_clustering(timeline, write):
             continue
         metadata = timeline.commit_metadata(write.time)
-        if not _left_out(metadata.extra.get(RUN_KEY, "")):
+        if not _left_out_count(metadata.extra.get(RUN_KEY, "")):
             continue
         plan = timeline.requested_replace(write.time).plan
         replaced = {(path, name) for path, names in metadata.replaced.items() for name in names}
@@ -307,7 +309,7 @@ def _unpublished_groups(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]
         yield write.time, {(s.partition, s.file_id) for g in groups for s in g.slices} - replaced
 
 
-def _left_out(description: str) -> int:
+def _left_out_count(description: str) -> int:
     try:
         return int(parsed_json(description)["left_out"])
     except (ValueError, KeyError, TypeError):

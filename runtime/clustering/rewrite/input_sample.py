@@ -27,8 +27,8 @@ from parquetry.runtime.parquet.column_reader import ColumnReader
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME
 from parquetry.runtime.storage.model import ObjectStore
 
-_PLACES: Final = 8
-_ROWS_OF_A_PLACE: Final = 512
+_MEASUREMENTS: Final = 8
+_ROWS_OF_A_MEASUREMENT: Final = 512
 _READ_AT_ONCE: Final = 64 * 1024
 
 
@@ -69,7 +69,7 @@ def sample_of(
     for part in slices:
         with _opened(context.store, part) as (content, place):
             reader = ColumnReader(content, wanted, allowed=context.store.allowed, place=place)
-            rows = _look_at_all(reader, sample, rows)
+            rows = _sample_file(reader, sample, rows)
     return sample.found()[1]
 
 
@@ -93,15 +93,15 @@ def sample_share(
     wanted = _of_order(context.schema, order)
     sample = SystematicSample(wanted, stride=stride, most_bytes=SAMPLE_BYTES)
     rows = 0
-    measured = set(_even(_PLACES, len(slices)))
+    measured = set(_evenly_spaced(_MEASUREMENTS, len(slices)))
     measured_rows = 0
     measured_bytes = 0.0
     for number, part in enumerate(slices):
         with _opened(context.store, part) as (content, place):
             reader = ColumnReader(content, wanted, allowed=context.store.allowed, place=place)
-            rows = _look_at_all(reader, sample, rows)
+            rows = _sample_file(reader, sample, rows)
             if number in measured:
-                places = -(-_PLACES // len(measured))
+                places = -(-_MEASUREMENTS // len(measured))
                 for count, width in _widths(content, context, place, places=places):
                     measured_rows += count
                     measured_bytes += count * width
@@ -113,7 +113,7 @@ def sample_share(
     )
 
 
-def _look_at_all(reader: ColumnReader, sample: SystematicSample, first: int) -> int:
+def _sample_file(reader: ColumnReader, sample: SystematicSample, first: int) -> int:
     """Offer the rows of a file, numbered from ``first``, to the sample, and return the next number."""
     for row_group in range(reader.metadata.num_row_groups):
         for batch in reader.batches(row_group):
@@ -152,13 +152,13 @@ def _widths(
         pre_buffer=False,
         buffer_size=_READ_AT_ONCE,
     )
-    for number in _even(places, reader.metadata.num_row_groups):
-        batch = next(reader.batches(number, most_rows=_ROWS_OF_A_PLACE), None)
+    for number in _evenly_spaced(places, reader.metadata.num_row_groups):
+        batch = next(reader.batches(number, most_rows=_ROWS_OF_A_MEASUREMENT), None)
         if batch is not None and batch.num_rows:
             size = sum(batch_arrow_bytes(piece) for piece in reader.decoded(batch))
             yield reader.metadata.row_group(number).num_rows, size / batch.num_rows
 
 
-def _even(places: int, count: int) -> list[int]:
+def _evenly_spaced(places: int, count: int) -> list[int]:
     """Return ``places`` numbers below ``count``, evenly spaced, or all numbers if there are fewer."""
     return sorted({(2 * place + 1) * count // (2 * places) for place in range(places)}) if count else []

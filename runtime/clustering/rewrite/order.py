@@ -115,12 +115,14 @@ class OrderKeys:
             if nested := next((kind for kind in types if pa.types.is_nested(kind)), None):
                 raise TypeError(f"a sort key of type {nested}, which has no order")
             if types != (self._types or types):
-                raise TypeError(f"sort keys of types {_told(types)}, and of {_told(self._types)} for others")
+                raise TypeError(
+                    f"sort keys of types {_type_names(types)}, and of {_type_names(self._types)} for others"
+                )
             self._types = types
             return found
 
 
-def _told(types: Sequence[pa.DataType]) -> str:
+def _type_names(types: Sequence[pa.DataType]) -> str:
     return ", ".join(map(str, types))
 
 
@@ -203,7 +205,7 @@ def _equals_next(keys: pa.Table) -> npt.NDArray[np.bool_]:
     return same
 
 
-def split_places(rows: pa.RecordBatch, before: pa.RecordBatch | None, order: RowOrder) -> list[int]:
+def split_starts(rows: pa.RecordBatch, before: pa.RecordBatch | None, order: RowOrder) -> list[int]:
     """Return the positions of rows that may not share a file with the row in front of them.
 
     The first row is compared with the last row of ``before``.
@@ -216,7 +218,7 @@ def split_places(rows: pa.RecordBatch, before: pa.RecordBatch | None, order: Row
     return [int(place) for place in changes]
 
 
-def values_apart(rows: pa.Table, order: RowOrder) -> int:
+def split_value_count(rows: pa.Table, order: RowOrder) -> int:
     """Return the number of distinct ``split_by`` values, which may not share a file."""
     if not order.split_by or not rows.num_rows:
         return int(rows.num_rows > 0)

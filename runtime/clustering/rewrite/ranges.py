@@ -141,8 +141,8 @@ def sampler(context: WriteContext, order: RowOrder, shares: Shares, *, stride: i
             except RetryWrite:
                 yield _message(run=number, taken=_GONE)
             else:
-                told = {_STRIDE: str(found.stride)}
-                content = _packed(found.sample.replace_schema_metadata(told))
+                metadata = {_STRIDE: str(found.stride)}
+                content = _packed(found.sample.replace_schema_metadata(metadata))
                 yield _message(run=number, rows=found.rows, taken=found.row_bytes, content=content)
 
     return sample
@@ -269,10 +269,10 @@ class _Gathering:
         ranges = groupby(chain((first,), received), key=lambda message: message.range)
         number, tallies = next(ranges)
         assert number == _TALLY, "a task was not told how many rows it gets"
-        told = list(tallies)
-        if any(message.taken == _GONE for message in told):
+        tally_messages = list(tallies)
+        if any(message.taken == _GONE for message in tally_messages):
             raise RetryWrite("a file has been cleaned meanwhile")
-        expected = sum(message.rows for message in told)
+        expected = sum(message.rows for message in tally_messages)
         with SpreadingWriter(self._context, bucket, rows=expected, ordered=True) as writer:
             append_in_order(writer, self._group, self._written.counted(self._ordered(ranges)))
             files = writer.finish()
@@ -287,7 +287,7 @@ class _Gathering:
                 )
             )
         yield result_rows(_counted(bucket.index, self._written.rows, self._written.fingerprint, tuple(files)))
-        for message in told:
+        for message in tally_messages:
             if message.taken is not None and message.hash is not None:
                 yield result_rows(_counted(-1 - message.run, message.taken, message.hash % 2**64))
 

@@ -100,16 +100,16 @@ def _taken(schema: pa.Schema, columns: list[pa.ChunkedArray], order: pa.Array) -
     column.
     """
     first = _first_alike(columns)
-    waiting = [column if first[number] == number else None for number, column in enumerate(columns)]
+    pending = [column if first[number] == number else None for number, column in enumerate(columns)]
     columns.clear()
-    waiting.reverse()
+    pending.reverse()
     moved: list[pa.Array] = []
     for number in first:
-        if waiting[-1] is None:
-            waiting.pop()
+        if pending[-1] is None:
+            pending.pop()
             moved.append(moved[number])
         else:
-            moved.append(in_one_piece(waiting.pop()).take(order))
+            moved.append(in_one_piece(pending.pop()).take(order))
     return pa.RecordBatch.from_arrays(moved, schema=schema)
 
 

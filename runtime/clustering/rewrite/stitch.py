@@ -50,8 +50,8 @@ row group.
 
 _SAMPLE_ROWS: Final = 20_000
 _MOST_DICTIONARY_BYTES: Final = 16 * 1024
-_OWN: Final = frozenset({PARTITION_PATH, FILE_NAME})
-_MOST_WAITING: Final = 256
+_REWRITTEN_COLUMNS: Final = frozenset({PARTITION_PATH, FILE_NAME})
+_MOST_PENDING: Final = 256
 """The largest number of waiting row groups, because each may keep a file open."""
 
 _COLUMN_BYTES: Final = 8 * 1024
@@ -63,7 +63,7 @@ group.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiting:
+class _PendingRowGroup:
     """A small row group that will become part of a larger one; ``pages`` are by column number."""
 
     reader: BaseFileReader
@@ -111,7 +111,7 @@ def stitch(
             opened.append((file.enter_context(source), file))
             for group in opened[-1][0].row_groups:
                 stitcher.take(opened[-1][0], group)
-            while opened and opened[0][0] is not stitcher.waits_for:
+            while opened and opened[0][0] is not stitcher.first_pending_file:
                 opened.popleft()[1].close()
         stitcher.end()
     finally:
@@ -134,16 +134,16 @@ class _Stitcher:
         columns = leaves(writer.template.columns)
         self._flat = [flat for _, flat in columns]
         self._orders = [order_of(column) for column, _ in columns]
-        self._waiting: deque[_Waiting] = deque()
+        self._pending: deque[_PendingRowGroup] = deque()
         room = context.row_group_arrow_bytes // (_COLUMN_BYTES * len(columns))
-        self._most_waiting = max(min(_MOST_WAITING, room), 1)
+        self._most_pending = max(min(_MOST_PENDING, room), 1)
         self.copied = 0
         self._arrived, self._written = arrived, written
 
     @property
-    def waits_for(self) -> BaseFileReader | None:
+    def first_pending_file(self) -> BaseFileReader | None:
         """The first file that has to stay open."""
-        return self._waiting[0].reader if self._waiting else None
+        return self._pending[0].reader if self._pending else None
 
     def take(self, reader: BaseFileReader, group: StoredRows) -> None:
         """Append a row group. Small ones that can be copied wait until they make up a large one."""
@@ -151,9 +151,9 @@ class _Stitcher:
             return
         parts = self._writer.copied_from(reader, group)
         if parts is not None and self._writer.is_small(parts, group.number):
-            waiting = self._waiting_of(reader, parts, group)
-            if waiting is not None:
-                self._waiting.append(waiting)
+            pending = self._pending_of(reader, parts, group)
+            if pending is not None:
+                self._pending.append(pending)
                 self._write_joined(ended=False)
                 return
             parts = None
@@ -167,27 +167,29 @@ class _Stitcher:
         """Write all waiting row groups while their files are open."""
         self._end_run(rows_follow=False)
 
-    def _waiting_of(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> _Waiting | None:
+    def _pending_of(
+        self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows
+    ) -> _PendingRowGroup | None:
         """Return the row group with its pages, or None if too little of it can be copied."""
         rows = group.end - group.first
         chunks = parts.chunks(group.number)
         least_bytes = _WORTH_COPYING * parts.stored_bytes(group.number)
         # Most row groups that are not worth it are recognized without their page indexes.
-        hopeful = sum(
+        candidate_bytes = sum(
             chunk.size_bytes
             for chunk in chunks
             if may_stand_alone(chunk, values=_LEAST_VALUES, stored_bytes=_LEAST_BYTES)
         )
-        if hopeful < least_bytes:
+        if candidate_bytes < least_bytes:
             return None
         pages = tuple(
             chunk_pages(chunk, rows, flat=flat) for chunk, flat in zip(chunks, self._flat, strict=True)
         )
-        alone = [part for part in pages if part is not None and not part.dictionary_bytes]
-        copied_bytes = sum(part.data_bytes for part in alone if not _are_tiny([part]))
+        independent = [part for part in pages if part is not None and not part.dictionary_bytes]
+        copied_bytes = sum(part.data_bytes for part in independent if not _are_tiny([part]))
         if copied_bytes < least_bytes:
             return None
-        return _Waiting(
+        return _PendingRowGroup(
             reader=reader,
             parts=parts,
             group=group,
@@ -198,17 +200,17 @@ class _Stitcher:
 
     def _end_run(self, *, rows_follow: bool) -> None:
         """Write the waiting row groups, as rows if they are small and can join other rows in a row group."""
-        waiting_bytes = sum(source.stored_bytes for source in self._waiting)
-        is_little = waiting_bytes < self._writer.row_group_bytes / 2
+        pending_bytes = sum(source.stored_bytes for source in self._pending)
+        is_little = pending_bytes < self._writer.row_group_bytes / 2
         if is_little and (rows_follow or self._writer.has_rows_to_write):
-            while self._waiting:
+            while self._pending:
                 self._decode_first()
         else:
             self._write_joined(ended=True)
 
     def _decode_first(self) -> None:
         """Decode the first waiting row group and append its rows."""
-        source = self._waiting.popleft()
+        source = self._pending.popleft()
         self._decode(source.reader, source.group)
 
     def _decode(self, reader: BaseFileReader, group: StoredRows) -> None:
@@ -218,12 +220,12 @@ class _Stitcher:
 
     def _write_joined(self, *, ended: bool) -> None:
         """Write joined row groups while enough are waiting, or all waiting ones if ``ended``."""
-        while self._waiting and (ended or self._is_due()):
+        while self._pending and (ended or self._is_due()):
             due = self._writer.due_bytes()
             count = 0
             if due is not None:
                 count = self._fitting(int(SLACK * due))
-                count = count if count == len(self._waiting) else self._fitting(due)
+                count = count if count == len(self._pending) else self._fitting(due)
             if count and self._join(count):
                 continue
             if self._writer.has_rows_in_file:
@@ -233,34 +235,34 @@ class _Stitcher:
 
     def _is_due(self) -> bool:
         """Return whether enough row groups wait for a joined one."""
-        if len(self._waiting) >= self._most_waiting:
+        if len(self._pending) >= self._most_pending:
             return True
-        return self._fitting(int(SLACK * self._writer.row_group_bytes)) < len(self._waiting)
+        return self._fitting(int(SLACK * self._writer.row_group_bytes)) < len(self._pending)
 
     def _fitting(self, stored_bytes: int) -> int:
         """Return how many of the first waiting row groups come closest to the bytes, within memory limits."""
         stored = encoded = 0
-        for count, source in enumerate(self._waiting):
+        for count, source in enumerate(self._pending):
             stored += source.stored_bytes
             encoded += source.encoded_bytes
             if stored - source.stored_bytes / 2 > stored_bytes or encoded > self._row_group_arrow_bytes:
                 return count
-        return len(self._waiting)
+        return len(self._pending)
 
     def _join(self, count: int) -> bool:
         """Write the first ``count`` waiting row groups as one, or return False if the file is too full.
 
         If they exceed the memory limit, fewer are joined, and a single one is decoded row by row.
         """
-        sources = list(islice(self._waiting, count))
-        names = self._standing_alone(sources)
+        sources = list(islice(self._pending, count))
+        names = self._independent_columns(sources)
         names -= self._repeating(sources, names)
         joined = {
             place: JoinedChunk([_known(source.pages[place]) for source in sources], self._orders[place])
             for name in sorted(names)
             for place in self._writer.places[name]
         }
-        others = [name for name in self._writer.places if name not in {*names, *_OWN}]
+        others = [name for name in self._writer.places if name not in {*names, *_REWRITTEN_COLUMNS}]
         copied_bytes = sum(chunk.encoded_bytes for chunk in joined.values())
         arrived = Tally()
         table = _decoded(sources, others, self._row_group_arrow_bytes - copied_bytes, arrived)
@@ -277,18 +279,19 @@ class _Stitcher:
             self._written.add(batch)
         self.copied += sum(source.rows for source in sources)
         for _ in sources:
-            self._waiting.popleft()
+            self._pending.popleft()
         return True
 
-    def _standing_alone(self, sources: Sequence[_Waiting]) -> set[str]:
+    def _independent_columns(self, sources: Sequence[_PendingRowGroup]) -> set[str]:
         """Return the columns whose pages can be copied into one chunk and are not tiny."""
         return {
             name
             for name, places in self._writer.places.items()
-            if name not in _OWN and all(_are_alone([one.pages[place] for one in sources]) for place in places)
+            if name not in _REWRITTEN_COLUMNS
+            and all(_are_independent([one.pages[place] for one in sources]) for place in places)
         }
 
-    def _repeating(self, sources: Sequence[_Waiting], names: Collection[str]) -> set[str]:
+    def _repeating(self, sources: Sequence[_PendingRowGroup], names: Collection[str]) -> set[str]:
         """Return the columns without dictionaries that would have one in a row group of all ``sources``."""
         plain = sorted(name for name in names if not self._has_dictionary(sources[0], name))
         rows = sum(source.rows for source in sources)
@@ -300,13 +303,13 @@ class _Stitcher:
             self._writer.encoder.judge(pa.Table.from_batches(sample).combine_chunks(), rows)
         return {path.split(".")[0] for path in self._writer.encoder.dictionaries}.intersection(plain)
 
-    def _has_dictionary(self, source: _Waiting, name: str) -> bool:
+    def _has_dictionary(self, source: _PendingRowGroup, name: str) -> bool:
         """Return whether a column has a dictionary in the row group."""
         return any(_known(source.pages[place]).dictionary_bytes for place in self._writer.places[name])
 
 
 def _decoded(
-    sources: Sequence[_Waiting], names: Sequence[str], most_bytes: int, tally: Tally
+    sources: Sequence[_PendingRowGroup], names: Sequence[str], most_bytes: int, tally: Tally
 ) -> pa.Table | None:
     """Return columns of consecutive row groups, or None if they exceed ``most_bytes`` Arrow bytes."""
     batches: list[pa.RecordBatch] = []
@@ -326,7 +329,7 @@ def _known(pages: ChunkPages | None) -> ChunkPages:
     return pages
 
 
-def _are_alone(chunks: Sequence[ChunkPages | None]) -> bool:
+def _are_independent(chunks: Sequence[ChunkPages | None]) -> bool:
     """Return whether chunks of one column can and should become one without decoding a page."""
     pages = [one for one in chunks if one is not None]
     if len(pages) < len(chunks) or _are_tiny(pages):

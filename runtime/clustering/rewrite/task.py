@@ -30,8 +30,8 @@ from parquetry.runtime.clustering.rewrite.order import (
     RowOrder,
     boundaries_of,
     declared_order,
-    split_places,
-    values_apart,
+    split_starts,
+    split_value_count,
 )
 from parquetry.runtime.clustering.rewrite.runs import drained, in_order, in_order_by_ranges, ranges_of
 from parquetry.runtime.clustering.rewrite.stitch import stitch
@@ -226,7 +226,7 @@ def append_in_order(writer: SpreadingWriter, group: GroupWork, batches: Batches)
     values = 1
     for batch in batches:
         start = 0
-        for place in split_places(batch, before, order):
+        for place in split_starts(batch, before, order):
             values += 1
             _refuse_many(values, order, group)
             if place > start:
@@ -244,7 +244,7 @@ def check_values(group: GroupWork, sample: pa.Table) -> None:
     appended.
     """
     assert group.order is not None
-    _refuse_many(values_apart(sample, group.order) // group.tasks, group.order, group)
+    _refuse_many(split_value_count(sample, group.order) // group.tasks, group.order, group)
 
 
 def _refuse_many(values: int, order: RowOrder, group: GroupWork) -> None:

@@ -14,7 +14,7 @@ from parquetry.runtime.base_file.model import Bucket, WriteContext
 from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows
 from parquetry.runtime.base_file.sizing import STRETCHED, FileSizer
 from parquetry.runtime.base_file.writer import stored_keys
-from parquetry.runtime.layout.packing import ALONE, NEARLY, NEARLY_BEHIND, outputs_of
+from parquetry.runtime.layout.packing import EQUAL_FILES_SHARE, LATER_FILES_SHARE, MOST_TARGETS, outputs_of
 from parquetry.runtime.parquet.assembly import ParquetParts, end_bytes
 from parquetry.runtime.parquet.joined_pages import JoinedChunk
 from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS
@@ -33,7 +33,7 @@ class SpreadingSizer(FileSizer):
             file_bytes + remaining_bytes,
             target_bytes=self.target_bytes,
             most_bytes=self.max_bytes,
-            nearly=NEARLY if self.is_first else NEARLY_BEHIND,
+            equal_files_share=EQUAL_FILES_SHARE if self.is_first else LATER_FILES_SHARE,
         )
         return STRETCHED * self.max_bytes if outputs.files == 1 else outputs.each_bytes
 
@@ -57,7 +57,7 @@ def spreading_sizer(
 
     """
     return SpreadingSizer(
-        max_bytes=min(int(ALONE * target_bytes), most_bytes),
+        max_bytes=min(int(MOST_TARGETS * target_bytes), most_bytes),
         row_group_bytes=row_group_bytes,
         row_group_arrow_bytes=row_group_arrow_bytes,
         target_bytes=target_bytes,

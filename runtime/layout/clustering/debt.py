@@ -46,7 +46,7 @@ _UNLIMITED: Final = 2**62
 _JUDGE_NEW_FILES: Final = frozenset({"overlap"})
 
 
-def debt(
+def compute_debt(
     spec: ClusteringSpec,
     files: Sequence[ClusteringFile],
     situation: Situation,
@@ -66,7 +66,7 @@ def debt(
         files: The newest slices of all partitions, in any order.
         situation: The other facts about the table.
         budget_bytes: The largest size of a group. The limits of a run are applied later, by
-            :func:`~parquetry.runtime.layout.clustering.run_budget.within`.
+            :func:`~parquetry.runtime.layout.clustering.run_budget.limited_to_budget`.
         choose: Chooses the scope of ``scope: auto`` where one order over a partition could gain; if None,
             statistics decide.
 
@@ -82,21 +82,21 @@ def debt(
     planner = _Planner(spec, situation, budget_bytes=budget_bytes)
     found = [planner.part(members) for path, members in by_partition.items() if path in chosen]
     choices = _choices(found, spec, choose)
-    left: dict[FileKey, ExcludedFile] = {}
+    excluded: dict[FileKey, ExcludedFile] = {}
     for path, members in by_partition.items():
         if path not in chosen:
-            left |= _all_left(members, ExclusionReason.PARTITION)
+            excluded |= _excluded(members, ExclusionReason.PARTITION)
     for part in found:
-        left |= part.left
+        excluded |= part.excluded
         choice = choices.get(part.path)
         if part.question is not None and choice is not None:
             part.groups = list(part.question.of(choice.scope))
         for group in part.groups:
             for file in group.files:
-                del left[file.key]
+                del excluded[file.key]
     return Debt(
         groups=tuple(sorted((group for part in found for group in part.groups), key=_best_first)),
-        excluded=tuple(left[file.key] for file in files if file.key in left),
+        excluded=tuple(excluded[file.key] for file in files if file.key in excluded),
         choices=tuple(choices.values()),
     )
 
@@ -107,7 +107,7 @@ class _Part:
 
     path: str
     groups: list[PlannedGroup]
-    left: dict[FileKey, ExcludedFile] = field(default_factory=dict)
+    excluded: dict[FileKey, ExcludedFile] = field(default_factory=dict)
     question: ScopeQuestion | None = None
     choice: ScopeChoice | None = None
 
@@ -138,12 +138,12 @@ class _Planner:
         reasons = _digest_reasons(self._spec, members) | dict(self._strategy(members, context))
         due = [file for file in members if file.file_id in reasons and file.key not in unavailable]
         part = self._grouped(members[0].partition, due, reasons, context)
-        part.left |= _all_left(members, ExclusionReason.HEALTHY)
-        part.left |= _all_left(
+        part.excluded |= _excluded(members, ExclusionReason.HEALTHY)
+        part.excluded |= _excluded(
             (f for f in members if self._limits.is_off_size(f.size_bytes)), ExclusionReason.NOT_PICKED
         )
-        part.left |= _all_left(due, ExclusionReason.NO_GAIN)
-        part.left |= unavailable
+        part.excluded |= _excluded(due, ExclusionReason.NO_GAIN)
+        part.excluded |= unavailable
         return part
 
     def _grouped(
@@ -240,7 +240,7 @@ def _unavailable(
     return found
 
 
-def _all_left(files: Iterable[ClusteringFile], reason: ExclusionReason) -> dict[FileKey, ExcludedFile]:
+def _excluded(files: Iterable[ClusteringFile], reason: ExclusionReason) -> dict[FileKey, ExcludedFile]:
     return {file.key: ExcludedFile(file=file, reason=reason) for file in files}
 
 

@@ -55,8 +55,8 @@ def value_order(files: Sequence[ClusteringFile], execution: ExecutionPolicy) -> 
     known = [(file.file_id, box) for file, box in zip(files, boxes, strict=True) if box is not None]
     keys: dict[str, _Key] = {file_id: tuple(side.low for side in box) for file_id, box in known}
     if execution.strategy in CURVES:
-        places = _curve_keys([box for _, box in known])
-        keys = {file_id: (place,) for (file_id, _), place in zip(known, places, strict=True)}
+        positions = _curve_keys([box for _, box in known])
+        keys = {file_id: (position,) for (file_id, _), position in zip(known, positions, strict=True)}
     return sorted(files, key=lambda file: (keys.get(file.file_id, ()), file.instant, file.file_id))
 
 
@@ -67,13 +67,13 @@ def _run(file: ClusteringFile, digest: str) -> str:
 def _along_order(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
     """Return the depth of each box for a sort by columns, with a sweep line over the ends of intervals."""
     intervals = [_interval(box) for box in boxes]
-    places = _places(key for interval in intervals for key in interval)
-    starts: list[list[int]] = [[] for _ in places]
-    ends: list[list[int]] = [[] for _ in places]
+    ranks = _rank_of_keys(key for interval in intervals for key in interval)
+    starts: list[list[int]] = [[] for _ in ranks]
+    ends: list[list[int]] = [[] for _ in ranks]
     for number, (low, high) in enumerate(intervals):
         if low < high:
-            starts[places[low]].append(number)
-            ends[places[high]].append(number)
+            starts[ranks[low]].append(number)
+            ends[ranks[high]].append(number)
     active: Counter[str] = Counter()
     counts = []
     for begun, ended in zip(starts, ends, strict=True):
@@ -85,7 +85,7 @@ def _along_order(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
             active[runs[number]] += 1
         counts.append(len(active))
     largest = _RangeMaximum(counts)
-    return [largest(places[low], places[high]) if low < high else 1 for low, high in intervals]
+    return [largest(ranks[low], ranks[high]) if low < high else 1 for low, high in intervals]
 
 
 def _interval(box: Box) -> tuple[_Key, _Key]:
@@ -102,9 +102,9 @@ def _interval(box: Box) -> tuple[_Key, _Key]:
     return tuple(low), tuple(low)
 
 
-def _places(keys: Iterable[_Key]) -> Mapping[_Key, int]:
+def _rank_of_keys(keys: Iterable[_Key]) -> Mapping[_Key, int]:
     """Return the rank of each distinct key."""
-    return {key: place for place, key in enumerate(sorted(set(keys)))}
+    return {key: rank for rank, key in enumerate(sorted(set(keys)))}
 
 
 class _RangeMaximum:
@@ -157,9 +157,9 @@ def _covers(box: Box, point: Sequence[int]) -> bool:
     """
     if all(side.low == side.high for side in box):
         return False
-    for side, place in zip(box, point, strict=True):
+    for side, coordinate in zip(box, point, strict=True):
         low, high = 2 * side.low, 2 * side.high
-        if not (low < place < high or low == place == high):
+        if not (low < coordinate < high or low == coordinate == high):
             return False
     return True
 
@@ -169,8 +169,8 @@ def _curve_keys(boxes: Sequence[Box]) -> list[int]:
     middles = [[side.low + side.high for side in box] for box in boxes]
     widest = [max(column) or 1 for column in zip(*middles, strict=True)]
     return [
-        _interleaved([middle * _LARGEST // most for middle, most in zip(place, widest, strict=True)])
-        for place in middles
+        _interleaved([coordinate * _LARGEST // most for coordinate, most in zip(middle, widest, strict=True)])
+        for middle in middles
     ]
 
 

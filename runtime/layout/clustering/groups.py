@@ -15,7 +15,13 @@ from parquetry.runtime.layout.clustering.model import (
     PlannedGroup,
     rows_of,
 )
-from parquetry.runtime.layout.packing import FITS, NEAR, UNCERTAIN, first_fit_decreasing, outputs_of
+from parquetry.runtime.layout.packing import (
+    ESTIMATE_FACTOR,
+    LAST_ROWS_SHARE,
+    TARGET_TOLERANCE,
+    first_fit_decreasing,
+    outputs_of,
+)
 from parquetry.runtime.spec.clustering import ClusteringScope
 
 MOST_FILES_OF_A_GROUP: Final = 2_000
@@ -50,7 +56,7 @@ def groups_of(
 
     """
     found = []
-    ordered_files = [file for file in files if _is_to_be_merged(file, reasons, context)]
+    ordered_files = [file for file in files if _is_ordered(file, reasons, context)]
     merged = {file.file_id for file in ordered_files}
     others = [file for file in files if file.file_id not in merged]
     for bucket in [*_buckets(others, context), *_buckets(ordered_files, context)]:
@@ -106,15 +112,17 @@ def divide_into_bins(
     total = sum(file.size_bytes for file in files)
     wanted = max(total // target_bytes, 1)
     for outputs in (wanted, wanted + 1):
-        even = _even(files, total / outputs, outputs, largest)
-        if len(even) == len(bins) and all(
-            len(members) <= most_files and _size(members) <= largest for members in even
+        equal_bins = _equal_bins(files, total / outputs, outputs, largest)
+        if len(equal_bins) == len(bins) and all(
+            len(members) <= most_files and _size(members) <= largest for members in equal_bins
         ):
-            bins = min((bins, even), key=lambda found: _farthest(found, target_bytes, most_bytes))
+            bins = min(
+                (bins, equal_bins), key=lambda found: _largest_deviation(found, target_bytes, most_bytes)
+            )
     return bins
 
 
-def _even(
+def _equal_bins(
     files: Sequence[ClusteringFile], output_bytes: float, outputs: int, capacity: int
 ) -> list[list[ClusteringFile]]:
     """Return the files in their order in bins of about equal whole multiples of ``output_bytes``."""
@@ -131,11 +139,11 @@ def _even(
     return [members for members in found if members]
 
 
-def _farthest(bins: Iterable[Iterable[ClusteringFile]], target_bytes: int, most_bytes: int) -> float:
+def _largest_deviation(bins: Iterable[Iterable[ClusteringFile]], target_bytes: int, most_bytes: int) -> float:
     """Return the largest deviation of an output file from the target, as a share of it, but at least 0.1."""
     made = [outputs_of(_size(members), target_bytes=target_bytes, most_bytes=most_bytes) for members in bins]
     off = (abs(size / target_bytes - 1) for one in made for size in (one.each_bytes, one.last_bytes))
-    return max(NEAR, *off, 0.0)
+    return max(TARGET_TOLERANCE, *off, 0.0)
 
 
 def _size(files: Iterable[ClusteringFile]) -> int:
@@ -187,7 +195,7 @@ def _buckets(files: Sequence[ClusteringFile], context: PlanContext) -> list[list
     return list(buckets.values())
 
 
-def _is_to_be_merged(file: ClusteringFile, reasons: Mapping[str, str], context: PlanContext) -> bool:
+def _is_ordered(file: ClusteringFile, reasons: Mapping[str, str], context: PlanContext) -> bool:
     """Return whether a due file is already in the applied order and of good size."""
     execution = context.execution
     is_in_order = file.digest is not None and execution.arranges_rows and file.digest == execution.digest
@@ -224,11 +232,11 @@ def _size_gain(files: Sequence[ClusteringFile], context: PlanContext) -> float:
     if not any(limits.is_oversize(file.size_bytes) for file in files) and all(
         file.digest == context.execution.digest for file in files
     ):
-        wholes = _consecutive(files, int(FITS * limits.most_bytes), len(files))
-        return float(len(files) - len(wholes))
+        refilled = _consecutive(files, int(LAST_ROWS_SHARE * limits.most_bytes), len(files))
+        return float(len(files) - len(refilled))
     size_bytes, rows = _size(files), rows_of(files)
     before = sum(limits.is_off_size(file.size_bytes) for file in files)
-    made = {factor: limits.outputs(factor * size_bytes, rows=rows) for factor in (1.0, UNCERTAIN)}
+    made = {factor: limits.outputs(factor * size_bytes, rows=rows) for factor in (1.0, ESTIMATE_FACTOR)}
     after = max(
         sum(limits.is_off_size(int(size / factor)) for size in outputs.sizes)
         for factor, outputs in made.items()
@@ -245,7 +253,7 @@ def _order_gain(files: Sequence[ClusteringFile], reasons: Mapping[str, str], con
     """
     if not context.execution.arranges_rows:
         return 0.0
-    if all(_is_to_be_merged(file, reasons, context) for file in files):
+    if all(_is_ordered(file, reasons, context) for file in files):
         depths = depths_of(files, context.execution)
         runs = sum(depths.get(file.file_id, 1) for file in files) / len(files)
         return runs - 1 if runs > DEEP else 0.0

@@ -83,13 +83,13 @@ class RunRoom:
         self.taken_bytes += size_bytes
 
 
-def within(owed: Debt, budget: RunBudget, *, max_groups: int, max_files: int = MOST_FILES) -> Debt:
+def limited_to_budget(debt: Debt, budget: RunBudget, *, max_groups: int, max_files: int = MOST_FILES) -> Debt:
     """Return the part of a debt that one run pays: the groups that fit, best benefit first.
 
     The files of groups that do not fit are added to the excluded files.
 
     Args:
-        owed: The debt, computed with the same limit, so that only groups of a single file exceed it.
+        debt: The debt, computed with the same limit, so that only groups of a single file exceed it.
         budget: The budget of the run.
         max_groups: The largest number of groups in the run.
         max_files: The largest number of files in the run.
@@ -98,7 +98,7 @@ def within(owed: Debt, budget: RunBudget, *, max_groups: int, max_files: int = M
     room = RunRoom(budget, max_groups=max_groups, max_files=max_files)
     taken: list[PlannedGroup] = []
     left: list[ExcludedFile] = []
-    for group in owed.groups:
+    for group in debt.groups:
         reason = room.refusal(group.size_bytes, len(group.files))
         if reason is not None:
             left += [ExcludedFile(file=file, reason=reason) for file in group.files]
@@ -107,10 +107,10 @@ def within(owed: Debt, budget: RunBudget, *, max_groups: int, max_files: int = M
         room.take(group.size_bytes, len(group.files))
     here = {group.partition for group in taken}
     return replace(
-        owed,
+        debt,
         groups=tuple(taken),
-        excluded=(*owed.excluded, *left),
-        choices=tuple(choice for choice in owed.choices if choice.partition in here),
+        excluded=(*debt.excluded, *left),
+        choices=tuple(choice for choice in debt.choices if choice.partition in here),
     )
 
 
@@ -122,9 +122,9 @@ class DueGroups:
     max_groups: int
 
     @classmethod
-    def of(cls, owed: Debt, *, max_groups: int) -> DueGroups:
+    def of(cls, debt: Debt, *, max_groups: int) -> DueGroups:
         """Return the groups of a debt."""
-        groups = tuple((group.size_bytes, len(group.files)) for group in owed.groups)
+        groups = tuple((group.size_bytes, len(group.files)) for group in debt.groups)
         return cls(groups=groups, max_groups=max_groups)
 
 
@@ -159,7 +159,7 @@ def runs_of(tables: Sequence[DueGroups], *, budget_bytes: int) -> list[int]:
         clustered = []
         for number in turn:
             room = RunRoom(budget, max_groups=tables[number].max_groups)
-            steps += _pay(left[number], room)
+            steps += _take_fitting(left[number], room)
             if room.taken_bytes:
                 clustered.append(number)
                 budget = budget.left_after(room.taken_bytes)
@@ -175,7 +175,7 @@ def runs_of(tables: Sequence[DueGroups], *, budget_bytes: int) -> list[int]:
     return runs
 
 
-def _pay(groups: deque[tuple[int, int]], room: RunRoom) -> int:
+def _take_fitting(groups: deque[tuple[int, int]], room: RunRoom) -> int:
     """Remove the groups that fit into the room, and return the number of groups that were examined."""
     passed: list[tuple[int, int]] = []
     before = len(groups)
@@ -185,9 +185,9 @@ def _pay(groups: deque[tuple[int, int]], room: RunRoom) -> int:
             room.take(*group)
         else:
             passed.append(group)
-    looked_at = before - len(groups)
+    examined = before - len(groups)
     groups.extendleft(reversed(passed))
-    return looked_at
+    return examined
 
 
 def left_for_later(excluded_files: Iterable[ExcludedFile]) -> str | None:

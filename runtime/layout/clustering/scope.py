@@ -74,7 +74,7 @@ def may_gain(groups: Sequence[PlannedGroup], execution: ExecutionPolicy, situati
     That is possible only if a query filters by a column of the order, and statistics cannot keep it to one
     group, and at least one of the groups that it reads overlaps another one.
     """
-    return _gains(groups, execution, situation, ordered_by=execution.columns)
+    return _query_reads_overlapping_groups(groups, execution, situation, ordered_by=execution.columns)
 
 
 def chosen_by_statistics(
@@ -82,7 +82,7 @@ def chosen_by_statistics(
 ) -> ClusteringScope:
     """Return the scope by statistics alone, which do not show the effect of the later columns of a sort."""
     leading = execution.columns if execution.strategy in CURVES else execution.columns[:1]
-    gains = _gains(groups, execution, situation, ordered_by=leading)
+    gains = _query_reads_overlapping_groups(groups, execution, situation, ordered_by=leading)
     return ClusteringScope.PARTITION if gains else ClusteringScope.GROUP
 
 
@@ -119,7 +119,7 @@ def costs_of(groups: Sequence[PlannedGroup], spec: ClusteringSpec) -> ScopeFigur
     )
 
 
-def _gains(
+def _query_reads_overlapping_groups(
     groups: Sequence[PlannedGroup],
     execution: ExecutionPolicy,
     situation: Situation,
@@ -133,12 +133,14 @@ def _gains(
     asking = [query for query in situation.queries if columns_of(query) & names]
     if not asking:
         return False
-    wholes = [_as_one(group, str(number)) for number, group in enumerate(groups)]
-    depths = depths_of(wholes, execution)
-    known = [bounds_of(_statistics(whole), situation.types) for whole in wholes]
+    merged_groups = [_as_one(group, str(number)) for number, group in enumerate(groups)]
+    depths = depths_of(merged_groups, execution)
+    known = [bounds_of(_statistics(whole), situation.types) for whole in merged_groups]
     for query in asking:
-        touched = [whole for whole, bounds in zip(wholes, known, strict=True) if may_hold(query, bounds)]
-        if len(touched) > 1 and any(depths.get(whole.file_id, len(wholes)) > 1 for whole in touched):
+        touched = [
+            whole for whole, bounds in zip(merged_groups, known, strict=True) if may_hold(query, bounds)
+        ]
+        if len(touched) > 1 and any(depths.get(whole.file_id, len(merged_groups)) > 1 for whole in touched):
             return True
     return False
 

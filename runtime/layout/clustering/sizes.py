@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquetry.runtime.layout.packing import AIM, OVERSIZE, SMALLEST_SHARE, Outputs, outputs_of
+from parquetry.runtime.layout.packing import FILL_SHARE, OVERSIZE, SMALLEST_SHARE, Outputs, outputs_of
 from parquetry.runtime.spec.clustering import PlanPolicy
 
 
@@ -24,7 +24,7 @@ class SizeLimits:
     @classmethod
     def of(cls, plan: PlanPolicy, *, max_file_size_bytes: int) -> SizeLimits:
         """Return the limits of a plan policy under the maximum file size."""
-        target = min(plan.target_file_size_bytes, int(AIM * max_file_size_bytes))
+        target = min(plan.target_file_size_bytes, int(FILL_SHARE * max_file_size_bytes))
         return cls(
             target_bytes=target,
             most_bytes=max_file_size_bytes,

@@ -35,7 +35,7 @@ from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.reports.diff import diff_specs
 from parquetry.compiler.reports.inspection import inspect_table, read_layouts
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
-from parquetry.runtime.clustering.plan.due import is_time, schedule_clustering
+from parquetry.runtime.clustering.plan.due import is_clustering_due, schedule_clustering
 from parquetry.runtime.clustering.plan.history import completed_clusterings
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.cluster import cluster, execute
@@ -140,7 +140,7 @@ def test_work_is_due_when_a_run_would_start_it(folder, trigger):
             events(folder).insert({f"n{n}-{i}": (i, "a") for i in range(4)})
         found = due(folder)
         handle = open_table(open_store(folder.root / "warehouse/events"))
-        starts = is_time(handle, Trigger.ASYNC) and bool(found.evidence.due["events"].rewrite_bytes)
+        starts = is_clustering_due(handle, Trigger.ASYNC) and bool(found.evidence.due["events"].rewrite_bytes)
         assert found.evidence.tables_with_work == ({"events"} if starts else set())
         if found.evidence.due["events"].rewrite_bytes:
             least = 1 if trigger == "inline" else 0

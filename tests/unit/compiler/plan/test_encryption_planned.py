@@ -9,7 +9,7 @@ import pytest
 from parquetry.compiler.plan.changes import spec_changes
 from parquetry.compiler.plan.model import ChangeClass
 from parquetry.runtime.clustering.plan.survey import FurtherSteps, clustering_file
-from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.model import ExclusionReason, Situation
 from parquetry.runtime.layout.clustering.strategies import BUILT_IN
 from parquetry.runtime.layout.model import FileSlice
@@ -76,7 +76,7 @@ def test_files_in_the_clear_are_due_whatever_picks_files(strategy):
             group = RowGroupStatistics(rows=9, data_bytes=9, columns={"n": bounds})
             found = FileStatistics(path=part.path, size_bytes=9 * MIB, row_groups=(group,), **known)
             files.append(clustering_file(part, found, steps))
-        owed = debt(spec, files, Situation(max_file_size_bytes=10 * MIB))
+        owed = compute_debt(spec, files, Situation(max_file_size_bytes=10 * MIB))
         return {file.file_id for group in owed.groups for file in group.files}
 
     # What overlap takes for sorted files it leaves.
@@ -105,7 +105,9 @@ def test_files_that_owe_a_step_are_due_whatever_is_kept():
                 path=name, size_bytes=110 * MIB, row_groups=(group,), encrypted=encrypted, clustering="older"
             )
             files.append(clustering_file(part, known, steps))
-        owed = debt(spec, files, Situation(max_file_size_bytes=120 * MIB, kept_until="20260102000000000"))
+        owed = compute_debt(
+            spec, files, Situation(max_file_size_bytes=120 * MIB, kept_until="20260102000000000")
+        )
         assert {file.file_id for group in owed.groups for file in group.files}.isdisjoint(
             entry.file.file_id for entry in owed.excluded
         )

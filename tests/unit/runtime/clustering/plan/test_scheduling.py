@@ -15,10 +15,10 @@ import pytest
 from parquetry.runtime.clustering.plan.avro import avro_plan
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import strategies
-from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.depth import depths_of, value_order
 from parquetry.runtime.layout.clustering.model import DueReason, ExclusionReason, PlannedGroup
-from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget, within
+from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget, limited_to_budget
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.spec.clustering import (
     ClusteringScope,
@@ -39,7 +39,7 @@ CURVE = ExecutionPolicy(strategy="zorder", columns=("a", "b"))
 
 def due(spec, files, **around):
     """Reasons by file id, and why the others are left."""
-    owed = debt(spec, files, situation(**around))
+    owed = compute_debt(spec, files, situation(**around))
     reasons = {name: why for group in owed.groups for name, why in group.reasons.items()}
     return reasons, {entry.file.file_id: entry.reason for entry in owed.excluded}
 
@@ -140,7 +140,7 @@ def test_files_that_the_policy_made_become_fewer_where_whole_ones_fit_into_one()
 )
 def test_no_file_is_split_finer_than_into_rows(sizes, rows, into):
     files = [file(f"f{n}", size * MIB, rows=rows) for n, size in enumerate(sizes)]
-    groups = debt(policy(columns=()), files, situation()).groups
+    groups = compute_debt(policy(columns=()), files, situation()).groups
     assert [group.output_files for group in groups] == ([] if into is None else [into])
 
 
@@ -183,7 +183,7 @@ def test_keep_leaves_files_of_before_and_takes_those_born_since():
 
 def test_reserved_files_are_left_with_the_reason():
     files = [file("s1", MIB), file("s2", MIB), file("s3", MIB)]
-    owed = debt(
+    owed = compute_debt(
         policy(columns=()), files, situation(reserved={("", "s2"): "the write 7 is about to change it"})
     )
     assert [(e.file.file_id, e.words) for e in owed.excluded] == [("s2", "the write 7 is about to change it")]
@@ -351,7 +351,7 @@ def test_groups_hold_what_lies_together():
     spec = policy(max_group_size_bytes=1200 * MIB)
     files = spread(40)
     random.Random(3).shuffle(files)
-    for group in debt(spec, files, situation()).groups:
+    for group in compute_debt(spec, files, situation()).groups:
         lows = sorted(member.columns["a"].minimum for member in group.files)
         assert lows == list(range(lows[0], lows[0] + 10 * len(lows), 10))
         assert abs(group.size_bytes / group.output_files / (120 * MIB) - 1) <= 0.1
@@ -371,7 +371,7 @@ def test_values_that_may_not_be_mixed_are_grouped_apart():
         return file(name, MIB, digest=execution.digest, s=(low, high or low), **settings)
 
     files = [of("x1", 1), of("x2", 1), of("y1", 2), of("y2", 2), of("z", 3)]
-    owed = debt(spec, files, situation())
+    owed = compute_debt(spec, files, situation())
     assert {frozenset(group.reasons) for group in owed.groups} == {
         frozenset({"x1", "x2"}),
         frozenset({"y1", "y2"}),
@@ -379,14 +379,14 @@ def test_values_that_may_not_be_mixed_are_grouped_apart():
     assert [(e.file.file_id, e.reason) for e in owed.excluded] == [("z", ExclusionReason.NO_GAIN)]
     # Which value these have cannot be seen.
     text = {"s": column("v" * 32, "v" * 32, kind="string")}
-    assert not debt(spec, [replace(f, columns=text) for f in files], situation()).groups
+    assert not compute_debt(spec, [replace(f, columns=text) for f in files], situation()).groups
 
 
 def test_all_files_without_a_value_go_together():
     execution = ExecutionPolicy(strategy="stitch", split_by=("s",))
     nulls = {"s": column(None, None, nulls=1000)}
     files = [replace(file(f"f{n}", MIB, digest=execution.digest), columns=nulls) for n in range(2)]
-    assert len(debt(ClusteringSpec(execution=execution), files, situation()).groups) == 1
+    assert len(compute_debt(ClusteringSpec(execution=execution), files, situation()).groups) == 1
 
 
 def test_commits_takes_what_was_written_since_and_late_partitions_too():
@@ -395,7 +395,7 @@ def test_commits_takes_what_was_written_since_and_late_partitions_too():
         file("x", HEALTHY, partition="p=1", instant="1"),
         file("y", HEALTHY, partition="p=2", instant="1"),
     ]
-    owed = debt(spec, first, situation())
+    owed = compute_debt(spec, first, situation())
     clustered = rewritten(first, owed.groups, spec, situation(), instant="5")
     small = file("merged before", MIB, partition="p=1", instant="5", digest=spec.execution.digest)
     late = [file("late", MIB, partition="p=1", instant="4"), file("new", MIB, partition="p=3", instant="6")]
@@ -428,7 +428,7 @@ def test_a_strategy_of_another_package_is_an_entry_point(monkeypatch):
     assert due(spec, files)[0] == {f"f{n}": "odd" for n in range(1, 6)}
     known = ", ".join([*strategies.BUILT_IN, "odd"])
     with pytest.raises(InvalidDataError, match=f"no strategy 'even' here; known are {known}"):
-        debt(policy("even"), files, situation())
+        compute_debt(policy("even"), files, situation())
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,7 @@ def test_a_strategy_of_another_package_that_answers_wrongly_is_named(monkeypatch
     monkeypatch.setattr(strategies, "entry_points", lambda group: [point])
     spec = policy("wrong")
     with pytest.raises(InvalidDataError, match=f"^clustering.plan.strategy: 'wrong' {re.escape(said)}"):
-        debt(spec, spread(5, digest=spec.execution.digest), situation())
+        compute_debt(spec, spread(5, digest=spec.execution.digest), situation())
 
 
 def test_a_plug_in_cannot_have_the_same_run_rewritten_again_and_again(monkeypatch):
@@ -469,24 +469,24 @@ def test_merging_the_smallest_files_comes_first_and_a_run_stays_in_its_budget():
     spec = policy(columns=())
     files = [file(f"small{n}", MIB, partition="p=1") for n in range(50)]
     files += [file(f"large{n}", 90 * MIB, partition="p=2") for n in range(5)]
-    owed = debt(spec, files, situation())
+    owed = compute_debt(spec, files, situation())
     assert [group.partition for group in owed.groups] == ["p=1", "p=2"]
-    one = within(owed, RunBudget(limit_bytes=460 * MIB), max_groups=30)
+    one = limited_to_budget(owed, RunBudget(limit_bytes=460 * MIB), max_groups=30)
     assert [group.partition for group in one.groups] == ["p=1"]
     assert {entry.reason for entry in one.excluded} == {ExclusionReason.BUDGET}
-    assert {entry.reason for entry in within(owed, NO_LIMIT, max_groups=1).excluded} == {
+    assert {entry.reason for entry in limited_to_budget(owed, NO_LIMIT, max_groups=1).excluded} == {
         ExclusionReason.GROUPS
     }
-    few = within(owed, NO_LIMIT, max_groups=30, max_files=50)
+    few = limited_to_budget(owed, NO_LIMIT, max_groups=30, max_files=50)
     assert {entry.reason for entry in few.excluded} == {ExclusionReason.FILES}
 
 
 def test_groups_are_made_small_enough_for_the_budget():
     spec = policy()
     files = [file(f"f{n}", HEALTHY) for n in range(40)]
-    owed = debt(spec, files, situation(), budget_bytes=500 * MIB)
+    owed = compute_debt(spec, files, situation(), budget_bytes=500 * MIB)
     assert max(group.size_bytes for group in owed.groups) <= 500 * MIB
-    assert len(within(owed, RunBudget(limit_bytes=500 * MIB), max_groups=30).groups) == 1
+    assert len(limited_to_budget(owed, RunBudget(limit_bytes=500 * MIB), max_groups=30).groups) == 1
 
 
 @pytest.mark.parametrize("execution", [ExecutionPolicy(), SORT, CURVE], ids=lambda e: e.strategy)
@@ -495,8 +495,8 @@ def test_work_grows_with_the_files_and_not_faster(execution, strategy):
     """Function calls are counted; the logarithm of sorting adds an eighth when files are doubled."""
     spec = ClusteringSpec(plan=PlanPolicy(strategy=strategy), execution=execution)
     fewer, more = many(2_000), many(4_000)
-    before = calls_of(lambda: debt(spec, fewer, situation()))
-    after = calls_of(lambda: debt(spec, more, situation()))
+    before = calls_of(lambda: compute_debt(spec, fewer, situation()))
+    after = calls_of(lambda: compute_debt(spec, more, situation()))
     assert after <= 2.3 * before
 
 

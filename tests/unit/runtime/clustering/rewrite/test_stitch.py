@@ -391,7 +391,7 @@ def test_values_that_are_much_larger_than_in_the_file(tmp_path, count_allocation
 
 
 def test_many_files_are_not_open_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(stitch, "_MOST_WAITING", 3)
+    monkeypatch.setattr(stitch, "_MOST_PENDING", 3)
     ctx, files = made(tmp_path, files=7)
     (result,) = stitched(ctx, files).files
     assert [result.metadata.row_group(n).num_rows for n in range(3)] == [3 * ROWS, 3 * ROWS, ROWS]

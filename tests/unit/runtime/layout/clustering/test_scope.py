@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.scope import tasks_of
 from parquetry.runtime.layout.skipping.files import parse_where
 from parquetry.runtime.spec.clustering import ClusteringScope
@@ -38,7 +38,7 @@ def asking(*conditions):
 )
 def test_a_partition_in_order_is_one_group(scope, budget_bytes, groups):
     files = [file(f"{partition}{n}", 60 * MIB, partition=partition) for partition in "ab" for n in range(16)]
-    owed = debt(spec_of(scope), files, situation(), budget_bytes=budget_bytes)
+    owed = compute_debt(spec_of(scope), files, situation(), budget_bytes=budget_bytes)
     assert [len(group.files) for group in owed.groups] == groups
     assert {group.scope for group in owed.groups} == {
         ClusteringScope.PARTITION if scope is ClusteringScope.PARTITION else ClusteringScope.GROUP
@@ -47,7 +47,7 @@ def test_a_partition_in_order_is_one_group(scope, budget_bytes, groups):
 
 def test_rows_that_are_not_arranged_have_no_order_to_share():
     files = [file(f"f{n}", 60 * MIB) for n in range(16)]
-    owed = debt(spec_of(ClusteringScope.PARTITION, columns=()), files, situation())
+    owed = compute_debt(spec_of(ClusteringScope.PARTITION, columns=()), files, situation())
     assert [(len(group.files), group.scope) for group in owed.groups] == [(8, ClusteringScope.GROUP)] * 2
 
 
@@ -78,14 +78,14 @@ def test_auto_takes_the_partition_where_a_query_would_open_files_of_several_grou
     conditions, bounds, settings, chosen
 ):
     files = [file(f"f{n:02}", 60 * MIB, **bounds(n)) for n in range(16)]
-    owed = debt(spec_of(ClusteringScope.AUTO, **settings), files, asking(*conditions))
+    owed = compute_debt(spec_of(ClusteringScope.AUTO, **settings), files, asking(*conditions))
     sizes = [16] if chosen is ClusteringScope.PARTITION else [8, 8]
     assert [(len(group.files), group.scope) for group in owed.groups] == [(size, chosen) for size in sizes]
 
 
 def test_one_group_is_one_order_as_it_is():
     files = [file(f"f{n}", 60 * MIB, **WIDE) for n in range(8)]
-    owed = debt(spec_of(ClusteringScope.AUTO), files, asking("a = 7"))
+    owed = compute_debt(spec_of(ClusteringScope.AUTO), files, asking("a = 7"))
     assert [group.scope for group in owed.groups] == [ClusteringScope.GROUP]
 
 
