@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from parquetry.errors import UsageError
-from parquetry.project.model.resolved import SparkSettings
+from parquetry.project.model.resolved import SparkLaunchSettings
 from parquetry.project.validation.interpolate import Secret
 from parquetry.runtime.redaction import secret_options
 
@@ -23,7 +23,7 @@ class SubmitArguments:
     hidden: Mapping[str, str | Secret]
 
 
-def submit_arguments(spark: SparkSettings) -> SubmitArguments:
+def submit_arguments(spark: SparkLaunchSettings) -> SubmitArguments:
     """Return the arguments from ``spark.conf`` and ``submit_args``.
 
     All ``--py-files`` are collected in ``files``, because spark-submit uses only the last such option.

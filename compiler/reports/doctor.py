@@ -22,7 +22,7 @@ from parquetry.errors import ParquetryError
 from parquetry.message import command, joined
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import errors
-from parquetry.project.model.resolved import Launcher, SparkSettings
+from parquetry.project.model.resolved import Launcher, SparkLaunchSettings
 from parquetry.runtime import store_jars
 from parquetry.runtime.apply.properties import property_warnings
 from parquetry.runtime.commit.damaged_files import damage_warnings
@@ -111,7 +111,7 @@ def check_project(workspace: Workspace) -> Iterator[Check]:
     yield _checked("spark", lambda: _spark(target.spark))
 
 
-def _spark(settings: SparkSettings) -> str:
+def _spark(settings: SparkLaunchSettings) -> str:
     """Return how Spark starts; raise SparkStartError if its workers cannot start on this machine."""
     if settings.launcher is Launcher.IN_PROCESS:
         check_worker_python(str(settings.master or "local[*]"))
@@ -171,7 +171,7 @@ def _places(workspace: Workspace) -> list[str]:
     return [place.lower() for place in (*(table.location for table in tables), *sources)]
 
 
-def _client(client: store_jars.Client, spark: SparkSettings, hadoop: str | None) -> Check:
+def _client(client: store_jars.Client, spark: SparkLaunchSettings, hadoop: str | None) -> Check:
     """Check that the Spark that starts here finds Hadoop's client of a store in a version that fits."""
     declared = {name: str(value) for name, value in spark.conf.items()}
     if spark.packages:

@@ -23,7 +23,7 @@ from parquetry.project.model.resolved import (
     Launcher,
     Layer,
     Origin,
-    SparkSettings,
+    SparkLaunchSettings,
     Target,
     TargetSettings,
 )
@@ -165,7 +165,7 @@ def build_target(head: ProjectFile, file: SpecFile, name: str, *, root: Path) ->
     return Target(
         name=name,
         warehouse=absolute(root, head.warehouse),
-        spark=SparkSettings(
+        spark=SparkLaunchSettings(
             launcher=Launcher(spark.get("launcher", Launcher.IN_PROCESS)),
             master=_text(spark["master"]) if "master" in spark else None,
             submit_args=tuple(_text(argument) for argument in spark.get("submit_args", ())),

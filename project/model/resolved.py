@@ -81,7 +81,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkSettings:
+class SparkLaunchSettings:
     """The settings with which Spark is started."""
 
     launcher: Launcher = Launcher.IN_PROCESS
@@ -139,7 +139,7 @@ class Target:
 
     name: str
     warehouse: str
-    spark: SparkSettings
+    spark: SparkLaunchSettings
     storage: Mapping[str, Any]
     budget: Budget
     protect: tuple[str, ...]
