@@ -18,7 +18,7 @@ from parquetry.runtime.layout.clustering.run_budget import (
     RunBudget,
     by_last_clustering,
     runs_of,
-    within,
+    limited_to_budget,
 )
 from tests.support.clustering_model import file, policy, rewritten, situation
 from tests.support.effort import examples
@@ -53,7 +53,7 @@ def take_turns(names, limit_bytes, owed_of, pay, *, most=SPEC.plan.max_groups):
         budget = RunBudget(limit_bytes=limit_bytes)
         groups = []
         for place, name in enumerate(by_last_clustering(clustered)):
-            taken = within(owed_of(name), budget, max_groups=most)
+            taken = limited_to_budget(owed_of(name), budget, max_groups=most)
             if not taken.groups:
                 continue
             pay(name, taken, run)
@@ -142,24 +142,24 @@ def groups(*sizes):
 
 
 def test_a_file_larger_than_the_budget_is_the_first_and_only_one_of_a_run():
-    only = within(groups(150), RunBudget(limit_bytes=100), max_groups=30)
+    only = limited_to_budget(groups(150), RunBudget(limit_bytes=100), max_groups=30)
     assert only.rewritten_bytes == 150
-    after_others = within(groups(10, 150), RunBudget(limit_bytes=100), max_groups=30)
+    after_others = limited_to_budget(groups(10, 150), RunBudget(limit_bytes=100), max_groups=30)
     assert after_others.rewritten_bytes == 10
     assert [entry.reason for entry in after_others.excluded] == [ExclusionReason.LARGER_THAN_BUDGET]
-    alone = within(groups(150, 10), RunBudget(limit_bytes=100), max_groups=30)
+    alone = limited_to_budget(groups(150, 10), RunBudget(limit_bytes=100), max_groups=30)
     assert alone.rewritten_bytes == 150
-    of_others = within(groups(150), RunBudget(limit_bytes=100, spent_bytes=1), max_groups=30)
+    of_others = limited_to_budget(groups(150), RunBudget(limit_bytes=100, spent_bytes=1), max_groups=30)
     assert of_others.groups == ()
 
 
 def test_what_was_reviewed_is_a_ceiling_for_single_files_too():
-    assert within(groups(150), RunBudget(limit_bytes=100, is_strict=True), max_groups=30).groups == ()
-    assert within(groups(100), RunBudget(limit_bytes=100, is_strict=True), max_groups=30).groups
+    assert limited_to_budget(groups(150), RunBudget(limit_bytes=100, is_strict=True), max_groups=30).groups == ()
+    assert limited_to_budget(groups(100), RunBudget(limit_bytes=100, is_strict=True), max_groups=30).groups
 
 
 def test_a_budget_of_nothing_pays_nothing():
-    assert within(groups(10), RunBudget(limit_bytes=0), max_groups=30).groups == ()
+    assert limited_to_budget(groups(10), RunBudget(limit_bytes=0), max_groups=30).groups == ()
     assert runs_of([DueGroups.of(groups(10), max_groups=30)], budget_bytes=0) == [0]
 
 
