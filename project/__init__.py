@@ -39,7 +39,7 @@ _HOMES = {
     "Origin": "model.resolved",
     "ResolvedProject": "model.resolved",
     "ResolvedTable": "model.resolved",
-    "Secret": "schema.interpolate",
+    "Secret": "validation.interpolate",
     "SelectionError": "model.selection",
     "Severity": "diagnostics.model",
     "Target": "model.resolved",
