@@ -367,7 +367,7 @@ def _reads(
     }
     if sample is not None:
         # Predictions count by pages and dictionaries, so the other files must do the same.
-        known = sample.looked_into(known, queries)
+        known = sample.with_page_statistics(known, queries)
     others = [group for group in clustering.groups if group.files[0].key not in predicted]
     estimated = [
         estimate(
@@ -411,7 +411,7 @@ class _Sample:
         self._spec = spec
         self.choose = ScopeBySample(store, spec, policy, limits=IN_REVIEW)
 
-    def looked_into(
+    def with_page_statistics(
         self, files: Mapping[str, FileStatistics], queries: DeclaredQueries
     ) -> Mapping[str, FileStatistics]:
         """Return the statistics of other files with pages and dictionaries, as far as the limits allow."""

@@ -40,7 +40,7 @@ def due_sources(
         return ()
     shown_by = personal_in_either(handle.spec, declared)
     return tuple(
-        _look_at(handle, source, shown_by, directory=directory, storage=storage, check=check)
+        _due_source(handle, source, shown_by, directory=directory, storage=storage, check=check)
         for source in handle.spec.sources
     )
 
@@ -71,13 +71,13 @@ def new_sources(
         declared if handle is None or handle.spec is None else personal_in_either(handle.spec, declared)
     )
     return tuple(
-        _look_at(handle, source, shown_by, directory=directory, storage=storage, check=check)
+        _due_source(handle, source, shown_by, directory=directory, storage=storage, check=check)
         for source in declared.sources
         if source not in applied
     )
 
 
-def _look_at(
+def _due_source(
     handle: TableHandle | None,
     source: Source,
     shown_by: TableSpec,

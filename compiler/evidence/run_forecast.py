@@ -31,7 +31,7 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.rereading import read_again
 
-NAMED: Final = 100
+MAX_LISTED_FILES: Final = 100
 """The most excluded files that are listed by path, per table."""
 
 _LOG = logging.getLogger(__name__)
@@ -79,12 +79,12 @@ def next_clustering(
     return NextClustering(forecast=forecast, excluded=_excluded(due.debt.excluded, shown_by))
 
 
-def _excluded(left: Sequence[ExcludedFile], shown_by: TableSpec) -> ExcludedFiles:
+def _excluded(excluded: Sequence[ExcludedFile], shown_by: TableSpec) -> ExcludedFiles:
     """Return the excluded files with a bounded list of paths. `service cluster --plan-only` lists all."""
-    named = nsmallest(NAMED, left, key=lambda excluded: excluded.file.path)
+    named = nsmallest(MAX_LISTED_FILES, excluded, key=lambda excluded: excluded.file.path)
     return ExcludedFiles(
-        total=len(left),
-        reasons=dict(sorted(Counter(str(excluded.reason) for excluded in left).items())),
+        total=len(excluded),
+        reasons=dict(sorted(Counter(str(excluded.reason) for excluded in excluded).items())),
         files=tuple(
             ExcludedPath(
                 path=masked_path(excluded.file.path, excluded.file.partition, shown_by),
@@ -101,7 +101,7 @@ def _pending(handle: TableHandle) -> tuple[PendingPlan, ...]:
     found = []
     for instant, request in sorted(handle.timeline().pending_clusterings.items()):
         groups = () if request.plan is None else request.plan.groups
-        said = added_up(query for group in groups for query in read_prediction(group.extra))
-        if said:
-            found.append(PendingPlan(instant=instant, queries=said))
+        forecasts = added_up(query for group in groups for query in read_prediction(group.extra))
+        if forecasts:
+            found.append(PendingPlan(instant=instant, queries=forecasts))
     return tuple(found)

@@ -36,7 +36,7 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.signing import check_signed
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 _OPEN, _FILES = "open", "files"
@@ -137,14 +137,15 @@ class RunResult(Brief):
 
         A job that failed for the reason of an earlier one, such as a missing file, is left out.
         """
-        failure, told, found = self.failure, set[tuple[str, str]](), []
+        shown: set[tuple[str, str]] = set()
+        reasons = []
         for outcome in self.outcomes:
             error = outcome.error
-            said = {(outcome.table, str(part)) for part in error.args} if error else set()
-            if outcome.error is not None and outcome.error is not failure and not said <= told:
-                found.append(outcome)
-            told |= said
-        return tuple(found)
+            texts = {(outcome.table, str(part)) for part in error.args} if error else set()
+            if error is not None and error is not self.failure and not texts <= shown:
+                reasons.append(outcome)
+            shown |= texts
+        return tuple(reasons)
 
 
 Launch = Callable[[JobPlan], JobResult]
@@ -220,7 +221,7 @@ def _run_tables(
     diagnose: Diagnose,
     applied: bool,
 ) -> RunResult:
-    begun = time.monotonic()
+    started_at = time.monotonic()
     root = workspace.project.root
     unapplied: set[str] = set()
     planned = [
@@ -230,7 +231,7 @@ def _run_tables(
     all_jobs = tuple(
         plan for jobs in planned for plan in (*jobs.first, *jobs.services) if isinstance(plan, JobPlan)
     )
-    launch = _WithinBudget(prepare(all_jobs))
+    launch = _BudgetedLauncher(prepare(all_jobs))
     observer.planned(all_jobs)
     result = RunResult(
         run_id=run_id,
@@ -260,12 +261,12 @@ def _run_tables(
             workspace, result.outcomes, run_id=run_id, launch=launch, observer=observer, diagnose=diagnose
         )
         result = replace(result, tests=tests)
-    result = replace(result, seconds=_since(begun))
+    result = replace(result, seconds=_since(started_at))
     return replace(result, unsaved=_save(root, result))
 
 
-def _since(begun: float) -> float:
-    return round(time.monotonic() - begun, 1)
+def _since(started_at: float) -> float:
+    return round(time.monotonic() - started_at, 1)
 
 
 def _tests(
@@ -285,7 +286,7 @@ def _tests(
     def observed(plan: JobPlan) -> JobResult:
         observer.started(plan)
         result = _attempt(plan.table, plan.name, partial(launch, plan), diagnose)
-        outcome = result if isinstance(result, JobOutcome) else _done(plan, result)
+        outcome = result if isinstance(result, JobOutcome) else _outcome(plan, result)
         observer.ended(outcome)
         if isinstance(result, JobOutcome):
             assert result.error is not None, "an attempt without a result has failed"
@@ -309,13 +310,13 @@ def cluster_job(workspace: Workspace, table: ResolvedTable, *, applied: bool = F
         StalePlanError: If the applied spec is not the declared one.
     """
     check_allowed(workspace)
-    return _job(workspace, table, _applied(workspace, table, believed=applied), JobKind.CLUSTER)
+    return _job(workspace, table, _applied(workspace, table, trusts_record=applied), JobKind.CLUSTER)
 
 
-def _applied(workspace: Workspace, table: ResolvedTable, *, believed: bool) -> Observation:
+def _applied(workspace: Workspace, table: ResolvedTable, *, trusts_record: bool) -> Observation:
     """Return the table with its applied spec.
 
-    Unless ``believed`` is set, the applied spec must equal the declared one.
+    Unless ``trusts_record`` is set, the applied spec must equal the declared one.
 
     Raises:
         ForeignTableError: If the table belongs to another project or target.
@@ -330,7 +331,7 @@ def _applied(workspace: Workspace, table: ResolvedTable, *, believed: bool) -> O
     if observation.handle.fault is not None:
         raise observation.handle.fault.error()
     check_signed(observation.handle.store.uri, observation.handle.seal, workspace.signing_keys)
-    if not believed:
+    if not trusts_record:
         check_declared(observation, table.spec)
     else:
         check_named(observation, table.spec)
@@ -358,10 +359,10 @@ def _run_jobs(
         if not is_due:
             continue
         observer.started(plan)
-        begun = time.monotonic()
+        started_at = time.monotonic()
         result = _attempt(plan.table, plan.name, partial(launch, plan), diagnose)
-        outcome = result if isinstance(result, JobOutcome) else _done(plan, result)
-        outcome = replace(outcome, seconds=_since(begun))
+        outcome = result if isinstance(result, JobOutcome) else _outcome(plan, result)
+        outcome = replace(outcome, seconds=_since(started_at))
         if outcome.error is not None:
             _locate(outcome.error, plan.spec, table)
         observer.ended(outcome)
@@ -394,11 +395,11 @@ def _is_due(plan: JobPlan) -> bool:
     return is_clustering_due(open_table(store, owner=plan.owner), Trigger.ASYNC)
 
 
-def _done(plan: JobPlan, result: JobResult) -> JobOutcome:
+def _outcome(plan: JobPlan, result: JobResult) -> JobOutcome:
     return JobOutcome(table=plan.table, name=plan.name, result=result)
 
 
-def _attempt(table: str, name: str, body: Callable[[], _Found], diagnose: Diagnose) -> _Found | JobOutcome:
+def _attempt(table: str, name: str, body: Callable[[], _Result], diagnose: Diagnose) -> _Result | JobOutcome:
     """Return the result of ``body``, or a failed outcome if it raises an error."""
     try:
         return body()
@@ -421,7 +422,7 @@ class _TableJobs:
     clustered: str = ""
 
 
-class _WithinBudget:
+class _BudgetedLauncher:
     """A launcher whose clustering jobs share the budget of the run."""
 
     def __init__(self, launch: Launch) -> None:
@@ -454,7 +455,9 @@ def _jobs(
 
     Settings of the target that they use but the table does not record are added to ``unapplied``.
     """
-    observation = _attempt(table.name, _OPEN, lambda: _applied(workspace, table, believed=applied), diagnose)
+    observation = _attempt(
+        table.name, _OPEN, lambda: _applied(workspace, table, trusts_record=applied), diagnose
+    )
     if isinstance(observation, JobOutcome):
         return _TableJobs(table=table, first=(observation,))
     handle = observation.handle
@@ -462,11 +465,11 @@ def _jobs(
     assert handle.spec is not None, "what is applied has a spec"
     first: list[JobPlan | JobOutcome] = []
     # Writes to partitions with damaged files are refused later. Jobs in other partitions continue.
-    whole = _attempt(
+    checked = _attempt(
         table.name, _FILES, lambda: check_files(observation, table.spec, everywhere=False), diagnose
     )
-    if isinstance(whole, JobOutcome):
-        first.append(whole)
+    if isinstance(checked, JobOutcome):
+        first.append(checked)
     if only is not Only.SERVICES:
         first += [
             _job(workspace, table, observation, JobKind.INGEST, source=source)

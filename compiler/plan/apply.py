@@ -112,12 +112,12 @@ def by_intent_alone(plan: PlanDocument, workspace: Workspace, *, name: str) -> P
     Raises:
         StalePlanError: If the checked-out commit does not contain the commit of the plan.
     """
-    said = plan.intent.git_commit
-    if said is not None and not _holds(workspace.tree, said):
+    planned_commit = plan.intent.git_commit
+    if planned_commit is not None and not _holds(workspace.tree, planned_commit):
         raise StalePlanError(
             f"{name} was edited, or made from a commit that the checked-out one does not contain "
-            f"({said[:12]}), and the plan's id, which was approved, does not cover the commit; approve the "
-            "whole file by the digest in it, or apply without the file"
+            f"({planned_commit[:12]}), and the plan's id, which was approved, does not cover the commit; "
+            "approve the whole file by the digest in it, or apply without the file"
         )
     uncommitted = plan.evidence.uncommitted or uncommitted_files(workspace)
     return replace(

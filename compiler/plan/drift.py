@@ -220,13 +220,13 @@ def _columns(observation: Observation, timeline: Timeline, spec: TableSpec) -> I
     for name, column in applied.items():
         drift = _column(column, live.get(name), is_key=name in keys)
         if drift is not None:
-            yield _told(drift, name, live.get(name), timeline)
+            yield _with_writer(drift, name, live.get(name), timeline)
     for name, column in live.items():
         if name not in applied:
             added = Drift(
                 code="DR201", path=f"columns.{name}", applied=None, live=column.type, acceptable=True
             )
-            yield _told(added, name, column, timeline)
+            yield _with_writer(added, name, column, timeline)
 
 
 def _column(applied: Column, live: Column | None, *, is_key: bool) -> Drift | None:
@@ -263,16 +263,16 @@ def _stored(column: Column) -> Column:
     return stored
 
 
-def _told(drift: Drift, name: str, live: Column | None, timeline: Timeline) -> Drift:
+def _with_writer(drift: Drift, name: str, live: Column | None, timeline: Timeline) -> Drift:
     """Return the drift with the commit that gave the column its live form, and with its writer.
 
     If a restore followed that commit, the restore counts as the writer.
     """
 
-    def is_so(columns: Sequence[Column]) -> bool:
+    def has_live_form(columns: Sequence[Column]) -> bool:
         return next((column for column in columns if column.name == name), None) == live
 
-    instant, metadata = _first_since(timeline, is_so)
+    instant, metadata = _first_commit_where(timeline, has_live_form)
     if instant is None or metadata is None:
         return drift
     restores = (i for i in reversed(timeline.instants) if i.action is Action.RESTORE and i.is_completed)
@@ -282,7 +282,7 @@ def _told(drift: Drift, name: str, live: Column | None, timeline: Timeline) -> D
     return replace(drift, instant=instant, writer=writer_of(metadata))
 
 
-def _first_since(
+def _first_commit_where(
     timeline: Timeline, holds: Callable[[Sequence[Column]], bool]
 ) -> tuple[str | None, CommitMetadata | None]:
     found: tuple[str | None, CommitMetadata | None] = (None, None)

@@ -42,7 +42,7 @@ def find_undeclared(workspace: Workspace) -> tuple[Undeclared, ...]:
         for absolute, place in sorted(former.items())
         if absolute not in seen and workspace.may_open(place)
     ]
-    found += [table for table in map_each(elsewhere, lambda place: _look(workspace, place)) if table]
+    found += [table for table in map_each(elsewhere, lambda place: _undeclared_at(workspace, place)) if table]
     return tuple(sorted(found, key=lambda t: (t.spec.name, t.location)))
 
 
@@ -56,14 +56,16 @@ def _search(workspace: Workspace, known: Collection[str]) -> list[Undeclared]:
     warehouse = workspace.project.target.warehouse.rstrip("/")
     store = workspace.store_at(warehouse)
     others = workspace.project.other_warehouses
-    strangers = [other for other in others if other is not None and not contains(other, warehouse)]
+    foreign_warehouses = [other for other in others if other is not None and not contains(other, warehouse)]
 
     def place_of(folder: str) -> str:
         return f"{warehouse}/{folder}".removeprefix(f"{root}/")
 
     def may_hold_ours(folder: str) -> bool:
         place = join_base(root, place_of(folder))
-        return place not in known and not any(contains(stranger, place) for stranger in strangers)
+        return place not in known and not any(
+            contains(foreign_warehouse, place) for foreign_warehouse in foreign_warehouses
+        )
 
     found: list[Undeclared] = []
     level, left = _sub_folders(store, "") or [], _LISTINGS
@@ -72,8 +74,8 @@ def _search(workspace: Workspace, known: Collection[str]) -> list[Undeclared]:
         left -= len(folders)
         below = map_each(folders, lambda folder: _sub_folders(store, folder))
         tables = [folder for folder, inner in zip(folders, below, strict=True) if inner is None]
-        looks = map_each(tables, lambda folder: _look(workspace, place_of(folder)))
-        found += [table for table in looks if table is not None]
+        observed = map_each(tables, lambda folder: _undeclared_at(workspace, place_of(folder)))
+        found += [table for table in observed if table is not None]
         level = [path for inner in below for path in inner or ()]
     return found
 
@@ -86,7 +88,7 @@ def _sub_folders(store: ObjectStore, folder: str) -> list[str] | None:
     return [path for name, path in paths.items() if not name.startswith((".", "_"))]
 
 
-def _look(workspace: Workspace, place: str) -> Undeclared | None:
+def _undeclared_at(workspace: Workspace, place: str) -> Undeclared | None:
     store = workspace.store_at(place)
     try:
         identity = read_identity(store)

@@ -98,14 +98,14 @@ def _live(change: Change, columns: Sequence[Column], config: TableConfig) -> Any
         return found if found is None or isinstance(found, bool) else str(found)
     if path.startswith("properties."):
         return config.raw.get(path.removeprefix("properties."))
-    said = {
+    live_values = {
         "record_key": list(config.record_key),
         "partition_by": list(config.partition_by),
         "ordering": config.ordering,
         "partitioning.hive_style": config.hive_style,
         "partitioning.url_encode": config.url_encode,
     }
-    return said.get(path)
+    return live_values.get(path)
 
 
 def _column(path: str, columns: Sequence[Column]) -> ColumnType | bool | None:

@@ -93,8 +93,8 @@ def make_plan(
         if Step.RECORD in outcome.steps:
             applied[table.spec.name] = _applied_settings(observation)
     # Without tables no setting is recorded, but settings that are not allowed are still reported.
-    is_told = tables or unallowed(context.settings)
-    target = target_plan(context.target, context.settings, applied) if is_told else TargetPlan()
+    needs_target_plan = tables or unallowed(context.settings)
+    target = target_plan(context.target, context.settings, applied) if needs_target_plan else TargetPlan()
     gone = tuple(undeclared)
     outcomes += [refuse_forgetting(table, context) or forgetting(table) for table in gone]
     intent = Intent(
@@ -177,10 +177,10 @@ def _unusable(
     drift: Iterable[Change], due: DueWork | None, outcomes: Iterable[TableAction | Blocked]
 ) -> Iterator[PlanWarning]:
     """Yield a warning for each table that cannot be read or written and is not reported as blocked."""
-    told = {outcome.table for outcome in outcomes if isinstance(outcome, Blocked)}
+    blocked_names = {outcome.table for outcome in outcomes if isinstance(outcome, Blocked)}
     drifted = ((change.path.rpartition(".")[0], change.reason) for change in drift if change.code == "DR100")
     for table, reason in (*drifted, *(due.damage.items() if due else ())):
-        if table not in told:
+        if table not in blocked_names:
             message = joined("", (f"table {table} cannot be read or written as it is now: ", reason or ""))
             yield PlanWarning(code="DR100", table=table, message=message)
 
@@ -202,8 +202,8 @@ def _planned(
         except (UnsupportedTableError, CorruptTableError) as error:
             return refuse_unusable(table, error), None
 
-    looked_at = [number for number, one in enumerate(wanted) if None not in (one.observation, one.outcome)]
-    known = dict(zip(looked_at, map_each(looked_at, completed), strict=True))
+    to_complete = [number for number, one in enumerate(wanted) if None not in (one.observation, one.outcome)]
+    known = dict(zip(to_complete, map_each(to_complete, completed), strict=True))
     return [known.get(number, (one.outcome, None)) for number, one in enumerate(wanted)]
 
 

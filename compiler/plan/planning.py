@@ -71,8 +71,8 @@ def plan_workspace(
     is_open = workspace.base is not None or not workspace.unallowed_storage
     workspace = workspace if is_open else replace(workspace, tables=())
     unnamed = _unnamed(workspace)
-    looked_at = [table for table in workspace.tables if table.name not in unnamed]
-    stores = {table.name: workspace.store(table) for table in looked_at}
+    readable = [table for table in workspace.tables if table.name not in unnamed]
+    stores = {table.name: workspace.store(table) for table in readable}
     seen = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
     unnamed |= _unnamed_by_records(workspace, seen)
     ours = {

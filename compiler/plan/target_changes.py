@@ -58,8 +58,8 @@ def target_plan(name: str, declared: TargetSettings, applied: Mapping[str, Appli
     for setting in unallowed(declared):
         # If no record was read, it is unknown which value is applied.
         known = setting.value if applied else None
-        standing = SettingDifference(path=setting.path, declared=setting.value, applied=known)
-        refused.setdefault(setting.path, setting_change(standing, declared))
+        unallowed_setting = SettingDifference(path=setting.path, declared=setting.value, applied=known)
+        refused.setdefault(setting.path, setting_change(unallowed_setting, declared))
     return TargetPlan(
         changes=tuple(entry for entry in found if entry.change.path not in refused),
         blocked=_refusal(name, declared, refused) if refused else None,

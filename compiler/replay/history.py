@@ -180,9 +180,9 @@ class _Reading:
         if self._reach.archive and since < (timeline.unbroken_since or ""):
             logged, logged_cleans = self._archived(since, known={write.time for write in active})
             writes, cleans = logged + writes, logged_cleans + cleans
-        self._tell_reach(writes, since)
+        self._note_missing_writes(writes, since)
         files = self._starting_files(writes, writes[0].time if writes else "")
-        self._tell_writers(writes)
+        self._note_other_writers(writes)
         events: list[RecordedWrite | RecordedClean] = sorted(
             (*writes, *cleans), key=lambda event: (event.time, isinstance(event, RecordedClean))
         )
@@ -240,15 +240,15 @@ class _Reading:
         """Return the writes and cleans of the archive log since an instant, oldest first."""
         writes: dict[str, RecordedWrite] = {}
         cleans: dict[str, RecordedClean] = {}
-        undone: set[str] = set()
+        rolled_back: set[str] = set()
         for number, log in self._logs:
             if log is None:
                 self._gaps.append(f"log file {number} of the archive cannot be read: its writes are missing")
                 continue
-            undone |= _undone(log) - writes.keys()
+            rolled_back |= _rolled_back(log) - writes.keys()
             newest = ""
             for entry in log:
-                if entry.is_completed_write and entry.time not in known and entry.time not in undone:
+                if entry.is_completed_write and entry.time not in known and entry.time not in rolled_back:
                     newest = max(newest, entry.time)
                     into = writes if entry.time >= since else self._before
                     if entry.time not in into:
@@ -301,7 +301,7 @@ class _Reading:
             },
         )
 
-    def _tell_reach(self, writes: list[RecordedWrite], since: str) -> None:
+    def _note_missing_writes(self, writes: list[RecordedWrite], since: str) -> None:
         """Note a gap if the records begin after ``since``, unless the table itself begins there."""
         if not writes or self._reach.newest is not None or writes[0].time == self._handle.first_instant:
             return
@@ -314,7 +314,7 @@ class _Reading:
         if not begins_table and self._reach.archive:
             self._gaps.append(f"no earlier write than {first.time} is recorded, and the period began before")
 
-    def _tell_writers(self, writes: list[RecordedWrite]) -> None:
+    def _note_other_writers(self, writes: list[RecordedWrite]) -> None:
         others = [write for write in writes if not write.is_ours and (write.partitions or write.replaced)]
         if others:
             self._gaps.append(
@@ -343,15 +343,15 @@ class _Reading:
             for part in self._view.all_slices()
         }
         for write in reversed(writes):
-            _take_back(write, live)
-        unnamed = [key for key, version in live.items() if version.instant >= begin and begin]
-        for key in unnamed:
+            _revert(write, live)
+        uncommitted = [key for key, version in live.items() if version.instant >= begin and begin]
+        for key in uncommitted:
             del live[key]
-        if unnamed:
+        if uncommitted:
             self._gaps.append(
-                f"{len(unnamed):,} files of the period are in no commit that was read: they are left out"
+                f"{len(uncommitted):,} files of the period are in no commit that was read: they are left out"
             )
-        derived = self._completed(live, begin)
+        derived = self._replace_derived(live, begin)
         if derived:
             self._gaps.append(
                 f"the sizes of {derived:,} of {len(live):,} files at the beginning are recorded no more: "
@@ -368,10 +368,10 @@ class _Reading:
             for (partition, file_id), version in live.items()
         )
 
-    def _completed(self, live: dict[FileGroupId, _Version], begin: str) -> int:
+    def _replace_derived(self, live: dict[FileGroupId, _Version], begin: str) -> int:
         """Replace derived figures by recorded ones, and return how many files keep derived figures."""
-        self._take(live, self._earlier(live, begin))
-        self._take(live, self._before.values())
+        self._set_recorded(live, self._earlier(live, begin))
+        self._set_recorded(live, self._before.values())
         logs = self._reach.archive and any(version.is_derived for version in live.values())
         for _, log in islice(self._logs, _MORE_LOGS) if logs else ():
             older = [
@@ -379,11 +379,11 @@ class _Reading:
                 for e in log or ()
                 if e.is_completed_write and e.time < begin
             ]
-            self._take(live, older)
+            self._set_recorded(live, older)
             if not any(version.is_derived for version in live.values()):
                 break
-        lacking = {partition for (partition, _), version in live.items() if version.is_derived}
-        for partition in sorted(lacking):
+        incomplete = {partition for (partition, _), version in live.items() if version.is_derived}
+        for partition in sorted(incomplete):
             for group in self._view.file_groups(partition):
                 version = live.get((partition, group.file_id))
                 known = next((part for part in group.slices if part.instant < begin), None)
@@ -402,7 +402,7 @@ class _Reading:
             before = [write for write in before if write.time in times]
         return self._active_writes(before)
 
-    def _take(self, live: dict[FileGroupId, _Version], writes: Iterable[RecordedWrite]) -> None:
+    def _set_recorded(self, live: dict[FileGroupId, _Version], writes: Iterable[RecordedWrite]) -> None:
         """Set the figures of file versions from these writes, newest first."""
         for write in sorted(writes, key=lambda write: write.time, reverse=True):
             for files in write.partitions:
@@ -431,7 +431,7 @@ class _Version:
     is_counted: bool = False
 
 
-def _take_back(write: RecordedWrite, live: dict[FileGroupId, _Version]) -> None:
+def _revert(write: RecordedWrite, live: dict[FileGroupId, _Version]) -> None:
     """Restore the files in ``live`` that existed before the write.
 
     The sizes and rows of files that the write merged or replaced are derived from its own files.
@@ -471,13 +471,13 @@ def _record_sizes(decisions: str | None) -> dict[str, float]:
     return {partition: size for partition, size in sizes.items() if size > 0}
 
 
-def _undone(log: Iterable[ArchivedInstant]) -> set[str]:
+def _rolled_back(log: Iterable[ArchivedInstant]) -> set[str]:
     """Return the writes that archived rollbacks rolled back."""
     rollbacks = (e for e in log if e.action == Action.ROLLBACK and e.state == State.COMPLETED)
     contents = (rollback.entry.get("hoodieRollbackMetadata") for rollback in rollbacks)
     return {
-        victim.time
+        instant.time
         for content in contents
         if content is not None
-        for victim in RollbackMetadata.from_avro(content).instants
+        for instant in RollbackMetadata.from_avro(content).instants
     }

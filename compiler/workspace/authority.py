@@ -114,12 +114,12 @@ def authority_at(
     if contents is None:
         contents = files_at(directory, commit, among=_is_declaring)
     found: dict[tuple[AuthorityKind, str], list[str]] = {}
-    for kind, name, value in _found(directory, commit, contents, target):
+    for kind, name, value in _entries(directory, commit, contents, target):
         found.setdefault((kind, _text(name)), []).append(_text(value))
     return Authority({name: v[0] if len(v) == 1 else digest_of(v) for name, v in found.items()})
 
 
-def _found(
+def _entries(
     directory: Path, commit: str, contents: Mapping[str, bytes], target: str
 ) -> Iterator[tuple[AuthorityKind, str, str]]:
     """Yield the kind, name and value of each entry.
@@ -147,9 +147,9 @@ def _found(
         yield AuthorityKind.LINK, path, content.decode(errors="surrogateescape")
 
 
-def _text(said: str) -> str:
+def _text(text: str) -> str:
     """Return a name or link from git as text; bytes that are not printable text are escaped."""
-    return said if said.isprintable() else repr(os.fsencode(said))
+    return text if text.isprintable() else repr(os.fsencode(text))
 
 
 def compared_with(directory: Path, commit: str, base: str | None) -> str:
@@ -172,7 +172,7 @@ def compared_with(directory: Path, commit: str, base: str | None) -> str:
     base = base or commit
     fork = fork_point(directory, base, commit)
     if fork is None and _is_shallow(directory):
-        raise _not_here(f"where {commit[:12]} forked from {base[:12]}")
+        raise _missing_commit(f"where {commit[:12]} forked from {base[:12]}")
     return fork or base
 
 
@@ -185,7 +185,7 @@ def before_merge(directory: Path, commit: str) -> str | None:
     if parents := parents_of(directory, commit):
         return parents[0]
     if _is_shallow(directory):
-        raise _not_here(f"before {commit[:12]}")
+        raise _missing_commit(f"before {commit[:12]}")
     return None
 
 
@@ -193,7 +193,7 @@ def _is_shallow(directory: Path) -> bool:
     return git(directory, "rev-parse", "--is-shallow-repository").line != "false"
 
 
-def _not_here(which: str) -> RevisionError:
+def _missing_commit(which: str) -> RevisionError:
     return RevisionError(
         f"the clone does not have the commit {which}, whose authority was in force; fetch the whole history, "
         "as with fetch-depth: 0 or GIT_DEPTH: 0"
@@ -218,7 +218,7 @@ def _of_settings(data: bytes | None, target: str) -> Iterator[tuple[AuthorityKin
                 value = repr(entry)
                 value += variables if "{{" in value else ""  # a template, whose result they may change
                 digest = _digest(value.encode(errors="backslashreplace"))
-                yield AuthorityKind.SETTING, f"{place}{key}{_called(entry)}", digest
+                yield AuthorityKind.SETTING, f"{place}{key}{_named_parts(entry)}", digest
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -229,10 +229,10 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _called(entry: Any) -> str:
+def _named_parts(entry: Any) -> str:
     """Return the setting, code, guardrail and table of an entry of `allow`, each after a space."""
-    said = (str(_mapping(entry).get(key, "")) for key in ("setting", "code", "guardrail", "table"))
-    return "".join(f" {word}" for word in said if word)
+    words = (str(_mapping(entry).get(key, "")) for key in ("setting", "code", "guardrail", "table"))
+    return "".join(f" {word}" for word in words if word)
 
 
 def _kind(entry: TreeEntry, prefix: str) -> AuthorityKind | None:

@@ -23,7 +23,7 @@ from parquetry.runtime.spec.git_commit import commit_named
 
 _LOG = logging.getLogger(__name__)
 
-_MOST_BYTES: Final = 256 << 20
+_MAX_BYTES: Final = 256 << 20
 """The largest answer: the paths of about two million files. A tree that contains itself has no end."""
 
 _SETTINGS: Final = (
@@ -60,7 +60,7 @@ class GitAnswer:
 
     code: int | None
     output: bytes
-    complaint: str
+    error_text: str
 
     @property
     def line(self) -> str | None:
@@ -78,7 +78,7 @@ def git(
     *command: str,
     revisions: Iterable[str] = (),
     paths: Iterable[str] = (),
-    entered: bytes = b"",
+    stdin: bytes = b"",
 ) -> GitAnswer:
     """Return the answer of git to a command.
 
@@ -87,47 +87,52 @@ def git(
         command: The command, which must not contain untrusted words.
         revisions: Revisions, which may be untrusted.
         paths: Path patterns, which may be untrusted; ``*`` has the meaning that it has in a shell.
-        entered: The standard input of git.
+        stdin: The standard input of git.
 
     Raises:
         GitError: If the answer is larger than 256 MiB.
     """
-    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
-    named = [*revisions]
-    ended = ["--end-of-options", *named] if named else []
-    below = ["--", *paths] if paths else []
-    options = ("-C", str(directory), "--no-pager", "--glob-pathspecs" if below else "--literal-pathspecs")
-    words = ["git", *options, *settings, *command, *ended, *below]
-    kept = {name: value for name, value in os.environ.items() if _is_kept(name)}
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as complaints:
-        given.write(entered)
-        given.seek(0)
+    settings = [argument for setting in _SETTINGS for argument in ("-c", setting)]
+    names = [*revisions]
+    revision_arguments = ["--end-of-options", *names] if names else []
+    path_arguments = ["--", *paths] if paths else []
+    options = (
+        "-C",
+        str(directory),
+        "--no-pager",
+        "--glob-pathspecs" if path_arguments else "--literal-pathspecs",
+    )
+    arguments = ["git", *options, *settings, *command, *revision_arguments, *path_arguments]
+    environment = {name: value for name, value in os.environ.items() if _is_kept(name)}
+    with tempfile.TemporaryFile() as input_file, tempfile.TemporaryFile() as error_file:
+        input_file.write(stdin)
+        input_file.seek(0)
         try:
             child = subprocess.Popen(
-                words,
-                stdin=given,
+                arguments,
+                stdin=input_file,
                 stdout=subprocess.PIPE,
-                stderr=complaints,
-                env=kept | _ENVIRONMENT,
+                stderr=error_file,
+                env=environment | _ENVIRONMENT,
             )
         except OSError as error:
-            return GitAnswer(code=None, output=b"", complaint=f"git cannot be started: {error.strerror}")
+            return GitAnswer(code=None, output=b"", error_text=f"git cannot be started: {error.strerror}")
         with child:
             assert child.stdout is not None, "it is a pipe"
-            output = child.stdout.read(_MOST_BYTES + 1)
-            if len(output) > _MOST_BYTES:
+            output = child.stdout.read(_MAX_BYTES + 1)
+            if len(output) > _MAX_BYTES:
                 child.kill()
-        if len(output) > _MOST_BYTES:
+        if len(output) > _MAX_BYTES:
             raise GitError(
-                f"git {command[0]} in {directory.resolve()} answers with more than {_MOST_BYTES >> 20} MiB: "
+                f"git {command[0]} in {directory.resolve()} answers with more than {_MAX_BYTES >> 20} MiB: "
                 "no project has that many files; name another revision"
             )
-        complaints.seek(0)
-        complaint = complaints.read(_LONGEST).decode(errors="replace").strip()
-    return GitAnswer(code=child.returncode, output=output, complaint=complaint)
+        error_file.seek(0)
+        error_text = error_file.read(_MAX_ERROR_BYTES).decode(errors="replace").strip()
+    return GitAnswer(code=child.returncode, output=output, error_text=error_text)
 
 
-_LONGEST: Final = 2000
+_MAX_ERROR_BYTES: Final = 2000
 _LOCAL: Final = "refs/heads/"
 _ORIGIN: Final = "refs/remotes/origin/"
 DEFAULT_BRANCHES: Final = tuple(f"{_ORIGIN}{name}" for name in ("HEAD", "main", "master"))
@@ -152,8 +157,8 @@ class GitWorkTree:
         """
         if self.commit is None or commit == self.commit:
             return True
-        asked = git(self.directory, "merge-base", "--is-ancestor", revisions=(commit, self.commit))
-        return asked.code == 0
+        answer = git(self.directory, "merge-base", "--is-ancestor", revisions=(commit, self.commit))
+        return answer.code == 0
 
     @property
     def user(self) -> str | None:
@@ -163,8 +168,8 @@ class GitWorkTree:
         """
         if self.commit is None:
             return None
-        said = git(self.directory, "config", "--null", "--get-regexp", r"^user\.(name|email)$").line or ""
-        found = dict(entry.split("\n", 1) for entry in said.split("\0") if "\n" in entry)
+        output = git(self.directory, "config", "--null", "--get-regexp", r"^user\.(name|email)$").line or ""
+        found = dict(entry.split("\n", 1) for entry in output.split("\0") if "\n" in entry)
         name, address = found.get("user.name", ""), found.get("user.email", "")
         return " ".join(filter(None, (name, f"<{address}>" if address else ""))) or None
 
@@ -175,8 +180,8 @@ class GitWorkTree:
 
     def committed_at(self, commit: str) -> int | None:
         """Return the time of a commit in seconds since 1970, or None if the commit is unknown here."""
-        said = git(self.directory, "rev-list", "--timestamp", "--max-count=1", revisions=(commit,)).line
-        return int(said.split()[0]) if said else None
+        output = git(self.directory, "rev-list", "--timestamp", "--max-count=1", revisions=(commit,)).line
+        return int(output.split()[0]) if output else None
 
     def commits_since(self, seconds: int, paths: Iterable[str], *, at_most: int) -> tuple[str, ...]:
         """Return commits of the checked-out history that change the paths, newest first.
@@ -187,8 +192,8 @@ class GitWorkTree:
             at_most: The number of newest commits that are examined.
         """
         listing = ("rev-list", "--timestamp", f"--max-count={at_most}")
-        said = git(self.directory, *listing, revisions=("HEAD",), paths=paths).line or ""
-        found = (line.split() for line in said.splitlines())
+        output = git(self.directory, *listing, revisions=("HEAD",), paths=paths).line or ""
+        found = (line.split() for line in output.splitlines())
         return tuple(commit for made, commit in found if int(made) >= seconds)
 
 
@@ -199,13 +204,13 @@ def work_tree(directory: Path) -> GitWorkTree:
         GitError: If the folder itself is disguised as a bare repository inside another one.
     """
     head = object_named(directory, "HEAD")
-    if "safe.bareRepository" in head.complaint:
+    if "safe.bareRepository" in head.error_text:
         raise GitError(
             f"{directory.resolve()} has the files of a bare git repository (HEAD, objects, refs), whose "
             "settings git would follow; remove them, or "
             + phrase("name another folder with --project", called="give another folder to parquetry.load()")
         )
-    if "dubious ownership" in head.complaint:
+    if "dubious ownership" in head.error_text:
         _LOG.warning(
             "git does not read %s, as it belongs to another user: no commit is recorded, and nothing says "
             "whether the checked-out one contains what is applied; `git config --global --add "
@@ -225,9 +230,9 @@ def repository_root(directory: Path) -> Path | None:
 
     ``directory`` need not exist.
     """
-    there = next(folder for folder in (directory, *directory.parents) if folder.is_dir())
-    said = git(there, "rev-parse", "--show-toplevel").line
-    return Path(said) if said else None
+    existing = next(folder for folder in (directory, *directory.parents) if folder.is_dir())
+    output = git(existing, "rev-parse", "--show-toplevel").line
+    return Path(output) if output else None
 
 
 def prefix_of(directory: Path) -> str:
@@ -240,8 +245,8 @@ def parents_of(directory: Path, commit: str) -> tuple[str, ...]:
 
     The result is empty for the first commit of a history or a clone, and for a commit that is unknown here.
     """
-    said = git(directory, "rev-list", "--parents", "--max-count=1", revisions=(commit,)).line or ""
-    return tuple(said.split()[1:])
+    output = git(directory, "rev-list", "--parents", "--max-count=1", revisions=(commit,)).line or ""
+    return tuple(output.split()[1:])
 
 
 def fork_point(directory: Path, one: str, other: str) -> str | None:
@@ -254,13 +259,13 @@ def main_branch(directory: Path) -> str | None:
 
     The result is None outside a repository. ``directory`` need not exist.
     """
-    there = next(folder for folder in (directory, *directory.parents) if folder.is_dir())
-    default = git(there, "symbolic-ref", "--quiet", f"{_ORIGIN}HEAD").line
+    existing = next(folder for folder in (directory, *directory.parents) if folder.is_dir())
+    default = git(existing, "symbolic-ref", "--quiet", f"{_ORIGIN}HEAD").line
     if default is not None and default.startswith(_ORIGIN):
         return default.removeprefix(_ORIGIN)
-    if git(there, "for-each-ref", "--count=1", f"{_LOCAL}main", f"{_ORIGIN}main").line:
+    if git(existing, "for-each-ref", "--count=1", f"{_LOCAL}main", f"{_ORIGIN}main").line:
         return "main"
-    current = git(there, "symbolic-ref", "--quiet", "HEAD").line
+    current = git(existing, "symbolic-ref", "--quiet", "HEAD").line
     return None if current is None else current.removeprefix(_LOCAL)
 
 

@@ -23,9 +23,9 @@ _FOLDER: Final = "040000"
 LINK: Final = "120000"
 SUBMODULE: Final = "160000"
 _SPECS: Final = frozenset({TABLES, POLICIES, GUARDRAILS})
-_MOST_FILES: Final = 100_000
-_MOST_BYTES: Final = 512 << 20
-_ELSE: Final = "name another revision, and look where this one comes from: git itself does not check it out"
+_MAX_FILES: Final = 100_000
+_MAX_BYTES: Final = 512 << 20
+_REMEDY: Final = "name another revision, and look where this one comes from: git itself does not check it out"
 _FETCH: Final = "fetch it with `git fetch --refetch --no-filter`, or clone without --filter"
 
 
@@ -64,13 +64,13 @@ def files_at(
     if tree is None:
         return {}
     entries = [e for e in _specs(tree_entries(directory, tree, revision), revision) if among(e.path)]
-    if len(entries) > _MOST_FILES:
-        raise _refused(revision, None, f"it has {len(entries):,} specs; at most {_MOST_FILES:,} are read")
+    if len(entries) > _MAX_FILES:
+        raise _unreadable(revision, None, f"it has {len(entries):,} specs; at most {_MAX_FILES:,} are read")
     entries = _followed(directory, tree, entries, revision)
     sizes = _sizes(directory, entries, revision)
-    if sum(sizes) > _MOST_BYTES:
-        raise _refused(
-            revision, None, f"its specs have {sum(sizes):,} bytes, at most {_MOST_BYTES:,} are read"
+    if sum(sizes) > _MAX_BYTES:
+        raise _unreadable(
+            revision, None, f"its specs have {sum(sizes):,} bytes, at most {_MAX_BYTES:,} are read"
         )
     return dict(_contents(directory, entries, revision))
 
@@ -125,10 +125,10 @@ def _resolved(directory: Path, revision: str) -> str:
     """Return the commit of a revision."""
     found = object_named(directory, f"{revision}^{{commit}}") if "\0" not in revision else None
     if found is not None and found.code is None:
-        raise RevisionError(f"{found.complaint}; install it")
+        raise RevisionError(f"{found.error_text}; install it")
     commit = commit_named(found.line) if found is not None else None
     if commit is None:
-        why = f" ({found.complaint})" if found is not None and found.complaint else ""
+        why = f" ({found.error_text})" if found is not None and found.error_text else ""
         message = f"there is no git revision {revision!r} in {directory.resolve()}{why}"
         raise RevisionError(f"{message}; fetch it, or name a commit, a branch or a tag")
     return commit
@@ -137,7 +137,7 @@ def _resolved(directory: Path, revision: str) -> str:
 def _tree_at(directory: Path, commit: str, revision: str) -> str | None:
     """Return the tree of the project's folder, or None if the commit has no such folder."""
     found = object_named(directory, f"{commit}:./")
-    if "promisor" in found.complaint:
+    if "promisor" in found.error_text:
         _check(found, directory, revision)
     return found.line
 
@@ -156,15 +156,15 @@ def tree_entries(directory: Path, tree: str, revision: str, *paths: str) -> Iter
     for line in answer.output.split(b"\0"):
         if not line:
             continue
-        facts, _, name = line.decode("utf-8", "surrogateescape").partition("\t")
-        mode, _, named = facts.split()
+        fields, _, name = line.decode("utf-8", "surrogateescape").partition("\t")
+        mode, _, object_name = fields.split()
         parts = name.split("/")
         if not {"", ".", ".."}.isdisjoint(parts) or any(part.lower() == ".git" for part in parts):
-            raise _refused(revision, name, "which is no path inside the project")
+            raise _unreadable(revision, name, "which is no path inside the project")
         if name in seen:
-            raise _refused(revision, name, "twice")
+            raise _unreadable(revision, name, "twice")
         seen.add(name)
-        yield TreeEntry(mode, named, name)
+        yield TreeEntry(mode, object_name, name)
 
 
 def _specs(entries: Iterable[TreeEntry], revision: str) -> Iterator[TreeEntry]:
@@ -178,17 +178,19 @@ def _specs(entries: Iterable[TreeEntry], revision: str) -> Iterator[TreeEntry]:
         if entry.mode == _FOLDER:
             continue
         hidden = any(part.startswith(".") for part in entry.path.split("/"))
-        in_place = top in _SPECS and not hidden
-        is_spec = entry.path == PROJECT_FILE or (in_place and below.endswith((".yml", ".yaml")))
-        if in_place and entry.mode == SUBMODULE:
-            raise _refused(revision, entry.path, "which is a submodule: its files are in another repository")
-        if in_place and not below:
-            raise _refused(revision, entry.path, "which is no folder")
+        is_in_spec_folder = top in _SPECS and not hidden
+        is_spec = entry.path == PROJECT_FILE or (is_in_spec_folder and below.endswith((".yml", ".yaml")))
+        if is_in_spec_folder and entry.mode == SUBMODULE:
+            raise _unreadable(
+                revision, entry.path, "which is a submodule: its files are in another repository"
+            )
+        if is_in_spec_folder and not below:
+            raise _unreadable(revision, entry.path, "which is no folder")
         is_schema = entry.path.endswith(".avsc") and entry.mode in FILES
         if is_schema or (is_spec and (entry.mode in FILES or entry.mode == LINK)):
             yield entry
         elif is_spec:
-            raise _refused(revision, entry.path, f"which is no file (mode {entry.mode})")
+            raise _unreadable(revision, entry.path, f"which is no file (mode {entry.mode})")
 
 
 def _followed(directory: Path, tree: str, entries: list[TreeEntry], revision: str) -> list[TreeEntry]:
@@ -200,18 +202,23 @@ def _followed(directory: Path, tree: str, entries: list[TreeEntry], revision: st
     links = [entry for entry in entries if entry.mode == LINK]
     if not links:
         return entries
-    led = {}
+    link_targets = {}
     for path, content in contents_of(directory, links, revision):
-        there = normpath(join(dirname(path), content.decode("utf-8", "surrogateescape")))
-        if there.startswith(("/", "..")) or "\0" in there:
-            raise _refused(revision, path, "which is a link that leads out of the project", "copy the file")
-        led[path] = there
-    found = {e.path: e for e in tree_entries(directory, tree, revision, *led.values()) if e.mode in FILES}
-    for path, there in led.items():
-        if there not in found:
-            raise _refused(revision, path, "which is a link that leads to no file", "copy the file")
+        target_path = normpath(join(dirname(path), content.decode("utf-8", "surrogateescape")))
+        if target_path.startswith(("/", "..")) or "\0" in target_path:
+            raise _unreadable(
+                revision, path, "which is a link that leads out of the project", "copy the file"
+            )
+        link_targets[path] = target_path
+    found = {
+        e.path: e for e in tree_entries(directory, tree, revision, *link_targets.values()) if e.mode in FILES
+    }
+    for path, target_path in link_targets.items():
+        if target_path not in found:
+            raise _unreadable(revision, path, "which is a link that leads to no file", "copy the file")
     return [
-        entry if entry.mode != LINK else found[led[entry.path]]._replace(path=entry.path) for entry in entries
+        entry if entry.mode != LINK else found[link_targets[entry.path]]._replace(path=entry.path)
+        for entry in entries
     ]
 
 
@@ -223,21 +230,21 @@ def _sizes(directory: Path, entries: list[TreeEntry], revision: str) -> list[int
     """
     if not entries:
         return []
-    answer = git(directory, "cat-file", "--batch-check", entered=_asked(entries))
+    answer = git(directory, "cat-file", "--batch-check", stdin=_object_names(entries))
     lines = answer.output.decode().splitlines()
-    if "promisor" not in answer.complaint:
+    if "promisor" not in answer.error_text:
         _check(answer, directory, revision)
-    unsaid = ["? missing"] * (len(entries) - len(lines))
+    missing_lines = ["? missing"] * (len(entries) - len(lines))
     sizes = []
-    for entry, line in zip(entries, (*lines, *unsaid), strict=True):
+    for entry, line in zip(entries, (*lines, *missing_lines), strict=True):
         _, kind, *size = line.split()
         if kind == "missing":
-            raise _refused(revision, entry.path, "whose content is not in this clone", _FETCH)
+            raise _unreadable(revision, entry.path, "whose content is not in this clone", _FETCH)
         if kind != "blob":
-            raise _refused(revision, entry.path, f"which is no file but a {kind}")
+            raise _unreadable(revision, entry.path, f"which is no file but a {kind}")
         sizes.append(int(size[0]))
         if sizes[-1] > MAX_BYTES:
-            raise _refused(
+            raise _unreadable(
                 revision,
                 entry.path,
                 f"which has {sizes[-1]:,} bytes; at most {MAX_BYTES:,} are read",
@@ -260,7 +267,7 @@ def _contents(directory: Path, entries: list[TreeEntry], revision: str) -> Itera
     """Yield the path and content of entries whose sizes were checked."""
     if not entries:
         return
-    answer = git(directory, "cat-file", "--batch", entered=_asked(entries))
+    answer = git(directory, "cat-file", "--batch", stdin=_object_names(entries))
     _check(answer, directory, revision)
     rest, position = answer.output, 0
     for entry in entries:
@@ -270,20 +277,20 @@ def _contents(directory: Path, entries: list[TreeEntry], revision: str) -> Itera
         position = end + size + 2
 
 
-def _asked(entries: list[TreeEntry]) -> bytes:
+def _object_names(entries: list[TreeEntry]) -> bytes:
     return "".join(f"{entry.object}\n" for entry in entries).encode()
 
 
 def _check(answer: GitAnswer, directory: Path, revision: str) -> None:
     if answer.code != 0:
-        said = ascii(answer.complaint or f"it ended with {answer.code}")
-        remedy = _FETCH if "promisor" in answer.complaint else "name another revision, or try `git fsck`"
+        reason = ascii(answer.error_text or f"it ended with {answer.code}")
+        remedy = _FETCH if "promisor" in answer.error_text else "name another revision, or try `git fsck`"
         raise RevisionError(
-            f"git cannot read revision {revision!r} in {directory.resolve()}: {said}; {remedy}"
+            f"git cannot read revision {revision!r} in {directory.resolve()}: {reason}; {remedy}"
         )
 
 
-def _refused(revision: str, path: str | None, why: str, remedy: str = _ELSE) -> RevisionError:
+def _unreadable(revision: str, path: str | None, why: str, remedy: str = _REMEDY) -> RevisionError:
     entry = f"revision {revision!r} cannot be read: " + (
         "" if path is None else f"it has the entry {path!a}, "
     )

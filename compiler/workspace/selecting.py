@@ -53,13 +53,13 @@ def changed_state(
         spec = table.spec
         return seen.handle.applied.digest != digest_of(spec.to_json())
 
-    def named(value: str) -> frozenset[str]:
+    def select(value: str) -> frozenset[str]:
         if value != "changed":
             raise SelectionError(f"selector 'state:{value}' is not known; write state:changed")
         answers = map_each(tables, is_changed)
         return frozenset(table.name for table, changed in zip(tables, answers, strict=True) if changed)
 
-    return named
+    return select
 
 
 def unknown_state(value: str) -> frozenset[str]:
@@ -86,25 +86,29 @@ def changed_since(
         A function from a revision to the names of tables. It raises RevisionError or SelectionError.
     """
 
-    def refused(found: LoadResult, complaint: str) -> SelectionError:
+    def invalid_project(found: LoadResult, reason: str) -> SelectionError:
         first = errors(found.diagnostics)[0]
-        return SelectionError(joined("", (f"{complaint}: {first.file}: ", first.message)))
+        return SelectionError(joined("", (f"{reason}: {first.file}: ", first.message)))
 
-    def named(revision: str) -> frozenset[str]:
+    def select(revision: str) -> frozenset[str]:
         now, _ = load_known(directory, target=target, variables=variables)
         if now.project is None:
-            raise refused(now, f"selector 'git:{revision}' needs a valid project")
+            raise invalid_project(now, f"selector 'git:{revision}' needs a valid project")
         invalid = f"selector 'git:{revision}': the project was not valid there"
         files = files_at(directory, revision)
         then, _ = load_before(directory, files, target=now.project.target.name, variables=variables)
         if then is not None and then.project is None:
-            raise refused(then, invalid)
-        before = {table.name: _said(table) for table in then.project.tables} if then and then.project else {}
-        return frozenset(table.name for table in now.tables if before.get(table.name) != _said(table))
+            raise invalid_project(then, invalid)
+        before = (
+            {table.name: _declaration(table) for table in then.project.tables}
+            if then and then.project
+            else {}
+        )
+        return frozenset(table.name for table in now.tables if before.get(table.name) != _declaration(table))
 
-    return named
+    return select
 
 
-def _said(table: ResolvedTable) -> tuple[Any, ...]:
+def _declaration(table: ResolvedTable) -> tuple[Any, ...]:
     """Return the whole declaration of a table, independent of the folder of its project."""
     return table.spec, table.location_declared

@@ -22,7 +22,7 @@ from parquetry.runtime.table.applied import applied_history
 _LOG = logging.getLogger(__name__)
 
 _SPECS: Final = (PROJECT_FILE, POLICIES, TABLES, "**/*.avsc")
-_LOOKED_AT: Final = 20
+_MAX_COMMITS: Final = 20
 _MS: Final = 1000
 
 
@@ -39,7 +39,7 @@ def is_declared_since(workspace: Workspace, observation: Observation) -> bool:
     since = workspace.tree.committed_at(applied.git_commit)
     if since is None:
         since = next(applied_history(observation.handle.store)).applied_at_ms // _MS
-    commits = workspace.tree.commits_since(since, _SPECS, at_most=_LOOKED_AT)
+    commits = workspace.tree.commits_since(since, _SPECS, at_most=_MAX_COMMITS)
     return any(_declares(workspace, commit, spec) for commit in commits)
 
 

@@ -150,7 +150,7 @@ def test_a_file_that_is_too_large_is_not_read(folder):
 
 @pytest.mark.parametrize("with_files", [True, False])
 def test_a_tree_without_end(folder, monkeypatch, with_files):
-    monkeypatch.setattr(git_module, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(git_module, "_MAX_BYTES", 1 << 20)
     inner = tree(folder.root, *([("100644", "x", blob(folder.root, b""))] if with_files else []))
     for _ in range(12):
         inner = tree(folder.root, *(("40000", str(name), inner) for name in range(10)))
