@@ -1,7 +1,12 @@
 """A fast test of whether a value fits a schema, with checks that are built from the schema once.
 
-Nearly all files fit, and this test takes a tenth of the time of jsonschema. For a value that does not fit,
-jsonschema describes the errors. The two agree on every value (decision 86).
+Nearly all files fit, and this test takes a tenth of the time of jsonschema. For a value that does not
+fit, jsonschema describes the errors. The two agree on every value, which a law compares on all cases of
+`tests/schemas` and on random changes of them. If this test accepted more, a wrong file would pass; if it
+accepted less, only time would be lost. A keyword that it does not know is an error at once.
+
+fastjsonschema and jsonschema-rs would be fast too, but their errors have other words, another order and
+other paths. A cache of checks on disk would be a second truth; compiling a schema takes a millisecond.
 """
 
 from __future__ import annotations

@@ -1,10 +1,17 @@
 """A fingerprint of the content of rows, whatever their order and encoding.
 
-It is the sum, modulo 2^64, of a hash of each row. So a row that is lost, duplicated or changed alters it, and
-so do two cells that are swapped. The hash of a row is a sum of the hashes of its cells, each times an odd
-number of its column (multilinear hashing; Lemire, Kaser: Strongly universal string hashing is fast, The
-Computer Journal, 2014), mixed as in SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-generators, OOPSLA 2014).
+It is the sum, modulo 2^64, of a hash of each row. So a row that is lost, duplicated or changed alters it,
+and so do two cells that are swapped. The hash of a row is a sum of the hashes of its cells, each times an
+odd number of its column (multilinear hashing; Lemire, Kaser: Strongly universal string hashing is fast,
+The Computer Journal, 2014), mixed as in SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
+number generators, OOPSLA 2014).
+
+A clustering compares the fingerprint of the rows that it reads with that of the rows that it writes. The
+hash was a fifth of its CPU time while texts were gathered 8 bytes at a time, so 32 bytes are gathered at
+once, which costs no more, entries of a dictionary are hashed once a batch, and numbers are hashed 4,096
+rows at a time, which stay in the cache of a core. xxhash has no call for many values, and polars would be
+a large package for one function. Fingerprints are compared within one run of one version: their values
+are no format.
 """
 
 from __future__ import annotations

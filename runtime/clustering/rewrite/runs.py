@@ -1,11 +1,14 @@
 """The sort of any number of rows in bounded memory: runs are divided into ranges, and ranges are sorted.
 
-A sample determines the boundaries of the ranges. Each run is divided into ranges as its batches arrive. Then
-the pieces of each range are sorted together, in one piece and column by column.
+A sample determines the boundaries of the ranges. Each run is divided into ranges as its batches arrive.
+Then the pieces of each range are sorted together, in one piece and column by column.
 
-Runs that do not fit into memory are spilled to the local disk without compression, because compression takes
-longer than writing and reading them. Runs of an encrypted table are encrypted with a key that only this
-process has, so a killed process leaves nothing readable.
+Runs that do not fit into memory are spilled to the local disk without compression, because compression
+takes longer than writing and reading them (lz4: 1.5 of 9 CPU seconds for 2.9 million rows of lineitem,
+for 3.6 times less disk). Rows are moved twice, as in every external sort, and each move is one gather.
+One order over all keys, applied column by column from the files, would need a whole column and 16 bytes a
+row in memory. Runs of an encrypted table are encrypted with a key that only this process has, so a killed
+process leaves nothing readable.
 
 An external distribution sort: D. Knuth, The Art of Computer Programming, volume 3, section 5.4.
 """
