@@ -148,7 +148,7 @@ def test_the_plan_leaves_what_the_run_leaves_where_a_sample_chooses_the_scope(fo
 
 
 def test_of_many_files_the_first_are_named_and_the_rest_counted(folder, monkeypatch):
-    monkeypatch.setattr(run_forecast, "NAMED", 2)
+    monkeypatch.setattr(run_forecast, "MAX_LISTED_FILES", 2)
     plan = planned(folder, excluded=True)
     found = plan.evidence.excluded["events"]
     assert (found.total, len(found.files)) == (3, 2)
