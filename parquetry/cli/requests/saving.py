@@ -53,6 +53,11 @@ def save(file: Path, text: str, *, option: str, project: Path) -> None:
         raise click.FileError(str(file), f"{error.strerror}; name another file with {option}") from error
 
 
+def project_around(file: Path) -> Path:
+    """Return the folder of the project that contains the file, else the current folder."""
+    return next((folder for folder in file.resolve().parents if (folder / PROJECT_FILE).is_file()), Path())
+
+
 def _own_folder(place: Path, project: Path) -> ConfinedFolder | None:
     """Return the project or its repository if the file is inside; others may have put links there."""
     folder = project.parent if project.name == PROJECT_FILE else project

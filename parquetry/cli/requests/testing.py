@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HowToTest:
+class TestSettings:
     """The settings of an execution of tests. With ``full``, files that passed before are read too."""
 
     fail_fast: bool = False
@@ -34,8 +34,8 @@ class HowToTest:
     stores_failures: bool = False
 
 
-def tests_asked_for(
-    request: ProjectRequest, location: str | None, tests: Path | None, how: HowToTest, output: Output
+def run_tests(
+    request: ProjectRequest, location: str | None, tests: Path | None, settings: TestSettings, output: Output
 ) -> TableTests:
     """Execute the chosen tests and return their results; a project's are also saved in its `target/runs`.
 
@@ -43,7 +43,7 @@ def tests_asked_for(
         request: The project and its selectors.
         location: The path or URI of a table without a project, or None.
         tests: The file with the tests of that table, or None.
-        how: The settings of the execution.
+        settings: The settings of the execution.
         output: Shows the progress.
 
     Raises:
@@ -63,11 +63,11 @@ def tests_asked_for(
         refuse_selection("--table names the table")
         if not is_location(location):
             raise click.UsageError(f"--table takes a path or URI: {location!r} is a name; use --select")
-        if how.stores_failures:
+        if settings.stores_failures:
             raise click.UsageError(
                 "--store-failures keeps keys in a project's target/runs: leave out --table"
             )
-        table = tests_in_file(location, tests, store=lambda place: table_named(request, place).store)
+        table = tests_in_file(location, tests, store=lambda table: table_named(request, table).store)
 
         def prepare(jobs: tuple[JobPlan, ...]) -> Launch:
             folder = Path(tempfile.mkdtemp(prefix="parquetry-"))
@@ -75,7 +75,11 @@ def tests_asked_for(
 
         launch = one_by_one(prepare, output)
         return execute_tests(
-            [table], run_id=None, target=None, fail_fast=how.fail_fast, rows=_rows(how, launch)
+            [table],
+            run_id=None,
+            target=None,
+            fail_fast=settings.fail_fast,
+            rows=_row_execution(settings, launch),
         )
     workspace, run_id = whole_workspace(request), new_run_id()
     chosen = selected_tests(workspace, select=request.select, exclude=request.exclude)
@@ -84,34 +88,51 @@ def tests_asked_for(
         return launcher_for(workspace, run_id)(jobs)
 
     launch = one_by_one(launcher, output)
-    rows = _rows(how, launch, save=partial(save_keys, workspace.project.root, run_id))
-    return execute_tests_of(workspace, chosen, run_id=run_id, fail_fast=how.fail_fast, rows=rows)
+    rows = _row_execution(settings, launch, save=partial(save_keys, workspace.project.root, run_id))
+    return execute_tests_of(workspace, chosen, run_id=run_id, fail_fast=settings.fail_fast, rows=rows)
 
 
-def _rows(
-    how: HowToTest, launch: Launch, save: Callable[[str, str, FailingKeys], str | None] | None = None
+def _row_execution(
+    settings: TestSettings, launch: Launch, save: Callable[[str, str, FailingKeys], str | None] | None = None
 ) -> RowExecution | None:
     from parquetry.cli.failures import diagnosed
     from parquetry.compiler.testing.execution import RowExecution
     from parquetry.compiler.testing.kept_keys import MOST_KEYS
 
-    if not how.reads_rows:
+    if not settings.reads_rows:
         return None
     return RowExecution(
         launch=launch,
         diagnose=diagnosed,
-        full=how.full,
-        keeps=MOST_KEYS if how.stores_failures else 0,
+        full=settings.full,
+        keeps=MOST_KEYS if settings.stores_failures else 0,
         save=save,
     )
 
 
-def past_tests(request: ProjectRequest, given: Mapping[str, object]) -> TestHistory:
+def history_for_page(tests: TableTests | None, output: Output, *, project: Path | None) -> TestHistory | None:
+    """Return the results of these tests in earlier runs, if the output is a page.
+
+    None for other formats, for a table without a project, or if a link is in the way of the results.
+    """
+    if output.format != "html" or project is None or tests is None or tests.target is None:
+        return None
+    from parquetry.compiler.testing.history import history_in
+    from parquetry.confined_folder import LinkInTheWayError
+
+    names = [(outcome.table, outcome.test) for outcome in tests.outcomes]
+    try:
+        return history_in(project.resolve(), tests.target, names)
+    except LinkInTheWayError:
+        return None
+
+
+def past_results(request: ProjectRequest, measuring: Mapping[str, object]) -> TestHistory:
     """Return the results of the chosen tests of a project in earlier runs.
 
     Args:
         request: The project and its selectors.
-        given: The values of the options that only apply when tests are executed, by option.
+        measuring: The values of the options that only apply when tests are executed, by option.
 
     Raises:
         click.UsageError: One of these options has a value.
@@ -120,7 +141,7 @@ def past_tests(request: ProjectRequest, given: Mapping[str, object]) -> TestHist
     from parquetry.compiler.testing.history import history_of
     from parquetry.compiler.testing.selecting import selected_tests
 
-    unused = [option for option, value in given.items() if value]
+    unused = [option for option, value in measuring.items() if value]
     if unused:
         raise click.UsageError(f"--history measures nothing in any table: leave out {', '.join(unused)}")
     workspace = whole_workspace(request)

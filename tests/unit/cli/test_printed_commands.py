@@ -232,7 +232,7 @@ def test_a_text_is_printed_in_few_places():
     expected = {
         *(cli / "terminal" / f"{name}.py" for name in ("output", "messages")),
         *(cli / "requests" / f"{name}.py" for name in ("prompt", "approval")),
-        *(cli / f"views/{name}.py" for name in ("diff", "pages/shapes", "plan/shapes", "tests/shapes")),
+        *(cli / f"views/{name}.py" for name in ("diff", "pages/printing", "plan/printing", "tests/printing")),
         *(cli / f"{name}.py" for name in ("failures", "commands/authoring/validate")),
         Path("runtime/main.py"),
     }

@@ -9,7 +9,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 
 from parquetry.cli.terminal.output import Output
 from parquetry.cli.views.tests import github, junit, sarif
-from parquetry.cli.views.tests.shapes import documents
+from parquetry.cli.views.tests.printing import documents
 from parquetry.compiler.testing.model import LimitOutcome, Outcome, Status, TableTests
 from parquetry.project.model.table_tests import Unit
 

@@ -23,8 +23,9 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
     """
     from parquetry.cli.failures import diagnosed
     from parquetry.cli.requests.progress import JobProgress
+    from parquetry.cli.requests.testing import history_for_page
     from parquetry.cli.requests.workspaces import workspace_of
-    from parquetry.cli.views.pages.shapes import show_run
+    from parquetry.cli.views.pages.printing import show_run
     from parquetry.compiler.jobs.launch import launcher_for, new_run_id
     from parquetry.compiler.jobs.run import Only, run_tables
     from parquetry.message import command as named
@@ -44,7 +45,8 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
     if result.unapplied:
         unapplied = f"used as declared, not applied yet: {'; '.join(result.unapplied)}; "
         output.note(unapplied + named("apply") + " records it")
-    show_run(result, output, target=workspace.project.target.name, project=workspace.project.root)
+    history = history_for_page(result.tests, output, project=workspace.project.root)
+    show_run(result, output, target=workspace.project.target.name, history=history)
     for outcome in result.reasons:
         name = f"{outcome.table} {outcome.name}"
         error = "" if outcome.error is None else outcome.error.message

@@ -53,9 +53,9 @@ def command(
     project, and its own record says what its sizes and policies are.
     """
     from parquetry.cli.requests.saving import save
-    from parquetry.cli.requests.testing import HowToTest, past_tests, tests_asked_for
-    from parquetry.cli.views.pages.shapes import show_results
-    from parquetry.cli.views.tests.shapes import documents, show_history
+    from parquetry.cli.requests.testing import TestSettings, history_for_page, past_results, run_tests
+    from parquetry.cli.views.pages.printing import show_results
+    from parquetry.cli.views.tests.printing import documents, show_history
 
     if history:
         measuring = {
@@ -68,12 +68,15 @@ def command(
             "--junit": junit,
             "--sarif": sarif,
         }
-        show_history(past_tests(request, measuring), output)
+        show_history(past_results(request, measuring), output)
         return 0
-    how = HowToTest(fail_fast=fail_fast, full=full, reads_rows=not no_spark, stores_failures=store_failures)
-    result = tests_asked_for(request, location, tests, how, output)
+    settings = TestSettings(
+        fail_fast=fail_fast, full=full, reads_rows=not no_spark, stores_failures=store_failures
+    )
+    result = run_tests(request, location, tests, settings, output)
     base, files = None if location else request.directory, {"--junit": junit, "--sarif": sarif}
     for option, file, text in documents(result, output, files=files, project=base):
         save(file, text, option=option, project=request.directory)
-    show_results(result, output, project=base)
+    history_of_tests = history_for_page(result, output, project=base)
+    show_results(result, output, project=base, history=history_of_tests)
     return output.ended(result.failure)

@@ -25,10 +25,13 @@ _LEAST_BYTES = 2_000
 @output_options("text", "json", "markdown", "html", "github")
 def command(*, file: Path, output: Output, max_bytes: int) -> int:
     """Print the plan saved in FILE: for a terminal, a script, a pull request, a browser, a workflow."""
-    from parquetry.cli.views.plan.shapes import show_plan
+    from parquetry.cli.requests.saving import project_around
+    from parquetry.cli.views.diagnostics import path_in_repository
+    from parquetry.cli.views.plan.printing import show_plan
     from parquetry.compiler.plan.codec import decode
     from parquetry.compiler.workspace.named_file import read_named
 
     plan = decode(read_named(file), name=str(file))
-    show_plan(plan, output, saved=file, max_bytes=max_bytes)
+    prefix = path_in_repository(project_around(file))
+    show_plan(plan, output, saved=file, prefix=prefix, max_bytes=max_bytes)
     return 0
