@@ -61,5 +61,7 @@ def worded() -> Iterator[None]:
             raise
         from parquetry.compiler.errors import SpecError  # noqa: PLC0415 - only where it was raised
 
-        told = (replace(d, summary=in_python(d.summary), hint=d.hint and in_python(d.hint)) for d in found)
-        raise SpecError(tuple(told), files=getattr(failure, "files", 0)) from None
+        diagnostics = (
+            replace(d, summary=in_python(d.summary), hint=d.hint and in_python(d.hint)) for d in found
+        )
+        raise SpecError(tuple(diagnostics), files=getattr(failure, "files", 0)) from None

@@ -115,7 +115,7 @@ def bar_chart(title: str, unit: str, bars: Sequence[Bars], series: Sequence[str]
     axis = Curve(points=f"{_MARGIN},{_BASE} {_MARGIN + _SLOT * len(bars)},{_BASE}", css="axis")
     return Chart(
         title=title,
-        text=f"{title}: {_said(unit, bars, series)}",
+        text=f"{title}: {_values_text(unit, bars, series)}",
         width=2 * _MARGIN + _SLOT * len(bars),
         height=_BASE + _BELOW,
         legend=tuple(zip(classes, series, strict=True)) if series else (),
@@ -125,14 +125,14 @@ def bar_chart(title: str, unit: str, bars: Sequence[Bars], series: Sequence[str]
     )
 
 
-def _said(unit: str, bars: Sequence[Bars], series: Sequence[str]) -> str:
+def _values_text(unit: str, bars: Sequence[Bars], series: Sequence[str]) -> str:
     """Return the values as words, without the labels that have no value."""
     parts = []
     for group in bars:
         if any(group.values):
             names = series or [""] * len(group.values)
-            told = (f"{v:,} {name}".rstrip() for v, name in zip(group.values, names, strict=True))
-            parts.append(f"{group.label}: {', '.join(told)}")
+            texts = (f"{v:,} {name}".rstrip() for v, name in zip(group.values, names, strict=True))
+            parts.append(f"{group.label}: {', '.join(texts)}")
     return f"{unit} by label; {'; '.join(parts)}"
 
 
@@ -160,23 +160,23 @@ def sparkline(
     most = max([*known, bound or 0.0, 0.0])
     least = min([*known, bound or 0.0, 0.0])
 
-    def across(place: int) -> float:
+    def x_of(place: int) -> float:
         room = _SPARK_WIDTH - 2 * _SPARK_EDGE
         return round(_SPARK_EDGE + room * place / max(len(values) - 1, 1), 1)
 
-    def down(value: float) -> float:
+    def y_of(value: float) -> float:
         room = _SPARK_HEIGHT - 2 * _SPARK_EDGE
         return round(_SPARK_EDGE + room * (most - value) / ((most - least) or 1), 1)
 
-    line = " ".join(f"{across(place)},{down(v)}" for place, v in enumerate(values) if v is not None)
+    line = " ".join(f"{x_of(place)},{y_of(v)}" for place, v in enumerate(values) if v is not None)
     curves = [Curve(points=line, css="new")] if len(known) > 1 else []
     if bound is not None and known:
-        edge = down(bound)
+        edge = y_of(bound)
         curves.append(Curve(points=f"0,{edge} {_SPARK_WIDTH},{edge}", css="limit"))
     dots = [
         Rectangle(
-            x=across(place) - _DOT / 2,
-            y=down(0.0 if value is None else value) - _DOT / 2,
+            x=x_of(place) - _DOT / 2,
+            y=y_of(0.0 if value is None else value) - _DOT / 2,
             width=_DOT,
             height=_DOT,
             css=css,

@@ -213,9 +213,11 @@ def _guardrail_diffs(before: Sequence[Guardrail], now: Sequence[Guardrail]) -> I
         if is_now is None:
             yield GuardrailDiff(guardrail=name, file=old[name].file, status=DiffStatus.REMOVED)
             continue
-        said, says = _rule_fields(was), _rule_fields(is_now)
+        old_fields, new_fields = _rule_fields(was), _rule_fields(is_now)
         changes = tuple(
-            RuleChange(path=path, old=said[path], new=says[path]) for path in says if said[path] != says[path]
+            RuleChange(path=path, old=old_fields[path], new=new_fields[path])
+            for path in new_fields
+            if old_fields[path] != new_fields[path]
         )
         if changes:
             status = DiffStatus.ADDED if was is None else DiffStatus.CHANGED
@@ -284,7 +286,7 @@ def _diff(
         )
     if old is None:
         return TableDiff(table=name, file=new.file, status=DiffStatus.ADDED, change_class=ChangeClass.CREATE)
-    changes = (*_move(old, new), *_changes(old, new))
+    changes = (*_location_change(old, new), *_changes(old, new))
     if not changes:
         return None
     allowed = {entry.code: entry.reason for entry in now.allow if entry.table == name}
@@ -314,7 +316,7 @@ def _changes(old: ResolvedTable, new: ResolvedTable) -> tuple[Change, ...]:
     )
 
 
-def _move(old: ResolvedTable, new: ResolvedTable) -> Iterator[Change]:
+def _location_change(old: ResolvedTable, new: ResolvedTable) -> Iterator[Change]:
     if old.location_declared != new.location_declared:
         yield Change(
             path="location",
@@ -335,7 +337,7 @@ def _estimate(layout: LayoutReport, old: TableSpec, new: TableSpec) -> Estimate:
     files = list(_files(layout))
     sizes = [file.size_bytes for file in files]
     policy = new.clustering
-    owed = Debt()
+    due = Debt()
     if policy.trigger is not Trigger.OFF:
         types = {column.name: column.type for column in new.columns}
         situation = Situation(
@@ -347,15 +349,15 @@ def _estimate(layout: LayoutReport, old: TableSpec, new: TableSpec) -> Estimate:
             ),
             kept_until=layout.instant if policy.existing is Existing.KEEP else None,
         )
-        owed = compute_debt(policy, files, situation)
+        due = compute_debt(policy, files, situation)
     return Estimate(
         instant=layout.instant,
         files=len(sizes),
         size_bytes=sum(sizes),
         small_files_before=sum(is_small(size, old.sizing) for size in sizes),
         small_files_after=sum(is_small(size, new.sizing) for size in sizes),
-        rewrite_bytes=owed.rewritten_bytes,
-        files_after=len(sizes) - owed.files_before + owed.files_after,
+        rewrite_bytes=due.rewritten_bytes,
+        files_after=len(sizes) - due.files_before + due.files_after,
     )
 
 

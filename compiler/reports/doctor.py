@@ -93,8 +93,8 @@ def invalid_project(error: SpecError) -> Check:
     found = errors(error.diagnostics)
     first = found[0]
     counted = "1 error" if len(found) == 1 else f"{len(found):,} errors, the first"
-    said = f"{counted}: {first.file}:{first.line}:{first.column}: {first.code} {first.message}"
-    return Check(name="project", ok=False, found=" ".join(said.split()))
+    text = f"{counted}: {first.file}:{first.line}:{first.column}: {first.code} {first.message}"
+    return Check(name="project", ok=False, found=" ".join(text.split()))
 
 
 def check_project(workspace: Workspace) -> Iterator[Check]:
@@ -140,9 +140,9 @@ def _extra(name: str) -> Check:
         return Check(name=name, ok=False, found=f"cannot be imported: {error}; {remedy}")
 
 
-def _checked(name: str, look: Callable[[], str]) -> Check:
+def _checked(name: str, check: Callable[[], str]) -> Check:
     try:
-        return Check(name=name, ok=True, found=look())
+        return Check(name=name, ok=True, found=check())
     except ParquetryError as error:
         return Check(name=name, ok=False, found=error.message)
 

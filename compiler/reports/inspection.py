@@ -156,12 +156,12 @@ def live_files(store: ObjectStore) -> LiveFiles:
     with failures_masked(handle.spec, location=store.uri):
         refuse_damage(handle, damaged_files(handle))
 
-    def look(view: FileSystemView) -> tuple[IncrementalSlices, str | None]:
+    def read_slices(view: FileSystemView) -> tuple[IncrementalSlices, str | None]:
         return IncrementalSlices(
             begin="", end=view.newest, slices=tuple(view.all_slices())
         ), view.newest or None
 
-    changes, instant = read_consistently(handle, look)
+    changes, instant = read_consistently(handle, read_slices)
     root = store.uri.removeprefix("file://")
     files = (LiveFile(path=f"{root}/{part.path}", size_bytes=part.size_bytes) for part in changes.slices)
     return LiveFiles(
@@ -310,7 +310,7 @@ def _layout(file: Path) -> LayoutReport:
 def _partition(entry: Mapping[str, Any]) -> PartitionReport:
     sizes = tuple(int(size) for size in entry["file_sizes_bytes"])
     instants, layouts = (entry.get(key, ()) for key in ("file_instants", "file_layouts"))
-    if any(said and len(said) != len(sizes) for said in (instants, layouts)):
+    if any(entries and len(entries) != len(sizes) for entries in (instants, layouts)):
         raise ValueError("it does not say the same number of files everywhere")
     return PartitionReport(
         path=_text(entry["path"]),

@@ -92,7 +92,7 @@ def _chart(
                     title=f"{day.day}: {text(value)} {name}",
                 )
             )
-    said = "; ".join(
+    summary = "; ".join(
         f"{name}: {text(numbers[0])} on {found.days[0].day}, {text(numbers[-1])} on {found.days[-1].day}, "
         f"at most {text(max(numbers))}"
         for (name, _), numbers in zip(series, values, strict=True)
@@ -105,7 +105,7 @@ def _chart(
         labels.append(Label(x=_WIDTH - _LEFT, y=_BASE + 14, text=found.days[-1].day, anchor="end"))
     return Chart(
         title=title,
-        text=f"{title}; {said}",
+        text=f"{title}; {summary}",
         width=_WIDTH,
         height=_HEIGHT,
         legend=tuple((css, name) for css, (name, _) in zip(_CLASSES, series, strict=True)),

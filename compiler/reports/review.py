@@ -18,7 +18,7 @@ DiffLine = tuple[str, str]
 def yaml_diff(entry: TableAction | Blocked) -> tuple[DiffLine, ...]:
     """Return the changed fields as a YAML diff in the order of their paths; for a new table, its spec."""
     if isinstance(entry, TableAction) and Step.CREATE in entry.steps:
-        return tuple(_nested(_said(masked(entry.spec)), parents="+"))
+        return tuple(_nested(_declared_fields(masked(entry.spec)), parents="+"))
     if isinstance(entry, Blocked) and entry.is_of_target:
         return settings_diff(entry.changes)
     ordered = sorted(entry.changes, key=lambda change: change.path.split("."))
@@ -35,14 +35,14 @@ def settings_diff(changes: Iterable[Change]) -> tuple[DiffLine, ...]:
     )
 
 
-def _said(spec: TableSpec) -> Iterator[tuple[str, Any, Any]]:
+def _declared_fields(spec: TableSpec) -> Iterator[tuple[str, Any, Any]]:
     """Yield the fields of a new table's spec that differ from the defaults."""
     default = flatten(document(TableSpec(name=spec.name, columns=())))
     for path, value in flatten(document(spec)).items():
-        unsaid = is_default(path, value) or default.get(path) == value
+        is_omitted = is_default(path, value) or default.get(path) == value
         if path.startswith("clustering."):
-            unsaid = unsaid or not _clusters(spec)
-        if not unsaid:
+            is_omitted = is_omitted or not _clusters(spec)
+        if not is_omitted:
             yield path, None, value
 
 

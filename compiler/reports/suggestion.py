@@ -61,7 +61,7 @@ class Suggestion:
 
 
 @read_again
-def try_layouts(
+def simulate_layouts(
     store: ObjectStore,
     *,
     strategies: Sequence[str] = (),
@@ -84,7 +84,7 @@ def try_layouts(
     """
     table = SimulatedTable(open_table(store))
     policy = table.policy.execution
-    names = policy.columns or tuple(_asked(table)[:_MOST_COLUMNS])
+    names = policy.columns or tuple(_query_columns(table)[:_MOST_COLUMNS])
     lists = tuple(columns) or ((names,) if names else ())
     wanted = tuple(strategies) or (STITCH, *_STRATEGIES)
     if not lists and set(wanted) != {STITCH}:
@@ -112,7 +112,7 @@ def suggest(store: ObjectStore) -> Suggestion:
     """
     table = SimulatedTable(open_table(store))
     policy = table.policy.execution
-    names = _asked(table)
+    names = _query_columns(table)
     alone = [policy, replace(policy, strategy=STITCH, columns=())]
     alone += [replace(policy, strategy="sort", columns=(name,)) for name in names]
     first = _distinct(alone)
@@ -144,7 +144,7 @@ def suggestion_of(candidates: CandidateLayouts, *, tried: int) -> Suggestion:
     reasons = [
         reason
         for number in range(len(candidates.queries))
-        if (reason := _never_helped(number, candidates, tried)) is not None
+        if (reason := _no_gain_reason(number, candidates, tried)) is not None
     ]
     best = ranked[0]
     if best.share > WORTH_IT or not best.rewritten_bytes:
@@ -246,26 +246,26 @@ def _gains(candidate: CandidateLayout, queries: Sequence[DeclaredQuery]) -> list
         zip(queries, candidate.queries, strict=True),
         key=lambda pair: pair[0].weight * (pair[1].expected.data_bytes - pair[1].now.data_bytes),
     )
-    said = []
+    sentences = []
     for query, forecast in parts:
         now, expected = forecast.now, forecast.expected
         narrowed = [name for name in candidate.execution.columns if name in query.columns]
         if narrowed and expected.data_bytes < now.data_bytes:
-            said.append(
+            sentences.append(
                 f"{query.name} has conditions on {', '.join(narrowed)}: it reads {expected.files:,} instead "
                 f"of {now.files:,} files, and {expected.rows:,} instead of {now.rows:,} rows"
             )
         elif expected.data_bytes > _WORSE * now.data_bytes:
-            said.append(
+            sentences.append(
                 f"{query.name} gets worse: it reads {expected.data_bytes:,} instead of "
                 f"{now.data_bytes:,} bytes"
             )
     if not candidate.execution.columns:
-        said.append("merging small files helps: none of the row orders tried does better")
-    return said
+        sentences.append("merging small files helps: none of the row orders tried does better")
+    return sentences
 
 
-def _never_helped(number: int, candidates: CandidateLayouts, tried: int) -> str | None:
+def _no_gain_reason(number: int, candidates: CandidateLayouts, tried: int) -> str | None:
     """Return why no simulated layout helps the query with this number, or None if one does."""
     query, now = candidates.queries[number], candidates.now[number]
     least = min(
@@ -282,7 +282,7 @@ def _never_helped(number: int, candidates: CandidateLayouts, tried: int) -> str 
     return f"{query.name} reads hardly less than now under any of the {tried} layouts tried"
 
 
-def _asked(table: SimulatedTable) -> list[str]:
+def _query_columns(table: SimulatedTable) -> list[str]:
     """Return the columns of the queries' conditions, the highest weight first, without partition columns.
 
     Each file already has a single value of a partition column.

@@ -74,7 +74,7 @@ class Approval:
     planned: datetime
 
 
-def stated(plan_id: str, base: str) -> str:
+def check_text(plan_id: str, base: str) -> str:
     """Return the text of a plan's check, which GitHub limits to 140 characters."""
     return f"{plan_id} base {base}"
 
@@ -97,9 +97,9 @@ def approval_at(forge: Forge, commit: str, reviewed: Reviewed) -> Approval:
     approvers, missing = _approvers(forge, pull, verdicts, since)
     if problems or not approvers:
         none = (f"nobody else has approved {pull.head[:12]}, its head commit, since it was planned",)
-        said = problems if approvers else (*problems, *none, *missing)
-        raise NotApprovedError(f"{subject}, pull request {pull.number}", said)
-    plan_id, base = _read(plan)
+        reasons = problems if approvers else (*problems, *none, *missing)
+        raise NotApprovedError(f"{subject}, pull request {pull.number}", reasons)
+    plan_id, base = _parse_check(plan)
     return Approval(
         plan_id=plan_id,
         base=base,
@@ -123,7 +123,7 @@ def check_base(forge: Forge, approval: Approval, root: Path, reviewed: Reviewed)
     """
     parents = parents_of(root, approval.commit)
     onto = top = parents[0] if parents else before_merge(root, approval.commit)
-    while len(parents) == 1 and top is not None and _became(forge, top, approval):
+    while len(parents) == 1 and top is not None and _belongs_to_pull_request(forge, top, approval):
         top = before_merge(root, top)
     missing = []
     if top is None or not GitWorkTree(directory=root, commit=top).contains(approval.base):
@@ -139,7 +139,7 @@ def check_base(forge: Forge, approval: Approval, root: Path, reviewed: Reviewed)
         raise NotApprovedError(f"{subject}, pull request {approval.pull_request}", missing)
 
 
-def _became(forge: Forge, commit: str, approval: Approval) -> bool:
+def _belongs_to_pull_request(forge: Forge, commit: str, approval: Approval) -> bool:
     return any(pull.number == approval.pull_request for pull in forge.pull_requests_of(commit))
 
 
@@ -193,13 +193,13 @@ def _plan_of(checks: Sequence[CommitCheck], reviewed: Reviewed) -> CommitCheck |
         return f"the check {reviewed.check} holds {quoted(newest.text)} and no id of a plan; plan it again"
     first = newest
     for check in reversed(ours):
-        if check.state != newest.state or _read(check)[0] != _read(newest)[0]:
+        if check.state != newest.state or _parse_check(check)[0] != _parse_check(newest)[0]:
             break
         first = check
     return replace(newest, created=first.created)
 
 
-def _read(check: CommitCheck) -> tuple[str, str]:
+def _parse_check(check: CommitCheck) -> tuple[str, str]:
     """Return the plan id and the base in a check's text; both are empty for another text."""
     found = _STATED.fullmatch(check.text)
     return ("", "") if found is None else (found[1], found[2])
@@ -231,7 +231,7 @@ def _approvers(
     authors = {login.casefold() for login in forge.commit_authors(pull)}
     approvers, missing = [], []
     for review in verdicts:
-        problem = _problem(review, pull, authors, since)
+        problem = _rejection_reason(review, pull, authors, since)
         if problem is None and not forge.may_write(review.reviewer):
             problem = "may not write to the repository"
         if problem is None:
@@ -241,7 +241,7 @@ def _approvers(
     return tuple(approvers), tuple(missing)
 
 
-def _problem(review: Review, pull: PullRequest, authors: set[str], since: datetime) -> str | None:
+def _rejection_reason(review: Review, pull: PullRequest, authors: set[str], since: datetime) -> str | None:
     """Return why an approval does not count, or None if nothing is wrong with it."""
     reviewer, author = review.reviewer, pull.author
     commit = review.commit[:12] if review.commit else "no commit"

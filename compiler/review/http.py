@@ -32,7 +32,7 @@ _MOST_BYTES: Final = 16 << 20
 _MOST_PAGES: Final = 100
 _MOST_REDIRECTS: Final = 3
 _ATTEMPTS: Final = 6
-_MOST_WAITING_SECONDS: Final = 900
+_MAX_DELAY_SECONDS: Final = 900
 """The limit for all attempts of one request together."""
 
 _FIRST_WAIT_SECONDS: Final = 1.0
@@ -151,7 +151,7 @@ class JsonClient:
                 elif not repeatable:
                     raise ForgeError(f"{self._named(url)} {problem}; look whether it was done")
             waited += pause
-            if attempt == _ATTEMPTS or waited > _MOST_WAITING_SECONDS:
+            if attempt == _ATTEMPTS or waited > _MAX_DELAY_SECONDS:
                 break
             self.sleep(pause)
         raise ForgeError(f"{self._named(url)} {problem}, after {attempt} attempts; try again later")

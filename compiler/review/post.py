@@ -7,7 +7,7 @@ from typing import Final
 
 from parquetry.compiler.plan.codec import check_age
 from parquetry.compiler.plan.model import PlanDocument
-from parquetry.compiler.review.approval import Reviewed, stated
+from parquetry.compiler.review.approval import Reviewed, check_text
 from parquetry.compiler.review.forge import CheckState, Comment, Forge, ForgeError, PullRequest
 from parquetry.runtime.errors import StalePlanError
 
@@ -78,11 +78,11 @@ def post_plan(
             "one, under its own name"
         )
     pull = forge.pull_request(number)
-    made = plan.intent.git_commit
-    if made != pull.head:
+    planned_commit = plan.intent.git_commit
+    if planned_commit != pull.head:
         raise StalePlanError(
-            f"{name} is the plan of {made[:12] if made else 'no commit'}, and the head commit of pull "
-            f"request {number} is {pull.head[:12]}; plan that commit"
+            f"{name} is the plan of {planned_commit[:12] if planned_commit else 'no commit'}, and the head "
+            f"commit of pull request {number} is {pull.head[:12]}; plan that commit"
         )
     base = plan.evidence.base_commit
     if base is None:
@@ -92,15 +92,15 @@ def post_plan(
     comment, replaced = post_comment(forge, pull, text, creator=creator)
     reviewed = Reviewed(project=plan.intent.project, target=plan.intent.target, creator=creator)
     state = CheckState.FAILURE if plan.intent.blocked else CheckState.SUCCESS
-    said = BLOCKED if plan.intent.blocked else stated(plan.plan_id, base)
-    forge.set_check(made, name=reviewed.check, state=state, text=said)
+    text = BLOCKED if plan.intent.blocked else check_text(plan.plan_id, base)
+    forge.set_check(planned_commit, name=reviewed.check, state=state, text=text)
     return Posted(
         plan_id=plan.plan_id,
         pull_request=number,
-        head=made,
+        head=planned_commit,
         check=reviewed.check,
         state=state,
-        text=said,
+        text=text,
         comment=comment.number,
         replaced=replaced,
     )

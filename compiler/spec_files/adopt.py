@@ -118,10 +118,10 @@ def _adopt(
     document = structure(wanted, location=declared_location(workspace, place, name))
     recorded = {} if handle.spec else settings_of(_recorded_options(handle))
     try:
-        recorded, left_out = _fitting(reload, file, document, recorded)
+        recorded, left_out = _passing_settings(reload, file, document, recorded)
         document = with_settings(document, recorded)
         sections = LAYERED if handle.spec else ("partitioning",)
-        table, settings = _settled(reload, file, document, wanted, sections)
+        table, settings = _write_until_resolved(reload, file, document, wanted, sections)
         ref = adopt_table(
             handle.store,
             table.spec,
@@ -149,7 +149,7 @@ def _adopt(
     )
 
 
-def _fitting(
+def _passing_settings(
     reload: Callable[[], Workspace], file: Path, document: Mapping[str, Any], recorded: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[UnadoptedSetting, ...]]:
     """Return the recorded settings that together pass the project's checks, and those that do not.
@@ -170,12 +170,12 @@ def _fitting(
     if errors and errors_with({}):
         _resolved(reload, file, document)
     while errors:
-        trials = {path: errors_with(_without(kept, path)) for path in kept}
-        worst = min(trials, key=lambda path: (len(trials[path]), path))
-        remaining = {(error.code, error.summary) for error in trials[worst]}
+        errors_without = {path: errors_with(_without(kept, path)) for path in kept}
+        worst = min(errors_without, key=lambda path: (len(errors_without[path]), path))
+        remaining = {(error.code, error.summary) for error in errors_without[worst]}
         gone = next((e for e in errors if (e.code, e.summary) not in remaining), errors[0])
         left_out.append(UnadoptedSetting(path=worst, value=kept[worst], reason=f"{gone.code} {gone.summary}"))
-        kept, errors = _without(kept, worst), trials[worst]
+        kept, errors = _without(kept, worst), errors_without[worst]
     return kept, tuple(left_out)
 
 
@@ -183,7 +183,7 @@ def _without(settings: Mapping[str, Any], path: str) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key != path}
 
 
-def _settled(
+def _write_until_resolved(
     reload: Callable[[], Workspace],
     file: Path,
     document: dict[str, Any],

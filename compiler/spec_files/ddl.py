@@ -12,7 +12,7 @@ from parquetry.compiler.spec_files.hudi_options import hudi_options
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 
 # Options that the statement has as clauses, or under the names of Hudi's SQL.
-_SAID: Final = frozenset(
+_CLAUSE_OPTIONS: Final = frozenset(
     {
         "hoodie.table.name",
         "hoodie.datasource.write.table.type",
@@ -51,7 +51,7 @@ def _properties(spec: TableSpec) -> Mapping[str, str]:
         properties["primaryKey"] = ",".join(spec.record_key)
     if spec.ordering:
         properties["preCombineField"] = spec.ordering
-    properties |= {key: value for key, value in options.items() if key not in _SAID}
+    properties |= {key: value for key, value in options.items() if key not in _CLAUSE_OPTIONS}
     return properties | {_STORED_GENERATOR: options[_GENERATOR]}
 
 

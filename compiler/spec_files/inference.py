@@ -112,18 +112,18 @@ def infer_table(path: Path, *, root: Path, name: str | None) -> Inferred:
         raise InferenceError(f"{path}: {error}") from error
     files, suffix = _of_one_format(found, path)
     form = _FORMATS[suffix]
-    looked_at = files[:MOST_FILES]
+    sampled = files[:MOST_FILES]
     try:
         if form == "csv":
-            columns, options, notes = _from_csv(looked_at)
+            columns, options, notes = _from_csv(sampled)
         else:
-            columns, notes = _from_parquet(looked_at)
+            columns, notes = _from_parquet(sampled)
             options = {}
     except (pa.ArrowException, OSError, UnsupportedTableError) as error:
         raise InferenceError(f"{path}: {error}") from error
     _check_names([column.name for column in columns], path)
-    if len(files) > len(looked_at):
-        notes.append(f"columns and types are those of {len(looked_at)} of {len(files)} files")
+    if len(files) > len(sampled):
+        notes.append(f"columns and types are those of {len(sampled)} of {len(files)} files")
     notes.append("every row is inserted; to update rows by a key, declare record_key and operation: upsert")
     read_from = _source_path(place, suffix, root=root, files=files)
     source: dict[str, Any] = {"name": "files", "format": form, "path": read_from}

@@ -75,7 +75,7 @@ def rename(
     try:
         reload()
     except ParquetryError:
-        files.undo()
+        files.restore()
         raise
     return Renamed(former=former, name=name, location=location, files=files.written, removed=files.removed)
 
@@ -190,7 +190,7 @@ class _Files:
         """Write and remove the files on disk."""
         self._store(self._after)
 
-    def undo(self) -> None:
+    def restore(self) -> None:
         """Restore every file."""
         self._store(self._before)
 

@@ -93,7 +93,7 @@ class RowExecution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Looked:
+class _Measured:
     """The tests of a table before rows are read: an outcome, or what is still to read, for each test.
 
     ``passed`` are tests of rows that passed without any rows being read.
@@ -186,13 +186,13 @@ def execute_tests(
             outcomes += (
                 _stopped(table)
                 if stopped
-                else _tested(table, _look(table, rows, stops=True), rows, stops=True)
+                else _tested(table, _measure_reporting(table, rows, stops=True), rows, stops=True)
             )
     else:
-        for table, looked in zip(
-            tables, map_each(tables, partial(_look, rows=rows, stops=False)), strict=True
+        for table, measured in zip(
+            tables, map_each(tables, partial(_measure_reporting, rows=rows, stops=False)), strict=True
         ):
-            outcomes += _tested(table, looked, rows, stops=False)
+            outcomes += _tested(table, measured, rows, stops=False)
     return TableTests(run_id=run_id, target=target, outcomes=tuple(outcomes))
 
 
@@ -214,14 +214,14 @@ def execute_tests_of(
     return replace(result, unsaved=unsaved)
 
 
-def _look(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) -> _Looked:
+def _measure_reporting(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) -> _Measured:
     try:
-        return _measured(table, rows, stops=stops)
+        return _measure(table, rows, stops=stops)
     except ParquetryError as failure:
         if isinstance(failure, TableNotFoundError) and table.missing is not None:
             failure = table.missing()
         reason = failure.message
-        return _Looked(
+        return _Measured(
             found=tuple(
                 _without_answer(table, declared, Status.UNMEASURED, reason) for declared in table.tests
             )
@@ -229,7 +229,7 @@ def _look(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) -> _
 
 
 @read_again
-def _measured(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) -> _Looked:
+def _measure(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) -> _Measured:
     handle = open_table(table.store(), owner=table.owner)
     shown_by = masked_by(handle.spec, table.declared)
     with failures_masked(shown_by, location=handle.store.uri):
@@ -239,7 +239,7 @@ def _measured(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) 
             passes = _passes(table, rows)
             keeps_keys = rows is not None and rows.keeps > 0
             each = [*_each(table, live, shown_by, passes, stops=stops, keeps_keys=keeps_keys)]
-            return _Looked(
+            return _Measured(
                 found=tuple(found for found, _ in each),
                 handle=handle,
                 spec=spec,
@@ -320,25 +320,25 @@ def _outcome(
 
 
 def _tested(
-    table: TableUnderTest, looked: _Looked, rows: RowExecution | None, *, stops: bool
+    table: TableUnderTest, measured: _Measured, rows: RowExecution | None, *, stops: bool
 ) -> list[Outcome]:
     """Return the outcomes of all tests of a table, and run its job if a test has to read rows."""
-    waiting = [found for found in looked.found if isinstance(found, Unread)]
-    passed = [*looked.passed]
+    unread = [found for found in measured.found if isinstance(found, Unread)]
+    passed = [*measured.passed]
     answers: Mapping[str, RowAnswer] = {}
     problem: Message | str | None = None
-    known = [found for found in looked.found if isinstance(found, Outcome)]
+    known = [found for found in measured.found if isinstance(found, Outcome)]
     is_over = stops and any(outcome.status in FAILURES for outcome in known)
-    if waiting and rows is not None and table.rows is not None and not is_over:
+    if unread and rows is not None and table.rows is not None and not is_over:
         try:
-            answers = {answer.name: answer for answer in _read(table, looked, waiting, rows)}
+            answers = {answer.name: answer for answer in _read(table, measured, unread, rows)}
             problem = _NO_ANSWER  # for tests without an answer
         except ParquetryError as failure:
             problem = failure.message
         except Exception as bug:  # noqa: BLE001  # a bug with one table must not hide the other tables' tests
             problem = rows.diagnose(bug).message
     outcomes = []
-    for declared, found in zip(table.tests, looked.found, strict=True):
+    for declared, found in zip(table.tests, measured.found, strict=True):
         if isinstance(found, Outcome):
             outcomes.append(found)
             continue
@@ -348,30 +348,34 @@ def _tested(
             status = Status.NOT_EXECUTED if why is None else Status.UNMEASURED
             outcomes.append(
                 _without_answer(
-                    table, declared, status, why or (_STOPPED if is_over else _OF_ROWS_ONLY), looked.shown_by
+                    table,
+                    declared,
+                    status,
+                    why or (_STOPPED if is_over else _OF_ROWS_ONLY),
+                    measured.shown_by,
                 )
             )
             continue
-        outcome = _answered(table, declared, found, answer.failures, looked.shown_by)
+        outcome = _answered(table, declared, found, answer.failures, measured.shown_by)
         if answer.keys is not None and rows is not None and rows.save is not None:
             outcome = replace(outcome, failures=rows.save(table.name, found.name, answer.keys))
         if not any(answer.failures) and not any(found.known):
             passed.append(found)
         outcomes.append(outcome)
     if table.rows is not None and table.rows.passes is not None and rows is not None:
-        _remember(table.rows.passes, passed, looked.instant)
+        _remember(table.rows.passes, passed, measured.instant)
     return outcomes
 
 
 def _read(
-    table: TableUnderTest, looked: _Looked, waiting: Sequence[Unread], rows: RowExecution
+    table: TableUnderTest, measured: _Measured, unread: Sequence[Unread], rows: RowExecution
 ) -> Sequence[RowAnswer]:
     assert table.rows is not None, "rows are read of tables that have a source of them"
-    assert looked.handle is not None, "what waits for rows has been opened"
-    assert looked.spec is not None, "and has a spec"
+    assert measured.handle is not None, "what waits for rows has been opened"
+    assert measured.spec is not None, "and has a spec"
     # The job masks its messages by this spec.
-    spec = looked.shown_by or looked.spec
-    plan = table.rows.job(looked.handle, spec, job_of(waiting, keeps=rows.keeps))
+    spec = measured.shown_by or measured.spec
+    plan = table.rows.job(measured.handle, spec, job_of(unread, keeps=rows.keeps))
     tested = rows.launch(plan).tested
     return tested.answers if tested is not None else ()
 

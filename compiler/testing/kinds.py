@@ -97,15 +97,15 @@ def _query(scope: Scope, test: TableTest) -> Iterator[Measure]:
 
 
 def _clustering_debt(scope: Scope, _: TableTest) -> Iterator[Measure]:
-    owed, planned = scope.table.debt, scope.table.timeline.groups_in_pending_clustering
+    debt, planned = scope.table.debt, scope.table.timeline.groups_in_pending_clustering
     # A plan does not reduce debt: its files count until the clustering completes.
-    waiting = [
+    pending = [
         left.file
-        for left in owed.excluded
+        for left in debt.excluded
         if left.reason is ExclusionReason.RESERVED and left.file.key in planned
     ]
-    due = [file for group in owed.groups for file in group.files]
-    files = [file for file in (*due, *waiting) if scope.holds(file.partition)]
+    due = [file for group in debt.groups for file in group.files]
+    files = [file for file in (*due, *pending) if scope.holds(file.partition)]
     yield Measure(sum(file.size_bytes for file in files), "max_bytes")
     oldest = min((file.instant for file in files), default=None)
     yield Measure(0 if oldest is None else _age_seconds(scope.table, oldest), "max_age")

@@ -118,8 +118,8 @@ def _stopped(stop: BaseException, log_format: str) -> int:
             return DIAGNOSED
         case _:
             log = kept_log()
-            said = "interrupted" if log is None else f"interrupted; Spark's log is {log}"
-            write_message(said, log_format=log_format, exit_code=INTERRUPTED)
+            text = "interrupted" if log is None else f"interrupted; Spark's log is {log}"
+            write_message(text, log_format=log_format, exit_code=INTERRUPTED)
             return INTERRUPTED
 
 

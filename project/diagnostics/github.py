@@ -12,8 +12,8 @@ from parquetry.text.printable import visible
 
 def workflow_command(kind: str, properties: Mapping[str, object], message: str) -> str:
     """Return the escaped line without its end; ``kind`` is ``error``, ``warning`` or ``notice``."""
-    said = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
-    return f"::{kind} {said}::{_data(message)}"
+    parameters = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
+    return f"::{kind} {parameters}::{_data(message)}"
 
 
 def _data(text: str) -> str:

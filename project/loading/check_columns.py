@@ -132,8 +132,10 @@ def _check_partitioning(resolution: Resolution) -> None:
 def _check_moving_keys(resolution: Resolution) -> None:
     """Warn if a key can come with another partition value and a write looks keys up by partition."""
     table = resolution.table
-    looked_up = not table.spec.sources or any(source.operation in _BY_KEY for source in table.spec.sources)
-    if table.spec.key_scope is not KeyScope.PARTITION or not table.spec.record_key or not looked_up:
+    is_key_needed = not table.spec.sources or any(
+        source.operation in _BY_KEY for source in table.spec.sources
+    )
+    if table.spec.key_scope is not KeyScope.PARTITION or not table.spec.record_key or not is_key_needed:
         return
     if not resolution.columns_known or not resolution.intact("record_key", "partition_by", "sources"):
         return

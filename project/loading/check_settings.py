@@ -30,9 +30,9 @@ def check_settings(resolution: Resolution) -> None:
 
 def _check_sizing(resolution: Resolution) -> None:
     sizing = resolution.table.spec.sizing
-    limit, ceiling = "sizing.small_file_limit", "sizing.max_file_size"
-    if resolution.intact(limit, ceiling) and sizing.small_file_limit_bytes > sizing.max_file_size_bytes:
-        _out_of_order(resolution, limit, ceiling)
+    limit, size_limit = "sizing.small_file_limit", "sizing.max_file_size"
+    if resolution.intact(limit, size_limit) and sizing.small_file_limit_bytes > sizing.max_file_size_bytes:
+        _report_order(resolution, limit, size_limit)
     if sizing.small_file_limit_bytes == 0 and sizing.min_fill > 0 and resolution.intact(limit):
         resolution.report(
             "PQ701", "min_fill has no effect with small_file_limit: 0", "sizing.min_fill", at_key=True
@@ -47,19 +47,19 @@ def _check_clustering_limits(resolution: Resolution) -> None:
     if not resolution.intact("clustering.plan", "sizing"):
         return
     if plan.small_file_limit_bytes > plan.target_file_size_bytes:
-        _out_of_order(resolution, limit, target)
+        _report_order(resolution, limit, target)
     if plan.target_file_size_bytes > plan.max_group_size_bytes:
-        _out_of_order(resolution, target, group)
-    ceiling, ceiling_bytes = "sizing.max_file_size", resolution.table.spec.sizing.max_file_size_bytes
-    if plan.target_file_size_bytes > ceiling_bytes:
-        _out_of_order(resolution, target, ceiling)
-    elif resolution.was_declared(target) and plan.target_file_size_bytes < ceiling_bytes:
+        _report_order(resolution, target, group)
+    size_limit, size_limit_bytes = "sizing.max_file_size", resolution.table.spec.sizing.max_file_size_bytes
+    if plan.target_file_size_bytes > size_limit_bytes:
+        _report_order(resolution, target, size_limit)
+    elif resolution.was_declared(target) and plan.target_file_size_bytes < size_limit_bytes:
         declared = resolution.table.declared
-        summary = f"target_file_size {declared(target)} is below sizing.max_file_size {declared(ceiling)}"
+        summary = f"target_file_size {declared(target)} is below sizing.max_file_size {declared(size_limit)}"
         resolution.report("PQ702", summary, target, "make them equal")
 
 
-def _out_of_order(resolution: Resolution, lower: str, upper: str) -> None:
+def _report_order(resolution: Resolution, lower: str, upper: str) -> None:
     """Report at the declared one of two limits, the lower one first; do nothing if neither was declared."""
     if not resolution.was_declared(lower) and not resolution.was_declared(upper):
         return
@@ -176,19 +176,19 @@ def _check_files(resolution: Resolution) -> None:
         check_key(resolution, former, reference)
     page, group = files.page_size_bytes, files.row_group_size_bytes
     if page is not None and group is not None and page > group and resolution.intact("files"):
-        _out_of_order(resolution, "files.page_size", "files.row_group_size")
-    path, ceiling = "files.bloom_filter", "sizing.max_file_size"
+        _report_order(resolution, "files.page_size", "files.row_group_size")
+    path, size_limit = "files.bloom_filter", "sizing.max_file_size"
     most = resolution.table.spec.sizing.max_file_size_bytes
     if (
         files.bloom_filter is BloomFilter.EXACT
         and most < 2 * EXACT_FILTER_BYTES
-        and resolution.intact(path, ceiling)
+        and resolution.intact(path, size_limit)
     ):
         summary = (
             f"an exact bloom filter takes {EXACT_FILTER_BYTES // 1024} KiB of every file, more than half of "
-            f"{ceiling} ({resolution.table.declared(ceiling)})"
+            f"{size_limit} ({resolution.table.declared(size_limit)})"
         )
-        remedy = f"use always_true, or raise {ceiling} to 1MiB or more"
+        remedy = f"use always_true, or raise {size_limit} to 1MiB or more"
         resolution.report("PQ501", summary, path, remedy)
 
 

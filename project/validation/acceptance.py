@@ -31,7 +31,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
 }
 _NUMBERS: Final = frozenset(_TYPES["number"])
-_SAYS_NOTHING: Final = frozenset({"$id", "$schema", "default", "description", "title"})
+_ANNOTATIONS: Final = frozenset({"$id", "$schema", "default", "description", "title"})
 _WITHIN_OTHERS: Final = frozenset({"additionalProperties", "else", "then"})
 
 
@@ -52,7 +52,7 @@ def check_of(schema: Mapping[str, Any]) -> Accepts:
     checks = tuple(
         _KEYWORDS[keyword](demand, schema)
         for keyword, demand in keywords.items()
-        if keyword not in _SAYS_NOTHING and keyword not in _WITHIN_OTHERS
+        if keyword not in _ANNOTATIONS and keyword not in _WITHIN_OTHERS
     )
 
     def fits(value: Any) -> bool:
@@ -102,7 +102,7 @@ def _required(names: list[str], _: object) -> Accepts:
     return lambda value: type(value) is not dict or wanted <= value.keys()
 
 
-def _among(words: list[str], _: object) -> Accepts:
+def _enum(words: list[str], _: object) -> Accepts:
     assert all(isinstance(word, str) for word in words), "texts: numbers and flags may be equal"
     wanted = frozenset(words)
     return lambda value: type(value) is str and value in wanted
@@ -128,26 +128,26 @@ def _condition(demand: Mapping[str, Any], schema: Mapping[str, Any]) -> Accepts:
     return lambda value: so(value) if holds(value) else otherwise(value)
 
 
-def _least(kind: type[_Sized], demand: int) -> Accepts:
+def _at_least(kind: type[_Sized], demand: int) -> Accepts:
     return lambda value: type(value) is not kind or len(value) >= demand
 
 
-def _most(kind: type[_Sized], demand: int) -> Accepts:
+def _at_most(kind: type[_Sized], demand: int) -> Accepts:
     return lambda value: type(value) is not kind or len(value) <= demand
 
 
 _KEYWORDS: Final[Mapping[str, Callable[[Any, Any], Accepts]]] = {
-    "const": lambda word, _: _among([word], _),
-    "enum": _among,
+    "const": lambda word, _: _enum([word], _),
+    "enum": _enum,
     "if": _condition,
     "items": _items,
-    "maxItems": lambda demand, _: _most(list, demand),
-    "maxLength": lambda demand, _: _most(str, demand),
-    "maxProperties": lambda demand, _: _most(dict, demand),
+    "maxItems": lambda demand, _: _at_most(list, demand),
+    "maxLength": lambda demand, _: _at_most(str, demand),
+    "maxProperties": lambda demand, _: _at_most(dict, demand),
     "maximum": lambda demand, _: lambda value: type(value) not in _NUMBERS or value <= demand,
-    "minItems": lambda demand, _: _least(list, demand),
-    "minLength": lambda demand, _: _least(str, demand),
-    "minProperties": lambda demand, _: _least(dict, demand),
+    "minItems": lambda demand, _: _at_least(list, demand),
+    "minLength": lambda demand, _: _at_least(str, demand),
+    "minProperties": lambda demand, _: _at_least(dict, demand),
     "minimum": lambda demand, _: lambda value: type(value) not in _NUMBERS or value >= demand,
     "pattern": _pattern,
     "properties": _members,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from parquetry.compiler.review.approval import NotApprovedError, Reviewed, approval_at, stated
+from parquetry.compiler.review.approval import NotApprovedError, Reviewed, approval_at, check_text
 from parquetry.compiler.review.forge import Account, CommitCheck, PullRequest, Review, ReviewVerdict
 from parquetry.compiler.review.gitlab import GitLab
 from parquetry.compiler.review.http import NotThereError
@@ -80,7 +80,7 @@ class Memory:
                 number=len(self.made),
                 name=name,
                 state=state,
-                text=stated(plan_id, COMMITS[len(self.made) % 2]),  # of a base that moves
+                text=check_text(plan_id, COMMITS[len(self.made) % 2]),  # of a base that moves
                 author=account(by),
                 created=self.tick(),
             )

@@ -52,8 +52,8 @@ def whole_workspace(request: ProjectRequest) -> Workspace:
 
 def _refuse_untrusted() -> None:
     """Raise UsageError if the environment marks the project as untrusted, as only `plan` may open it."""
-    said = os.environ.get(UNTRUSTED, "")
-    if said and SWITCH.convert(said, None, None):
+    value = os.environ.get(UNTRUSTED, "")
+    if value and SWITCH.convert(value, None, None):
         raise UsageError(
             f"{UNTRUSTED} says that nobody trusts the project, and this command reads the environment and "
             "opens what the project names; plan it with "

@@ -93,15 +93,15 @@ def columns(
     room = terminal_width() - before
     is_prose = len(header) - 1 not in right and _NARROWEST <= room < widths[-1]
 
-    def line(row: Sequence[str]) -> str:
+    def render(row: Sequence[str]) -> str:
         padded = (
             text.rjust(width) if i in right else text.ljust(width)
             for i, (text, width) in enumerate(zip(row, widths, strict=True))
         )
-        said = "  ".join(padded).rstrip()
+        line = "  ".join(padded).rstrip()
         if not is_prose or len(row[-1]) <= room:
-            return said
+            return line
         first, *below = textwrap.wrap(row[-1], room, break_long_words=False, break_on_hyphens=False)
-        return "\n".join([said[:before] + first, *(" " * before + text for text in below)])
+        return "\n".join([line[:before] + first, *(" " * before + text for text in below)])
 
-    return "\n".join([paint.bold(line(header)), *(line(row) for row in cells)])
+    return "\n".join([paint.bold(render(header)), *(render(row) for row in cells)])

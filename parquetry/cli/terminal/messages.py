@@ -24,8 +24,8 @@ def write_message(message: str, *, log_format: str, level: str = "info", **facts
         click.echo(line, err=True)
     else:
         # Indent the lines of a longer message, so that none of them looks like a message of its own.
-        said = "error: " + message.replace("\n", "\n  ") if level == "error" else message
-        click.echo(printable(said), err=True)
+        text = "error: " + message.replace("\n", "\n  ") if level == "error" else message
+        click.echo(printable(text), err=True)
 
 
 def requested_format(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> str:

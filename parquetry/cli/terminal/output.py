@@ -93,13 +93,13 @@ class Output:
             click.echo(json_document(view, outcome))
         else:
             if verbatim:
-                said = printable(view.text(outcome, self.paint), escaped=without_escapes)
+                text = printable(view.text(outcome, self.paint), escaped=without_escapes)
             else:
-                said = fitted(
+                text = fitted(
                     printable(view.text(shown_values(outcome, self.typed_options.with_options), self.paint))
                 )
-            if said:  # a reader of `ls --format name` would take an empty line for a name
-                click.echo(without_commands(said), color=self.paint.enabled)
+            if text:  # a reader of `ls --format name` would take an empty line for a name
+                click.echo(without_commands(text), color=self.paint.enabled)
 
     def note(self, message: str, **facts: Any) -> None:
         """Report progress on stderr, unless --quiet is given."""

@@ -74,9 +74,9 @@ def _yaml(layout: ExecutionPolicy) -> str:
     lists = {"columns": layout.columns, "split_by": layout.split_by, "then": layout.then}
     named = {key: f"[{', '.join(names)}]" for key, names in lists.items() if names}
     scope = {} if layout.scope is ClusteringScope.AUTO else {"scope": layout.scope.value}
-    said = [f"{key}: {value}" for key, value in ({"strategy": layout.strategy} | scope | named).items()]
-    line = f"  execution: {{{', '.join(said)}}}"
-    return line if len(line) <= _WIDTH else "\n    ".join(["  execution:", *said])
+    settings = [f"{key}: {value}" for key, value in ({"strategy": layout.strategy} | scope | named).items()]
+    line = f"  execution: {{{', '.join(settings)}}}"
+    return line if len(line) <= _WIDTH else "\n    ".join(["  execution:", *settings])
 
 
 def _cost(candidate: CandidateLayout, *, are_read: bool) -> tuple[str, ...]:

@@ -31,10 +31,10 @@ class ClusteringView:
             f"  {head} {_place(group.partition)}: {count(group.files, 'file')}, {group.reason}"
             for group in self._shown(outcome).left_out
         ]
-        said = [clustering_line(outcome), *lost]
+        lines = [clustering_line(outcome), *lost]
         if outcome.queries:
-            said.append(f"\n{measured_table(outcome.queries, paint)}")
-        return "\n".join(said)
+            lines.append(f"\n{measured_table(outcome.queries, paint)}")
+        return "\n".join(lines)
 
     def json(self, outcome: ClusteringResult) -> Any:
         """Return every number of the result."""

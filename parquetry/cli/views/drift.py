@@ -39,13 +39,13 @@ class DriftView:
 
 def _lines(table: TableDrift, paint: Paint, typed_options: TypedOptions) -> Iterator[str]:
     for drift in table.drifts:
-        is_told = drift.applied is not None or drift.live is not None
-        difference = f": {_value(drift.applied)} -> {_value(drift.live)}" if is_told else ""
+        has_values = drift.applied is not None or drift.live is not None
+        difference = f": {_value(drift.applied)} -> {_value(drift.live)}" if has_values else ""
         yield f"  {paint.warn(drift.code)} {drift.path}"
         yield f"    {CODES[drift.code]}{difference}"
-        told = ", ".join(part for part in (drift.writer, drift.instant and f"at {drift.instant}") if part)
-        if told:
-            yield paint.dim(f"    by {told}" if drift.writer else f"    {told}")
+        author = ", ".join(part for part in (drift.writer, drift.instant and f"at {drift.instant}") if part)
+        if author:
+            yield paint.dim(f"    by {author}" if drift.writer else f"    {author}")
         yield f"    {_help(drift, table, typed_options)}"
 
 
@@ -62,10 +62,10 @@ def _help(drift: Drift, table: TableDrift, typed_options: TypedOptions) -> str:
 def _summary(outcome: Sequence[TableDrift], paint: Paint) -> str:
     found = sum(len(table.drifts) for table in outcome)
     drifted = sum(bool(table.drifts) for table in outcome)
-    looked_at = [table for table in outcome if table.refusal is None]
-    waiting = [table.table for table in looked_at if not table.is_applied]
-    unapplied = f"; not applied: {', '.join(waiting)}" if waiting else ""
-    applied = len(looked_at) - len(waiting)
+    checked = [table for table in outcome if table.refusal is None]
+    pending = [table.table for table in checked if not table.is_applied]
+    unapplied = f"; not applied: {', '.join(pending)}" if pending else ""
+    applied = len(checked) - len(pending)
     if not found:
         return f"{paint.good('no drift')} in {count(applied, 'applied table')}{unapplied}"
     return f"{count(found, 'difference')} in {drifted} of {count(applied, 'applied table')}{unapplied}"

@@ -223,9 +223,9 @@ def _by_file(partition: PartitionReport) -> dict[str, list[Any]]:
 
 def _row(name: str, partition: PartitionReport) -> tuple[str, ...]:
     sizes = sorted(partition.file_sizes_bytes)
-    marks = [human_size(sizes[i]) for i in (0, len(sizes) // 2, -1)] if sizes else ["", "", ""]
+    quantiles = [human_size(sizes[i]) for i in (0, len(sizes) // 2, -1)] if sizes else ["", "", ""]
     numbers = (f"{partition.files:,}", f"{partition.small_files:,}", f"{partition.rows:,}")
-    return (name, *numbers, human_size(partition.size_bytes), *marks)
+    return (name, *numbers, human_size(partition.size_bytes), *quantiles)
 
 
 def _query_row(query: QueryReport) -> tuple[str, ...]:

@@ -92,9 +92,9 @@ def forecast_json(forecast: ClusteringForecast) -> dict[str, Any]:
 def forecast_error_lines(past: ForecastErrorSummary) -> str:
     """Return the median error of past forecasts, in two lines."""
     shares = zip(_KINDS, _errors(past.error), strict=True)
-    said = ", ".join(f"{kind} {share.lstrip('+-')}" for kind, share in shares if share)
+    errors = ", ".join(f"{kind} {share.lstrip('+-')}" for kind, share in shares if share)
     predictions = count(past.predictions, "prediction")
-    return f"median forecast error of {predictions} ({count(past.clusterings, 'clustering')}):\n  {said}"
+    return f"median forecast error of {predictions} ({count(past.clusterings, 'clustering')}):\n  {errors}"
 
 
 _KINDS = ("files", "row groups", "rows", "bytes")

@@ -206,15 +206,15 @@ def _made(assignment: Assignment) -> _Row:
 
 def _alike(rows: Iterable[_Row]) -> Iterator[_Row]:
     """Yield the rows, with one row and a number for all files whose other cells are equal."""
-    fates: dict[_Row, list[str]] = {}
+    names_by_cells: dict[_Row, list[str]] = {}
     for row in rows:
-        fates.setdefault(row[1:], []).append(row[0])
-    for fate, names in fates.items():
-        yield (names[0], *fate) if len(names) == 1 else _joint(names, fate)
+        names_by_cells.setdefault(row[1:], []).append(row[0])
+    for cells, names in names_by_cells.items():
+        yield (names[0], *cells) if len(names) == 1 else _joint(names, cells)
 
 
-def _joint(names: Sequence[str], fate: _Row) -> _Row:
+def _joint(names: Sequence[str], cells: _Row) -> _Row:
     """Return one row for several files, with the number of inserts for each of them."""
-    size_before, small, inserts, *rest = fate
+    size_before, small, inserts, *rest = cells
     files = f"{len(names):,} {_NEW}" if names[0] == _NEW else count(len(names), "file")
     return (files, size_before, small, inserts if inserts == "0" else f"{inserts} each", *rest)

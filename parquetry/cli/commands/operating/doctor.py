@@ -66,8 +66,8 @@ def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, 
     found = lost_rows(handle)
     loss = Loss(table=table, lost=found, shown_by=masked_by(handle.spec, named.declared))
     if found:
-        told = "\n".join(loss_lines(loss))
-        confirm(f"{told}\nAccept the loss of these rows?", auto_approve=auto_approve)
+        losses = "\n".join(loss_lines(loss))
+        confirm(f"{losses}\nAccept the loss of these rows?", auto_approve=auto_approve)
         commit = accept_loss(handle, [one.file.path for one in found])
         loss = replace(loss, instant=commit.instant)
     output.show(LossView(), loss)

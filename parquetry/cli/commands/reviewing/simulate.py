@@ -210,8 +210,8 @@ def clustering(
     """
     from parquetry.cli.requests.workspaces import table_named
     from parquetry.cli.views.candidates import CandidatesView, SuggestionView
+    from parquetry.compiler.reports.suggestion import simulate_layouts
     from parquetry.compiler.reports.suggestion import suggest as suggested
-    from parquetry.compiler.reports.suggestion import try_layouts
     from parquetry.runtime.spec.clustering import ClusteringScope
 
     if suggest and (strategies or column_lists or scopes):
@@ -222,5 +222,7 @@ def clustering(
         return 0
     lists = tuple(tuple(name.strip() for name in each.split(",") if name.strip()) for each in column_lists)
     chosen = tuple(ClusteringScope(scope) for scope in scopes)
-    output.show(CandidatesView(), try_layouts(store, strategies=strategies, columns=lists, scopes=chosen))
+    output.show(
+        CandidatesView(), simulate_layouts(store, strategies=strategies, columns=lists, scopes=chosen)
+    )
     return 0

@@ -79,8 +79,8 @@ class DoctorView:
     def text(self, outcome: Sequence[Check], paint: Paint) -> str:
         """Return a line per check with its finding, marked as ok or to be fixed."""
         width = max(len(check.name) for check in outcome)
-        marks = {True: paint.good("ok  "), False: paint.bad("fix ")}
-        return "\n".join(f"{marks[c.ok]}  {c.name.ljust(width)}  {c.found}" for c in outcome)
+        labels = {True: paint.good("ok  "), False: paint.bad("fix ")}
+        return "\n".join(f"{labels[c.ok]}  {c.name.ljust(width)}  {c.found}" for c in outcome)
 
     def json(self, outcome: Sequence[Check]) -> Any:
         """Return the checks, and whether all of them are ok."""

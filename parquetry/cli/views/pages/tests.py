@@ -76,8 +76,10 @@ def _section(
     for outcome in outcomes:
         if outcome.reason is not None:
             reasons.setdefault(outcome.reason, []).append(outcome.test)
-    told = tuple(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
-    told += tuple(f"{one.test}: keys that failed are in {one.failures}" for one in outcomes if one.failures)
+    reason_lines = tuple(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    reason_lines += tuple(
+        f"{one.test}: keys that failed are in {one.failures}" for one in outcomes if one.failures
+    )
     return Section(
         title=table,
         note=note,
@@ -85,7 +87,7 @@ def _section(
         tone=TONES[worst],
         blocks=(
             DataTable(caption=f"Tests of {table}", header=_HEADER, rows=rows),
-            *((Lines(texts=told),) if told else ()),
+            *((Lines(texts=reason_lines),) if reason_lines else ()),
         ),
     )
 
@@ -121,10 +123,10 @@ def _sparkline(runs: Sequence[PastOutcome], limit: LimitOutcome | None) -> Chart
     if not runs or (limit is not None and not any(value is not None for value in values)):
         return None
     bound = None if limit is None else limit.warn if limit.error is None else limit.error
-    return sparkline(values, [run.status for run in runs], bound=bound, text=_said(runs, values, limit))
+    return sparkline(values, [run.status for run in runs], bound=bound, text=_summary(runs, values, limit))
 
 
-def _said(runs: Sequence[PastOutcome], values: Iterable[float | None], limit: LimitOutcome | None) -> str:
+def _summary(runs: Sequence[PastOutcome], values: Iterable[float | None], limit: LimitOutcome | None) -> str:
     ended = [run.status for run in runs]
     parts = [f"{ended.count(status)} {words(status)}" for status in _RISING if status in ended]
     known = [value for value in values if value is not None]

@@ -114,8 +114,8 @@ def _rewritten(plan: PlanDocument) -> str:
         now, due = now + at_once, due + debt.rewrite_bytes - at_once
         seconds += debt.seconds or 0
     later = f"; {human_size(due)} by later runs" if due else ""
-    pace = f", {duration_text(seconds)} in all at past throughput" if seconds else ""
-    return f"{human_size(now)} by apply{later}{pace}" if plan.intent.actions else ""
+    duration = f", {duration_text(seconds)} in all at past throughput" if seconds else ""
+    return f"{human_size(now)} by apply{later}{duration}" if plan.intent.actions else ""
 
 
 def _debt(action: TableAction, plan: PlanDocument) -> DueFigures | None:
@@ -126,8 +126,8 @@ def _debt(action: TableAction, plan: PlanDocument) -> DueFigures | None:
 def _at_once(action: TableAction, debt: DueFigures) -> int:
     if Step.REWRITE not in action.steps:
         return 0
-    ceiling = action.max_rewrite_bytes
-    return debt.rewrite_bytes if ceiling is None else min(ceiling, debt.rewrite_bytes)
+    limit = action.max_rewrite_bytes
+    return debt.rewrite_bytes if limit is None else min(limit, debt.rewrite_bytes)
 
 
 def _costs(plan: PlanDocument) -> str:
@@ -165,12 +165,12 @@ def _gain(query: QueryFigures) -> int:
 
 def _compared(queries: list[tuple[str, QueryFigures]]) -> str:
     ordered = sorted(queries, key=lambda entry: -abs(_gain(entry[1])))
-    said = [
+    texts = [
         f"{table}.{query.query} {human_size(query.now.data_bytes)} -> {human_size(query.expected.data_bytes)}"
         for table, query in ordered[:_COMPARED]
     ]
     more = f" and {len(ordered) - _COMPARED} more" if len(ordered) > _COMPARED else ""
-    return f"{', '.join(said)}{more}"
+    return f"{', '.join(texts)}{more}"
 
 
 def _tests(plan: PlanDocument) -> str:

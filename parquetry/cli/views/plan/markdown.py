@@ -189,8 +189,8 @@ def _sections(plan: PlanDocument) -> Iterator[_Section]:
     yield from _target_section(plan)
     for action in shown_actions(plan):
         parts = [f"{inline(line)}\n" for line in place_lines(action)]
-        said = (*run_lines(action, plan), steps_line(action))
-        parts += [_diff(action), *_changes(action.changes), *(f"{inline(line)}\n" for line in said)]
+        notes = (*run_lines(action, plan), steps_line(action))
+        parts += [_diff(action), *_changes(action.changes), *(f"{inline(line)}\n" for line in notes)]
         figures = plan.evidence.figures.get(action.table)
         if figures is not None and figures.files:
             parts.append(_figures(figures, action.spec.sizing.max_file_size_bytes))
@@ -215,9 +215,11 @@ def _sections(plan: PlanDocument) -> Iterator[_Section]:
 
 def _changes(changes: Sequence[Change]) -> Iterator[str]:
     """Yield a list with the places of the changes and notes about them."""
-    said = [(change.path, [change.origin or "", *change_notes(change)]) for change in changes]
+    notes_by_path = [(change.path, [change.origin or "", *change_notes(change)]) for change in changes]
     lines = [
-        f"- {code(path)}: {inline('; '.join(filter(None, notes)))}\n" for path, notes in said if any(notes)
+        f"- {code(path)}: {inline('; '.join(filter(None, notes)))}\n"
+        for path, notes in notes_by_path
+        if any(notes)
     ]
     if lines:
         yield "".join(lines)
@@ -272,8 +274,8 @@ def _footer(plan: PlanDocument, *, room: int) -> str:
     """
     intent = plan.intent
     made = f"plan {code(plan.plan_id)}, parquetry {inline(intent.parquetry)}"
-    said = commit_text(plan)
-    commit = said if said.removeprefix("commit ").isalnum() else inline(said)
+    text = commit_text(plan)
+    commit = text if text.removeprefix("commit ").isalnum() else inline(text)
     commands = "\n".join(commands_again(plan))
     if _size(commands) > room:
         plain = shell.line("parquetry", "plan", "--target", intent.target)

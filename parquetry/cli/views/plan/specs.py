@@ -58,8 +58,8 @@ def _annotations(diff: SpecDiff, prefix: str) -> Iterator[str]:
             yield annotation("notice", None, name, _status(entry), prefix=prefix)
     for rule in diff.guardrails:
         place = None if rule.status is DiffStatus.REMOVED else f"{rule.file}:1:1"
-        said = "; ".join(f"{c.path}: {value_text(c.old)} -> {value_text(c.new)}" for c in rule.changes)
-        yield annotation("notice", place, _rule_title(rule), said or rule.file, prefix=prefix)
+        changes = "; ".join(f"{c.path}: {value_text(c.old)} -> {value_text(c.new)}" for c in rule.changes)
+        yield annotation("notice", place, _rule_title(rule), changes or rule.file, prefix=prefix)
     if diff.default_target is not None:
         change = diff.default_target
         yield annotation("notice", change.origin, "default target", _change(change), prefix=prefix)

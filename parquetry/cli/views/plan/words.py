@@ -154,7 +154,7 @@ def due_lines(plan: PlanDocument) -> list[tuple[str, str]]:
     lines = []
     for name in dict.fromkeys((*due, *ingest)):
         if name in due:
-            lines.append((name, f"now 0 B; debt {debt_text(due[name])}{_waiting(due[name])}"))
+            lines.append((name, f"now 0 B; debt {debt_text(due[name])}{_pending_text(due[name])}"))
         lines += [(name, f"ingest {ingest_text(source)}") for source in ingest.get(name, ())]
     return lines
 
@@ -174,8 +174,8 @@ def due_tables(plan: PlanDocument) -> frozenset[str]:
 
 def _due_summary(plan: PlanDocument) -> str:
     number = len(plan.evidence.tables_with_work)
-    waiting = len(plan.evidence.tables_not_yet_due - plan.evidence.tables_with_work)
-    waits = f"; clustering waits for more commits in {count(waiting, 'table')}" if waiting else ""
+    pending = len(plan.evidence.tables_not_yet_due - plan.evidence.tables_with_work)
+    waits = f"; clustering waits for more commits in {count(pending, 'table')}" if pending else ""
     return f"; work is due for {count(number, 'table')}{waits}" if number else f"; no work is due{waits}"
 
 
@@ -188,7 +188,7 @@ def excluded_lines(table: str, excluded: ExcludedFiles) -> list[str]:
     return lines
 
 
-def _waiting(debt: DueFigures) -> str:
+def _pending_text(debt: DueFigures) -> str:
     if not debt.small_files:
         return ""
     return f"; {count(debt.small_files, 'small file')} ({human_size(debt.small_bytes)}) for the next writes"
@@ -199,12 +199,12 @@ def cost_text(action: TableAction, debt: DueFigures | None) -> str:
     due = "" if debt is None else f"; debt {debt_text(debt)}"
     if Step.REWRITE not in action.steps:
         return f"now 0 B{due}"
-    ceiling = action.max_rewrite_bytes
-    limit = "" if ceiling is None else f", at most {format_size(ceiling)}"
+    limit_bytes = action.max_rewrite_bytes
+    limit = "" if limit_bytes is None else f", at most {format_size(limit_bytes)}"
     due = human_size(debt.rewrite_bytes) if debt is not None else "what is due"
-    if debt is None or ceiling is None or debt.rewrite_bytes <= ceiling:
+    if debt is None or limit_bytes is None or debt.rewrite_bytes <= limit_bytes:
         return f"now {due}{limit}"
-    return f"now at most {format_size(ceiling)} of {due}; the rest is debt, {debt_text(debt)} in all"
+    return f"now at most {format_size(limit_bytes)} of {due}; the rest is debt, {debt_text(debt)} in all"
 
 
 def duration_text(seconds: int) -> str:

@@ -12,7 +12,7 @@ from parquetry.compiler.testing.history import PastTest, TestHistory
 from parquetry.compiler.testing.model import Status
 from parquetry.runtime.spec.codec import to_json_value
 
-_MARKS: Final = {
+_SYMBOLS: Final = {
     Status.PASSED: ".",
     Status.WARNED: "w",
     Status.FAILED: "F",
@@ -33,7 +33,7 @@ class HistoryView:
             f"{paint.bold(name)}\n{_block([_row(test) for test in tests], paint)}"
             for name, tests in groupby(outcome.tests, key=lambda test: test.table)
         ]
-        legend = ", ".join(f"{mark} {words(status)}" for status, mark in _MARKS.items())
+        legend = ", ".join(f"{symbol} {words(status)}" for status, symbol in _SYMBOLS.items())
         return "\n\n".join([*blocks, f"One mark a run, the newest last: {legend}"])
 
     def json(self, outcome: TestHistory) -> Any:
@@ -48,7 +48,7 @@ def _block(rows: list[tuple[str, ...]], paint: Paint) -> str:
 def _row(test: PastTest) -> tuple[str, ...]:
     if not test.runs:
         return test.test, "", "", ""
-    marks = "".join(_MARKS[run.status] for run in test.runs)
+    symbols = "".join(_SYMBOLS[run.status] for run in test.runs)
     newest = test.runs[-1]
     same = next(
         (
@@ -58,4 +58,4 @@ def _row(test: PastTest) -> tuple[str, ...]:
         ),
         test.runs[0],
     )
-    return test.test, marks, words(newest.status), same.run_id
+    return test.test, symbols, words(newest.status), same.run_id

@@ -65,9 +65,9 @@ def _table(tests: list[Outcome], paint: Paint) -> str:
     for test in tests:
         if test.reason is not None:
             reasons.setdefault(test.reason, []).append(test.test)
-    told = [f"  {_named(names)}: {reason}" for reason, names in reasons.items()]
-    told += [f"  {test.test}: failing keys are in {test.failures}" for test in tests if test.failures]
-    return "\n".join([*(f"  {line}" for line in lines), *told])
+    reason_lines = [f"  {_named(names)}: {reason}" for reason, names in reasons.items()]
+    reason_lines += [f"  {test.test}: failing keys are in {test.failures}" for test in tests if test.failures]
+    return "\n".join([*(f"  {line}" for line in lines), *reason_lines])
 
 
 def _named(names: list[str]) -> str:

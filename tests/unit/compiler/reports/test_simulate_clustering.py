@@ -12,7 +12,7 @@ from jsonschema import validate
 
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.schema import answer_schema
-from parquetry.compiler.reports.suggestion import suggest, suggestion_of, try_layouts
+from parquetry.compiler.reports.suggestion import simulate_layouts, suggest, suggestion_of
 from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import (
@@ -61,7 +61,7 @@ def tried(table, *arguments):
 
 def test_layouts_are_compared_on_what_the_query_reads(table):
     apply_queries(table, NARROW)
-    candidates = try_layouts(table.store, columns=[("v",), ("v", "id")])
+    candidates = simulate_layouts(table.store, columns=[("v",), ("v", "id")])
     by_name = {candidate.execution.strategy: candidate for candidate in candidates.candidates}
     assert list(by_name) == ["stitch", "sort", "zorder", "hilbert"]
     (now,) = candidates.now
@@ -79,7 +79,7 @@ def test_layouts_are_compared_on_what_the_query_reads(table):
 
 def test_what_is_expected_is_what_the_plan_expects(table):
     apply_queries(table, NARROW)
-    (candidate,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).candidates
+    (candidate,) = simulate_layouts(table.store, strategies=["sort"], columns=[("v",)]).candidates
     applied = read_applied(table.store)
     section = ClusteringSpec(plan=PLAN, execution=ExecutionPolicy(strategy="sort", columns=("v",)))
     apply_clustering(table, section)
@@ -88,14 +88,14 @@ def test_what_is_expected_is_what_the_plan_expects(table):
     (query,) = candidate.queries
     assert query.expected.files == measured.after.files == 1
     assert query.expected == measured.expected, "the plan predicts the same"
-    (again,) = try_layouts(table.store, strategies=["sort"]).candidates
+    (again,) = simulate_layouts(table.store, strategies=["sort"]).candidates
     assert again.seconds is not None, "there is a past run now"
 
 
 def test_trying_writes_nothing_and_reads_within_limits(table, tmp_path):
     apply_queries(table, NARROW)
     store = CountingStore(LocalStore(str(tmp_path / "table")), tmp_path / "log")
-    try_layouts(
+    simulate_layouts(
         store,
         columns=[("v",), ("id",), ("v", "id")],
         scopes=[ClusteringScope.GROUP, ClusteringScope.PARTITION],
@@ -127,7 +127,7 @@ def test_the_best_is_suggested_with_reasons(table):
 def test_the_layout_in_force_wins_ties_then_the_simplest(table, share, in_force, chosen):
     """Sorted by both columns queries read half; by one alone, that ``share``."""
     apply_queries(table, NARROW)
-    found = try_layouts(table.store, strategies=["sort"], columns=[("v",), ("v", "id")])
+    found = simulate_layouts(table.store, strategies=["sort"], columns=[("v",), ("v", "id")])
     shares = {("v",): share, ("v", "id"): 0.5}
     policy = ClusteringSpec(execution=ExecutionPolicy(strategy="sort", columns=in_force))
     candidates = [
@@ -141,7 +141,7 @@ def test_the_layout_in_force_wins_ties_then_the_simplest(table, share, in_force,
 def test_a_query_that_gets_worse_is_told_in_what_it_is_measured_by(table):
     """Fewer rows can take more bytes: pages and row groups are cut elsewhere."""
     apply_queries(table, NARROW, {"name": "by_key", "where": "id = 'k7'"})
-    found = try_layouts(table.store, strategies=["sort"], columns=[("v",)])
+    found = simulate_layouts(table.store, strategies=["sort"], columns=[("v",)])
     (candidate,) = (candidate for candidate in found.candidates if candidate.execution.columns)
     narrow, by_key = candidate.queries
     now = by_key.now

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from parquetry.cli.requests.forge import ForgeRequest
-from parquetry.compiler.review.approval import NotApprovedError, Reviewed, approval_at, stated
+from parquetry.compiler.review.approval import NotApprovedError, Reviewed, approval_at, check_text
 from parquetry.compiler.review.forge import Account, CheckState, ForgeError, OpenPullRequest
 from parquetry.compiler.review.gitlab import gitlab
 from parquetry.compiler.review.http import NotAllowedError
@@ -19,8 +19,8 @@ from tests.support.gitlab_server import BOT, PROJECT, local_gitlab
 HEAD, OTHER, MERGE = "1" * 40, "2" * 40, "f" * 40
 REVIEWED = Reviewed(project="shop", target="dev", creator=BOT)
 PLAN_ID, BASE = "sha256:" + "a" * 64, "3" * 40
-PLAN = stated(PLAN_ID, BASE)
-ANOTHER = stated("sha256:" + "b" * 64, BASE)
+PLAN = check_text(PLAN_ID, BASE)
+ANOTHER = check_text("sha256:" + "b" * 64, BASE)
 _LAST = {"hasNextPage": False, "endCursor": None}
 _NONE_LISTED = {
     "commitCount": 2,

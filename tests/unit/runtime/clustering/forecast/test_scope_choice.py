@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.compiler.reports.suggestion import try_layouts
+from parquetry.compiler.reports.suggestion import simulate_layouts
 from parquetry.runtime.clustering.forecast.by_sample import Forecaster
 from parquetry.runtime.clustering.forecast.records import read_prediction
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, regrouped
@@ -276,11 +276,11 @@ def test_the_plan_shows_both_scopes_and_what_was_gone_by(table):
 
 def test_layouts_that_are_tried_choose_alike(table):
     declare(table, NARROW)
-    (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).candidates
+    (trial,) = simulate_layouts(table.store, strategies=["sort"], columns=[("v",)]).candidates
     assert trial.queries[0].expected.files == 1, "one order"
     declare(table, WIDE)
-    (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).candidates
-    (group,) = try_layouts(
+    (trial,) = simulate_layouts(table.store, strategies=["sort"], columns=[("v",)]).candidates
+    (group,) = simulate_layouts(
         table.store, strategies=["sort"], columns=[("v",)], scopes=[ClusteringScope.GROUP]
     ).candidates
     assert trial.files_after == group.files_after
