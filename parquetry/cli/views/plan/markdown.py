@@ -189,8 +189,8 @@ def _sections(plan: PlanDocument) -> Iterator[_Section]:
     yield from _target_section(plan)
     for action in shown_actions(plan):
         parts = [f"{inline(line)}\n" for line in place_lines(action)]
-        notes = (*run_lines(action, plan), steps_line(action))
-        parts += [_diff(action), *_changes(action.changes), *(f"{inline(line)}\n" for line in notes)]
+        steps = (*run_lines(action, plan), steps_line(action))
+        parts += [_diff(action), *_changes(action.changes), *(f"{inline(line)}\n" for line in steps)]
         figures = plan.evidence.figures.get(action.table)
         if figures is not None and figures.files:
             parts.append(_figures(figures, action.spec.sizing.max_file_size_bytes))
