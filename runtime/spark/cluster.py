@@ -19,29 +19,25 @@ from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.result import FileResult, WriteResults, leaves_out, read_each
 from parquetry.runtime.clustering.plan.due import due_clustering
 from parquetry.runtime.clustering.plan.execution import (
-    Clustered,
     ClusteringResult,
     PartlyClusteredError,
-    PlannedWork,
     RewrittenGroup,
     UnpublishedGroup,
-    clustered,
+    plan_result,
     planned_work,
-    summed,
 )
-from parquetry.runtime.clustering.plan.history import note_unpublished
+from parquetry.runtime.clustering.plan.history import record_unpublished
 from parquetry.runtime.clustering.plan.measure import QueryMeasure
-from parquetry.runtime.clustering.plan.publishable import PublishableGroups, narrowed, replaced_by
-from parquetry.runtime.clustering.plan.schedule import begin_clustering, take_up
+from parquetry.runtime.clustering.plan.publishable import PublishableGroups, outcome_of_groups, replaced_by
+from parquetry.runtime.clustering.plan.schedule import begin_clustering, begin_scheduled
 from parquetry.runtime.clustering.plan.work import WorkMeasure
 from parquetry.runtime.clustering.rewrite.task import GroupWork, group_rewriter
-from parquetry.runtime.commit.outcome import WriteOutcome
+from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.publish import run_once
 from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import in_batches
-from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spark.attempt.write_attempt import Attempt
@@ -53,7 +49,8 @@ from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.table.file_names import BaseFileName
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.clustering_plan import CLUSTER
+from parquetry.runtime.timeline.clustering_plan import CLUSTER, ClusteringPlan
+from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.markers import MarkerKind
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
@@ -90,17 +87,20 @@ def cluster(
     due = due_clustering(table, budget=budget, timing=timing)
     chosen = due.debt
     rounds = len(chosen.groups) // (_TASKS_PER_CORE * parallelism(spark))
-    parts: list[Clustered] = []
-    ended: Exception | None = None
+    parts: list[ClusteringResult] = []
+    failures: list[Exception] = []
     try:
         for groups in in_batches(chosen.groups, max(min(rounds, _MOST_BATCHES), 1)):
             table = table.reopen() if parts else table
             with begin_clustering(table, groups, predicted=due.predicted, timing=timing) as transaction:
                 if transaction is not None:
-                    parts.append(_execute(spark, transaction))
+                    part, failed = _execute(spark, transaction)
+                    parts.append(part)
+                    failures += failed
     except (ParquetryError, PySparkException, Py4JJavaError) as failure:
-        ended = failure
-    return _told(table, parts, ended, excluded_files=len(chosen.excluded), timing=timing)
+        failures.append(failure)
+    result = sum(parts, start=ClusteringResult(excluded_files=len(chosen.excluded)))
+    return _finish(table, result, failures, timing=timing)
 
 
 def execute(
@@ -108,36 +108,28 @@ def execute(
 ) -> ClusteringResult:
     """Execute the pending clustering plan of an instant, made by this project or by Hudi.
 
-    Errors are those of :func:`~parquetry.runtime.clustering.plan.schedule.take_up`, and for groups that
-    cannot be rewritten those of :func:`cluster`.
+    Errors are those of :func:`~parquetry.runtime.clustering.plan.schedule.begin_scheduled`, and for groups
+    that cannot be rewritten those of :func:`cluster`.
     """
     obey(LogRules(personal=has_personal_columns(table.spec)))
-    with take_up(table, instant, timing=timing) as transaction:
-        part = _execute(spark, transaction)
-    return _told(table, [part], None, excluded_files=0, timing=timing)
+    with begin_scheduled(table, instant, timing=timing) as transaction:
+        result, failures = _execute(spark, transaction)
+    return _finish(table, result, failures, timing=timing)
 
 
-def _told(
-    table: TableHandle,
-    parts: Sequence[Clustered],
-    ended: Exception | None,
-    *,
-    excluded_files: int,
-    timing: Timing,
+def _finish(
+    table: TableHandle, result: ClusteringResult, failures: Sequence[Exception], *, timing: Timing
 ) -> ClusteringResult:
     """Run the services that are due, and return the result of the run or raise its first failure.
-
-    ``ended`` is the failure that ended the run early.
 
     Raises:
         PartlyClusteredError: If something was published and something failed.
 
     """
-    result = summed(_with_services(table, parts, timing), excluded_files=excluded_files)
-    failures = [
-        *(failure for part in parts for failure in part.failures),
-        *([] if ended is None else [ended]),
-    ]
+    if result.instants:
+        last = CommitResult(instant=result.instants[-1], action=Action.REPLACECOMMIT, operation=CLUSTER)
+        services = run_due_services(table, last, timing=timing)
+        result = replace(result, warnings=result.warnings + services.warnings)
     if not failures:
         return result
     if result.instants:
@@ -145,60 +137,66 @@ def _told(
     raise failures[0]
 
 
-def _with_services(table: TableHandle, parts: Sequence[Clustered], timing: Timing) -> list[Clustered]:
-    """Run the table services that are due, and add their outcome to the last part that was published."""
-    told = list(parts)
-    published = [number for number, part in enumerate(told) if part.commit.instant is not None]
-    if published:
-        last = told[published[-1]]
-        told[published[-1]] = replace(last, commit=run_due_services(table, last.commit, timing=timing))
-    return told
+def _execute(
+    spark: SparkSession, transaction: Transaction
+) -> tuple[ClusteringResult, Sequence[ParquetryError]]:
+    """Execute one plan; return its result and the failures of groups, which are also left out."""
+    plan = transaction.timeline.requested_replace(transaction.instant).plan
+    if plan is None:
+        raise InvalidDataError(
+            f"{transaction.store.uri}: {transaction.instant} is not a clustering plan; "
+            "see " + command("timeline", "TABLE")
+        )
+    runs: list[_Run] = []
 
+    def rewrite(transaction: Transaction) -> WriteOutcome | None:
+        # The work is planned here because run_once rolls the plan back if this function fails.
+        runs.append(_Run(spark, transaction, plan))
+        return runs[0].rewrite()
 
-def _execute(spark: SparkSession, transaction: Transaction) -> Clustered:
-    run = _Run(spark, transaction)
-    commit = run_once(transaction, body=run.body, narrow=run.narrow)
-    if commit.instant is None and run.planned:
-        note_unpublished(transaction.timeline, transaction.instant, run.planned)
-    part = clustered(commit, run.publishable.groups, run.publishable.left_out, run.publishable.queries)
-    return replace(part, failures=tuple(run.failures))
+    def narrow(outcome: WriteOutcome, now: Timeline) -> WriteOutcome | None:
+        return runs[0].narrow(outcome, now)
+
+    commit = run_once(transaction, body=rewrite, narrow=narrow)
+    if commit.instant is None and plan.groups:
+        file_groups = {(part.partition, part.file_id) for group in plan.groups for part in group.slices}
+        record_unpublished(transaction.timeline, transaction.instant, file_groups)
+    if not runs:
+        return plan_result(commit, (), (), ()), ()
+    publishable = runs[0].publishable
+    result = plan_result(commit, publishable.groups, publishable.left_out, publishable.queries)
+    return result, runs[0].failures
 
 
 class _Run:
-    """The execution of one clustering plan up to its replacecommit."""
+    """The execution of one clustering plan up to its replacecommit.
 
-    def __init__(self, spark: SparkSession, transaction: Transaction) -> None:
+    ``failures`` are the errors of groups that cannot be rewritten.
+    """
+
+    def __init__(self, spark: SparkSession, transaction: Transaction, plan: ClusteringPlan) -> None:
         self._spark = spark
         self._transaction = transaction
-        self._planned: PlannedWork | None = None
-        self.failures: list[ParquetryError] = []
-        self.planned: frozenset[FileKey] = frozenset()
-        self.publishable = PublishableGroups(transaction)
-
-    def body(self, transaction: Transaction) -> WriteOutcome | None:
-        """Rewrite the groups that can still be rewritten; return None if none was."""
-        plan = transaction.timeline.requested_replace(transaction.instant).plan
-        if plan is None:
-            raise InvalidDataError(
-                f"{transaction.store.uri}: {transaction.instant} is no clustering plan; "
-                "see " + command("timeline", "TABLE")
-            )
-        self.planned = frozenset((s.partition, s.file_id) for group in plan.groups for s in group.slices)
+        self._plan = plan
         self._planned = planned_work(transaction, plan)
-        works = self._planned.works
-        work = WorkMeasure(
+        self._work = WorkMeasure(
             transaction.table,
             transaction.timeline,
             plan,
             planned=self._planned,
-            cores=parallelism(self._spark),
+            cores=parallelism(spark),
         )
-        self.publishable.begin(works, self._planned.left_out, measure=work)
+        self.publishable = PublishableGroups(transaction, self._planned, measure=self._work)
+        self.failures: list[ParquetryError] = []
+
+    def rewrite(self) -> WriteOutcome | None:
+        """Rewrite the groups that can still be rewritten; return None if none was."""
+        works, transaction = self._planned.works, self._transaction
         if not works:
             return None
         attempt = self._attempt(transaction.timeline)
-        measure = QueryMeasure(attempt.state.spec, plan)
-        measure.look_up(transaction.store, [part for work in works for part in work.slices])
+        measure = QueryMeasure(attempt.state.spec, self._plan)
+        measure.read_statistics_before(transaction.store, [part for work in works for part in work.slices])
         buckets = [work.bucket(transaction.instant, task) for work in works for task in range(work.tasks)]
         first = (
             BaseFileName(partition=b.partition, file_id=b.file_id, instant=transaction.instant).path
@@ -206,7 +204,7 @@ class _Run:
         )
         transaction.mark({MarkerKind.CREATE: first})
         context = replace(attempt.context(ordering=None), clustering=self._planned.digest)
-        with work.rewriting(works):
+        with self._work.rewriting(works):
             results = _rewrite(self._spark, context, works)
         self._sort_out(works, results, measure)
         return self._outcome(attempt) if self.publishable.groups else None
@@ -216,10 +214,8 @@ class _Run:
 
         ``run_once`` calls this under the lock. Groups that other writers have changed are left out.
         """
-        assert self._planned is not None
         if self.publishable.leave_out_changed(now):
-            extra_metadata = self.publishable.extra_metadata(self._planned.execution)
-            outcome = narrowed(outcome, self.publishable.groups, extra_metadata)
+            outcome = outcome_of_groups(outcome, self.publishable.groups, self.publishable.extra_metadata())
         if not self.publishable.groups:
             return None
         if now.completed_writes == self._transaction.timeline.completed_writes:
@@ -251,16 +247,13 @@ class _Run:
             self.publishable.left_out.append(left)
 
     def _outcome(self, attempt: Attempt) -> WriteOutcome:
-        assert self._planned is not None
         files = tuple(file for group in self.publishable.groups for file in group.files)
         outcome = attempt.outcome(
             CLUSTER,
             results=WriteResults(files=files, buckets={}),
             replaced=replaced_by(self.publishable.groups),
         )
-        return replace(
-            outcome, extra={**outcome.extra, **self.publishable.extra_metadata(self._planned.execution)}
-        )
+        return replace(outcome, extra={**outcome.extra, **self.publishable.extra_metadata()})
 
 
 def _rewrite(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:

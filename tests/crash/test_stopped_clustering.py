@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime.clustering.plan.schedule import begin_clustering, schedule, take_up
+from parquetry.runtime.clustering.plan.schedule import begin_clustering, begin_scheduled, schedule
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
@@ -35,7 +35,7 @@ def _begin(store, table: SmallTable) -> None:
 
 def _take_up(store, table: SmallTable) -> None:
     plan = min(Timeline.load(table.store).pending_clusterings)
-    with take_up(open_table(store), plan, timing=FAST) as transaction:
+    with begin_scheduled(open_table(store), plan, timing=FAST) as transaction:
         transaction.ensure_inflight()
         transaction.roll_back()
 

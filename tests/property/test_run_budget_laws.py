@@ -17,8 +17,8 @@ from parquetry.runtime.layout.clustering.run_budget import (
     DueGroups,
     RunBudget,
     by_last_clustering,
-    runs_of,
     limited_to_budget,
+    runs_of,
 )
 from tests.support.clustering_model import file, policy, rewritten, situation
 from tests.support.effort import examples
@@ -154,7 +154,9 @@ def test_a_file_larger_than_the_budget_is_the_first_and_only_one_of_a_run():
 
 
 def test_what_was_reviewed_is_a_ceiling_for_single_files_too():
-    assert limited_to_budget(groups(150), RunBudget(limit_bytes=100, is_strict=True), max_groups=30).groups == ()
+    assert (
+        limited_to_budget(groups(150), RunBudget(limit_bytes=100, is_strict=True), max_groups=30).groups == ()
+    )
     assert limited_to_budget(groups(100), RunBudget(limit_bytes=100, is_strict=True), max_groups=30).groups
 
 

@@ -216,9 +216,9 @@ def _throughput(one: ClusteringWork) -> float:
     return one.attempted_bytes * _MILLISECONDS / max(one.core_milliseconds, 1)
 
 
-def work_metadata(work: ClusteringWork | None) -> dict[str, str]:
-    """Return the metadata of a replacecommit with its work, or nothing if it was not measured."""
-    return {} if work is None else {WORK_KEY: json.dumps(to_json_value(work), separators=(",", ":"))}
+def work_metadata(work: ClusteringWork) -> dict[str, str]:
+    """Return the metadata of a replacecommit with its work."""
+    return {WORK_KEY: json.dumps(to_json_value(work), separators=(",", ":"))}
 
 
 def read_work(extra: Mapping[str, str]) -> ClusteringWork | None:

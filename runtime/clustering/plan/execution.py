@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from parquetry.errors import ParquetryError, message_of
@@ -60,28 +60,12 @@ class RewrittenGroup:
     queries: tuple[MeasuredQuery, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clustered:
-    """The result of one plan; ``commit.instant`` is None if none of its groups could be published.
-
-    ``failures`` are the errors of groups that cannot be rewritten. These groups are also in ``left_out``.
-    """
-
-    commit: CommitResult
-    groups: int
-    rows: int
-    files_before: int
-    files_after: int
-    bytes_before: int
-    bytes_after: int
-    left_out: tuple[UnpublishedGroup, ...]
-    queries: tuple[MeasuredQuery, ...]
-    failures: tuple[ParquetryError, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ClusteringResult(Brief):
-    """The result of a run of clustering. ``instants`` are its replacecommits; sizes are in bytes.
+    """The result of a plan, or of a run of several plans, which is the sum of their results.
+
+    ``instants`` are the replacecommits: none of a plan of which no group could be published. Sizes are in
+    bytes.
 
     ``left_out`` are groups that a writer has changed, or that cannot be rewritten; they are due again.
     ``excluded_files`` is the number of files that were not due or exceeded the limits of the run. ``queries``
@@ -98,7 +82,23 @@ class ClusteringResult(Brief):
     excluded_files: int = 0
     left_out: tuple[UnpublishedGroup, ...] = ()
     queries: tuple[MeasuredQuery, ...] = ()
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
+
+    def __add__(self, other: ClusteringResult) -> ClusteringResult:
+        """Return the result of both."""
+        return ClusteringResult(
+            instants=self.instants + other.instants,
+            groups=self.groups + other.groups,
+            rows=self.rows + other.rows,
+            files_before=self.files_before + other.files_before,
+            files_after=self.files_after + other.files_after,
+            bytes_before=self.bytes_before + other.bytes_before,
+            bytes_after=self.bytes_after + other.bytes_after,
+            excluded_files=self.excluded_files + other.excluded_files,
+            left_out=self.left_out + other.left_out,
+            queries=added_up(self.queries + other.queries),
+            warnings=self.warnings + other.warnings,
+        )
 
 
 class PartlyClusteredError(PartialFailureError):
@@ -215,12 +215,12 @@ def description(
     )
 
 
-def clustered(
+def plan_result(
     commit: CommitResult,
     publishable: Sequence[RewrittenGroup],
     left_out: Sequence[UnpublishedGroup],
     queries: Sequence[MeasuredQuery],
-) -> Clustered:
+) -> ClusteringResult:
     """Return the result of a plan.
 
     If the commit was not published, all groups are left out and no query counts as measured.
@@ -238,8 +238,8 @@ def clustered(
         publishable, queries = [], ()
     files = [file for group in publishable for file in group.files]
     slices = [part for group in publishable for part in group.work.slices]
-    return Clustered(
-        commit=commit,
+    return ClusteringResult(
+        instants=() if commit.instant is None else (commit.instant,),
         groups=len(publishable),
         rows=sum(file.stat.num_writes for file in files),
         files_before=len(slices),
@@ -248,23 +248,7 @@ def clustered(
         bytes_after=sum(file.stat.file_size_bytes for file in files),
         left_out=tuple(left_out),
         queries=tuple(queries),
-    )
-
-
-def summed(parts: Sequence[Clustered], *, excluded_files: int) -> ClusteringResult:
-    """Return the result of a run as the sum of its plans."""
-    return ClusteringResult(
-        instants=tuple(part.commit.instant for part in parts if part.commit.instant is not None),
-        groups=sum(part.groups for part in parts),
-        rows=sum(part.rows for part in parts),
-        files_before=sum(part.files_before for part in parts),
-        files_after=sum(part.files_after for part in parts),
-        bytes_before=sum(part.bytes_before for part in parts),
-        bytes_after=sum(part.bytes_after for part in parts),
-        excluded_files=excluded_files,
-        left_out=tuple(lost for part in parts for lost in part.left_out),
-        queries=added_up(query for part in parts for query in part.queries),
-        warnings=tuple(warning for part in parts for warning in part.commit.warnings),
+        warnings=commit.warnings,
     )
 
 

@@ -26,7 +26,7 @@ from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.instant import Action, Instant, State, parse_instant_ms
 from parquetry.runtime.timeline.sidecars import UNPUBLISHED_FOLDER
 
-MOST: Final = 10
+MOST_CLUSTERINGS: Final = 10
 """The number of newest clusterings that are examined."""
 
 
@@ -45,7 +45,7 @@ class CompletedClustering:
 
 
 def completed_clusterings(
-    handle: TableHandle, timeline: Timeline, *, most: int = MOST
+    handle: TableHandle, timeline: Timeline, *, most: int = MOST_CLUSTERINGS
 ) -> tuple[CompletedClustering, ...]:
     """Return the newest completed clusterings, oldest first.
 
@@ -89,7 +89,7 @@ def throughput(handle: TableHandle, timeline: Timeline) -> float | None:
             seconds=_seconds(handle, timeline, write),
             queries=(),
         )
-        for write in timeline.completed_writes[-MOST:]
+        for write in timeline.completed_writes[-MOST_CLUSTERINGS:]
     )
 
 
@@ -152,17 +152,17 @@ def _median(errors: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def note_unpublished(timeline: Timeline, instant: str, groups: Iterable[FileKey]) -> None:
+def record_unpublished(timeline: Timeline, instant: str, groups: Iterable[FileKey]) -> None:
     """Record that the clustering of that instant published none of its groups, and delete old records."""
     content = json.dumps(sorted(groups), separators=(",", ":"))
     timeline.store.put(f"{UNPUBLISHED_FOLDER}/{instant}.json", content.encode())
-    known = _rounds(timeline.store)
+    known = _unpublished_records(timeline.store)
     timeline.store.delete_all([path for time, path in known if time < _since(timeline)])
 
 
 def unpublished_rounds(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
     """Yield the instant and the unpublished file groups of each round on the active timeline."""
-    for time, path in _rounds(timeline.store):
+    for time, path in _unpublished_records(timeline.store):
         if time < _since(timeline):
             continue
         try:
@@ -173,7 +173,7 @@ def unpublished_rounds(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]
             continue
 
 
-def _rounds(store: ObjectStore) -> list[tuple[str, str]]:
+def _unpublished_records(store: ObjectStore) -> list[tuple[str, str]]:
     """Return the instants and paths of the records of unpublished rounds."""
     paths = sorted(info.path for info in store.list(UNPUBLISHED_FOLDER))
     named = ((path.rpartition("/")[2].removesuffix(".json"), path) for path in paths)

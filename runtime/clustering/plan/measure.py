@@ -38,7 +38,7 @@ class QueryMeasure:
             if group.slices
         }
 
-    def look_up(self, store: ObjectStore, slices: Sequence[FileSlice]) -> None:
+    def read_statistics_before(self, store: ObjectStore, slices: Sequence[FileSlice]) -> None:
         """Read the statistics of the files before they are rewritten, if there are queries.
 
         If a file is gone, nothing is measured, because the other files can still be rewritten.

@@ -14,6 +14,7 @@ from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, added_u
 from parquetry.runtime.clustering.forecast.records import measured_metadata
 from parquetry.runtime.clustering.forecast.work import work_metadata
 from parquetry.runtime.clustering.plan.execution import (
+    PlannedWork,
     RewrittenGroup,
     UnpublishedGroup,
     description,
@@ -21,12 +22,10 @@ from parquetry.runtime.clustering.plan.execution import (
 )
 from parquetry.runtime.clustering.plan.survey import RUN_KEY, changed_groups, reserved_groups
 from parquetry.runtime.clustering.plan.work import WorkMeasure
-from parquetry.runtime.clustering.rewrite.task import GroupWork
 from parquetry.runtime.commit.abandoned_buckets import abandon
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.layout.clustering.model import FileKey
-from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.storage.parallel import for_each
 from parquetry.runtime.table.file_names import files_of_instant
 from parquetry.runtime.timeline.active import Timeline
@@ -35,33 +34,24 @@ from parquetry.runtime.timeline.active import Timeline
 class PublishableGroups:
     """The groups of one plan that may be published, and those left out. A group that is left out stays so."""
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, planned: PlannedWork, *, measure: WorkMeasure) -> None:
         self._transaction = transaction
-        self._works: tuple[GroupWork, ...] = ()
-        self.groups: list[RewrittenGroup] = []
-        self.left_out: list[UnpublishedGroup] = []
-        self._measure: WorkMeasure | None = None
-
-    def begin(
-        self, works: Sequence[GroupWork], left_out: Iterable[UnpublishedGroup], *, measure: WorkMeasure
-    ) -> None:
-        """Record the groups to rewrite, the groups that are already left out, and the measure of the work."""
-        self._works = tuple(works)
+        self._planned = planned
         self._measure = measure
-        self.left_out += left_out
+        self.groups: list[RewrittenGroup] = []
+        self.left_out: list[UnpublishedGroup] = list(planned.left_out)
 
     @property
     def queries(self) -> tuple[MeasuredQuery, ...]:
         """The reads of declared queries from the groups before and after the rewrite."""
         return added_up(query for group in self.groups for query in group.queries)
 
-    def extra_metadata(self, execution: ExecutionPolicy) -> dict[str, str]:
+    def extra_metadata(self) -> dict[str, str]:
         """Return the extra metadata of the replacecommit of these groups."""
-        work = None if self._measure is None else self._measure.measured(self.groups)
         return {
-            RUN_KEY: description(execution, self.groups, self.left_out),
+            RUN_KEY: description(self._planned.execution, self.groups, self.left_out),
             **measured_metadata(self.queries),
-            **work_metadata(work),
+            **work_metadata(self._measure.measured(self.groups)),
         }
 
     def leave_out_changed(self, now: Timeline) -> bool:
@@ -85,10 +75,10 @@ class PublishableGroups:
                 publishable.append(group)
         self.groups = publishable
         if publishable:
-            self._delete_others()
+            self._delete_left_out_files()
         return len(publishable) < before
 
-    def _delete_others(self) -> None:
+    def _delete_left_out_files(self) -> None:
         """Delete the new files of left-out groups, found by listing because a task may have left some.
 
         The note of abandoned buckets is written first. A task that writes a file later finds it and deletes
@@ -97,7 +87,7 @@ class PublishableGroups:
         store, instant = self._transaction.store, self._transaction.instant
         published = {group.work.index for group in self.groups}
         kept = {file.stat.path for group in self.groups for file in group.files}
-        lost = [work for work in self._works if work.index not in published]
+        lost = [work for work in self._planned.works if work.index not in published]
         if not lost:
             return
         abandon(store, instant, {number: work.partition for work in lost for number in work.numbers})
@@ -111,7 +101,7 @@ class PublishableGroups:
         for_each(sorted(partitions), delete_in)
 
 
-def narrowed(
+def outcome_of_groups(
     outcome: WriteOutcome, groups: Sequence[RewrittenGroup], extra_metadata: dict[str, str]
 ) -> WriteOutcome:
     """Return the part of an outcome that belongs to these groups.

@@ -80,7 +80,7 @@ def begin_clustering(
     """
     known = predict_groups(table, groups, known=predicted)
     with _session(table, timing, purpose=CLUSTER) as session:
-        if _request(table, session, groups, known) is None:
+        if _write_plan(table, session, groups, known) is None:
             session.acknowledge()
             yield None
             return
@@ -94,14 +94,14 @@ def schedule(
     predicted: PredictedGroups | None = None,
     timing: Timing = DEFAULT_TIMING,
 ) -> ScheduledPlan | None:
-    """Put a plan on the timeline for :func:`take_up`; return None if no group of it remains.
+    """Put a plan on the timeline for :func:`begin_scheduled`; return None if no group of it remains.
 
     After ``timing.plan_expires_seconds`` the next writer rolls the plan back. The arguments and errors are
     those of :func:`begin_clustering`.
     """
     known = predict_groups(table, groups, known=predicted)
     with _session(table, timing, purpose=SCHEDULED) as session:
-        requested = _request(table, session, groups, known)
+        requested = _write_plan(table, session, groups, known)
         if requested is None:
             session.acknowledge()
             return None
@@ -112,7 +112,7 @@ def schedule(
 
 
 @contextmanager
-def take_up(table: TableHandle, instant: str, *, timing: Timing) -> Iterator[Transaction]:
+def begin_scheduled(table: TableHandle, instant: str, *, timing: Timing) -> Iterator[Transaction]:
     """Yield the transaction of a pending plan, also of Hudi's, which this process executes from now on.
 
     It also raises the errors of :func:`begin_clustering`.
@@ -155,7 +155,7 @@ def _transaction(table: TableHandle, session: Session) -> Transaction:
 
 
 @read_again
-def _request(
+def _write_plan(
     table: TableHandle,
     session: Session,
     groups: Sequence[PlannedGroup],

@@ -14,7 +14,7 @@ from parquetry.runtime.clustering.plan.avro import (
     avro_plan,
     execution_of,
 )
-from parquetry.runtime.clustering.plan.schedule import begin_clustering, schedule, take_up
+from parquetry.runtime.clustering.plan.schedule import begin_clustering, begin_scheduled, schedule
 from parquetry.runtime.clustering.plan.survey import RUN_KEY, commits_since_clustering
 from parquetry.runtime.commit.claims import read_claim
 from parquetry.runtime.commit.transaction import begin
@@ -155,7 +155,7 @@ def test_a_plan_outlives_its_maker_until_it_is_taken_up(table):
     plan = schedule(table.handle, groups_owed(table), timing=FAST)
     table.insert({"new": (1, "a")})
     assert plan.instant in pending(table)
-    with take_up(table.handle, plan.instant, timing=FAST) as transaction:
+    with begin_scheduled(table.handle, plan.instant, timing=FAST) as transaction:
         assert transaction.instant == plan.instant
         assert transaction.timeline.requested_replace(plan.instant).is_clustering
         assert read_claim(table.store, plan.instant).owner == transaction.session.claim.owner
@@ -176,10 +176,10 @@ def test_writers_go_on_beside_a_plan_and_win(table, path):
 
 def test_a_plan_is_taken_up_by_one_process(table):
     plan = schedule(table.handle, groups_owed(table), timing=FAST)
-    with take_up(table.handle, plan.instant, timing=FAST) as transaction:
+    with begin_scheduled(table.handle, plan.instant, timing=FAST) as transaction:
         with (
             pytest.raises(ConflictError, match=plan.instant),
-            take_up(table.handle, plan.instant, timing=FAST),
+            begin_scheduled(table.handle, plan.instant, timing=FAST),
         ):
             pass
         transaction.roll_back()
@@ -189,14 +189,14 @@ def test_an_unknown_plan_is_refused_with_those_there_are(table):
     plan = schedule(table.handle, groups_owed(table), timing=FAST)
     with (
         pytest.raises(InvalidDataError, match=plan.instant),
-        take_up(table.handle, "20200101000000000", timing=FAST),
+        begin_scheduled(table.handle, "20200101000000000", timing=FAST),
     ):
         pass
 
 
 def test_a_plan_that_was_taken_up_by_a_dead_process_is_rolled_back(table, path):
     plan = schedule(table.handle, groups_owed(table), timing=FAST)
-    with take_up(table.handle, plan.instant, timing=FAST) as transaction:
+    with begin_scheduled(table.handle, plan.instant, timing=FAST) as transaction:
         transaction.ensure_inflight()
     table.insert({"new": (1, "a")})
     assert not pending(table)
@@ -219,7 +219,7 @@ def test_an_abandoned_plan_expires_and_leaves_no_file(table, path):
     table.insert({"new": (1, "a")})
     assert not pending(table)
     assert Timeline.load(table.store).of(Action.ROLLBACK, state=State.COMPLETED)
-    with pytest.raises(InvalidDataError), take_up(table.handle, plan.instant, timing=FAST):
+    with pytest.raises(InvalidDataError), begin_scheduled(table.handle, plan.instant, timing=FAST):
         pass
     clean(table.handle, timing=AT_ONCE)
     assert leftovers(path) == []
@@ -241,7 +241,7 @@ def test_a_plan_of_hudi_can_be_taken_up(table):
     table.store.put(
         instant.path, RequestedReplace(operation="CLUSTER", plan=ClusteringPlan(groups=())).encode()
     )
-    with take_up(table.handle, instant.time, timing=FAST) as transaction:
+    with begin_scheduled(table.handle, instant.time, timing=FAST) as transaction:
         assert execution_of(transaction.timeline.requested_replace(instant.time).plan) is None
         assert table.store.stat(claim_path(instant.time)) is not None
         transaction.roll_back()
@@ -255,7 +255,7 @@ def test_what_another_program_carries_out_is_refused(table):
     table.store.put(instant.with_state(State.INFLIGHT).path, b"")
     with (
         pytest.raises(ConflictError, match="another program"),
-        take_up(table.handle, instant.time, timing=FAST),
+        begin_scheduled(table.handle, instant.time, timing=FAST),
     ):
         pass
 

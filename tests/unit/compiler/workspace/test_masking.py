@@ -38,8 +38,8 @@ from parquetry.runtime.clustering.plan.execution import (
     ClusteringResult,
     RewrittenGroup,
     UnpublishedGroup,
-    clustered,
     masked_clustering,
+    plan_result,
 )
 from parquetry.runtime.clustering.rewrite.task import GroupWork
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
@@ -458,7 +458,7 @@ def test_a_group_that_was_lost_as_a_whole_names_no_partition():
     columns = (Column(name="person", type="string", pii=True),)
     spec = TableSpec(name="t", columns=columns, partition_by=("person",))
     work = GroupWork(index=0, partition="Ada", slices=(), target_bytes=1, order=None)
-    lost = clustered(commit, [RewrittenGroup(work=work, files=())], (), ()).left_out
+    lost = plan_result(commit, [RewrittenGroup(work=work, files=())], (), ()).left_out
     shown = masked_clustering(ClusteringResult(left_out=tuple(lost)), spec, location="/w/t")
     assert "Ada" not in repr(shown)
     assert shown.left_out[0].reason.startswith("1 has changed file group 2 of partition '***'; ")

@@ -96,14 +96,14 @@ def test_only_columns_of_queries_are_looked_up_and_nothing_of_files_that_are_gon
     handle = table.handle
     slices = handle.view(handle.timeline()).all_slices()
     measure = QueryMeasure(handle.spec, ClusteringPlan(groups=()))
-    measure.look_up(table.store, slices)
+    measure.read_statistics_before(table.store, slices)
     assert {name for file in measure._before.values() for name in file.columns} == {"v"}
     (query,) = measure.measured(())
     assert query.query == "few"
     # Neither recorded nor there.
     table.store.delete(statistics_path(slices[0].instant))
     table.store.delete(slices[0].path)
-    measure.look_up(table.store, slices)
+    measure.read_statistics_before(table.store, slices)
     assert measure.measured(()) == ()
 
 
