@@ -7,11 +7,11 @@ not be changed by a write that completed after the first one had read the timeli
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from parquetry.message import Message, Value
-from parquetry.runtime.commit.outcome import Footprint, KeyRange, WriteOutcome
+from parquetry.runtime.commit.outcome import Footprint, KeyRange
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.table_spec import KeyScope
@@ -40,7 +40,7 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class WriteEffects:
     """The effects of a write that matter to other writes.
 
     ``merged`` file groups got a new slice, ``replaced`` groups are gone, ``inserted`` partitions got rows
@@ -65,12 +65,12 @@ class Work:
         return self.merged | self.replaced
 
 
-def work_of_commit(
+def effects_of_commit(
     instant: str,
     metadata: CommitMetadata,
     consumed: tuple[Consumption, ...] = (),
     inserted_keys: Mapping[str, KeyRange] | None = None,
-) -> Work:
+) -> WriteEffects:
     """Return the effects of a completed write of any program, according to its commit metadata.
 
     Args:
@@ -83,7 +83,7 @@ def work_of_commit(
     overwrites = metadata.operation in _OVERWRITES
     clusters = metadata.operation == CLUSTER
     stats = tuple(metadata.all_stats())
-    return Work(
+    return WriteEffects(
         instant=instant,
         operation=metadata.operation,
         merged=frozenset((s.partition_path, s.file_id) for s in stats if s.prev_commit is not None),
@@ -100,33 +100,19 @@ def work_of_commit(
     )
 
 
-def work_of_outcome(instant: str, outcome: WriteOutcome) -> Work:
+def effects_of_write(instant: str, metadata: CommitMetadata, footprint: Footprint) -> WriteEffects:
     """Return the effects of a write that is about to be published, including those of its footprint."""
-    metadata = CommitMetadata(
-        operation=outcome.operation,
-        stats=outcome.stats,
-        replaced=outcome.replaced,
-        extra={"schema": outcome.schema_json},
-    )
-    work = work_of_commit(instant, metadata, outcome.footprint.consumed)
-    footprint = outcome.footprint
-    return Work(
-        instant=instant,
-        operation=work.operation,
-        merged=work.merged,
-        replaced=work.replaced,
-        partitions=work.partitions | footprint.overwritten,
-        inserted=work.inserted,
-        overwritten=work.overwritten | footprint.overwritten,
-        overwrites_table=work.overwrites_table or footprint.overwrites_table,
-        schema=work.schema,
-        consumed=work.consumed,
-        inserted_keys=footprint.inserted_keys,
+    effects = effects_of_commit(instant, metadata, footprint.consumed, footprint.inserted_keys)
+    return replace(
+        effects,
+        partitions=effects.partitions | footprint.overwritten,
+        overwritten=effects.overwritten | footprint.overwritten,
+        overwrites_table=effects.overwrites_table or footprint.overwrites_table,
     )
 
 
 def find_conflict(
-    mine: Work, theirs: Work, *, footprint: Footprint, schema_before: str | None
+    mine: WriteEffects, theirs: WriteEffects, *, footprint: Footprint, schema_before: str | None
 ) -> Conflict | None:
     """Return the reason why ``mine`` must not follow ``theirs``, or None if it may.
 
@@ -151,7 +137,7 @@ def find_conflict(
     return None if retry is None else Conflict(verdict=Verdict.RETRY, reason=retry)
 
 
-def conflicting_groups(mine: Work, theirs: Work) -> frozenset[FileGroupId]:
+def conflicting_groups(mine: WriteEffects, theirs: WriteEffects) -> frozenset[FileGroupId]:
     """Return the file groups that a clustering must leave out because ``theirs`` changed them."""
     gone = theirs.overwritten
     return frozenset(
@@ -182,7 +168,7 @@ def same_schema(one: str, other: str) -> bool:
         return False
 
 
-def _both_overwrite(mine: Work, theirs: Work) -> bool:
+def _both_overwrite(mine: WriteEffects, theirs: WriteEffects) -> bool:
     """Return whether both writes overwrite the same partition."""
     if not (mine.overwritten or mine.overwrites_table):
         return False
@@ -191,7 +177,9 @@ def _both_overwrite(mine: Work, theirs: Work) -> bool:
     return theirs.overwrites_table or not mine.overwritten.isdisjoint(theirs.overwritten)
 
 
-def _retry_reason(mine: Work, theirs: Work, footprint: Footprint, schema_before: str | None) -> str | None:
+def _retry_reason(
+    mine: WriteEffects, theirs: WriteEffects, footprint: Footprint, schema_before: str | None
+) -> str | None:
     who = f"{theirs.instant} ({theirs.operation})"
     if common := mine.touched & theirs.touched:
         partition, file_id = min(common)
@@ -207,7 +195,7 @@ def _retry_reason(mine: Work, theirs: Work, footprint: Footprint, schema_before:
     return None
 
 
-def may_insert_same_key(mine: Work, theirs: Work, scope: KeyScope) -> bool:
+def may_insert_same_key(mine: WriteEffects, theirs: WriteEffects, scope: KeyScope) -> bool:
     """Return whether both writes may have inserted the same key; unknown key ranges count as overlapping."""
     if scope is KeyScope.PARTITION:
         return any(

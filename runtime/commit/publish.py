@@ -16,12 +16,19 @@ from typing import Final
 
 from parquetry.errors import message_of
 from parquetry.message import Message, joined
-from parquetry.runtime.commit.conflicts import Conflict, Verdict, work_of_outcome
+from parquetry.runtime.commit.conflicts import Conflict, Verdict, effects_of_write
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.recovery import withdraw_pending
 from parquetry.runtime.commit.rollback import find_rollback_of
 from parquetry.runtime.commit.transaction import Transaction, begin, checked_record
-from parquetry.runtime.commit.validation import NONCE_KEY, SOURCES_KEY, read_ahead, revalidate, validate
+from parquetry.runtime.commit.validation import (
+    NONCE_KEY,
+    SOURCES_KEY,
+    Candidate,
+    read_ahead,
+    revalidate,
+    validate,
+)
 from parquetry.runtime.errors import (
     ConflictError,
     NotFoundError,
@@ -101,11 +108,11 @@ def run_write(
                 table, action=action, operation=operation, timing=timing, run=run, attempt=attempt
             ) as transaction:
                 run = transaction.run
-                outcome = _written(transaction, body)
-                if outcome is None:
+                candidate = _run_body(transaction, body)
+                if candidate is None:
                     transaction.roll_back()
                     return _result(transaction, None, reasons)
-                outcome, warnings = _publish(transaction, outcome)
+                outcome, warnings = _publish(transaction, candidate)
         except (RetryWrite, StaleTimelineError) as lost:
             conflict = Conflict(verdict=Verdict.RETRY, reason=message_of(lost))
         except _ConflictFound as lost:
@@ -138,29 +145,32 @@ def run_write(
     raise AssertionError
 
 
-def _written(
+def _run_body(
     transaction: Transaction, body: Callable[[Transaction], WriteOutcome | None]
-) -> WriteOutcome | None:
+) -> Candidate | None:
     """Run the body and write its sidecars; if either fails, roll back the transaction first.
 
     If another writer has rolled back the transaction, it deleted the files of the body while the body ran.
     Any exception of the body is then taken as a consequence, and the write is repeated.
     """
+    outcome = None
     try:
         outcome = body(transaction)
-        if outcome is not None:
-            transaction.ensure_inflight()
-            for path, content in outcome.sidecars:
-                # No reader accepts a larger sidecar, and the footers contain the same data.
-                if len(content) <= MOST_BYTES:
-                    transaction.store.put(path, content)
+        if outcome is None:
+            return None
+        candidate = _candidate(transaction, outcome)
+        transaction.ensure_inflight()
+        for path, content in outcome.sidecars:
+            # No reader accepts a larger sidecar, and the footers contain the same data.
+            if len(content) <= MOST_BYTES:
+                transaction.store.put(path, content)
     except BaseException as error:
         was_rolled_back = isinstance(error, Exception) and _was_rolled_back(transaction)
-        _roll_back_after(transaction, error)
+        _roll_back_after(transaction, error, outcome)
         if was_rolled_back and not isinstance(error, RetryWrite):
             raise RetryWrite(f"another writer has rolled {transaction.instant} back") from error
         raise
-    return outcome
+    return candidate
 
 
 def _was_rolled_back(transaction: Transaction) -> bool:
@@ -191,11 +201,11 @@ def run_once(
     outcome: WriteOutcome | None = None
     warnings: tuple[str, ...] = ()
     try:
-        outcome = _written(transaction, body)
-        if outcome is None:
+        candidate = _run_body(transaction, body)
+        if candidate is None:
             transaction.roll_back()
         else:
-            outcome, warnings = _publish(transaction, outcome, narrow=narrow)
+            outcome, warnings = _publish(transaction, candidate, narrow=narrow)
     except (RetryWrite, StaleTimelineError) as lost:
         outcome, reasons = None, [message_of(lost)]
     except _ConflictFound as lost:
@@ -204,7 +214,7 @@ def run_once(
 
 
 def _publish(
-    transaction: Transaction, outcome: WriteOutcome, *, narrow: Narrow | None = None
+    transaction: Transaction, candidate: Candidate, *, narrow: Narrow | None = None
 ) -> tuple[WriteOutcome | None, tuple[str, ...]]:
     """Publish the write; return the published outcome, and warnings about files that could not be deleted.
 
@@ -213,7 +223,7 @@ def _publish(
     Raises:
         _ConflictFound: If the write must not be published.
     """
-    publication = _Publication(transaction, outcome)
+    publication = _Publication(transaction, candidate)
     try:
         published = publication.publish(narrow)
     except _ConflictFound:
@@ -225,7 +235,7 @@ def _publish(
         why = message_of(error)
         checked = f"the commit {transaction.instant} is complete, but could not be checked again: "
         warning = joined("", (checked, why))
-        return publication.outcome, (warning, *_tidy(transaction))
+        return publication.candidate.outcome, (warning, *_tidy(transaction))
     return published, () if published is None else _tidy(transaction)
 
 
@@ -243,14 +253,13 @@ class _State(Enum):
 class _Publication:
     """A publication in progress, and the handling of its failures.
 
-    ``outcome`` is the part of the write that is still valid.
+    ``candidate`` is the part of the write that is still valid.
     """
 
-    def __init__(self, transaction: Transaction, outcome: WriteOutcome) -> None:
-        self.outcome = outcome
+    def __init__(self, transaction: Transaction, candidate: Candidate) -> None:
+        self.candidate = candidate
         self._transaction = transaction
         self._state = _State.PENDING
-        self._content = b""
 
     def publish(self, narrow: Narrow | None) -> WriteOutcome | None:
         """Publish the write under the lock and return the published outcome.
@@ -262,25 +271,24 @@ class _Publication:
             _ConflictFound: If the write must not be a commit, after it was rolled back.
         """
         transaction = self._transaction
-        ahead = read_ahead(transaction, self.outcome)
-        self._content = _content(transaction, self.outcome)
+        ahead = read_ahead(transaction, self.candidate.outcome)
         validated = ahead.timeline
         while True:
             with transaction.table_lock() as lock:
                 if self._state is _State.PUBLISHED:
-                    self._reject_for(revalidate(transaction, self.outcome, validated))
+                    self._reject_for(revalidate(transaction, self.candidate, validated))
                 else:
                     validated = ahead.timeline.reload()
                     if not self._holds(narrow, validated):
-                        transaction.roll_back(also=_paths(self.outcome), is_locked=True)
+                        transaction.roll_back(also=_paths(self.candidate.outcome), is_locked=True)
                         return None
-                    self._reject_for(validate(transaction, self.outcome, ahead, validated))
-                    if lock.is_held() and _put_commit(transaction, self.outcome, self._content, validated):
+                    self._reject_for(validate(transaction, self.candidate, ahead, validated))
+                    if lock.is_held() and _put_commit(transaction, self.candidate, validated):
                         self._state = _State.PUBLISHED
                 # After a pause longer than the lease, another writer may have published at the same time, or
                 # may have begun the rollback in order to remove the lock.
                 if self._state is _State.PUBLISHED and lock.is_held() and not _was_rolled_back(transaction):
-                    return self.outcome
+                    return self.candidate.outcome
 
     def is_committed_after(self, error: BaseException) -> bool:
         """Return whether the write is a commit although ``error`` ended its publication.
@@ -293,7 +301,7 @@ class _Publication:
         match self._state:
             case _State.PENDING:
                 is_unknown = isinstance(error, UnknownOutcomeError)
-                stands = not is_unknown and _is_there(self._transaction, self._content)
+                stands = not is_unknown and _is_there(self._transaction, self.candidate.content)
             case _State.PUBLISHED:
                 stands = True
             case _State.REJECTED:
@@ -303,13 +311,14 @@ class _Publication:
     def roll_back_after(self, error: BaseException) -> None:
         """Roll back the write that ``error`` ended; the next writer handles a write of unknown outcome."""
         if not isinstance(error, UnknownOutcomeError):
-            _roll_back_after(self._transaction, error, self.outcome)
+            _roll_back_after(self._transaction, error, self.candidate.outcome)
 
     def _holds(self, narrow: Narrow | None, now: Timeline) -> bool:
         """Narrow the write to its valid part, and return whether anything is left."""
-        narrowed = self.outcome if narrow is None else narrow(self.outcome, now)
-        if narrowed is not None and narrowed is not self.outcome:
-            self.outcome, self._content = narrowed, _content(self._transaction, narrowed)
+        outcome = self.candidate.outcome
+        narrowed = outcome if narrow is None else narrow(outcome, now)
+        if narrowed is not None and narrowed is not outcome:
+            self.candidate = _candidate(self._transaction, narrowed)
         return narrowed is not None
 
     def _reject_for(self, conflict: Conflict | None) -> None:
@@ -323,7 +332,7 @@ class _Publication:
         was_published = self._state is _State.PUBLISHED
         self._state = _State.REJECTED
         try:
-            self._transaction.roll_back(also=_paths(self.outcome), is_locked=True)
+            self._transaction.roll_back(also=_paths(self.candidate.outcome), is_locked=True)
         except StorageError as failure:
             if was_published:
                 raise
@@ -333,28 +342,35 @@ class _Publication:
         raise _ConflictFound(conflict)
 
 
-def _content(transaction: Transaction, outcome: WriteOutcome) -> bytes:
-    """Return the content of the completed file."""
+def _candidate(transaction: Transaction, outcome: WriteOutcome) -> Candidate:
+    """Return the write with its effects and the content of its completed file.
+
+    Raises:
+        InvalidDataError: If the completed file would be too large for readers.
+    """
     metadata = CommitMetadata(
         operation=outcome.operation,
         stats=outcome.stats,
         replaced=outcome.replaced,
         extra=_extra(transaction, outcome),
     )
-    return checked_record(metadata, place=transaction.table.store.uri)
+    return Candidate(
+        outcome=outcome,
+        effects=effects_of_write(transaction.instant, metadata, outcome.footprint),
+        content=checked_record(metadata, place=transaction.table.store.uri),
+    )
 
 
-def _put_commit(transaction: Transaction, outcome: WriteOutcome, content: bytes, now: Timeline) -> bool:
+def _put_commit(transaction: Transaction, candidate: Candidate, now: Timeline) -> bool:
     """Put the completed file and read it back; return whether it exists.
 
     Before that, clustering plans that this commit makes obsolete are withdrawn. The result is False if the
     file is gone again because another writer has rolled back the write.
     """
-    touched = work_of_outcome(transaction.instant, outcome).touched
-    withdraw_pending(touched, now, but=transaction.instant)
+    withdraw_pending(candidate.effects.touched, now, but=transaction.instant)
     completed = transaction.state(State.COMPLETED)
     nonce = transaction.session.claim.owner.nonce
-    put = transaction.store.put_if_absent(completed.path, content, nonce=nonce)
+    put = transaction.store.put_if_absent(completed.path, candidate.content, nonce=nonce)
     for _ in range(_ATTEMPTS_TO_READ_BACK):
         try:
             there = transaction.store.read(completed.path)
@@ -363,7 +379,7 @@ def _put_commit(transaction: Transaction, outcome: WriteOutcome, content: bytes,
         except FAILURES:
             # The store acknowledged the put; a failed read does not revert it.
             continue
-        return there == content
+        return there == candidate.content
     return put is not PutOutcome.LOST
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from parquetry.message import joined
 from parquetry.runtime.commit.abandoned_buckets import is_abandoned
 from parquetry.runtime.commit.claims import Claim, Session, is_alive, open_session, read_claim
-from parquetry.runtime.commit.conflicts import Work, find_conflict, work_of_commit
+from parquetry.runtime.commit.conflicts import WriteEffects, effects_of_commit, find_conflict
 from parquetry.runtime.commit.inserted_keys import inserted_keys_of
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.locking import table_lock
@@ -21,10 +21,10 @@ from parquetry.runtime.commit.rollback import roll_back
 from parquetry.runtime.commit.workload_profile import (
     KeyRanges,
     Profile,
+    effects_of_profile,
     filled_files,
     named_files,
     profile_metadata,
-    profile_work,
     will_collide,
 )
 from parquetry.runtime.errors import ConflictError, InvalidDataError, RetryWrite
@@ -162,7 +162,7 @@ class Transaction:
             ConflictError: If pending clustering of another program names files to update.
         """
         self._announce(profile, inserted_keys)
-        mine = profile_work(self.instant, self.operation, profile, inserted_keys)
+        mine = effects_of_profile(self.instant, self.operation, profile, inserted_keys)
         timing = self.session.timing
         footprint = Footprint(looks_up_keys=self.operation in _LOOKS_UP_KEYS, key_scope=key_scope)
         started_ms = self.store.now_ms()
@@ -249,7 +249,7 @@ class Transaction:
         if self.store.put_if_absent(self.state(State.INFLIGHT).path, content) is PutOutcome.LOST:
             raise RetryWrite(f"{self.instant} has been announced before")
 
-    def _changed_since(self, now: Timeline, mine: Work, footprint: Footprint) -> set[str]:
+    def _changed_since(self, now: Timeline, mine: WriteEffects, footprint: Footprint) -> set[str]:
         """Return the ids of the file groups that other writes changed since the transaction began.
 
         Raises:
@@ -261,7 +261,7 @@ class Transaction:
                 continue
             metadata = now.commit_metadata(completed.time)
             keys = inserted_keys_of(self.store, completed.time, metadata) if mine.inserted_keys else {}
-            theirs = work_of_commit(completed.time, metadata, inserted_keys=keys)
+            theirs = effects_of_commit(completed.time, metadata, inserted_keys=keys)
             conflict = find_conflict(mine, theirs, footprint=footprint, schema_before=None)
             if conflict is not None:
                 raise RetryWrite(conflict.reason)

@@ -12,9 +12,9 @@ from parquetry.message import Message, Value
 from parquetry.runtime.commit.conflicts import (
     Conflict,
     Verdict,
+    WriteEffects,
+    effects_of_commit,
     find_conflict,
-    work_of_commit,
-    work_of_outcome,
 )
 from parquetry.runtime.commit.damaged_files import check_published
 from parquetry.runtime.commit.inserted_keys import inserted_keys_of
@@ -52,6 +52,15 @@ from parquetry.runtime.timeline.instant import Action, Instant, State
 
 SOURCES_KEY: Final = "parquetry.sources"
 NONCE_KEY: Final = "parquetry.nonce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A write that may become a commit: its outcome, its effects, and the content of its completed file."""
+
+    outcome: WriteOutcome
+    effects: WriteEffects
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +103,12 @@ def read_ahead(transaction: Transaction, outcome: WriteOutcome) -> Ahead:
     return Ahead(timeline=timeline, inserted=inserted, taken=taken)
 
 
-def validate(transaction: Transaction, outcome: WriteOutcome, ahead: Ahead, now: Timeline) -> Conflict | None:
+def validate(transaction: Transaction, candidate: Candidate, ahead: Ahead, now: Timeline) -> Conflict | None:
     """Return why the write must not be published, or None; the lock must be held.
 
     Args:
-        transaction: The attempt to validate.
-        outcome: The files that it wrote and the data on which it relied.
+        transaction: The attempt that made the write.
+        candidate: The write to validate.
         ahead: The result of :func:`read_ahead`.
         now: The timeline, as read under the lock.
 
@@ -109,6 +118,7 @@ def validate(transaction: Transaction, outcome: WriteOutcome, ahead: Ahead, now:
         ForeignTableError: If the table was applied for another target.
     """
     before = transaction.timeline
+    outcome = candidate.outcome
     reason = (
         _damaged_files(transaction, now)
         or _rolled_back_meanwhile(transaction, now)
@@ -119,16 +129,14 @@ def validate(transaction: Transaction, outcome: WriteOutcome, ahead: Ahead, now:
     if reason is not None:
         return Conflict(verdict=Verdict.RETRY, reason=reason)
     _check_table(transaction, now)
-    groups = (
-        frozenset() if outcome.operation == CLUSTER else work_of_outcome(transaction.instant, outcome).touched
-    )
+    groups = frozenset() if outcome.operation == CLUSTER else candidate.effects.touched
     if reason := clustered_by_hudi(groups, now):
         return Conflict(verdict=Verdict.REFUSED, reason=reason)
     others = _completed_since(before, now)
-    return ahead.taken or _first_conflict(transaction, outcome, others, now, inserted=ahead.inserted)
+    return ahead.taken or _first_conflict(transaction, candidate, others, now, inserted=ahead.inserted)
 
 
-def revalidate(transaction: Transaction, outcome: WriteOutcome, validated: Timeline) -> Conflict | None:
+def revalidate(transaction: Transaction, candidate: Candidate, validated: Timeline) -> Conflict | None:
     """Return why a write that was published must be revoked after the lock was lost, or None.
 
     The lock must be held again. A writer of this project that removes a lock first rolls back the holder's
@@ -153,7 +161,7 @@ def revalidate(transaction: Transaction, outcome: WriteOutcome, validated: Timel
         and NONCE_KEY not in now.commit_metadata(instant.time).extra
         and _begun_ms(instant, now) <= visible_ms
     ]
-    return _first_conflict(transaction, outcome, unaware, now, inserted={})
+    return _first_conflict(transaction, candidate, unaware, now, inserted={})
 
 
 def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline) -> Conflict | None:
@@ -325,7 +333,7 @@ def _check_table(transaction: Transaction, now: Timeline) -> None:
 
 def _first_conflict(
     transaction: Transaction,
-    outcome: WriteOutcome,
+    candidate: Candidate,
     others: Iterable[Instant],
     now: Timeline,
     *,
@@ -335,17 +343,17 @@ def _first_conflict(
 
     ``inserted`` are the key ranges that are already known, by instant; the others are read.
     """
-    mine = work_of_outcome(transaction.instant, outcome)
+    mine, footprint = candidate.effects, candidate.outcome.footprint
     schema_before = _newest_schema(transaction.timeline)
     found: list[Conflict] = []
     for instant in others:
         metadata = now.commit_metadata(instant.time)
-        consumed = tuple(_consumed(transaction.store, instant.time, metadata, outcome.footprint.consumed))
+        consumed = tuple(_consumed(transaction.store, instant.time, metadata, footprint.consumed))
         keys = inserted.get(instant.time)
         if keys is None and mine.inserted_keys:
             keys = inserted_keys_of(transaction.store, instant.time, metadata)
-        theirs = work_of_commit(instant.time, metadata, consumed, keys)
-        conflict = find_conflict(mine, theirs, footprint=outcome.footprint, schema_before=schema_before)
+        theirs = effects_of_commit(instant.time, metadata, consumed, keys)
+        conflict = find_conflict(mine, theirs, footprint=footprint, schema_before=schema_before)
         if conflict is not None:
             found.append(conflict)
     return min(found, key=lambda conflict: list(Verdict).index(conflict.verdict), default=None)

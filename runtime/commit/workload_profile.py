@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from parquetry.runtime.commit.conflicts import Work, may_insert_same_key
+from parquetry.runtime.commit.conflicts import WriteEffects, may_insert_same_key
 from parquetry.runtime.commit.outcome import Footprint, KeyRange
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
@@ -84,9 +84,11 @@ def filled_files(profile: Profile) -> frozenset[str]:
     )
 
 
-def profile_work(instant: str, operation: str, profile: Profile, inserted_keys: KeyRanges) -> Work:
+def effects_of_profile(
+    instant: str, operation: str, profile: Profile, inserted_keys: KeyRanges
+) -> WriteEffects:
     """Return the effects of the announced write that are certain: filling small files is not."""
-    return Work(
+    return WriteEffects(
         instant=instant,
         operation=operation,
         merged=frozenset(
@@ -101,11 +103,11 @@ def profile_work(instant: str, operation: str, profile: Profile, inserted_keys: 
     )
 
 
-def will_collide(mine: Work, announced: CommitMetadata, footprint: Footprint) -> bool:
+def will_collide(mine: WriteEffects, announced: CommitMetadata, footprint: Footprint) -> bool:
     """Return whether the two writes cannot both be published on the same state."""
     if not {file_id for _, file_id in mine.merged}.isdisjoint(named_files(announced)):
         return True
-    theirs = Work(
+    theirs = WriteEffects(
         instant="",
         operation=announced.operation,
         inserted=frozenset(stat.partition_path for stat in announced.all_stats() if stat.num_inserts > 0),

@@ -11,7 +11,7 @@ from typing import Final
 from parquetry.runtime.clustering.plan.history import unpublished_rounds
 from parquetry.runtime.clustering.rewrite.strategies import check_strategies
 from parquetry.runtime.commit.claims import is_alive, read_claim
-from parquetry.runtime.commit.conflicts import Work, conflicting_groups, work_of_commit
+from parquetry.runtime.commit.conflicts import WriteEffects, conflicting_groups, effects_of_commit
 from parquetry.runtime.commit.damaged_files import check_partitions, named_partitions
 from parquetry.runtime.layout.clustering.model import (
     STEPS_DUE,
@@ -222,11 +222,11 @@ def changed_groups(before: Timeline, now: Timeline, groups: Collection[FileKey])
 
     Only the metadata of these writes is read. A write that was rolled back since is not noticed.
     """
-    mine = Work(instant="", operation=CLUSTER, replaced=frozenset(groups))
+    mine = WriteEffects(instant="", operation=CLUSTER, replaced=frozenset(groups))
     changed: set[FileKey] = set()
     for write in now.completed_writes:
         if not before.is_completed(write.time):
-            theirs = work_of_commit(write.time, now.commit_metadata(write.time))
+            theirs = effects_of_commit(write.time, now.commit_metadata(write.time))
             changed |= conflicting_groups(mine, theirs)
     return frozenset(changed)
 

@@ -7,13 +7,13 @@ import pytest
 from parquetry.runtime.commit.conflicts import (
     Conflict,
     Verdict,
-    Work,
+    WriteEffects,
     conflicting_groups,
+    effects_of_commit,
+    effects_of_write,
     find_conflict,
-    work_of_commit,
-    work_of_outcome,
 )
-from parquetry.runtime.commit.outcome import Footprint, KeyRange, WriteOutcome
+from parquetry.runtime.commit.outcome import Footprint, KeyRange
 from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.spec.table_spec import KeyScope
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
@@ -167,16 +167,9 @@ def test_the_table(mine: str, theirs: str) -> None:
 def verdict(
     mine: CommitMetadata, theirs: CommitMetadata, footprint: Footprint, *, before: str | None = OLD
 ) -> Conflict | None:
-    outcome = WriteOutcome(
-        operation=mine.operation,
-        schema_json=mine.schema or "",
-        stats=mine.stats,
-        replaced=mine.replaced,
-        footprint=footprint,
-    )
     return find_conflict(
-        work_of_outcome("10", outcome),
-        work_of_commit("20", theirs),
+        effects_of_write("10", mine, footprint),
+        effects_of_commit("20", theirs),
         footprint=footprint,
         schema_before=before,
     )
@@ -190,19 +183,18 @@ def test_a_key_that_is_unique_in_the_table_may_be_inserted_in_any_partition() ->
 
 def test_key_ranges_that_lie_apart_are_no_conflict() -> None:
     footprint = Footprint(looks_up_keys=True, inserted_keys={"p": KeyRange(smallest="a", largest="f")})
-    outcome = WriteOutcome(operation="UPSERT", schema_json=OLD, stats=UPSERT.stats, footprint=footprint)
-    mine = work_of_outcome("10", outcome)
+    mine = effects_of_write("10", UPSERT, footprint)
 
-    def theirs(smallest: str, largest: str) -> Work:
+    def theirs(smallest: str, largest: str) -> WriteEffects:
         keys = {"p": KeyRange(smallest=smallest, largest=largest)}
-        return Work(instant="20", operation="INSERT", inserted=frozenset({"p"}), inserted_keys=keys)
+        return WriteEffects(instant="20", operation="INSERT", inserted=frozenset({"p"}), inserted_keys=keys)
 
-    def conflict(work: Work) -> Conflict | None:
+    def conflict(work: WriteEffects) -> Conflict | None:
         return find_conflict(mine, work, footprint=footprint, schema_before=OLD)
 
     assert conflict(theirs("g", "z")) is None
     assert conflict(theirs("f", "z")) is not None
-    assert conflict(Work(instant="20", operation="INSERT", inserted=frozenset({"p"}))) is not None
+    assert conflict(WriteEffects(instant="20", operation="INSERT", inserted=frozenset({"p"}))) is not None
 
 
 @pytest.mark.parametrize(
@@ -228,10 +220,9 @@ def test_what_was_consumed_is_not_consumed_again(
     mine: Consumption, theirs: Consumption, overlap: bool
 ) -> None:
     footprint = Footprint(consumed=(mine,))
-    outcome = WriteOutcome(operation="INSERT", schema_json=OLD, stats=INSERT.stats, footprint=footprint)
     conflict = find_conflict(
-        work_of_outcome("10", outcome),
-        work_of_commit("20", OVERWROTE_TABLE if overlap else WROTE_OTHER, (theirs,)),
+        effects_of_write("10", INSERT, footprint),
+        effects_of_commit("20", OVERWROTE_TABLE if overlap else WROTE_OTHER, (theirs,)),
         footprint=footprint,
         schema_before=OLD,
     )
@@ -262,9 +253,9 @@ def test_the_schema_that_is_written_is_the_one_valid_now(mine, theirs, before, m
 
 
 def test_clustering_leaves_out_what_others_changed() -> None:
-    mine = work_of_commit("10", CLUSTERING)
-    assert conflicting_groups(mine, work_of_commit("20", WROTE_MINE)) == {("p", "f1")}
-    assert conflicting_groups(mine, work_of_commit("20", REPLACED_MINE)) == {("p", "f1")}
-    assert conflicting_groups(mine, work_of_commit("20", INSERTED_HERE)) == frozenset()
-    assert conflicting_groups(mine, work_of_commit("20", DELETED_HERE)) == {("p", "f1"), ("p", "f2")}
-    assert conflicting_groups(mine, work_of_commit("20", OVERWROTE_TABLE)) == {("p", "f1"), ("p", "f2")}
+    mine = effects_of_commit("10", CLUSTERING)
+    assert conflicting_groups(mine, effects_of_commit("20", WROTE_MINE)) == {("p", "f1")}
+    assert conflicting_groups(mine, effects_of_commit("20", REPLACED_MINE)) == {("p", "f1")}
+    assert conflicting_groups(mine, effects_of_commit("20", INSERTED_HERE)) == frozenset()
+    assert conflicting_groups(mine, effects_of_commit("20", DELETED_HERE)) == {("p", "f1"), ("p", "f2")}
+    assert conflicting_groups(mine, effects_of_commit("20", OVERWROTE_TABLE)) == {("p", "f1"), ("p", "f2")}
