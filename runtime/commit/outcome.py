@@ -42,7 +42,7 @@ class Footprint:
     insert them at the same time. ``key_scope`` states whether keys are unique per partition or per table, and
     ``inserted_keys`` gives their range by partition. ``overwritten`` are the partitions whose whole content
     was replaced. ``overwrites_table`` means all partitions, including those that appear meanwhile.
-    ``consumed`` is the source data that was ingested.
+    ``consumed`` is the source data that was ingested; publishing puts its ledger entries.
     """
 
     looks_up_keys: bool = False

@@ -37,6 +37,7 @@ from parquetry.runtime.errors import (
     StorageError,
     UnknownOutcomeError,
 )
+from parquetry.runtime.sources.ledger import record
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.model import PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES
@@ -148,7 +149,7 @@ def run_write(
 def _run_body(
     transaction: Transaction, body: Callable[[Transaction], WriteOutcome | None]
 ) -> Candidate | None:
-    """Run the body and write its sidecars; if either fails, roll back the transaction first.
+    """Run the body and write its ledger entries and sidecars; if this fails, roll back the transaction first.
 
     If another writer has rolled back the transaction, it deleted the files of the body while the body ran.
     Any exception of the body is then taken as a consequence, and the write is repeated.
@@ -160,6 +161,8 @@ def _run_body(
             return None
         candidate = _candidate(transaction, outcome)
         transaction.ensure_inflight()
+        for consumption in outcome.footprint.consumed:
+            record(transaction.store, transaction.instant, consumption)
         for path, content in outcome.sidecars:
             # No reader accepts a larger sidecar, and the footers contain the same data.
             if len(content) <= MOST_BYTES:

@@ -228,7 +228,6 @@ def _record(
 
     def body(transaction: Transaction) -> WriteOutcome:
         table, timeline = transaction.table, transaction.timeline
-        ledger.record(table.store, transaction.instant, consumption)
         return WriteOutcome(
             operation=_OPERATION,
             schema_json=table.schema_json(timeline, table.effective_spec(timeline).columns),

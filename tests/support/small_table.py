@@ -23,7 +23,7 @@ from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.footer import file_statistics
 from parquetry.runtime.services.due import run_due_services
-from parquetry.runtime.sources.ledger import Consumption, record
+from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column, RetentionPolicy, TableSpec
@@ -127,10 +127,7 @@ class SmallTable:
             if left:
                 inserts[partition] = left
         footprint = Footprint(looks_up_keys=True, consumed=consumed, inserted_keys=self.inserted_keys)
-        outcome = self._write(txn, merges, inserts, footprint)
-        for consumption in consumed:
-            record(self.store, txn.instant, consumption)
-        return outcome
+        return self._write(txn, merges, inserts, footprint)
 
     def _insert(self, txn: Transaction, rows: Rows) -> WriteOutcome:
         return self._write(txn, {}, {p: dict(r) for p, r in _by_partition(rows).items()}, Footprint())

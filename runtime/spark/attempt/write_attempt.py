@@ -18,7 +18,7 @@ from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import ENCRYPTION
-from parquetry.runtime.sources.ledger import Consumption, record
+from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spark.attempt.record_size import sampled_record_size
 from parquetry.runtime.spark.session.settings import parallelism, task_memory_bytes
 from parquetry.runtime.spec.avro import with_meta_columns
@@ -139,7 +139,7 @@ class Attempt:
         replaced: Mapping[str, tuple[str, ...]] | None = None,
         footprint: Footprint | None = None,
     ) -> WriteOutcome:
-        """Return the outcome to publish, and record the consumed files in the ledger.
+        """Return the outcome to publish.
 
         Args:
             operation: Hudi's name of the operation.
@@ -151,7 +151,6 @@ class Attempt:
         """
         footprint = footprint or Footprint()
         if self.consumption is not None:
-            record(self.state.handle.store, self.transaction.instant, self.consumption)
             footprint = replace(footprint, consumed=(self.consumption,))
         stats: dict[str, list[WriteStat]] = {}
         for file in results.files if results else ():
