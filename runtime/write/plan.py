@@ -131,6 +131,20 @@ def plan_buckets(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketPlanner:
+    """The arguments of :func:`plan_buckets`, to plan again without the files that other writes need."""
+
+    instant: str
+    works: Sequence[PartitionWork]
+    policy: SizingPolicy
+    tasks: int
+
+    def plan(self, *, excluded: Mapping[str, str] | None = None) -> WritePlan:
+        """Return the buckets; ``excluded`` are reasons why files are not filled, by file id."""
+        return plan_buckets(self.instant, self.works, policy=self.policy, excluded=excluded, tasks=self.tasks)
+
+
 def _buckets(
     work: PartitionWork, plan: SizingPlan, instant: str, *, first: int, share: int
 ) -> Iterator[Bucket]:

@@ -36,7 +36,8 @@ def insert_rows(attempt: Attempt, staged: StagedRows, operation: Operation) -> A
     found = find_nothing(attempt.spark, staged, partitioned=partitioned) if chooses else None
     try:
         inserts, hash_sums = _profile(staged, found)
-        plan = attempt.plan(staged, inserts=inserts, slices=slices, changes={}, fill=fill)
+        planner = attempt.planner(staged, inserts=inserts, slices=slices, changes={}, fill=fill)
+        plan = attempt.announce(planner)
         results = write_rows(attempt.spark, attempt.context(ordering=None), plan, staged, found)
         check_results(plan, results, hash_sums)
     finally:

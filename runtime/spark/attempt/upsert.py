@@ -75,14 +75,10 @@ def upsert_rows(attempt: Attempt, staged: StagedRows) -> AttemptResult:
     try:
         if not found.count:
             return _nothing_of(attempt, UPSERT, found)
-        plan = attempt.plan(
-            staged,
-            inserts=found.inserts,
-            slices=slices,
-            changes=found.changes,
-            fill=True,
-            inserted_keys=found.inserted_keys,
+        planner = attempt.planner(
+            staged, inserts=found.inserts, slices=slices, changes=found.changes, fill=True
         )
+        plan = attempt.announce(planner, inserted_keys=found.inserted_keys)
         context = attempt.context(ordering=spec.ordering)
         results = write_rows(attempt.spark, context, plan, staged, found)
         check_results(plan, results, found.hash_sums)
@@ -160,7 +156,8 @@ def _remove(
         if not found.count:
             return _nothing_of(attempt, DELETE_ROWS, found)
         touched = {partition: slices[partition] for partition in found.changes}
-        plan = attempt.plan(None, inserts={}, slices=touched, changes=found.changes, fill=False)
+        planner = attempt.planner(None, inserts={}, slices=touched, changes=found.changes, fill=False)
+        plan = attempt.announce(planner)
         context = attempt.context(ordering=staged.spec.ordering)
         results = write_rows(attempt.spark, context, plan, staged, found)
         check_results(plan, results, found.hash_sums)

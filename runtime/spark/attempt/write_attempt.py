@@ -30,11 +30,11 @@ from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.sidecars import decisions_path, statistics_path
 from parquetry.runtime.write.plan import (
     DECISIONS_KEY,
+    BucketPlanner,
     ChangeCounts,
     PartitionWork,
     WritePlan,
     decisions_json,
-    plan_buckets,
 )
 from parquetry.runtime.write.record_sizes import learned_record_size, table_record_size
 
@@ -90,7 +90,7 @@ class Attempt:
             marked=True,
         )
 
-    def plan(
+    def planner(
         self,
         staged: StagedRows | None,
         *,
@@ -98,11 +98,8 @@ class Attempt:
         slices: Mapping[str, Sequence[FileSlice]],
         changes: Mapping[str, Mapping[str, ChangeCounts]],
         fill: bool,
-        inserted_keys: Mapping[str, KeyRange] | None = None,
-    ) -> WritePlan:
-        """Plan the buckets, announce them and write the markers.
-
-        If other writes need some of the small files, the buckets are planned again without these.
+    ) -> BucketPlanner:
+        """Return the planner of the buckets.
 
         Args:
             staged: The staged rows, or None for a delete.
@@ -110,23 +107,35 @@ class Attempt:
             slices: The file slices that may take rows, by partition.
             changes: The updates and deletes, by partition and file id.
             fill: Whether to fill small files.
-            inserted_keys: The key range of the new rows of an upsert, by partition. It is not announced if
-                keys are personal data.
 
         """
-        works = self._works(staged, inserts=inserts, slices=slices, changes=changes, fill=fill)
         policy = self.state.spec.sizing
-        if not fill:
-            policy = replace(policy, small_file_limit_bytes=0)
-        tasks = 2 * parallelism(self.spark)
-        plan = plan_buckets(self.transaction.instant, works, policy=policy, tasks=tasks)
-        told = {} if has_private_keys(self.state.spec) else inserted_keys or {}
+        return BucketPlanner(
+            instant=self.transaction.instant,
+            works=self._works(staged, inserts=inserts, slices=slices, changes=changes, fill=fill),
+            policy=policy if fill else replace(policy, small_file_limit_bytes=0),
+            tasks=2 * parallelism(self.spark),
+        )
+
+    def announce(
+        self, planner: BucketPlanner, *, inserted_keys: Mapping[str, KeyRange] | None = None
+    ) -> WritePlan:
+        """Announce the planned buckets, put their markers, and return the plan.
+
+        If other writes need some of the small files, the buckets are planned again without these.
+        ``inserted_keys`` is the key range of the new rows of an upsert, by partition. It is not announced if
+        keys are personal data.
+        """
+        plan = planner.plan()
+        private = has_private_keys(self.state.spec)
         taken = self.transaction.declare(
-            plan.profile, key_scope=self.state.spec.key_scope, inserted_keys=told
+            plan.profile,
+            key_scope=self.state.spec.key_scope,
+            inserted_keys={} if private else inserted_keys or {},
         )
         if taken & plan.filled:
-            reasons = dict.fromkeys(taken, "another write has announced it, or its clustering is pending")
-            plan = plan_buckets(self.transaction.instant, works, policy=policy, excluded=reasons, tasks=tasks)
+            reason = "another write has announced it, or its clustering is pending"
+            plan = planner.plan(excluded=dict.fromkeys(taken, reason))
         self.transaction.mark(plan.markers(self.transaction.instant))
         return plan
 
