@@ -25,6 +25,8 @@ from parquetry.runtime.commit.validation import (
     NONCE_KEY,
     SOURCES_KEY,
     Candidate,
+    FileSizes,
+    list_partitions,
     read_ahead,
     revalidate,
     validate,
@@ -44,6 +46,7 @@ from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.table.creation import TABLE_ID_KEY, VERSION_KEY
 from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.table.partition_metadata import partition_metadata_path, put_partition_metadata
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, State
@@ -285,8 +288,9 @@ class _Publication:
                     if not self._holds(narrow, validated):
                         transaction.roll_back(also=_paths(self.candidate.outcome), is_locked=True)
                         return None
-                    self._reject_for(validate(transaction, self.candidate, ahead, validated))
-                    if lock.is_held() and _put_commit(transaction, self.candidate, validated):
+                    listings = list_partitions(transaction.store, self.candidate.outcome)
+                    self._reject_for(validate(transaction, self.candidate, ahead, validated, listings))
+                    if lock.is_held() and _put_commit(transaction, self.candidate, validated, listings):
                         self._state = _State.PUBLISHED
                 # After a pause longer than the lease, another writer may have published at the same time, or
                 # may have begun the rollback in order to remove the lock.
@@ -364,12 +368,16 @@ def _candidate(transaction: Transaction, outcome: WriteOutcome) -> Candidate:
     )
 
 
-def _put_commit(transaction: Transaction, candidate: Candidate, now: Timeline) -> bool:
+def _put_commit(transaction: Transaction, candidate: Candidate, now: Timeline, listings: FileSizes) -> bool:
     """Put the completed file and read it back; return whether it exists.
 
-    Before that, clustering plans that this commit makes obsolete are withdrawn. The result is False if the
-    file is gone again because another writer has rolled back the write.
+    Before that, partition metadata is put where it is missing, and clustering plans that this commit makes
+    obsolete are withdrawn. The result is False if the file is gone again because another writer has rolled
+    back the write.
     """
+    for partition, sizes in listings.items():
+        if partition_metadata_path(partition) not in sizes:
+            put_partition_metadata(transaction.store, partition, instant=transaction.instant)
     withdraw_pending(candidate.effects.touched, now, but=transaction.instant)
     completed = transaction.state(State.COMPLETED)
     nonce = transaction.session.claim.owner.nonce

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from parquetry.message import Message, Value
 from parquetry.runtime.commit.conflicts import (
@@ -43,7 +43,6 @@ from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.applied import check_owner, read_newer
-from parquetry.runtime.table.partition_metadata import partition_metadata_path, put_partition_metadata
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata
@@ -52,6 +51,9 @@ from parquetry.runtime.timeline.instant import Action, Instant, State
 
 SOURCES_KEY: Final = "parquetry.sources"
 NONCE_KEY: Final = "parquetry.nonce"
+
+FileSizes: TypeAlias = Mapping[str, Mapping[str, int]]
+"""The sizes of files in bytes, by partition and path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,20 @@ def read_ahead(transaction: Transaction, outcome: WriteOutcome) -> Ahead:
     return Ahead(timeline=timeline, inserted=inserted, taken=taken)
 
 
-def validate(transaction: Transaction, candidate: Candidate, ahead: Ahead, now: Timeline) -> Conflict | None:
+def list_partitions(store: ObjectStore, outcome: WriteOutcome) -> FileSizes:
+    """Return the sizes of all files in the partitions to which the write added files."""
+    partitions = sorted(partition for partition, stats in outcome.stats.items() if stats)
+    listings = map_each(partitions, lambda path: {i.path: i.size_bytes for i in store.list(path)})
+    return dict(zip(partitions, listings, strict=True))
+
+
+def validate(
+    transaction: Transaction,
+    candidate: Candidate,
+    ahead: Ahead,
+    now: Timeline,
+    listings: FileSizes,
+) -> Conflict | None:
     """Return why the write must not be published, or None; the lock must be held.
 
     Args:
@@ -111,6 +126,7 @@ def validate(transaction: Transaction, candidate: Candidate, ahead: Ahead, now: 
         candidate: The write to validate.
         ahead: The result of :func:`read_ahead`.
         now: The timeline, as read under the lock.
+        listings: The result of :func:`list_partitions`, as read under the lock.
 
     Raises:
         UnsupportedTableError: If the table must no longer be written to.
@@ -123,12 +139,13 @@ def validate(transaction: Transaction, candidate: Candidate, ahead: Ahead, now: 
         _damaged_files(transaction, now)
         or _rolled_back_meanwhile(transaction, now)
         or _savepointed_meanwhile(transaction, now)
-        or _missing_data(transaction, outcome, now)
+        or _missing_file(outcome, listings)
         or _applied_meanwhile(transaction, outcome)
     )
     if reason is not None:
         return Conflict(verdict=Verdict.RETRY, reason=reason)
     _check_table(transaction, now)
+    _check_published(transaction, outcome, now, listings)
     groups = frozenset() if outcome.operation == CLUSTER else candidate.effects.touched
     if reason := clustered_by_hudi(groups, now):
         return Conflict(verdict=Verdict.REFUSED, reason=reason)
@@ -262,27 +279,12 @@ def _savepointed_meanwhile(transaction: Transaction, now: Timeline) -> str | Non
     return next((f"{time} was savepointed, which is newer than this write" for time in behind), None)
 
 
-def _missing_data(transaction: Transaction, outcome: WriteOutcome, now: Timeline) -> str | None:
-    """Return a message if a file of the write is missing or has another size; put missing partition metadata.
-
-    Raises:
-        CorruptTableError: If another file of these partitions differs from what its commit wrote.
-    """
-    store = transaction.store
-    partitions = sorted(partition for partition, stats in outcome.stats.items() if stats)
-    listings = map_each(partitions, lambda path: {i.path: i.size_bytes for i in store.list(path)})
-    for partition, sizes in zip(partitions, listings, strict=True):
+def _missing_file(outcome: WriteOutcome, listings: FileSizes) -> str | None:
+    """Return a message if a file of the write is missing or has another size."""
+    for partition, sizes in listings.items():
         for stat in outcome.stats[partition]:
             if sizes.get(stat.path) != stat.file_size_bytes:
-                return Message("the file ", Value.file(stat.path), " is not there as it was written")
-        if partition_metadata_path(partition) not in sizes:
-            put_partition_metadata(store, partition, instant=transaction.instant)
-    there = {path: size for sizes in listings for path, size in sizes.items()}
-    if partitions:
-        # Clustering reads the groups that it replaces in order to rewrite their rows, so they must be intact.
-        replaced = () if outcome.operation == CLUSTER else outcome.replaced.items()
-        groups = {(partition, file_id) for partition, ids in replaced for file_id in ids}
-        check_published(transaction.table, now, there, partitions=partitions, replaced=groups)
+                return Message("the file ", Value.file(stat.path), " is missing or has another size")
     return None
 
 
@@ -357,6 +359,19 @@ def _first_conflict(
         if conflict is not None:
             found.append(conflict)
     return min(found, key=lambda conflict: list(Verdict).index(conflict.verdict), default=None)
+
+
+def _check_published(
+    transaction: Transaction, outcome: WriteOutcome, now: Timeline, listings: FileSizes
+) -> None:
+    """Raise CorruptTableError if another file of these partitions differs from what its commit wrote."""
+    if not listings:
+        return
+    # Clustering reads the groups that it replaces in order to rewrite their rows, so they must be intact.
+    replaced = () if outcome.operation == CLUSTER else outcome.replaced.items()
+    groups = {(partition, file_id) for partition, ids in replaced for file_id in ids}
+    sizes = {path: size for listing in listings.values() for path, size in listing.items()}
+    check_published(transaction.table, now, sizes, partitions=listings.keys(), replaced=groups)
 
 
 def _newest_schema(timeline: Timeline) -> str | None:

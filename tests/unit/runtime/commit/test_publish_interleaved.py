@@ -231,7 +231,7 @@ def test_a_file_that_is_missing_or_cut_off_is_not_published(path: Path) -> None:
 
     result = between(path, cut).upsert({"k1": (9, "b")})
     assert result.retries == 1
-    assert "is not there as it was written" in result.retry_reasons[0]
+    assert "is missing or has another size" in result.retry_reasons[0]
     assert rows_of(path) == {**BASE, "k1": (9, "b")}
 
 
