@@ -48,8 +48,7 @@ COMMANDS = {
     "unlock": "Show who holds the tables' locks; release one.",
     "doctor": "Check Java, Spark, storage and versions, and show how to repair what does not work.",
 }
-# Title in the help, folder below `commands`, names.
-_SECTIONS = (
+SECTIONS = (
     ("Author", "authoring", ("init", "fmt", "validate", "ls", "rename", "explain", "schema", "compile")),
     ("Review", "reviewing", ("plan", "show", "review", "guardrails", "diff", "simulate")),
     (
@@ -72,6 +71,7 @@ _SECTIONS = (
         ),
     ),
 )
+"""The sections of the help: title, folder below `commands`, and names."""
 
 
 class CommandLine(click.Group):
@@ -85,7 +85,7 @@ class CommandLine(click.Group):
         """Import and return the command, or return None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        room = next(room for _, room, names in _SECTIONS if cmd_name in names)
+        room = next(room for _, room, names in SECTIONS if cmd_name in names)
         command: click.Command = importlib.import_module(f"parquetry.cli.commands.{room}.{cmd_name}").command
         return command
 
@@ -105,7 +105,7 @@ class CommandLine(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands without importing any."""
-        for title, _, names in _SECTIONS:
+        for title, _, names in SECTIONS:
             with formatter.section(title):
                 formatter.write_dl([(name, COMMANDS[name]) for name in names])
 

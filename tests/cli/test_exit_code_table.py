@@ -1,4 +1,4 @@
-"""The table of exit codes in docs/reference/commands.md, row by row, through the installed script."""
+"""The table of exit codes in docs/reference/commands/README.md, row by row, through the installed script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.command_script import SCRIPT, environment, parquetry
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
 from tests.support.repository import ROOT
 
-PAGE = ROOT / "docs/reference/commands.md"
+PAGE = ROOT / "docs/reference/commands/README.md"
 PENDING = "20260101000000000"
 
 

@@ -283,7 +283,7 @@ def test_the_answer_to_a_released_lock_fits_the_schema():
     )
 
 
-REFERENCE = ROOT / "docs" / "reference" / "commands.md"
+REFERENCE = sorted((ROOT / "docs" / "reference" / "commands").glob("*.md"))
 
 
 @pytest.mark.parametrize(
@@ -295,8 +295,8 @@ REFERENCE = ROOT / "docs" / "reference" / "commands.md"
 )
 def test_the_reference_names_every_key(answer):
     """In one of its JSON documents, with all the others of that answer."""
-    page = REFERENCE.read_text(encoding="utf-8").partition("\n## JSON\n")[2]
-    blocks = "\n".join(re.findall(r"^```\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE))
+    sections = "\n".join(page.read_text(encoding="utf-8").partition("\n## JSON\n")[2] for page in REFERENCE)
+    blocks = "\n".join(re.findall(r"^```\n(.*?)^```", sections, flags=re.DOTALL | re.MULTILINE))
     documents = [
         set(re.findall(r'"(\w+)":', text)) for text in re.split(r"^(?=\{)", blocks, flags=re.MULTILINE)
     ]

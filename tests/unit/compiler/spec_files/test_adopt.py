@@ -606,6 +606,6 @@ def test_columns_in_one_line_and_in_block_style_take_another_one():
 
 
 def test_every_drift_code_is_documented():
-    page = ROOT / "docs" / "reference" / "commands.md"
+    page = ROOT / "docs" / "reference" / "commands" / "drift.md"
     found = re.findall(r"^\| (DR\d+) \|", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert found == list(CODES)
