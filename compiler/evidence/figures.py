@@ -40,11 +40,11 @@ from parquetry.runtime.clustering.plan.survey import (
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StaleTimelineError
 from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.depth import overlap_depth
-from parquetry.runtime.layout.clustering.model import Debt, FileKey, PlannedGroup, rows_of
+from parquetry.runtime.layout.clustering.model import Debt, PlannedGroup, rows_of
 from parquetry.runtime.layout.clustering.run_budget import DueGroups, by_last_clustering, runs_of
 from parquetry.runtime.layout.clustering.scope import Choose
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
-from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.model import FileKey, FileSlice
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.dictionaries import with_dictionaries

@@ -338,10 +338,7 @@ class _Reading:
 
         Their sizes come from listings and commits, and are derived from later writes if neither records them.
         """
-        live = {
-            (part.partition, part.file_id): _Version(part.instant, part.size_bytes, None)
-            for part in self._view.all_slices()
-        }
+        live = {part.key: _Version(part.instant, part.size_bytes, None) for part in self._view.all_slices()}
         for write in reversed(writes):
             _revert(write, live)
         uncommitted = [key for key, version in live.items() if version.instant >= begin and begin]

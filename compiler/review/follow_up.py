@@ -167,4 +167,4 @@ def _planned_bytes(handle: TableHandle) -> int:
     timeline = handle.timeline()
     planned = timeline.groups_in_pending_clustering
     slices = handle.view(timeline).all_slices() if planned else ()
-    return sum(part.size_bytes for part in slices if (part.partition, part.file_id) in planned)
+    return sum(part.size_bytes for part in slices if part.key in planned)

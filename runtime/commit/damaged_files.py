@@ -263,7 +263,7 @@ def _look(
     named = {group: one for group, one in named.items() if not view.is_replaced(group, time)}
     partitions = wanted(sorted({partition for partition, _ in named}.union(also)))
     listed = map_each(partitions, lambda partition: view.slices(partition, time))
-    there = {(part.partition, part.file_id): part for parts in listed for part in parts}
+    there = {part.key: part for parts in listed for part in parts}
     within = set(partitions)
     found = [
         _of_commit(group, instant, stat, there.get(group))

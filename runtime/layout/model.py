@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+FileKey = tuple[str, str]
+"""A file group: partition and file id."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSlice:
@@ -22,3 +25,8 @@ class FileSlice:
     min_key: str | None = None
     max_key: str | None = None
     encrypted: bool = False
+
+    @property
+    def key(self) -> FileKey:
+        """The file group."""
+        return self.partition, self.file_id

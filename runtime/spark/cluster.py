@@ -159,7 +159,7 @@ def _execute(
 
     commit = run_once(transaction, body=rewrite, narrow=narrow)
     if commit.instant is None and plan.groups:
-        file_groups = {(part.partition, part.file_id) for group in plan.groups for part in group.slices}
+        file_groups = {part.key for group in plan.groups for part in group.slices}
         record_unpublished(transaction.timeline, transaction.instant, file_groups)
     if not runs:
         return plan_result(commit, (), (), ()), ()

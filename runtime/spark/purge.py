@@ -202,7 +202,7 @@ def survey(
         sources=_sources(table.store, instants),
         condition=condition,
         doomed=doomed,
-        groups=frozenset((file.partition, file.file_id) for file in held),
+        groups=frozenset(file.key for file in held),
         values=frozenset(row[0] for row in texts) | {key for key, _ in doomed} | condition.keys,
     )
 

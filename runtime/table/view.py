@@ -205,7 +205,7 @@ class FileSystemView:
         """
         partitions = sorted({partition for partition, _ in versions})
         self._list_all(partitions)
-        there = {(p.partition, p.file_id): p.instant for path in partitions for p in self.slices(path, time)}
+        there = {p.key: p.instant for path in partitions for p in self.slices(path, time)}
         return sorted(
             group
             for group, instant in versions.items()

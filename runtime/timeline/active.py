@@ -210,7 +210,7 @@ class Timeline:
         The keys are pairs of partition and file id.
         """
         return {
-            (part.partition, part.file_id): time
+            part.key: time
             for time, request in self.pending_clusterings.items()
             if request.plan
             for group in request.plan.groups

@@ -26,6 +26,11 @@ class ClusteringSlice:
     file_id: str
     path: str
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """The file group: partition and file id."""
+        return self.partition, self.file_id
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringGroup:

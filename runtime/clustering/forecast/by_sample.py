@@ -21,7 +21,8 @@ from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, Group
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, draw, regrouped
 from parquetry.runtime.clustering.rewrite.order import RowOrder, row_order
 from parquetry.runtime.errors import NotFoundError, RetryWrite
-from parquetry.runtime.layout.clustering.model import ClusteringFile, FileKey, PlannedGroup
+from parquetry.runtime.layout.clustering.model import ClusteringFile, PlannedGroup
+from parquetry.runtime.layout.model import FileKey
 from parquetry.runtime.layout.skipping.files import Types, all_of
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.dictionaries import with_dictionaries
@@ -62,7 +63,7 @@ class Forecaster:
         self._queries = DeclaredQueries.of(spec) if queries is None else queries
         asked = self._queries.columns
         self._asked: Types = {name: kind for name, kind in self._queries.types.items() if name in asked}
-        known = look_up(store, [file.slice for files in groups for file in files], columns={*asked, *columns})
+        known = look_up(store, [file for files in groups for file in files], columns={*asked, *columns})
         for read in (with_pages, with_dictionaries):
             known = read(
                 store,

@@ -83,7 +83,7 @@ class DryRun:
             work = GroupWork(
                 index=number,
                 partition=files[0].partition,
-                slices=tuple(file.slice for file in files),
+                slices=tuple(files),
                 target_bytes=target_bytes,
                 order=row_order(execution),
             )

@@ -18,14 +18,9 @@ from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, Group
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.errors import NotFoundError, RetryWrite
-from parquetry.runtime.layout.clustering.model import (
-    ChosenBy,
-    ClusteringFile,
-    FileKey,
-    ScopeChoice,
-    ScopeFigures,
-)
+from parquetry.runtime.layout.clustering.model import ChosenBy, ClusteringFile, ScopeChoice, ScopeFigures
 from parquetry.runtime.layout.clustering.scope import ScopeQuestion, better_scope, by_statistics, costs_of
+from parquetry.runtime.layout.model import FileKey
 from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import TableSpec

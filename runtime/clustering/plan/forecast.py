@@ -10,7 +10,8 @@ from parquetry.runtime.clustering.forecast.queries import GroupForecast
 from parquetry.runtime.clustering.forecast.records import prediction_metadata
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.rewrite.kept_sample import SAMPLE_KEY, encode_samples
-from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
+from parquetry.runtime.layout.clustering.model import PlannedGroup
+from parquetry.runtime.layout.model import FileKey
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
@@ -83,7 +84,7 @@ def with_forecast(
 def _predicted_group(
     group: ClusteringGroup, predicted: Mapping[FileKey, GroupForecast], samples: Mapping[FileKey, int]
 ) -> ClusteringGroup:
-    key = group.slices[0].partition, group.slices[0].file_id
+    key = group.slices[0].key
     metadata = prediction_metadata(predicted[key]) if key in predicted else {}
     if key in samples:
         metadata[SAMPLE_KEY] = str(samples[key])

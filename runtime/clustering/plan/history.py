@@ -17,7 +17,7 @@ from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQue
 from parquetry.runtime.clustering.forecast.records import read_measured
 from parquetry.runtime.clustering.forecast.work import ClusteringWork, read_work
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.layout.clustering.model import FileKey
+from parquetry.runtime.layout.model import FileKey
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import TableHandle

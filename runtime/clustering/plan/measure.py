@@ -9,8 +9,7 @@ from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, Measu
 from parquetry.runtime.clustering.forecast.records import read_prediction
 from parquetry.runtime.clustering.plan.execution import RewrittenGroup
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.layout.clustering.model import FileKey
-from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.model import FileKey, FileSlice
 from parquetry.runtime.layout.skipping.files import NOTHING, Touched
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
@@ -31,7 +30,7 @@ class QueryMeasure:
         self._store: ObjectStore | None = None
         self._before: Mapping[str, FileStatistics] = {}
         self._expected: Mapping[FileKey, Mapping[str, Touched]] = {
-            (group.slices[0].partition, group.slices[0].file_id): {
+            group.slices[0].key: {
                 one.query: one.expected for one in read_prediction(group.extra, asked=self._queries)
             }
             for group in plan.groups
@@ -74,7 +73,7 @@ class QueryMeasure:
         total = NOTHING
         for group in groups:
             part = group.work.slices[0]
-            expected = self._expected.get((part.partition, part.file_id), {}).get(query)
+            expected = self._expected.get(part.key, {}).get(query)
             if expected is None:
                 return None
             total += expected

@@ -25,7 +25,7 @@ from parquetry.runtime.clustering.plan.work import WorkMeasure
 from parquetry.runtime.commit.abandoned_buckets import abandon
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.transaction import Transaction
-from parquetry.runtime.layout.clustering.model import FileKey
+from parquetry.runtime.layout.model import FileKey
 from parquetry.runtime.storage.parallel import for_each
 from parquetry.runtime.table.file_names import files_of_instant
 from parquetry.runtime.timeline.active import Timeline
@@ -130,4 +130,4 @@ def replaced_by(groups: Iterable[RewrittenGroup]) -> dict[str, tuple[str, ...]]:
 
 
 def _keys(group: RewrittenGroup) -> list[FileKey]:
-    return [(part.partition, part.file_id) for part in group.work.slices]
+    return [part.key for part in group.work.slices]

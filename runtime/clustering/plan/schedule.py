@@ -27,7 +27,8 @@ from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.commit.recovery import SCHEDULED, recovered_timeline
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
+from parquetry.runtime.layout.clustering.model import PlannedGroup
+from parquetry.runtime.layout.model import FileKey
 from parquetry.runtime.storage.model import PutOutcome
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each

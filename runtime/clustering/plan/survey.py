@@ -13,14 +13,8 @@ from parquetry.runtime.clustering.rewrite.strategies import check_strategies
 from parquetry.runtime.commit.claims import is_alive, read_claim
 from parquetry.runtime.commit.conflicts import WriteEffects, conflicting_groups, effects_of_commit
 from parquetry.runtime.commit.damaged_files import check_partitions, named_partitions
-from parquetry.runtime.layout.clustering.model import (
-    STEPS_DUE,
-    ClusteringFile,
-    FileKey,
-    Partitioning,
-    Situation,
-)
-from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.clustering.model import STEPS_DUE, ClusteringFile, Partitioning, Situation
+from parquetry.runtime.layout.model import FileKey, FileSlice
 from parquetry.runtime.layout.skipping.files import column_types, parse_where
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.spec.clustering import ENCRYPT, PRUNE, ClusteringSpec, Existing
@@ -306,7 +300,7 @@ def _unpublished_groups(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]
         plan = timeline.requested_replace(write.time).plan
         replaced = {(path, name) for path, names in metadata.replaced.items() for name in names}
         groups = () if plan is None else plan.groups
-        yield write.time, {(s.partition, s.file_id) for g in groups for s in g.slices} - replaced
+        yield write.time, {part.key for group in groups for part in group.slices} - replaced
 
 
 def _left_out_count(description: str) -> int:

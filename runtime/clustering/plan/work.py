@@ -10,7 +10,7 @@ from parquetry.runtime.clustering.forecast.work import ClusteringWork, forecast_
 from parquetry.runtime.clustering.plan.execution import PlannedWork, RewrittenGroup
 from parquetry.runtime.clustering.plan.history import past_work
 from parquetry.runtime.clustering.rewrite.task import GroupWork
-from parquetry.runtime.layout.clustering.model import FileKey
+from parquetry.runtime.layout.model import FileKey
 from parquetry.runtime.spec.clustering import STITCH
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
@@ -36,9 +36,7 @@ class WorkMeasure:
         self._milliseconds = 0
         self._attempted_bytes = 0
         self._sampled: dict[FileKey, int | None] = {
-            (group.slices[0].partition, group.slices[0].file_id): read_expected_bytes(group.extra)
-            for group in plan.groups
-            if group.slices
+            group.slices[0].key: read_expected_bytes(group.extra) for group in plan.groups if group.slices
         }
 
     @contextmanager
@@ -83,6 +81,6 @@ class WorkMeasure:
     def _sampled_bytes(self, groups: Sequence[RewrittenGroup]) -> int | None:
         """Return the bytes that samples predict for all the groups, or None if a group has no sample."""
         firsts = [group.work.slices[0] for group in groups]
-        promised = [self._sampled.get((part.partition, part.file_id)) for part in firsts]
+        promised = [self._sampled.get(part.key) for part in firsts]
         known = [size for size in promised if size is not None]
         return sum(known) if known and len(known) == len(promised) else None

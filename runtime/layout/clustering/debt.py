@@ -21,7 +21,6 @@ from parquetry.runtime.layout.clustering.model import (
     DueReason,
     ExcludedFile,
     ExclusionReason,
-    FileKey,
     PlanContext,
     PlannedGroup,
     ScopeChoice,
@@ -39,6 +38,7 @@ from parquetry.runtime.layout.clustering.scope import (
 )
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.clustering.strategies import plan_strategy
+from parquetry.runtime.layout.model import FileKey
 from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec
 
 _UNLIMITED: Final = 2**62

@@ -8,14 +8,11 @@ from enum import StrEnum
 from typing import Final
 
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
-from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.model import FileKey, FileSlice
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import Columns
 from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy, PlanPolicy
-
-FileKey = tuple[str, str]
-"""A file group: partition and file id."""
 
 STEPS_DUE: Final = "steps due"
 """The digest of a file that must be rewritten for its content, for example to encrypt it."""
@@ -65,7 +62,7 @@ IN_WORDS: Mapping[ExclusionReason, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusteringFile:
+class ClusteringFile(FileSlice):
     """The newest slice of a file group, with the facts that clustering needs.
 
     ``digest`` is that of the execution policy under which the file was written. It is None if no clustering
@@ -73,31 +70,8 @@ class ClusteringFile:
     columns that the policy uses, by lower-case name.
     """
 
-    partition: str
-    file_id: str
-    instant: str
-    path: str
-    size_bytes: int
-    rows: int | None = None
     digest: str | None = None
     columns: Columns = field(default_factory=dict)
-
-    @property
-    def key(self) -> FileKey:
-        """The file group."""
-        return self.partition, self.file_id
-
-    @property
-    def slice(self) -> FileSlice:
-        """The file as a file slice, for functions that read it."""
-        return FileSlice(
-            partition=self.partition,
-            file_id=self.file_id,
-            instant=self.instant,
-            path=self.path,
-            size_bytes=self.size_bytes,
-            rows=self.rows,
-        )
 
 
 def rows_of(files: Sequence[ClusteringFile]) -> int | None:
