@@ -1,45 +1,120 @@
-"""The action on one table: its steps, and the requirements that must hold when they are executed."""
+"""The outcome of a plan for one table: an action with its steps and requirements, or a refusal."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
-from parquetry.compiler.plan.allowing import with_allowance
-from parquetry.compiler.plan.changes import plugin_changes, rewrites
-from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable, Undeclared
-from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, Step, TableAction
-from parquetry.compiler.plan.refusals import refuse_unallowed
-from parquetry.compiler.plan.signatures import SIGNATURE_PATH
+from parquetry.compiler.plan.allowing import with_allow_reason
+from parquetry.compiler.plan.changes import declared_changes, highest, plugin_changes, rewrites
+from parquetry.compiler.plan.drift import Drift
+from parquetry.compiler.plan.forgetting import Undeclared
+from parquetry.compiler.plan.live import restoring, restoring_columns, retargeting
+from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, JobReference, Step, TableAction
+from parquetry.compiler.plan.refusals import (
+    refuse_breaking,
+    refuse_faulty,
+    refuse_foreign,
+    refuse_lost_key,
+    refuse_renamed,
+    refuse_reverting,
+    refuse_unallowed,
+)
+from parquetry.compiler.plan.returning import with_returning
+from parquetry.compiler.plan.signatures import SIGNATURE_PATH, refuse_wrong_signature, signature_changes
+from parquetry.compiler.plan.target_changes import CHANGED
 from parquetry.compiler.workspace.observation import Observation
+from parquetry.compiler.workspace.opened import Workspace, jobs_of
 from parquetry.compiler.workspace.target_settings import recorded_settings
+from parquetry.project import ResolvedTable
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.spec.target_settings import SettingDifference, setting_differences
+from parquetry.runtime.spec.target_settings import EXECUTES, SettingDifference, setting_differences
+from parquetry.runtime.table.former_columns import former_columns
 from parquetry.version import VERSION
 
 _TABLE_VERSION = 6
 
 
+def outcome_of(
+    workspace: Workspace, table: ResolvedTable, observation: Observation, drifts: Iterable[Drift]
+) -> TableAction | Blocked | None:
+    """Return the action or the refusal for a table that exists, or None if it needs nothing."""
+    refusal = refuse_foreign(workspace, table, observation) or refuse_faulty(table, observation)
+    refusal = refusal or refuse_wrong_signature(workspace, table, observation)
+    refusal = refusal or refuse_renamed(table, observation)
+    if refusal is not None:
+        return refusal
+    if observation.spec is None or (observation.spec == table.spec and observation.handle.applied is None):
+        return creation(workspace, table, observation)
+    restored = (
+        *restoring_columns(drifts, applied=observation.spec, declared=table.spec),
+        *restoring(observation),
+        *retargeting(observation, workspace.project.target.name),
+        *signature_changes(workspace, observation),
+    )
+    if observation.spec == table.spec and observation.is_applied:
+        if not restored:
+            return _settings_action(workspace, table, observation)
+        reach, code = highest(restored), restored[0].code
+        return _action(workspace, table, observation, restored, change_class=reach, code=code)
+    changes = with_returning(
+        declared_changes(table, applied=observation.spec),
+        applied=observation.spec,
+        declared=table.spec,
+        former=partial(former_columns, observation.handle),
+    )
+    entries = workspace.allowed(table)
+    changes = (*(with_allow_reason(change, entries) for change in changes), *restored)
+    changes = tuple(sorted(changes, key=lambda change: -change.change_class.rank))
+    refusal = refuse_reverting(workspace, table, observation, changes)
+    refusal = refusal or refuse_lost_key(table, observation, changes)
+    refusal = refusal or refuse_breaking(workspace, table, observation, changes)
+    if refusal is not None:
+        return refusal
+    code = changes[0].code if changes else "SC101"
+    if observation.is_forgotten:
+        code = "SC003"
+    return _action(workspace, table, observation, changes, change_class=highest(changes), code=code)
+
+
 def creation(
-    table: DeclaredTable, context: CommonPlanInputs, observation: Observation | None = None
+    workspace: Workspace, table: ResolvedTable, observation: Observation | None = None
 ) -> TableAction | Blocked:
     """Return the action that creates a table, or a refusal if it names a plug-in that no allow entry permits.
 
     ``observation`` is set if an earlier creation of the table was interrupted; the action finishes it.
     """
-    plugins = plugin_changes(table.spec, origin=table.origin)
-    plugins = tuple(with_allowance(change, table.reasons) for change in plugins)
+    entries = workspace.allowed(table)
+    plugins = tuple(with_allow_reason(change, entries) for change in plugin_changes(table))
     refused = refuse_unallowed(table, plugins)
-    return refused or action(
-        table, observation, plugins, context, change_class=ChangeClass.CREATE, code="SC001"
+    return refused or _action(
+        workspace, table, observation, plugins, change_class=ChangeClass.CREATE, code="SC001"
     )
 
 
-def action(
-    table: DeclaredTable,
+def _settings_action(
+    workspace: Workspace, table: ResolvedTable, observation: Observation
+) -> TableAction | Blocked | None:
+    """Return the action that records changed settings of the target, for a table whose spec is applied.
+
+    The result is None if no setting changed, or a refusal if the action would revert a newer commit.
+    """
+    differences = _unrecorded_settings(workspace, observation)
+    if not differences:
+        return None
+    executing = any(difference.executes for difference in differences)
+    reach, code = (ChangeClass.EXECUTES, EXECUTES) if executing else (ChangeClass.POLICY, CHANGED)
+    reverting = refuse_reverting(workspace, table, observation, ())
+    return reverting or _action(workspace, table, observation, (), change_class=reach, code=code)
+
+
+def _action(
+    workspace: Workspace,
+    table: ResolvedTable,
     observation: Observation | None,
     changes: tuple[Change, ...],
-    context: CommonPlanInputs,
     *,
     change_class: ChangeClass,
     code: str,
@@ -47,35 +122,45 @@ def action(
     """Return the action that applies the declared spec to a table.
 
     Args:
+        workspace: The project.
         table: The declared table.
         observation: The live table, None if it does not exist.
         changes: The changes from the applied to the declared spec.
-        context: The inputs that all tables of the plan share.
         change_class: The highest class of the changes.
         code: The code under which the plan shows the action, usually that of its first change.
     """
-    steps = _steps(observation, table.spec, changes, change_class, context)
-    rewrites = Step.REWRITE in steps
+    steps = _steps(workspace, observation, table.spec, changes, change_class=change_class)
+    has_rewrite = Step.REWRITE in steps
     return TableAction(
         table=table.spec.name,
-        location=table.location,
+        location=table.location_declared,
         change_class=change_class,
         code=code,
         steps=steps,
         changes=changes,
-        requirements=replace(_requirements(observation), no_pending_clustering=rewrites),
+        requirements=replace(_requirements(observation), no_pending_clustering=has_rewrite),
         spec=table.spec,
-        max_rewrite_bytes=context.max_rewrite_bytes if rewrites else 0,
-        jobs=table.jobs(),
+        max_rewrite_bytes=workspace.project.target.budget.per_apply_bytes if has_rewrite else 0,
+        jobs=job_references(workspace, table),
     )
 
 
+def job_references(workspace: Workspace, table: ResolvedTable) -> tuple[JobReference, ...]:
+    """Return the table's jobs with digests that are equal in every checkout and commit."""
+    jobs = (
+        replace(job, location=table.location_declared, directory=".", git_commit=None)
+        for job in jobs_of(workspace, table)
+    )
+    return tuple(JobReference(name=job.name, digest=job.digest) for job in jobs)
+
+
 def _steps(
+    workspace: Workspace,
     observation: Observation | None,
     spec: TableSpec,
     changes: tuple[Change, ...],
+    *,
     change_class: ChangeClass,
-    context: CommonPlanInputs,
 ) -> tuple[Step, ...]:
     if change_class is ChangeClass.CREATE or observation is None:
         return (Step.CREATE, Step.RECORD)
@@ -83,19 +168,18 @@ def _steps(
     classes = {change.change_class for change in changes}
     evolving = (Step.EVOLVE,) if classes & {ChangeClass.EVOLVE, ChangeClass.BREAKING} else ()
     is_recorded_anew = any(change.path in ("target", SIGNATURE_PATH) for change in changes)
-    is_recorded_anew = is_recorded_anew or bool(resettings(observation, context))
+    is_recorded_anew = is_recorded_anew or bool(_unrecorded_settings(workspace, observation))
     if observation.spec == spec and observation.is_applied and not is_recorded_anew:
         return (*first, *evolving)
     rewriting = (Step.REWRITE,) if rewrites(changes, spec) else ()
     return (*first, *evolving, Step.RECORD, *rewriting)
 
 
-def resettings(observation: Observation, context: CommonPlanInputs) -> tuple[SettingDifference, ...]:
+def _unrecorded_settings(workspace: Workspace, observation: Observation) -> tuple[SettingDifference, ...]:
     """Return the differences between the target's settings and those that the table records."""
     applied = observation.handle.applied
-    return setting_differences(
-        recorded_settings(context.settings), None if applied is None else applied.settings
-    )
+    declared = recorded_settings(workspace.project.target.declared)
+    return setting_differences(declared, None if applied is None else applied.settings)
 
 
 def forgetting(table: Undeclared) -> TableAction:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from parquetry.compiler.plan.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES
 from parquetry.compiler.plan.model import Blocked, Change, PlanWarning, TableAction
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
-    """An allow entry: its reason and its position."""
-
-    reason: str
-    origin: str
+from parquetry.compiler.workspace.opened import Workspace
+from parquetry.project import AllowEntry
 
 
 def is_never_in_place(code: str) -> bool:
@@ -25,26 +19,29 @@ def is_never_in_place(code: str) -> bool:
     return code in IDENTITY_CODES | UNREADABLE_CODES | {"SC403"}
 
 
-def with_allowance(change: Change, reasons: Mapping[str, str]) -> Change:
-    """Return the change with the reason of the allow entry for its code; ``reasons`` maps codes to reasons.
+def with_allow_reason(change: Change, entries: Mapping[str, AllowEntry]) -> Change:
+    """Return the change with the reason of the allow entry for its code; ``entries`` are by code.
 
     A change that needs no permission, or that no entry can permit, is returned as it is.
     """
-    if not change.needs_leave or is_never_in_place(change.code):
+    if not change.needs_allow_entry or is_never_in_place(change.code):
         return change
-    return replace(change, allowed=reasons.get(change.code))
+    entry = entries.get(change.code)
+    return replace(change, allowed=None if entry is None else entry.reason)
 
 
-def unused(
-    allowances: Iterable[tuple[str, Mapping[str, Allowance]]], outcomes: Sequence[TableAction | Blocked]
+def unused_allow_entries(
+    workspace: Workspace, outcomes: Sequence[TableAction | Blocked]
 ) -> tuple[PlanWarning, ...]:
     """Return a warning for each allow entry about a planned table that no change of the plan needs."""
     needed = {(outcome.table, change.code) for outcome in outcomes for change in outcome.changes}
     return tuple(
-        PlanWarning(code="SC601", table=table, message=_message(code, table), origin=entry.origin)
-        for table, entries in allowances
-        for code, entry in entries.items()
-        if code.startswith("SC") and ((table, code) not in needed or is_never_in_place(code))
+        PlanWarning(
+            code="SC601", table=table.name, message=_message(code, table.name), origin=str(entry.origin)
+        )
+        for table in workspace.tables
+        for code, entry in workspace.allowed(table).items()
+        if code.startswith("SC") and ((table.name, code) not in needed or is_never_in_place(code))
     )
 
 

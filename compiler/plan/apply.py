@@ -154,7 +154,7 @@ def apply_plan(
     """
     if plan.intent.blocked:
         why = joined("; ", (Message(f"{b.table} ({b.code}): ", b.reason) for b in plan.intent.blocked))
-        of_target = any(blocked.is_of_target for blocked in plan.intent.blocked)
+        of_target = any(blocked.blocks_target for blocked in plan.intent.blocked)
         way_round = "" if of_target else ", or plan with " + phrase("--exclude", called="exclude= of load()")
         raise BlockedPlanError(Message("the plan is blocked for ", why, "; resolve that", way_round))
     results: list[ActionResult] = []

@@ -11,6 +11,7 @@ from parquetry.compiler.plan.columns import column_changes
 from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.compiler.workspace.masking import masked_for, masked_sql
 from parquetry.compiler.workspace.spec_words import document, flatten, format_size, is_default
+from parquetry.project import ResolvedTable
 from parquetry.project.loading.check_settings import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
 from parquetry.runtime.spec.clustering import Existing, Trigger
 from parquetry.runtime.spec.masking import pii_columns
@@ -165,10 +166,23 @@ def is_of_layout(change: Change, declared: TableSpec) -> bool:
     return is_key or (change.path.startswith(_LAYOUT) and change.path != "clustering.execution.scope")
 
 
-def plugin_changes(declared: TableSpec, *, origin: Callable[[str], str | None]) -> tuple[Change, ...]:
+def declared_changes(table: ResolvedTable, *, applied: TableSpec) -> tuple[Change, ...]:
+    """Return the changes from an applied spec to the declared one of a table (:func:`spec_changes`)."""
+    return spec_changes(
+        applied,
+        table.spec,
+        origin=lambda path: str(table.origin(path)),
+        is_written=lambda path: path in table.settings,
+    )
+
+
+def plugin_changes(table: ResolvedTable) -> tuple[Change, ...]:
     """Return a change for each field of a new table that names a plug-in, because its code is executed."""
-    found = ((path, value) for path, value in _rules(declared).items() if _is_plugin(path, value))
-    return tuple(_located(_rule_change(path, None, value), origin) for path, value in found)
+    plugins = ((path, value) for path, value in _rules(table.spec).items() if _is_plugin(path, value))
+    return tuple(
+        _located(_rule_change(path, None, value), lambda path: str(table.origin(path)))
+        for path, value in plugins
+    )
 
 
 def _followers(spec: TableSpec) -> dict[str, str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Final
 
-from parquetry.compiler.plan.inputs import Undeclared
 from parquetry.compiler.workspace.known_locations import known_locations
-from parquetry.compiler.workspace.observation import observe
+from parquetry.compiler.workspace.observation import Observation, observe
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.project.model.locations import contains
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.spec.source_paths import join_base
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.applied import read_identity
@@ -19,6 +20,15 @@ from parquetry.runtime.timeline.instant import TIMELINE_FOLDER
 
 _DEPTH: Final = 4
 _LISTINGS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undeclared:
+    """A table of the project that no spec declares any more, and its location."""
+
+    spec: TableSpec
+    location: str
+    observation: Observation
 
 
 def find_undeclared(workspace: Workspace) -> tuple[Undeclared, ...]:

@@ -71,14 +71,14 @@ class Change:
     allowed: str | None = None
 
     @property
-    def needs_leave(self) -> bool:
+    def needs_allow_entry(self) -> bool:
         """True if the change is blocked unless an allow entry permits it; some codes cannot be permitted."""
         return self.change_class in (ChangeClass.BREAKING, ChangeClass.EXECUTES)
 
     @property
     def undeclared(self) -> str | None:
         """The reason for a change that no spec declares; None for declared changes."""
-        return None if self.needs_leave else self.reason
+        return None if self.needs_allow_entry else self.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ class TableAction:
     guardrails: tuple[GuardrailVerdict, ...] | None = field(default=None, metadata=UNLESS_NONE)
 
     @property
-    def is_of_target(self) -> bool:
+    def only_records_settings(self) -> bool:
         """True if the action only records changed settings of the target."""
         return self.code in TARGET_CODES and not self.changes
 
@@ -161,7 +161,7 @@ class Blocked:
     recipe: tuple[RecipeStep, ...] = ()
 
     @property
-    def is_of_target(self) -> bool:
+    def blocks_target(self) -> bool:
         """True if settings of the target are blocked instead of a table."""
         return self.code in TARGET_CODES and not self.location
 

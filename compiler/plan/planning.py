@@ -2,43 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from parquetry.compiler.errors import UnnamedPlaceError
-from parquetry.compiler.evidence.figures import MeasuredDebt, due_figures, figures_of, with_shared_runs
-from parquetry.compiler.evidence.model import DueSource, TableFigures
+from parquetry.compiler.evidence.figures import (
+    MeasuredDebt,
+    MeasuredTable,
+    due_figures,
+    figures_of,
+    with_shared_runs,
+)
+from parquetry.compiler.evidence.model import (
+    DueFigures,
+    DueSource,
+    ExcludedFiles,
+    RunForecast,
+    TableFigures,
+)
 from parquetry.compiler.evidence.money import PlanCosts, PlanPrices, plan_costs
 from parquetry.compiler.evidence.next_run import due_sources, new_sources
 from parquetry.compiler.evidence.run_forecast import NextClustering, next_clustering
-from parquetry.compiler.plan.allowing import Allowance
+from parquetry.compiler.plan.actions import creation, forgetting, outcome_of
+from parquetry.compiler.plan.allowing import unused_allow_entries
+from parquetry.compiler.plan.codec import plan_of
 from parquetry.compiler.plan.drift import Drift, observed_drift, unusable
-from parquetry.compiler.plan.forgetting import find_undeclared
+from parquetry.compiler.plan.forgetting import Undeclared, find_undeclared
 from parquetry.compiler.plan.guarding import changed_authority, guarded
-from parquetry.compiler.plan.inputs import (
-    CommonPlanInputs,
-    DeclaredTable,
-    DueWork,
-    Elsewhere,
-    TableReader,
-    Undeclared,
-)
+from parquetry.compiler.plan.live import with_live
 from parquetry.compiler.plan.model import (
+    Blocked,
     Change,
     ChangeClass,
-    JobReference,
+    Evidence,
+    Intent,
     PlanDocument,
     PlanOptions,
+    PlanWarning,
     Step,
+    TableAction,
 )
-from parquetry.compiler.plan.planner import make_plan
+from parquetry.compiler.plan.refusals import (
+    REMEDY,
+    MovedTable,
+    refuse_forgetting,
+    refuse_move,
+    refuse_unread,
+    refuse_unusable,
+    remedy_never_written,
+)
+from parquetry.compiler.plan.signatures import unchecked_signature
+from parquetry.compiler.plan.target_changes import AppliedSettings, TargetPlan, target_plan
+from parquetry.compiler.workspace.authority import AuthorityChange
 from parquetry.compiler.workspace.known_locations import former_locations
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.compiler.workspace.observation import Measuring, Observation, admit, check_files, observe
-from parquetry.compiler.workspace.opened import Workspace, jobs_of
-from parquetry.compiler.workspace.squashed import is_declared_since
+from parquetry.compiler.workspace.opened import Workspace
+from parquetry.compiler.workspace.target_settings import recorded_settings, unallowed
 from parquetry.compiler.workspace.uncommitted import uncommitted_files
+from parquetry.message import joined
 from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering.rewrite.strategies import are_allowed
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
@@ -48,14 +70,15 @@ from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table.former_columns import former_columns
+from parquetry.text import shell
 from parquetry.text.secret_names import MASK
+from parquetry.version import VERSION
 
 
 def plan_workspace(
     workspace: Workspace, *, now_ms: int, due: bool = False, excluded: bool = False
 ) -> PlanDocument:
-    """Return the plan for the selected tables.
+    """Return the plan for the selected tables. It lists every table that is blocked.
 
     A bounded sample of rows predicts what the declared queries of changing tables will read. Of an untrusted
     branch, only what its base names is read. If a storage option is not allowed, no table is read and the
@@ -70,72 +93,44 @@ def plan_workspace(
     """
     is_open = workspace.base is not None or not workspace.unallowed_storage
     workspace = workspace if is_open else replace(workspace, tables=())
-    unnamed = _unnamed(workspace)
-    readable = [table for table in workspace.tables if table.name not in unnamed]
-    stores = {table.name: workspace.store(table) for table in readable}
-    seen = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
-    unnamed |= _unnamed_by_records(workspace, seen)
-    ours = {
-        name: table if name not in unnamed and _is_ours(workspace, table) else _Seen()
-        for name, table in seen.items()
-    }
-    drifts = dict(zip(stores, map_each(ours.values(), _drifts), strict=True))
-    undeclared = find_undeclared(workspace) if is_open and workspace.is_whole else ()
-    target = workspace.project.target
+    live = _read_tables(workspace, with_undeclared=is_open and workspace.is_whole)
     base_commit, authority = changed_authority(workspace)
-    context = CommonPlanInputs(
-        project=workspace.project.name,
-        target=target.name,
-        tree=workspace.tree,
-        now_ms=now_ms,
-        is_declared_since=partial(is_declared_since, workspace),
-        owner_of=workspace.owner_of,
-        max_rewrite_bytes=target.budget.per_apply_bytes,
-        signing_keys=workspace.signing_keys,
-        checks_signatures=workspace.base is None,
-        settings=target.declared,
-        authority=authority,
-    )
-    budget_bytes = target.budget.services_bytes
     prices = None if workspace.prices is None else PlanPrices.of(workspace.prices)
-    debts: dict[str, MeasuredDebt] = {}
-
-    def measure(table: DeclaredTable, observation: Observation) -> TableFigures:
-        measured = figures_of(
-            observation.handle,
-            observation.spec or table.spec,
-            table.spec,
-            budget_bytes=budget_bytes,
-            prices=prices,
-        )
-        debts[table.spec.name] = measured.debt
-        return measured.figures
-
-    work, due_debts = _due(workspace, ours, drifts, excluded=excluded) if due else (None, {})
-    reader = TableReader(
-        observe=lambda table: seen[table.spec.name].get(),
-        drifts=lambda table: drifts[table.spec.name],
-        find_elsewhere=lambda table: _elsewhere(workspace, table, undeclared),
-        admit=admit,
-        live_columns=lambda observation: observation.live_columns(observation.handle.timeline()),
-        former=lambda observation, paths: former_columns(observation.handle, paths),
-        measure=measure,
-        was_never_written=lambda observation: observation.was_never_written(observation.handle.timeline()),
+    work = _due_work(workspace, live, excluded=excluded) if due else None
+    planned = _planned_tables(workspace, live, prices)
+    forgotten = [
+        refuse_forgetting(workspace, table) or forgetting(table)
+        for table in _without_moved(live.undeclared, live.observations)
+    ]
+    outcomes = [*(entry.outcome for entry in planned.values() if entry.outcome is not None), *forgotten]
+    target = _target_plan(workspace, live, planned)
+    drift = _drift_lines(live.drifts)
+    plan = plan_of(
+        _intent(workspace, outcomes, target, authority),
+        Evidence(
+            created_ms=now_ms,
+            tables=len(planned) + len(forgotten),
+            figures=_figures(workspace, planned, work),
+            due=None if work is None else work.debts,
+            forecasts=None if work is None else work.forecasts,
+            ingest=None if work is None else work.ingest,
+            excluded=None if work is None else work.excluded,
+            unchecked_sql=_unchecked_sql(live, planned),
+            drift=drift,
+            warnings=(
+                *_unusable_warnings(drift, work, outcomes),
+                *_signature_warnings(workspace, live),
+                *target.warnings,
+                *_likely_renamed(outcomes),
+                *unused_allow_entries(workspace, outcomes),
+            ),
+        ),
     )
-    plan = make_plan(
-        (_declared(workspace, table, unnamed) for table in workspace.tables),
-        context=context,
-        reader=reader,
-        undeclared=_gone(undeclared, seen),
-        due=work,
-        drift=_drift_lines(drifts),
-    )
-    plan = _with_shared_runs(plan, {**due_debts, **debts}, budget_bytes=budget_bytes)
     plan = guarded(plan, workspace, now_ms=now_ms)
     evidence = replace(
         plan.evidence,
         options=_options(workspace, plan),
-        sources=_new_sources(workspace, plan, seen),
+        sources=_new_sources(workspace, plan, live),
         costs=None if prices is None else _costs(plan, prices),
         uncommitted=uncommitted_files(workspace),
         base_commit=base_commit,
@@ -143,16 +138,195 @@ def plan_workspace(
     return replace(plan, evidence=evidence)
 
 
-def _with_shared_runs(
-    plan: PlanDocument, debts: Mapping[str, MeasuredDebt], *, budget_bytes: int
-) -> PlanDocument:
-    """Return the plan with the number of runs computed for tables that share the budget of each run."""
-    shared = with_shared_runs(debts, budget_bytes=budget_bytes, coming=_coming(plan.evidence.ingest or {}))
-    figures = {
-        name: replace(found, debt=None if found.debt is None else shared[name])
-        for name, found in plan.evidence.figures.items()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ObservationOrError:
+    """An observation, or the error that prevented it. The error is raised when the table is planned."""
+
+    observation: Observation | None = None
+    error: UnsupportedTableError | CorruptTableError | None = None
+
+    def get(self) -> Observation | None:
+        if self.error is not None:
+            raise self.error
+        return self.observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LiveTables:
+    """The live tables as they were read for the plan, by name.
+
+    Attributes:
+        observations: The tables that were read.
+        unread: The reasons why tables of an untrusted branch are not used.
+        own: The tables that exist, may be used and belong to the project.
+        drifts: The changes that other programs made to the tables that were read.
+        undeclared: Applied tables of the project that no spec declares.
+    """
+
+    observations: Mapping[str, _ObservationOrError]
+    unread: Mapping[str, str]
+    own: Mapping[str, Observation]
+    drifts: Mapping[str, tuple[Drift, ...]]
+    undeclared: tuple[Undeclared, ...]
+
+    def observation(self, name: str) -> Observation | None:
+        """Return the table if it exists and may be used, else None."""
+        return None if name in self.unread else self.observations[name].observation
+
+
+def _read_tables(workspace: Workspace, *, with_undeclared: bool) -> _LiveTables:
+    unread = _unread_reasons(workspace)
+    stores = {table.name: workspace.store(table) for table in workspace.tables if table.name not in unread}
+    observations = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
+    unread |= _unread_by_records(workspace, observations)
+    own = {
+        name: entry
+        for name, entry in observations.items()
+        if name not in unread and _is_own(workspace, entry)
     }
-    return replace(plan, evidence=replace(plan.evidence, figures=figures))
+    drifts = dict(zip(own, map_each(own.values(), _drifts), strict=True))
+    return _LiveTables(
+        observations=observations,
+        unread=unread,
+        own={name: entry.observation for name, entry in own.items() if entry.observation is not None},
+        drifts=drifts,
+        undeclared=find_undeclared(workspace) if with_undeclared else (),
+    )
+
+
+def _planned_tables(
+    workspace: Workspace, live: _LiveTables, prices: PlanPrices | None
+) -> dict[str, _PlannedTable]:
+    """Return the outcome of each table by name, and the figures of those that change.
+
+    Live tables are read in parallel because that mostly takes requests.
+    """
+    compared = {table.name: _compared(workspace, table, live) for table in workspace.tables}
+    changing = [entry for entry in compared.values() if None not in (entry.observation, entry.outcome)]
+    completed = map_each(changing, lambda entry: _completed(workspace, entry, prices))
+    planned = {name: _PlannedTable(outcome=entry.outcome) for name, entry in compared.items()}
+    return planned | {entry.table.name: table for entry, table in zip(changing, completed, strict=True)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlannedTable:
+    """The outcome of a table, None if it needs nothing, and its figures if it changes."""
+
+    outcome: TableAction | Blocked | None
+    measured: MeasuredTable | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ComparedTable:
+    """The outcome of a table by its spec. ``observation`` is set if live values have to complete it."""
+
+    table: ResolvedTable
+    outcome: TableAction | Blocked | None
+    observation: Observation | None = None
+
+
+def _compared(workspace: Workspace, table: ResolvedTable, live: _LiveTables) -> _ComparedTable:
+    if table.name in live.unread:
+        return _ComparedTable(table=table, outcome=refuse_unread(workspace, table, live.unread[table.name]))
+    try:
+        observation = live.observations[table.name].get()
+        if observation is not None:
+            outcome = outcome_of(workspace, table, observation, live.drifts.get(table.name, ()))
+            return _ComparedTable(table=table, outcome=outcome, observation=observation)
+        moved = _moved(workspace, table, live.undeclared)
+    except (UnsupportedTableError, CorruptTableError) as error:
+        return _ComparedTable(table=table, outcome=refuse_unusable(table, error))
+    outcome = creation(workspace, table) if moved is None else refuse_move(table, moved)
+    return _ComparedTable(table=table, outcome=outcome)
+
+
+def _completed(workspace: Workspace, compared: _ComparedTable, prices: PlanPrices | None) -> _PlannedTable:
+    """Return the outcome with the live values of its changes, and the figures of the table if it changes."""
+    table, outcome, observation = compared.table, compared.outcome, compared.observation
+    assert observation is not None, "only tables that exist are completed"
+    try:
+        if isinstance(outcome, TableAction):
+            admit(observation)
+        if outcome is not None and outcome.changes:
+            columns = observation.live_columns(observation.handle.timeline())
+            changes = with_live(outcome.changes, columns=columns, config=observation.handle.config)
+            outcome = replace(outcome, changes=changes)
+        if (
+            isinstance(outcome, Blocked)
+            and outcome.remedy == REMEDY
+            and observation.was_never_written(observation.handle.timeline())
+        ):
+            outcome = replace(outcome, remedy=remedy_never_written(table.location_declared))
+        if not isinstance(outcome, TableAction) or outcome.only_records_settings:
+            return _PlannedTable(outcome=outcome)
+        measured = figures_of(
+            observation.handle,
+            observation.spec or table.spec,
+            table.spec,
+            budget_bytes=workspace.project.target.budget.services_bytes,
+            prices=prices,
+        )
+    except (UnsupportedTableError, CorruptTableError) as error:
+        return _PlannedTable(outcome=refuse_unusable(table, error))
+    return _PlannedTable(outcome=outcome, measured=measured)
+
+
+def _intent(
+    workspace: Workspace,
+    outcomes: Sequence[TableAction | Blocked],
+    target: TargetPlan,
+    authority: tuple[AuthorityChange, ...],
+) -> Intent:
+    return Intent(
+        project=workspace.project.name,
+        target=workspace.project.target.name,
+        git_commit=workspace.tree.commit,
+        parquetry=VERSION,
+        actions=tuple(outcome for outcome in outcomes if isinstance(outcome, TableAction)),
+        blocked=(
+            *((target.blocked,) if target.blocked else ()),
+            *(outcome for outcome in outcomes if isinstance(outcome, Blocked)),
+        ),
+        settings=recorded_settings(workspace.project.target.declared),
+        target_changes=target.changes,
+        authority=authority,
+    )
+
+
+def _target_plan(workspace: Workspace, live: _LiveTables, planned: Mapping[str, _PlannedTable]) -> TargetPlan:
+    """Return the changes of the target's settings that the tables of the plan record."""
+    target = workspace.project.target
+    # Without tables no setting is recorded, but settings that are not allowed are still reported.
+    if not workspace.tables and not unallowed(target.declared):
+        return TargetPlan()
+    applied = {
+        name: _applied_settings(live.observation(name))
+        for name, entry in planned.items()
+        if isinstance(entry.outcome, TableAction) and Step.RECORD in entry.outcome.steps
+    }
+    return target_plan(target.name, target.declared, applied)
+
+
+def _applied_settings(observation: Observation | None) -> AppliedSettings:
+    ref = None if observation is None else observation.handle.applied
+    return AppliedSettings(settings=None if ref is None else ref.settings, is_new=ref is None)
+
+
+def _figures(
+    workspace: Workspace, planned: Mapping[str, _PlannedTable], work: _DueWork | None
+) -> dict[str, TableFigures]:
+    """Return the figures of tables that change, with the number of runs that the tables share."""
+    measured = {name: entry.measured for name, entry in planned.items() if entry.measured is not None}
+    debts = {} if work is None else dict(work.measured)
+    shared = with_shared_runs(
+        debts | {name: table.debt for name, table in measured.items()},
+        budget_bytes=workspace.project.target.budget.services_bytes,
+        coming=_coming({} if work is None else work.ingest),
+    )
+    return {
+        name: replace(table.figures, debt=None if table.figures.debt is None else shared[name])
+        for name, table in measured.items()
+    }
 
 
 def _coming(ingest: Mapping[str, tuple[DueSource, ...]]) -> dict[str, int]:
@@ -160,15 +334,70 @@ def _coming(ingest: Mapping[str, tuple[DueSource, ...]]) -> dict[str, int]:
     return {name: sum(source.is_due for source in sources) for name, sources in ingest.items()}
 
 
+def _unchecked_sql(live: _LiveTables, planned: Mapping[str, _PlannedTable]) -> dict[str, tuple[str, ...]]:
+    """Return the paths of the SQL that is not part of the applied spec, by table that changes."""
+    unchecked = {}
+    for name, entry in planned.items():
+        if isinstance(entry.outcome, TableAction):
+            observation = live.observation(name)
+            applied = {} if observation is None or observation.spec is None else _sql(observation.spec)
+            declared = _sql(entry.outcome.spec).items()
+            unchecked[name] = tuple(path for path, text in declared if applied.get(path) != text)
+    return {name: paths for name, paths in unchecked.items() if paths}
+
+
+def _sql(spec: TableSpec) -> dict[str, str]:
+    """Return the SQL that a run executes with Spark, by path."""
+    texts = {f"columns.{column.name}.generated": column.generated for column in spec.columns}
+    for source in spec.sources:
+        texts[f"sources.{source.name}.select"] = source.select
+        texts[f"sources.{source.name}.delete_when"] = source.delete_when
+    return {path: text for path, text in texts.items() if text is not None}
+
+
+def _unusable_warnings(
+    drift: Iterable[Change], work: _DueWork | None, outcomes: Iterable[TableAction | Blocked]
+) -> Iterator[PlanWarning]:
+    """Yield a warning for each table that cannot be read or written and is not reported as blocked."""
+    blocked_names = {outcome.table for outcome in outcomes if isinstance(outcome, Blocked)}
+    drifted = ((change.path.rpartition(".")[0], change.reason) for change in drift if change.code == "DR100")
+    for table, reason in (*drifted, *(work.damage.items() if work else ())):
+        if table not in blocked_names:
+            message = joined("", (f"table {table} cannot be read or written as it is now: ", reason or ""))
+            yield PlanWarning(code="DR100", table=table, message=message)
+
+
+def _signature_warnings(workspace: Workspace, live: _LiveTables) -> Iterator[PlanWarning]:
+    for table in workspace.tables:
+        observation = live.observation(table.name)
+        if observation is not None:
+            yield from unchecked_signature(workspace, table, observation)
+
+
+def _likely_renamed(outcomes: Sequence[TableAction | Blocked]) -> Iterator[PlanWarning]:
+    """Yield a warning for each new table whose columns equal those of a table that is forgotten."""
+    planned = [outcome for outcome in outcomes if isinstance(outcome, TableAction)]
+    forgotten = {each.spec.columns: each.table for each in planned if Step.FORGET in each.steps}
+    for made in planned:
+        former = forgotten.get(made.spec.columns)
+        if former is not None and made.change_class is ChangeClass.CREATE:
+            rename = shell.line("parquetry", "rename", former, made.table)
+            message = (
+                f"{made.table} is made empty, and {former}, with the same columns, is forgotten; if you "
+                f"renamed it, put its spec back and run {rename}: it keeps its rows"
+            )
+            yield PlanWarning(code="SC602", table=made.table, message=message)
+
+
 def _new_sources(
-    workspace: Workspace, plan: PlanDocument, seen: Mapping[str, _Seen]
+    workspace: Workspace, plan: PlanDocument, live: _LiveTables
 ) -> dict[str, tuple[DueSource, ...]]:
     """Return the files of new and changed sources, for tables whose spec the plan records."""
     recorded = [action for action in plan.intent.actions if Step.RECORD in action.steps]
     found = map_each(
         recorded,
         lambda action: new_sources(
-            seen[action.table].observation if action.table in seen else None,
+            live.observations[action.table].observation if action.table in live.observations else None,
             action.spec,
             directory=str(workspace.project.root),
             storage=workspace.storage,
@@ -201,83 +430,67 @@ def _options(workspace: Workspace, plan: PlanDocument) -> PlanOptions:
     )
 
 
-def _unnamed(workspace: Workspace) -> dict[str, str]:
+def _unread_reasons(workspace: Workspace) -> dict[str, str]:
     """Return the reasons, by table name, why tables of an untrusted branch are not read."""
-    found = {}
+    reasons = {}
     for table in workspace.tables:
         try:
             workspace.check_named(table)
         except UnnamedPlaceError as unnamed:
-            found[table.name] = str(unnamed)
-    return found
+            reasons[table.name] = str(unnamed)
+    return reasons
 
 
-def _unnamed_by_records(workspace: Workspace, seen: Mapping[str, _Seen]) -> dict[str, str]:
+def _unread_by_records(
+    workspace: Workspace, observations: Mapping[str, _ObservationOrError]
+) -> dict[str, str]:
     """Return further reasons, which follow from the applied records of the tables of an untrusted branch.
 
     A record can name a plug-in, which would be loaded, or mark other columns as personal than the branch
     does.
     """
-    found = {}
+    reasons = {}
     for table in workspace.tables:
-        observation = seen[table.name].observation if table.name in seen else None
+        observation = observations[table.name].observation if table.name in observations else None
         if workspace.base is None or observation is None or observation.spec is None:
             continue
         try:
             workspace.base.check_guesses(table.spec, observation.spec)
             workspace.base.check_plug_ins(observation.spec)
         except UnnamedPlaceError as unnamed:
-            found[table.name] = f"{unnamed} (by the record of the table)"
-    return found
+            reasons[table.name] = f"{unnamed} (by the record of the table)"
+    return reasons
 
 
-def _declared(workspace: Workspace, table: ResolvedTable, unnamed: Mapping[str, str]) -> DeclaredTable:
-    """Return the table as the planner needs it, with the limits that apply to an untrusted branch.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DueWork:
+    """The work that a run would do, by table.
 
-    These are the reason why the table is not read, and its spec in the base.
+    Attributes:
+        measured: The debt that it would pay, with what is needed to share the budget of runs.
+        debts: The figures of that debt.
+        forecasts: The forecast of its clustering.
+        ingest: The sources that it would ingest.
+        excluded: The files that its clustering would leave out, None if not requested.
+        damage: The reason why a table could not be measured.
     """
-    base = None if workspace.base is None else workspace.base.specs.get(table.name)
-    return replace(declared(workspace, table), unnamed=unnamed.get(table.name), base=base)
+
+    measured: Mapping[str, MeasuredDebt]
+    debts: Mapping[str, DueFigures]
+    forecasts: Mapping[str, RunForecast]
+    ingest: Mapping[str, tuple[DueSource, ...]]
+    excluded: Mapping[str, ExcludedFiles] | None
+    damage: Mapping[str, str]
 
 
-def declared(workspace: Workspace, table: ResolvedTable) -> DeclaredTable:
-    """Return the table as the planner needs it, equal in every checkout of the project."""
-    return DeclaredTable(
-        spec=table.spec,
-        location=table.location_declared,
-        file=table.file,
-        origin=lambda path: str(table.origin(path)),
-        is_written=lambda path: path in table.settings,
-        moved_from=table.moved_from,
-        protected=workspace.is_protected(table),
-        allowed={
-            code: Allowance(reason=entry.reason, origin=str(entry.origin))
-            for code, entry in workspace.allowed(table).items()
-        },
-        jobs=lambda: job_references(workspace, table),
-    )
-
-
-def job_references(workspace: Workspace, table: ResolvedTable) -> tuple[JobReference, ...]:
-    """Return the table's jobs with digests that are equal in every checkout and commit."""
-    jobs = (
-        replace(job, location=table.location_declared, directory=".", git_commit=None)
-        for job in jobs_of(workspace, table)
-    )
-    return tuple(JobReference(name=job.name, digest=job.digest) for job in jobs)
-
-
-def _due(
-    workspace: Workspace,
-    seen: Mapping[str, _Seen],
-    drifts: Mapping[str, tuple[Drift, ...]],
-    *,
-    excluded: bool,
-) -> tuple[DueWork, dict[str, MeasuredDebt]]:
-    """Return the work of the next run, and the debts, of all tables that are applied and can be read."""
+def _due_work(workspace: Workspace, live: _LiveTables, *, excluded: bool) -> _DueWork:
+    """Return the work of the next run for all tables that are applied and can be read."""
     budget_bytes = workspace.project.target.budget.services_bytes
-    usable = {name: table.observation for name, table in seen.items() if not _is_unusable(drifts[name])}
-    applied = {name: o for name, o in usable.items() if o is not None and o.is_applied}
+    applied = {
+        name: observation
+        for name, observation in live.own.items()
+        if observation.is_applied and not _is_unusable(live.drifts[name])
+    }
     specs = {table.name: table.spec for table in workspace.tables}
     directory, storage = str(workspace.project.root), workspace.storage
     measuring = Measuring(applied)
@@ -285,20 +498,20 @@ def _due(
     debts = measuring.each(lambda _, observation: _debt(observation, budget_bytes))
     budget = RunBudget(limit_bytes=budget_bytes)
 
-    def next_of(name: str, observation: Observation) -> NextClustering | None:
+    def next_in_budget(name: str, observation: Observation) -> NextClustering | None:
         nonlocal budget
         if not debts[name].is_paid_by_runs:
             return next_clustering(observation, specs[name], budget=RunBudget(limit_bytes=budget_bytes))
-        found = next_clustering(observation, specs[name], budget=budget)
-        if found is not None:
-            budget = budget.left_after(found.forecast.rewrite_bytes)
-        return found
+        clustering = next_clustering(observation, specs[name], budget=budget)
+        if clustering is not None:
+            budget = budget.left_after(clustering.forecast.rewrite_bytes)
+        return clustering
 
     # In sequence like a run, and because the samples of many tables would need too much memory at once.
-    found = measuring.each(
-        next_of, in_order=by_last_clustering({name: debt.clustered for name, debt in debts.items()})
+    clusterings = measuring.each(
+        next_in_budget, in_order=by_last_clustering({name: debt.clustered for name, debt in debts.items()})
     )
-    clusterings = {name: found[name] for name in applied if name in found}
+    clusterings = {name: clusterings[name] for name in applied if name in clusterings}
     ingest = map_each(
         applied,
         lambda name: due_sources(
@@ -310,14 +523,18 @@ def _due(
         ),
     )
     sources_of = {name: sources for name, sources in zip(applied, ingest, strict=True) if sources}
-    work = DueWork(
+    return _DueWork(
+        measured=debts,
         debts=with_shared_runs(debts, budget_bytes=budget_bytes, coming=_coming(sources_of)),
-        forecasts={name: one.forecast for name, one in clusterings.items()},
+        forecasts={name: clustering.forecast for name, clustering in clusterings.items()},
         ingest=sources_of,
-        excluded={name: one.excluded for name, one in clusterings.items()} if excluded else None,
-        damage={name: _shown(error, applied[name], specs[name]) for name, error in measuring.damage.items()},
+        excluded={name: clustering.excluded for name, clustering in clusterings.items()}
+        if excluded
+        else None,
+        damage={
+            name: _masked_text(error, applied[name], specs[name]) for name, error in measuring.damage.items()
+        },
     )
-    return work, debts
 
 
 def _is_unusable(drifts: tuple[Drift, ...]) -> bool:
@@ -325,10 +542,10 @@ def _is_unusable(drifts: tuple[Drift, ...]) -> bool:
     return any(drift.code == "DR100" for drift in drifts)
 
 
-def _shown(error: CorruptTableError, observation: Observation, declared: TableSpec) -> str:
+def _masked_text(error: CorruptTableError, observation: Observation, declared: TableSpec) -> str:
     """Return the text of an error about a table, with values of its personal columns masked."""
-    shown_by = masked_by(observation.spec, declared)
-    return masked_message(error.message, shown_by, location=observation.handle.store.uri)
+    masking_spec = masked_by(observation.spec, declared)
+    return masked_message(error.message, masking_spec, location=observation.handle.store.uri)
 
 
 def _debt(observation: Observation, budget_bytes: int) -> MeasuredDebt | None:
@@ -339,23 +556,23 @@ def _debt(observation: Observation, budget_bytes: int) -> MeasuredDebt | None:
     return due_figures(observation.handle, spec, budget_bytes=budget_bytes)
 
 
-def _is_ours(workspace: Workspace, seen: _Seen) -> bool:
+def _is_own(workspace: Workspace, entry: _ObservationOrError) -> bool:
     """Return whether the project owns the table. Tables of others are not measured.
 
     A table that does not exist or cannot be read counts as the project's own.
     """
-    observation = seen.observation
+    observation = entry.observation
     return observation is None or observation.foreign_to(workspace.owner_of(observation)) is None
 
 
-def _drifts(seen: _Seen) -> tuple[Drift, ...]:
+def _drifts(entry: _ObservationOrError) -> tuple[Drift, ...]:
     """Return the drift of a table. If the table cannot be read, this is its only drift (DR100)."""
-    if seen.refusal is not None:
-        return (unusable(seen.refusal),)
-    if seen.observation is None:
+    if entry.error is not None:
+        return (unusable(entry.error),)
+    if entry.observation is None:
         return ()
     try:
-        return observed_drift(seen.observation)
+        return observed_drift(entry.observation)
     except CorruptTableError as error:
         return (unusable(error),)
 
@@ -372,51 +589,52 @@ def _drift_lines(drifts: Mapping[str, tuple[Drift, ...]]) -> tuple[Change, ...]:
             change_class=ChangeClass.METADATA,
             reason=drift.remedy,
         )
-        for table, found in drifts.items()
-        for drift in found
+        for table, changes in drifts.items()
+        for drift in changes
     )
 
 
-def _gone(undeclared: Iterable[Undeclared], seen: Mapping[str, _Seen]) -> tuple[Undeclared, ...]:
+def _without_moved(
+    undeclared: Iterable[Undeclared], observations: Mapping[str, _ObservationOrError]
+) -> tuple[Undeclared, ...]:
     """Return the undeclared tables without those whose name is declared at a location that contains no table.
 
     Such a table has moved, which is refused elsewhere (SC403).
     """
     return tuple(
-        found
-        for found in undeclared
-        if (declared := seen.get(found.spec.name)) is None or declared.observation is not None
+        table
+        for table in undeclared
+        if (declared := observations.get(table.spec.name)) is None or declared.observation is not None
     )
 
 
-def _elsewhere(
-    workspace: Workspace, table: DeclaredTable, undeclared: Sequence[Undeclared]
-) -> Elsewhere | None:
-    """Return another place where the project has a table with this name or its former name, else None.
+def _moved(workspace: Workspace, table: ResolvedTable, undeclared: Sequence[Undeclared]) -> MovedTable | None:
+    """Return another location at which the project has a table with this name or its former name, else None.
 
-    The candidates are the default location, the last known location, and all places below the warehouse.
+    The candidates are the default location, the last known location, and all locations below the warehouse.
     """
     root, target = workspace.project.root, workspace.project.target
-    names = tuple(filter(None, (table.spec.name, table.moved_from)))
+    names = tuple(filter(None, (table.name, table.moved_from)))
     candidates = [
-        place
+        location
         for name in names
-        for place in (f"{target.warehouse.rstrip('/')}/{name}", *former_locations(root, target.name, name))
+        for location in (f"{target.warehouse.rstrip('/')}/{name}", *former_locations(root, target.name, name))
     ]
-    candidates += [found.location for found in undeclared if found.spec.name in names]
-    here = join_base(str(root), table.location)
+    candidates += [former.location for former in undeclared if former.spec.name in names]
+    declared = join_base(str(root), table.location_declared)
     for candidate in candidates:
-        there = join_base(str(root), candidate)
-        if there == here or not workspace.may_open(there):
+        absolute = join_base(str(root), candidate)
+        if absolute == declared or not workspace.may_open(absolute):
             continue
-        found = _try_observe(workspace.store_at(there)).observation
-        if found is None or found.is_forgotten or found.foreign_to(workspace.owner_of(found)):
+        other = _try_observe(workspace.store_at(absolute)).observation
+        if other is None or other.is_forgotten or other.foreign_to(workspace.owner_of(other)):
             continue
-        if (name := _name_of(found)) in names:
-            applied = found.handle.applied
-            return Elsewhere(
-                location=there.removeprefix(f"{root}/"),
-                spelled=there.removeprefix(f"{join_base(str(root), target.warehouse).rstrip('/')}/"),
+        if (name := _name_of(other)) in names:
+            applied = other.handle.applied
+            warehouse = join_base(str(root), target.warehouse).rstrip("/")
+            return MovedTable(
+                location=absolute.removeprefix(f"{root}/"),
+                declared_location=absolute.removeprefix(f"{warehouse}/"),
                 name=name,
                 applied=applied.number if applied else None,
             )
@@ -428,21 +646,8 @@ def _name_of(observation: Observation) -> str:
     return observation.handle.config.name if observation.spec is None else observation.spec.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """An observation, or the error that prevented it. The error is raised when the table is planned."""
-
-    observation: Observation | None = None
-    refusal: UnsupportedTableError | CorruptTableError | None = None
-
-    def get(self) -> Observation | None:
-        if self.refusal is not None:
-            raise self.refusal
-        return self.observation
-
-
-def _try_observe(store: ObjectStore) -> _Seen:
+def _try_observe(store: ObjectStore) -> _ObservationOrError:
     try:
-        return _Seen(observation=observe(store))
-    except (UnsupportedTableError, CorruptTableError) as refusal:
-        return _Seen(refusal=refusal)
+        return _ObservationOrError(observation=observe(store))
+    except (UnsupportedTableError, CorruptTableError) as error:
+        return _ObservationOrError(error=error)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from parquetry.compiler.plan.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, spec_changes
-from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable, Elsewhere, Undeclared
+from dataclasses import dataclass
+
+from parquetry.compiler.plan.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, declared_changes
+from parquetry.compiler.plan.forgetting import Undeclared
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, RecipeStep
 from parquetry.compiler.workspace.git import GitWorkTree
 from parquetry.compiler.workspace.observation import Observation
+from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.spec_words import flow
+from parquetry.compiler.workspace.squashed import is_declared_since
 from parquetry.message import phrase
+from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.signing import RecordFault
@@ -17,91 +22,103 @@ from parquetry.text import shell
 REMEDY = "this never changes in place: make a new table from the old one, then swap"
 
 
-def refuse_foreign(
-    table: DeclaredTable, observation: Observation, context: CommonPlanInputs
-) -> Blocked | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedTable:
+    """The actual location of a declared table that does not exist at its declared location.
+
+    ``declared_location`` is that location as a spec of the target declares it: relative to the warehouse, or
+    absolute. ``name`` is its applied name, and ``applied`` the number of its applied record.
+    """
+
+    location: str
+    declared_location: str
+    name: str
+    applied: int | None
+
+
+def refuse_foreign(workspace: Workspace, table: ResolvedTable, observation: Observation) -> Blocked | None:
     """Return SC501 for a table of another project, SC504 for one of another target, else None."""
-    found = observation.foreign_to(context.owner_of(observation))
+    found = observation.foreign_to(workspace.owner_of(observation))
     if found is None:
         return None
     return _refusal(
         table,
         found.code,
-        reason=f"the table at {table.location} {found.reason}",
+        reason=f"the table at {table.location_declared} {found.reason}",
         remedy=found.remedy_for(table.file),
     )
 
 
-def refuse_faulty(table: DeclaredTable, observation: Observation) -> Blocked | None:
+def refuse_faulty(table: ResolvedTable, observation: Observation) -> Blocked | None:
     """Return SC505 if the applied record or the table's identity must not be used, else None."""
     fault = observation.handle.fault
-    return None if fault is None else _faulty(table.spec.name, table.location, fault)
+    return None if fault is None else _faulty(table.name, table.location_declared, fault)
 
 
 def _faulty(name: str, location: str, fault: RecordFault) -> Blocked:
     return Blocked(table=name, location=location, code=fault.code, reason=fault.reason, remedy=fault.remedy)
 
 
-def refuse_renamed(table: DeclaredTable, observation: Observation) -> Blocked | None:
+def refuse_renamed(table: ResolvedTable, observation: Observation) -> Blocked | None:
     """Return SC405 if the table is applied under a name that its spec does not mention, else None."""
     former = None if observation.spec is None else observation.spec.name
-    if former in (None, table.spec.name, table.moved_from):
+    if former in (None, table.name, table.moved_from):
         return None
     return _refusal(
         table,
         "SC405",
-        reason=f"the table at {table.location} is applied as {former}",
+        reason=f"the table at {table.location_declared} is applied as {former}",
         remedy=f"if it was renamed, add `moved: {{from: {former}}}` to {table.file}; else correct its place",
     )
 
 
-def refuse_move(table: DeclaredTable, elsewhere: Elsewhere) -> Blocked:
+def refuse_move(table: ResolvedTable, moved: MovedTable) -> Blocked:
     """Return SC403 for a table whose rows are at another location than the declared one.
 
     If the table is also renamed, the remedy is to declare its location. Otherwise a recipe copies the rows.
     """
     move = Change(
         path="location",
-        old=elsewhere.location,
-        new=table.location,
+        old=moved.location,
+        new=table.location_declared,
         code="SC403",
         change_class=ChangeClass.BREAKING,
-        live=elsewhere.location,
-        origin=table.origin("location"),
-        reason=f"the rows are at {elsewhere.location}; to leave them there, write "
-        f"`location: {flow(elsewhere.spelled)}`",
+        live=moved.location,
+        origin=str(table.origin("location")),
+        reason=f"the rows are at {moved.location}; to leave them there, write "
+        f"`location: {flow(moved.declared_location)}`",
     )
-    if elsewhere.name != table.spec.name:
+    if moved.name != table.name:
         remedy = f"a renamed table keeps its location: write it into {table.file}"
         return _refusal(table, move.code, reason=_because(move), remedy=remedy, changes=(move,))
     recipe = copy_recipe(
         table.spec,
         file=table.file,
-        location=elsewhere.location,
-        recorded=None if elsewhere.applied is None else (_typed(elsewhere.location), elsewhere.applied),
+        location=moved.location,
+        recorded=None if moved.applied is None else (_typed(moved.location), moved.applied),
         names_location=False,
     )
     return _refusal(table, move.code, reason=_because(move), remedy=REMEDY, changes=(move,), recipe=recipe)
 
 
 def refuse_reverting(
-    table: DeclaredTable, observation: Observation, changes: tuple[Change, ...], context: CommonPlanInputs
+    workspace: Workspace, table: ResolvedTable, observation: Observation, changes: tuple[Change, ...]
 ) -> Blocked | None:
     """Return SC502 if the checked-out history does not contain the commit of the applied spec, else None."""
-    applied = _commit_not_contained(observation, context)
+    applied = _commit_not_contained(workspace, observation)
     if applied is None:
         return None
     return _refusal(
         table,
         "SC502",
-        reason=f"the applied spec comes from commit {applied[:12]}, which {_head(context.tree)} does not "
+        reason=f"the applied spec comes from commit {applied[:12]}, which {_head(workspace.tree)} does not "
         "contain: applying would revert it",
-        remedy=f"{_reaching(applied, context.tree)} and plan again",
+        remedy=f"{_reaching(applied, workspace.tree)} and plan again",
         changes=changes,
     )
 
 
-def refuse_forgetting(table: Undeclared, context: CommonPlanInputs) -> Blocked | None:
+def refuse_forgetting(workspace: Workspace, table: Undeclared) -> Blocked | None:
     """Return why a table without a spec must not be forgotten, or None if it can be.
 
     The code is SC505 if the applied record must not be used, or SC502 if the checked-out history does not
@@ -109,30 +126,30 @@ def refuse_forgetting(table: Undeclared, context: CommonPlanInputs) -> Blocked |
     """
     if (fault := table.observation.handle.fault) is not None:
         return _faulty(table.spec.name, table.location, fault)
-    commit = _commit_not_contained(table.observation, context)
+    commit = _commit_not_contained(workspace, table.observation)
     if commit is None:
         return None
     return Blocked(
         table=table.spec.name,
         location=table.location,
         code="SC502",
-        reason=f"commit {commit[:12]} declares this table and {_head(context.tree)} does not contain it: "
+        reason=f"commit {commit[:12]} declares this table and {_head(workspace.tree)} does not contain it: "
         "applying would forget it",
-        remedy=f"{_reaching(commit, context.tree)} and plan again, or plan your tables with "
+        remedy=f"{_reaching(commit, workspace.tree)} and plan again, or plan your tables with "
         + phrase("--select", called="select= of load()"),
     )
 
 
-def refuse_unnamed(table: DeclaredTable, why: str) -> Blocked:
+def refuse_unread(workspace: Workspace, table: ResolvedTable, why: str) -> Blocked:
     """Return SC507 for a table of an untrusted branch that is not read, with the branch's changes to it.
 
     Args:
+        workspace: The project of the branch, with its base.
         table: The table as the branch declares it.
         why: The reason why it is not read.
     """
-    changes: tuple[Change, ...] = ()
-    if table.base is not None:
-        changes = spec_changes(table.base, table.spec, origin=table.origin, is_written=table.is_written)
+    base = None if workspace.base is None else workspace.base.specs.get(table.name)
+    changes = () if base is None else declared_changes(table, applied=base)
     return _refusal(
         table,
         "SC507",
@@ -143,17 +160,18 @@ def refuse_unnamed(table: DeclaredTable, why: str) -> Blocked:
     )
 
 
-def refuse_unusable(table: DeclaredTable, why: UnsupportedTableError | CorruptTableError) -> Blocked:
+def refuse_unusable(table: ResolvedTable, why: UnsupportedTableError | CorruptTableError) -> Blocked:
     """Return SC503 for a table that cannot be read or written."""
     return _refusal(table, "SC503", reason=why.message, remedy="do what the message says, then plan again")
 
 
 def refuse_breaking(
-    table: DeclaredTable, observation: Observation, changes: tuple[Change, ...]
+    workspace: Workspace, table: ResolvedTable, observation: Observation, changes: tuple[Change, ...]
 ) -> Blocked | None:
     """Return a refusal of a change that is never made in place or that no allow entry permits, else None.
 
     Args:
+        workspace: The project.
         table: The declared table.
         observation: The live table.
         changes: The changes, sorted by class (highest first).
@@ -167,23 +185,24 @@ def refuse_breaking(
             return _refusal(
                 table, found.code, reason=_because(found), remedy=REMEDY, changes=changes, recipe=recipe
             )
-    refused = [change for change in breaking if table.protected or change.allowed is None]
+    is_protected = workspace.is_protected(table)
+    refused = [change for change in breaking if is_protected or change.allowed is None]
     if not refused:
         return refuse_unallowed(table, changes)
     code = refused[0].code
     remedy = (
         "the target protects this table: remove it from `protect` in parquetry.yml"
-        if table.protected
+        if is_protected
         else _leave(table, code)
     )
-    if code == "SC310" and not table.protected and (renamed := _renamed(changes)):
+    if code == "SC310" and not is_protected and (renamed := _renamed(changes)):
         remedy = remedy_renamed(*renamed, otherwise=remedy)
         recipe = _copy_recipe(table, observation)
     return _refusal(table, code, reason=_because(refused[0]), remedy=remedy, changes=changes, recipe=recipe)
 
 
 def refuse_lost_key(
-    table: DeclaredTable, observation: Observation, changes: tuple[Change, ...]
+    table: ResolvedTable, observation: Observation, changes: tuple[Change, ...]
 ) -> Blocked | None:
     """Return SC406 if files are encrypted with a key that the declared spec does not name, else None."""
     key = None if observation.spec is None else observation.spec.files.encryption_key
@@ -198,7 +217,7 @@ def refuse_lost_key(
     )
 
 
-def refuse_unallowed(table: DeclaredTable, changes: tuple[Change, ...]) -> Blocked | None:
+def refuse_unallowed(table: ResolvedTable, changes: tuple[Change, ...]) -> Blocked | None:
     """Return a refusal (SC702) if a change can execute code and no allow entry permits it, else None."""
     found = [c for c in changes if c.change_class is ChangeClass.EXECUTES and c.allowed is None]
     if not found:
@@ -208,9 +227,9 @@ def refuse_unallowed(table: DeclaredTable, changes: tuple[Change, ...]) -> Block
     )
 
 
-def _leave(table: DeclaredTable, code: str) -> str:
+def _leave(table: ResolvedTable, code: str) -> str:
     """Return the remedy that adds an allow entry for a change of the table."""
-    return f'add to parquetry.yml: `allow: [{{code: {code}, table: {table.spec.name}, reason: "..."}}]`'
+    return f'add to parquetry.yml: `allow: [{{code: {code}, table: {table.name}, reason: "..."}}]`'
 
 
 def _renamed(changes: tuple[Change, ...]) -> tuple[str, str] | None:
@@ -226,14 +245,14 @@ def _renamed(changes: tuple[Change, ...]) -> tuple[str, str] | None:
     return gone[0].path.partition(".")[2], come[0].path.partition(".")[2]
 
 
-def _copy_recipe(table: DeclaredTable, observation: Observation) -> tuple[RecipeStep, ...]:
+def _copy_recipe(table: ResolvedTable, observation: Observation) -> tuple[RecipeStep, ...]:
     applied = observation.handle.applied
     return copy_recipe(
         table.spec,
         file=table.file,
-        location=table.location,
-        recorded=None if applied is None else (table.spec.name, applied.number),
-        names_location=table.is_written("location"),
+        location=table.location_declared,
+        recorded=None if applied is None else (table.name, applied.number),
+        names_location="location" in table.settings,
     )
 
 
@@ -242,10 +261,10 @@ def _typed(location: str) -> str:
     return shell.place(location) if "/" in location else f"./{location}"
 
 
-def _commit_not_contained(observation: Observation, context: CommonPlanInputs) -> str | None:
+def _commit_not_contained(workspace: Workspace, observation: Observation) -> str | None:
     record = observation.handle.applied
     applied = record.git_commit if record else None
-    if applied is None or context.tree.contains(applied) or context.is_declared_since(observation):
+    if applied is None or workspace.tree.contains(applied) or is_declared_since(workspace, observation):
         return None
     return applied
 
@@ -262,7 +281,7 @@ def _because(change: Change) -> str:
 
 
 def _refusal(
-    table: DeclaredTable,
+    table: ResolvedTable,
     code: str,
     *,
     reason: str,
@@ -271,8 +290,8 @@ def _refusal(
     recipe: tuple[RecipeStep, ...] = (),
 ) -> Blocked:
     return Blocked(
-        table=table.spec.name,
-        location=table.location,
+        table=table.name,
+        location=table.location_declared,
         code=code,
         reason=reason,
         remedy=remedy,
@@ -285,7 +304,7 @@ def _head(tree: GitWorkTree) -> str:
     return (tree.commit or "this directory")[:12]
 
 
-def remedy_afresh(location: str) -> str:
+def remedy_never_written(location: str) -> str:
     """Return the remedy for a table that was never written to: delete its folder and create it again."""
     return (
         f"nothing was ever written to this table: delete its folder {location} and plan again; or make a new "

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanWarning
 from parquetry.compiler.workspace.observation import Observation
+from parquetry.compiler.workspace.opened import Workspace
+from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import KeyUnavailableError
 from parquetry.runtime.table.signing import SIGNATURE_CODE, Signed, wrong_signature
 
 SIGNATURE_PATH = "applied.signature"
 
 
-def resigning(observation: Observation, context: CommonPlanInputs) -> tuple[Change, ...]:
+def signature_changes(workspace: Workspace, observation: Observation) -> tuple[Change, ...]:
     """Return the change SC103 if `apply` adds, replaces or removes the record's signature, else nothing.
 
     If the keys are not available here, only a missing or superfluous signature is found.
     """
-    seal, keys = observation.handle.seal, context.signing_keys
+    seal, keys = observation.handle.seal, workspace.signing_keys
     if seal is None or not observation.is_applied:
         return ()
-    state = _state(observation, context)
+    state = _state(workspace, observation)
     if not keys:
         wanted, found = Signed.MISSING, Signed.MISSING if seal.signature is None else Signed.CURRENT
     else:
@@ -37,34 +38,36 @@ def resigning(observation: Observation, context: CommonPlanInputs) -> tuple[Chan
     )
 
 
-def refuse_wrong(table: DeclaredTable, observation: Observation, context: CommonPlanInputs) -> Blocked | None:
+def refuse_wrong_signature(
+    workspace: Workspace, table: ResolvedTable, observation: Observation
+) -> Blocked | None:
     """Return SC508 if no declared key signed the applied record, else None.
 
     If the keys are not available here, the signature is not checked and the result is None.
     """
     seal = observation.handle.seal
-    if seal is None or _state(observation, context) is not Signed.WRONG:
+    if seal is None or _state(workspace, observation) is not Signed.WRONG:
         return None
     wrong = wrong_signature(observation.handle.store.uri, seal)
     return Blocked(
-        table=table.spec.name,
-        location=table.location,
+        table=table.name,
+        location=table.location_declared,
         code=wrong.code,
         reason=wrong.reason,
         remedy=wrong.remedy,
     )
 
 
-def unchecked(
-    table: DeclaredTable, observation: Observation, context: CommonPlanInputs
+def unchecked_signature(
+    workspace: Workspace, table: ResolvedTable, observation: Observation
 ) -> tuple[PlanWarning, ...]:
     """Return a warning if the signature cannot be checked because a key is not available here."""
     seal = observation.handle.seal
-    if seal is None or seal.signature is None or not context.signing_keys:
+    if seal is None or seal.signature is None or not workspace.signing_keys:
         return ()
-    if _state(observation, context) is not None:
+    if _state(workspace, observation) is not None:
         return ()
-    name = table.spec.name
+    name = table.name
     message = (
         f"the signature of record {seal.number} of table {name} is not checked: the key is not here; apply "
         "and run check it"
@@ -72,14 +75,14 @@ def unchecked(
     return (PlanWarning(code=SIGNATURE_CODE, table=name, message=message),)
 
 
-def _state(observation: Observation, context: CommonPlanInputs) -> Signed | None:
+def _state(workspace: Workspace, observation: Observation) -> Signed | None:
     """Return which key signed the record, or None if that cannot be checked here."""
-    seal, keys = observation.handle.seal, context.signing_keys
+    seal, keys = observation.handle.seal, workspace.signing_keys
     if seal is None or not keys:
         return None
     if seal.signature is None:
         return Signed.MISSING
-    if not context.checks_signatures:
+    if workspace.base is not None:
         return None
     try:
         return seal.state(keys)

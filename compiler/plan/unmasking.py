@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from parquetry.compiler.plan.actions import job_references
 from parquetry.compiler.plan.model import PlanDocument, Step, TableAction
-from parquetry.compiler.plan.planning import job_references
 from parquetry.compiler.workspace.masking import is_masked, masked
 from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.opened import Workspace

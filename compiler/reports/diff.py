@@ -10,7 +10,7 @@ from pathlib import Path
 
 from parquetry import project
 from parquetry.compiler.errors import SpecError
-from parquetry.compiler.plan.allowing import is_never_in_place, with_allowance
+from parquetry.compiler.plan.allowing import is_never_in_place, with_allow_reason
 from parquetry.compiler.plan.changes import highest, spec_changes
 from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.compiler.plan.target_changes import CHANGED, setting_change
@@ -201,7 +201,9 @@ def _target_diffs(before: Mapping[str, TargetSettings], now: ResolvedProject) ->
                 status=DiffStatus.ADDED if old is None else DiffStatus.CHANGED,
                 change_class=highest(changes),
                 changes=tuple(changes),
-                unallowed=tuple(sorted({c.path for c in changes if c.needs_leave and c.allowed is None})),
+                unallowed=tuple(
+                    sorted({c.path for c in changes if c.needs_allow_entry and c.allowed is None})
+                ),
             )
 
 
@@ -289,11 +291,11 @@ def _diff(
     changes = (*_location_change(old, new), *_changes(old, new))
     if not changes:
         return None
-    allowed = {entry.code: entry.reason for entry in now.allow if entry.table == name}
-    changes = tuple(with_allowance(change, allowed) for change in changes)
+    entries = {entry.code: entry for entry in now.allow if entry.table == name}
+    changes = tuple(with_allow_reason(change, entries) for change in changes)
     breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
     never = [change for change in breaking if is_never_in_place(change.code)]
-    open_codes = {c.code for c in changes if c.needs_leave and c not in never and c.allowed is None}
+    open_codes = {c.code for c in changes if c.needs_allow_entry and c not in never and c.allowed is None}
     return TableDiff(
         table=name,
         file=new.file,

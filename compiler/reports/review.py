@@ -19,7 +19,7 @@ def yaml_diff(entry: TableAction | Blocked) -> tuple[DiffLine, ...]:
     """Return the changed fields as a YAML diff in the order of their paths; for a new table, its spec."""
     if isinstance(entry, TableAction) and Step.CREATE in entry.steps:
         return tuple(_nested(_declared_fields(masked(entry.spec)), parents="+"))
-    if isinstance(entry, Blocked) and entry.is_of_target:
+    if isinstance(entry, Blocked) and entry.blocks_target:
         return settings_diff(entry.changes)
     ordered = sorted(entry.changes, key=lambda change: change.path.split("."))
     return tuple(_nested((_pair(change) for change in ordered), parents=" "))

@@ -60,7 +60,7 @@ def _entry(name: str, group: list[Change]) -> Change | None:
 
 def _has_notes(change: Change) -> bool:
     return (
-        change.needs_leave
+        change.needs_allow_entry
         or change.allowed is not None
         or change.live is not None
         or change.reason is not None

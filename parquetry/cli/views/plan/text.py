@@ -98,7 +98,7 @@ class PlanView:
 
     def _next(self, plan: PlanDocument) -> list[str]:
         if plan.intent.blocked:
-            if any(blocked.is_of_target for blocked in plan.intent.blocked):
+            if any(blocked.blocks_target for blocked in plan.intent.blocked):
                 return ["Next: resolve what is blocked."]
             return ["Next: resolve what is blocked, or leave these tables out with --exclude."]
         if plan.intent.actions and plan.evidence.options.base is not None:
@@ -263,5 +263,5 @@ def _live(change: Change) -> str:
 
 
 def _place(change: Change) -> str:
-    kind = change.code if change.needs_leave else ""
+    kind = change.code if change.needs_allow_entry else ""
     return "  ".join(word for word in (change.origin or "", kind) if word)

@@ -38,7 +38,7 @@ def classes_text(reach: ChangeClass, changes: Iterable[Change]) -> str:
 
 def blocked_text(plan: PlanDocument) -> str:
     """Return what blocks the plan, such as ``blocked by 2 tables``, or an empty text."""
-    number = sum(not blocked.is_of_target for blocked in plan.intent.blocked)
+    number = sum(not blocked.blocks_target for blocked in plan.intent.blocked)
     by = [f"target {plan.intent.target}"] if number < len(plan.intent.blocked) else []
     by += [count(number, "table")] if number else []
     return f"blocked by {' and '.join(by)}" if by else ""
@@ -46,7 +46,7 @@ def blocked_text(plan: PlanDocument) -> str:
 
 def shown_actions(plan: PlanDocument) -> tuple[TableAction, ...]:
     """Return the actions to show, without those that only record changed settings of the target."""
-    return tuple(action for action in plan.intent.actions if not action.is_of_target)
+    return tuple(action for action in plan.intent.actions if not action.only_records_settings)
 
 
 def target_kind(plan: PlanDocument) -> str:
@@ -342,7 +342,7 @@ def _replay_error(found: Replay) -> Iterator[str]:
 
 def change_notes(change: Change) -> list[str]:
     """Return notes about a change besides its values and its place."""
-    notes = [change.code] if change.needs_leave else []
+    notes = [change.code] if change.needs_allow_entry else []
     if change.undeclared is not None:
         notes.append(change.undeclared)
     if change.allowed is not None:
@@ -400,7 +400,7 @@ def drift_line(plan: PlanDocument) -> str:
 
 def unchanged_tables(plan: PlanDocument) -> int:
     """Return how many tables of the project do not differ from their declaration."""
-    blocked = sum(not entry.is_of_target for entry in plan.intent.blocked)
+    blocked = sum(not entry.blocks_target for entry in plan.intent.blocked)
     return plan.evidence.tables - len(plan.intent.actions) - blocked
 
 
@@ -442,7 +442,7 @@ def summary(plan: PlanDocument) -> str:
     An example is ``1 blocked, 2 evolve + policy, 4 unchanged.``
     """
     intent = plan.intent
-    blocked = sum(not entry.is_of_target for entry in intent.blocked)
+    blocked = sum(not entry.blocks_target for entry in intent.blocked)
     due = "" if plan.evidence.due is None else _due_summary(plan)
     if plan.is_empty:
         return f"No changes: {count(plan.evidence.tables, 'table')} as declared{due}."
