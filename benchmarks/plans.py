@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.opened import Workspace, open_workspace
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.storage.open import open_store

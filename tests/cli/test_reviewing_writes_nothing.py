@@ -14,7 +14,7 @@ import s3fs
 
 from parquetry.compiler.jobs.manifest import compile_project
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.storage.open import open_store
 from tests.support.command_script import parquetry

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.observation import observe
 from parquetry.errors import ParquetryError
 from parquetry.runtime.services.clean import clean

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from parquetry.compiler.plan.drift import drift_of_workspace
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.spec_files.adopt import adopt
 from parquetry.runtime.errors import UnsupportedTableError
 from tests.interop.test_hudi_beside_us import Beside

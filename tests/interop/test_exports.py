@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.spec_files.adopt import adopt
 from parquetry.compiler.spec_files.exports import export_tables
 from parquetry.runtime.storage.open import open_store

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.spec_files.adopt import adopt
 from tests.interop.test_hudi_beside_us import Beside
 from tests.interop.versions import MOSTLY_1_2_0

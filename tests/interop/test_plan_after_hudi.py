@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from tests.interop.versions import MOSTLY_1_2_0
 from tests.support.hudi_spark import HudiTable
 from tests.support.project_folder import ProjectFolder, columns_with

@@ -21,7 +21,7 @@ from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.codec import decode, encode
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.codec import canonical_json, digest_of
 from tests.support.effort import examples

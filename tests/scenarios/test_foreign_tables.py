@@ -13,7 +13,7 @@ import parquetry
 from parquetry.cli.main import command_line
 from parquetry.compiler.jobs.run import cluster_job
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.clustering.plan.due import schedule_clustering

@@ -6,7 +6,7 @@ import pytest
 
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.drift import drift_of_workspace
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.errors import UnsupportedTableError

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.opened import open_workspace
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.storage.open import open_store

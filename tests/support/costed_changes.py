@@ -18,7 +18,7 @@ from parquetry.compiler.evidence.costs import requests_of
 from parquetry.compiler.evidence.figures import figures_of
 from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.runtime.clustering.forecast.intervals import PredictionInterval
 from parquetry.runtime.clustering.forecast.work import ClusteringWork
 from parquetry.runtime.clustering.plan.history import past_work

@@ -20,7 +20,7 @@ from parquetry.compiler.plan.apply import by_intent_alone, check_fits
 from parquetry.compiler.plan.codec import check_age, decode, digest_in
 from parquetry.compiler.plan.guarding import as_merged, check_guardrails
 from parquetry.compiler.plan.model import PlanDocument
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.plan.unmasking import unmasked
 from parquetry.compiler.workspace.named_file import read_named
 from parquetry.compiler.workspace.opened import Workspace

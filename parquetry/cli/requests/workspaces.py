@@ -212,7 +212,7 @@ def plan_for(
             origin.
 
     """
-    from parquetry.compiler.plan.planning import plan_workspace
+    from parquetry.compiler.plan.planner import plan_workspace
 
     workspace = untrusted_workspace(request, base=base) if untrusted else workspace_of(request)
     return plan_workspace(workspace, now_ms=now_ms(), due=due, excluded=excluded)

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.main import execute
 from parquetry.runtime.spark.read.table import read_table

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.rollback import rollback

@@ -42,7 +42,7 @@ from parquetry.compiler.plan.model import (
     Step,
     TableAction,
 )
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.reports.review import yaml_diff
 from parquetry.compiler.workspace.spec_words import scalar
 from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures

@@ -23,7 +23,7 @@ from parquetry.compiler.evidence import figures
 from parquetry.compiler.evidence.money import PlanPrices, followed_costs
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode, plan_json
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.reports.costs import cost_rows
 from parquetry.compiler.reports.timeline import report_timeline
 from parquetry.compiler.review.follow_up import DebtStatus, follow_up

@@ -15,7 +15,7 @@ from parquetry.compiler.evidence import run_forecast
 from parquetry.compiler.evidence.model import ExcludedFiles, ExcludedPath
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.storage.open import open_store
 from tests.support.one_process_spark import OneProcessSpark

@@ -31,7 +31,7 @@ from parquetry.compiler.evidence import figures, run_forecast
 from parquetry.compiler.evidence.figures import BUCKETS
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.reports.diff import diff_specs
 from parquetry.compiler.reports.inspection import inspect_table, read_layouts
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW

@@ -12,7 +12,7 @@ from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.source_files import list_source
 from parquetry.runtime.sources import ledger

@@ -17,7 +17,7 @@ from parquetry.compiler.guardrails.verdicts import findings
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
 from parquetry.compiler.plan.guarding import check_guardrails
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.project import load
 from parquetry.project.diagnostics.model import errors
 from parquetry.project.guardrails.expression import compiled

@@ -10,7 +10,7 @@ import pytest
 import parquetry
 from parquetry.compiler.jobs.run import Only, cluster_job, run_tables
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply.requirements import check_requirements

@@ -10,7 +10,7 @@ from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.jobs.run import Only, run_tables
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.runtime.main import execute
 from parquetry.runtime.storage.open import open_store
 from tests.support.one_process_spark import OneProcessSpark

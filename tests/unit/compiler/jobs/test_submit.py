@@ -18,7 +18,7 @@ from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.jobs.shipping import write_package
 from parquetry.compiler.jobs.submit import SparkSubmit
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of, open_workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.message import command, run

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.observation import observe
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.storage.open import open_store

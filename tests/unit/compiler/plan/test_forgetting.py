@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.opened import open_workspace
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.sidecars import IDENTITY_PATH

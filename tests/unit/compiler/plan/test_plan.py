@@ -20,7 +20,7 @@ from parquetry.compiler.plan.apply import apply_plan, check_fits
 from parquetry.compiler.plan.codec import check_age, decode, encode, intent_json
 from parquetry.compiler.plan.drift import drift_of_workspace
 from parquetry.compiler.plan.model import ChangeClass, Step
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.table_spec import TableSpec

@@ -10,7 +10,7 @@ import pytest
 
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import check_age, decode, encode
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.commit.claims import open_session
 from parquetry.runtime.errors import StalePlanError

@@ -22,7 +22,7 @@ from parquetry.compiler.errors import SpecError, UnacceptableDriftError
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.drift import CODES, drift_of_workspace
 from parquetry.compiler.plan.model import Step
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.spec_files.adopt import adopt
 from parquetry.compiler.spec_files.edit import with_column
 from parquetry.errors import UsageError

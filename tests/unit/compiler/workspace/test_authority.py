@@ -17,7 +17,7 @@ from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
 from parquetry.compiler.plan.guarding import as_merged
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.authority import authority_at
 from parquetry.compiler.workspace.revisions import RevisionError
 from parquetry.compiler.workspace.untrusted import base_at

@@ -25,7 +25,7 @@ from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import encode
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.reports.diff import diff_specs
 from parquetry.compiler.reports.inspection import inspect_table
 from parquetry.compiler.reports.timeline import report_timeline

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.revisions import RevisionError, files_at
 from parquetry.project import SelectionError
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder

@@ -12,7 +12,7 @@ from parquetry.cli.views.drift import DriftView
 from parquetry.cli.views.timeline import TimelineView
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.drift import drift_of_workspace
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.reports.timeline import report_timeline
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.apply.table_change import TableChange, apply_change

@@ -13,7 +13,7 @@ import parquetry
 from parquetry.compiler.jobs.run import Only, run_tables
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.drift import drift_of_workspace
-from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply.adoption import adopt_table
