@@ -18,15 +18,10 @@ from pyspark.sql import SparkSession
 
 import parquetry
 from benchmarks.data import prepare
-from parquetry.compiler.testing.execution import (
-    RowExecution,
-    TableUnderTest,
-    declared_tests,
-    execute_tests,
-)
+from parquetry.compiler.testing.execution import RowExecution, execute_tests
 from parquetry.compiler.testing.model import Status, TableTests
 from parquetry.compiler.testing.passes import PassesFile
-from parquetry.compiler.testing.row_sources import rows_anywhere
+from parquetry.compiler.testing.tables import TableUnderTest, declared_tests, rows_anywhere
 from parquetry.project.model.table_tests import table_test
 from parquetry.runtime.main import JobResult, execute
 from parquetry.runtime.spec.job import JobPlan

@@ -29,7 +29,7 @@ from benchmarks.plans import (
 )
 from parquetry.compiler.testing.execution import execute_tests
 from parquetry.compiler.testing.model import Status
-from parquetry.compiler.testing.selecting import selected_tests
+from parquetry.compiler.testing.tables import selected_tests
 from parquetry.runtime.storage.open import open_store
 
 MOST_SECONDS = 5.0

@@ -13,9 +13,10 @@ from typing import Any, Protocol, TypeVar
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.jobs.declared_rules import check_declared, check_named
 from parquetry.compiler.plan.settings_in_force import check_allowed, check_in_force
-from parquetry.compiler.testing.execution import RowExecution, execute_tests, tests_of
+from parquetry.compiler.testing.execution import RowExecution, execute_tests
 from parquetry.compiler.testing.model import TableTests
 from parquetry.compiler.testing.model import to_json as tests_to_json
+from parquetry.compiler.testing.tables import tests_of
 from parquetry.compiler.workspace.observation import Observation, check_files, observe
 from parquetry.compiler.workspace.opened import Workspace, job
 from parquetry.compiler.workspace.run_results import recorded_run, save_results

@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
-from parquetry.compiler.errors import SpecError
 from parquetry.compiler.evidence.figures import in_turn
 from parquetry.compiler.testing.kinds import KINDS, Measure
 from parquetry.compiler.testing.live_table import LiveTable
 from parquetry.compiler.testing.model import FAILURES, LimitOutcome, Outcome, Status, TableTests, to_json
 from parquetry.compiler.testing.passes import Passes, PassesFile
-from parquetry.compiler.testing.row_sources import RowSource, rows_anywhere, rows_of_project
-from parquetry.compiler.testing.rows import Unread, job_of, unread
+from parquetry.compiler.testing.rows import RowsToRead, job_of, rows_to_read
+from parquetry.compiler.testing.tables import DeclaredTest, TableUnderTest
 from parquetry.compiler.workspace.masking import masked_by, masked_sql
-from parquetry.compiler.workspace.named_file import read_named
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.run_results import save_results
 from parquetry.errors import ParquetryError
 from parquetry.message import Message
-from parquetry.project import ResolvedTable
-from parquetry.project.loading.tests_file import load_tests_file
 from parquetry.project.model.table_tests import (
     ERROR,
     ITSELF,
@@ -31,16 +26,14 @@ from parquetry.project.model.table_tests import (
     OF_ROWS,
     WARN,
     limit_of,
-    names_of,
     unit_of,
 )
 from parquetry.runtime.errors import StaleTimelineError, TableNotFoundError
 from parquetry.runtime.main import JobResult
-from parquetry.runtime.spec.job import JobPlan, TableOwner
+from parquetry.runtime.spec.job import JobPlan
 from parquetry.runtime.spec.masking import failures_masked, masked_partition, personal_names, pii_columns
 from parquetry.runtime.spec.row_tests import FailingKeys, RowAnswer
-from parquetry.runtime.spec.table_spec import Extra, TableSpec, TableTest
-from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.spec.table_spec import TableSpec, TableTest
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.rereading import read_again
@@ -48,33 +41,6 @@ from parquetry.runtime.timeline.rereading import read_again
 _OF_ROWS_ONLY = "only rows answer it, and --no-spark reads none"
 _NO_ANSWER = "the job that reads its rows left no answer"
 _STOPPED = "an earlier test failed, and --fail-fast stops there"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredTest:
-    """A test with its name and its position in a file."""
-
-    name: str
-    test: TableTest
-    origin: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableUnderTest:
-    """A table, and its tests to execute.
-
-    ``declared`` is None if no project declares the table; then its applied record is its spec, and ``extra``
-    has the queries that tests name. ``missing`` makes the error for a table that does not exist.
-    """
-
-    name: str
-    store: Callable[[], ObjectStore]
-    tests: tuple[DeclaredTest, ...]
-    declared: TableSpec | None
-    extra: Extra
-    owner: TableOwner | None = None
-    missing: Callable[[], ParquetryError] | None = None
-    rows: RowSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,63 +65,12 @@ class _Measured:
     ``passed`` are tests of rows that passed without any rows being read.
     """
 
-    found: tuple[Outcome | Unread, ...]
+    found: tuple[Outcome | RowsToRead, ...]
     handle: TableHandle | None = None
     spec: TableSpec | None = None
     shown_by: TableSpec | None = None
     instant: str = ""
-    passed: tuple[Unread, ...] = ()
-
-
-def declared_tests(
-    tests: Sequence[TableTest], origin: Callable[[str], str | None]
-) -> tuple[DeclaredTest, ...]:
-    """Return a table's tests with their names; ``origin`` returns the position of a path in the spec."""
-    return tuple(
-        DeclaredTest(name=name, test=test, origin=origin(f"tests.{test.name or index}"))
-        for index, (name, test) in enumerate(zip(names_of(tests), tests, strict=True))
-    )
-
-
-def tests_of(workspace: Workspace, table: ResolvedTable) -> TableUnderTest:
-    """Return a table of a project with all its tests."""
-
-    def origin(path: str) -> str | None:
-        place = table.origin(path)
-        return None if place.file is None else str(place)
-
-    return TableUnderTest(
-        name=table.name,
-        store=lambda: workspace.store(table),
-        tests=declared_tests(table.spec.extra.tests, origin),
-        declared=table.spec,
-        extra=table.spec.extra,
-        owner=workspace.owner,
-        missing=lambda: workspace.unapplied(table),
-        rows=rows_of_project(workspace, table),
-    )
-
-
-def tests_in_file(location: str, file: Path, *, store: Callable[[str], ObjectStore]) -> TableUnderTest:
-    """Return the table at a location with the tests of a file.
-
-    Raises:
-        SpecError: if the file has errors.
-
-    """
-    found = load_tests_file(str(file), read_named(file))
-    if found.diagnostics:
-        raise SpecError(found.diagnostics, files=1)
-    there = store(location)
-    named = zip(names_of(found.tests), found.tests, found.origins, strict=True)
-    return TableUnderTest(
-        name=location,
-        store=lambda: there,
-        tests=tuple(DeclaredTest(name=name, test=test, origin=origin) for name, test, origin in named),
-        declared=None,
-        extra=Extra(queries=found.queries),
-        rows=rows_anywhere(there.uri, location, store),
-    )
+    passed: tuple[RowsToRead, ...] = ()
 
 
 def execute_tests(
@@ -186,13 +101,13 @@ def execute_tests(
             outcomes += (
                 _stopped(table)
                 if stopped
-                else _tested(table, _measure_reporting(table, rows, stops=True), rows, stops=True)
+                else _outcomes(table, _measure_reporting(table, rows, stops=True), rows, stops=True)
             )
     else:
         for table, measured in zip(
             tables, map_each(tables, partial(_measure_reporting, rows=rows, stops=False)), strict=True
         ):
-            outcomes += _tested(table, measured, rows, stops=False)
+            outcomes += _outcomes(table, measured, rows, stops=False)
     return TableTests(run_id=run_id, target=target, outcomes=tuple(outcomes))
 
 
@@ -223,7 +138,7 @@ def _measure_reporting(table: TableUnderTest, rows: RowExecution | None, *, stop
         reason = failure.message
         return _Measured(
             found=tuple(
-                _without_answer(table, declared, Status.UNMEASURED, reason) for declared in table.tests
+                _outcome_without_value(table, declared, Status.UNMEASURED, reason) for declared in table.tests
             )
         )
 
@@ -238,7 +153,7 @@ def _measure(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) -
         with in_turn(len(live.slices)):
             passes = _passes(table, rows)
             keeps_keys = rows is not None and rows.keeps > 0
-            each = [*_each(table, live, shown_by, passes, stops=stops, keeps_keys=keeps_keys)]
+            each = [*_results(table, live, shown_by, passes, stops=stops, keeps_keys=keeps_keys)]
             return _Measured(
                 found=tuple(found for found, _ in each),
                 handle=handle,
@@ -263,7 +178,7 @@ def _spec(table: TableUnderTest, handle: TableHandle) -> TableSpec:
     return replace(spec, extra=replace(spec.extra, queries=table.extra.queries or spec.extra.queries))
 
 
-def _each(
+def _results(
     table: TableUnderTest,
     live: LiveTable,
     shown_by: TableSpec | None,
@@ -271,21 +186,21 @@ def _each(
     *,
     stops: bool,
     keeps_keys: bool,
-) -> Iterator[tuple[Outcome | Unread, Unread | None]]:
+) -> Iterator[tuple[Outcome | RowsToRead, RowsToRead | None]]:
     """Yield the result of each test, and beside it the test if it passed without any row being read."""
     has_failed = False
     for declared in table.tests:
         if has_failed and stops:
-            yield _without_answer(table, declared, Status.NOT_EXECUTED, _STOPPED, shown_by), None
+            yield _outcome_without_value(table, declared, Status.NOT_EXECUTED, _STOPPED, shown_by), None
             continue
         found = _outcome(table, declared, live, shown_by, passes, keeps_keys=keeps_keys)
-        left = None
-        if isinstance(found, Unread) and not found.files:
-            left = None if any(found.known) else found
+        passed_test = None
+        if isinstance(found, RowsToRead) and not found.files:
+            passed_test = None if any(found.known) else found
             found = _answered(table, declared, found, (0,) * len(found.limits), shown_by)
         if isinstance(found, Outcome):
             has_failed = has_failed or found.status in FAILURES
-        yield found, left
+        yield found, passed_test
 
 
 def _outcome(
@@ -296,18 +211,18 @@ def _outcome(
     passes: Passes,
     *,
     keeps_keys: bool,
-) -> Outcome | Unread:
+) -> Outcome | RowsToRead:
     test, source = declared.test, table.rows
     try:
         with failures_masked(shown_by, location=live.handle.store.uri):
             scope = live.scope(test.where)
             if test.kind in OF_ROWS:
-                return unread(
+                return rows_to_read(
                     scope,
                     declared.name,
                     test,
                     passes=passes,
-                    settings=source.settings if source else "",
+                    settings_digest=source.settings_digest if source else "",
                     others=source.others if source else None,
                     keeps_keys=keeps_keys,
                 )
@@ -315,23 +230,23 @@ def _outcome(
     except StaleTimelineError:
         raise
     except ParquetryError as failure:
-        return _without_answer(table, declared, Status.UNMEASURED, failure.message, shown_by)
+        return _outcome_without_value(table, declared, Status.UNMEASURED, failure.message, shown_by)
     return _compared(table, declared, measures, shown_by)
 
 
-def _tested(
+def _outcomes(
     table: TableUnderTest, measured: _Measured, rows: RowExecution | None, *, stops: bool
 ) -> list[Outcome]:
     """Return the outcomes of all tests of a table, and run its job if a test has to read rows."""
-    unread = [found for found in measured.found if isinstance(found, Unread)]
+    unanswered = [found for found in measured.found if isinstance(found, RowsToRead)]
     passed = [*measured.passed]
     answers: Mapping[str, RowAnswer] = {}
     problem: Message | str | None = None
     known = [found for found in measured.found if isinstance(found, Outcome)]
     is_over = stops and any(outcome.status in FAILURES for outcome in known)
-    if unread and rows is not None and table.rows is not None and not is_over:
+    if unanswered and rows is not None and table.rows is not None and not is_over:
         try:
-            answers = {answer.name: answer for answer in _read(table, measured, unread, rows)}
+            answers = {answer.name: answer for answer in _read(table, measured, unanswered, rows)}
             problem = _NO_ANSWER  # for tests without an answer
         except ParquetryError as failure:
             problem = failure.message
@@ -347,7 +262,7 @@ def _tested(
         if why is not None or answer is None:
             status = Status.NOT_EXECUTED if why is None else Status.UNMEASURED
             outcomes.append(
-                _without_answer(
+                _outcome_without_value(
                     table,
                     declared,
                     status,
@@ -368,19 +283,19 @@ def _tested(
 
 
 def _read(
-    table: TableUnderTest, measured: _Measured, unread: Sequence[Unread], rows: RowExecution
+    table: TableUnderTest, measured: _Measured, unanswered: Sequence[RowsToRead], rows: RowExecution
 ) -> Sequence[RowAnswer]:
     assert table.rows is not None, "rows are read of tables that have a source of them"
     assert measured.handle is not None, "what waits for rows has been opened"
     assert measured.spec is not None, "and has a spec"
     # The job masks its messages by this spec.
     spec = measured.shown_by or measured.spec
-    plan = table.rows.job(measured.handle, spec, job_of(unread, keeps=rows.keeps))
+    plan = table.rows.job(measured.handle, spec, job_of(unanswered, keeps=rows.keeps))
     tested = rows.launch(plan).tested
     return tested.answers if tested is not None else ()
 
 
-def _remember(file: PassesFile, passed: Sequence[Unread], instant: str) -> None:
+def _remember(file: PassesFile, passed: Sequence[RowsToRead], instant: str) -> None:
     lasting = {one.name: (one.definition, instant, one.live) for one in passed if one.definition is not None}
     if lasting:
         file.write(file.read().with_passed(lasting))
@@ -389,7 +304,7 @@ def _remember(file: PassesFile, passed: Sequence[Unread], instant: str) -> None:
 def _answered(
     table: TableUnderTest,
     declared: DeclaredTest,
-    found: Unread,
+    found: RowsToRead,
     failures: Sequence[int],
     shown_by: TableSpec | None,
 ) -> Outcome:
@@ -402,15 +317,15 @@ def _compared(
     table: TableUnderTest, declared: DeclaredTest, measures: Sequence[Measure], shown_by: TableSpec | None
 ) -> Outcome:
     limits = tuple(
-        _held(declared.test, measure, limit, shown_by)
+        _limit_outcome(declared.test, measure, limit, shown_by)
         for measure in measures
         if (limit := limit_of(declared.test, measure.limit))
     )
     status = max((limit.status for limit in limits), key=list(Status).index, default=Status.PASSED)
-    return replace(_without_answer(table, declared, status, None, shown_by), limits=limits)
+    return replace(_outcome_without_value(table, declared, status, None, shown_by), limits=limits)
 
 
-def _held(
+def _limit_outcome(
     test: TableTest, measure: Measure, limit: Mapping[str, float], shown_by: TableSpec | None
 ) -> LimitOutcome:
     is_lower = test.kind in LIMITS and measure.limit in LOWER_LIMITS
@@ -436,10 +351,10 @@ def _held(
 
 def _stopped(table: TableUnderTest) -> Iterator[Outcome]:
     for declared in table.tests:
-        yield _without_answer(table, declared, Status.NOT_EXECUTED, _STOPPED)
+        yield _outcome_without_value(table, declared, Status.NOT_EXECUTED, _STOPPED)
 
 
-def _without_answer(
+def _outcome_without_value(
     table: TableUnderTest,
     declared: DeclaredTest,
     status: Status,

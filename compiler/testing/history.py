@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from parquetry.compiler.testing.execution import TableUnderTest
 from parquetry.compiler.testing.model import Status
+from parquetry.compiler.testing.tables import TableUnderTest
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.run_results import RESULTS, RUNS
 from parquetry.confined_folder import ConfinedFolder

@@ -1,15 +1,19 @@
-"""A live table for its tests: each part is read once, when a test first needs it."""
+"""A live table for its tests: each part is read once, when a test first needs it.
+
+For tests of rows, it has predicates over statistics that are true for rows that fail.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from typing import Any, Final
 
 from parquetry.compiler.evidence.figures import clustering_due
-from parquetry.compiler.testing.violations import violation_of
 from parquetry.errors import ParquetryError
-from parquetry.project.model.table_tests import NOT_NULL, UNIQUE
+from parquetry.project.model.table_tests import EXPRESSION, NOT_NULL, UNIQUE
 from parquetry.project.sql.grammar import unknown_columns
 from parquetry.project.sql.guard import SqlProblem, check_expression
 from parquetry.runtime.layout.clustering.model import Debt
@@ -34,6 +38,35 @@ from parquetry.runtime.table.partition_bounds import PartitionBounds
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
+from parquetry.text.sql_tokens import TokenKind, lexed
+
+_PLAIN: Final = re.compile(r"[^'\\]*")
+_KEYWORDS: Final = frozenset(
+    """
+    and as between bigint binary boolean case cast date decimal div double else end escape false float ilike
+    in int integer is like not null or regexp rlike smallint string then timestamp tinyint true when
+    """.split()  # noqa: SIM905 - dozens of words read better as a text
+)
+_PURE: Final = frozenset(
+    """
+    abs and array_contains as ascii between bigint bin boolean btrim cardinality case cast ceil ceiling
+    char_length character_length coalesce concat concat_ws contains date date_add date_diff date_sub
+    date_trunc datediff day dayofmonth dayofweek dayofyear decimal double element_at else endswith float
+    floor greatest hour if ifnull in initcap instr int is isnan isnotnull isnull last_day lcase least left
+    length levenshtein like locate lower lpad ltrim make_date map_keys map_values md5 minute mod month
+    negative not nullif nvl nvl2 octet_length or pmod power quarter regexp regexp_extract regexp_like
+    regexp_replace repeat replace reverse right rlike round rpad rtrim second sha1 sha2 sign size smallint
+    split sqrt startswith string substr substring then tinyint translate trim trunc try_add try_cast
+    try_divide try_multiply try_subtract ucase upper weekday weekofyear when year
+    """.split()  # noqa: SIM905 - dozens of words read better as a text
+)
+"""Words before a parenthesis: operators, and Spark functions whose result depends only on their arguments."""
+
+_MOVING: Final = re.compile("now|today|tomorrow|yesterday", re.IGNORECASE)
+"""Texts that Spark reads as changing times in literals."""
+
+_READ: Final = frozenset({TokenKind.WORD, TokenKind.QUOTED, TokenKind.SYMBOL})
+_UNCERTAIN: Final = frozenset({TokenKind.DEPENDING, TokenKind.OPEN, TokenKind.HINT})
 
 
 class UnmeasurableError(ParquetryError):
@@ -80,8 +113,8 @@ class LiveTable:
     def violations(self) -> Mapping[int, Predicate]:
         """Return predicates that are true for each failing row, by the index of the test of rows."""
         types = column_types(self.columns)
-        found = ((place, violation_of(test, types)) for place, test in enumerate(self.tests))
-        return {place: predicate for place, predicate in found if predicate is not None}
+        found = ((index, violation_of(test, types)) for index, test in enumerate(self.tests))
+        return {index: predicate for index, predicate in found if predicate is not None}
 
     @OnceProperty
     def queries(self) -> Mapping[str, Predicate]:
@@ -147,8 +180,8 @@ class LiveTable:
         if where is None:
             return Scope(table=self, partitions=None)
         predicate = parse_where(where, types=self.types, time_zone=UTC, today=self._today)
-        asked = columns_of(predicate)
-        if not is_decided_by_values(predicate) or not asked <= set(self.handle.config.partition_by):
+        needed = columns_of(predicate)
+        if not is_decided_by_values(predicate) or not needed <= set(self.handle.config.partition_by):
             raise UnmeasurableError(
                 "paths of partitions do not answer the condition in where: compare partition columns with "
                 "literals of their type or with current_date, as in day >= current_date - 7"
@@ -156,12 +189,12 @@ class LiveTable:
         bounds, chosen = PartitionBounds(self.handle, self.types), set()
         for partition in self.view.partitions():
             known = bounds.of(partition)
-            if not asked <= known.keys():
+            if not needed <= known.keys():
                 raise UnmeasurableError(
                     "the values of the columns in where cannot be read from the paths of the partitions; "
                     "remove where"
                 )
-            if may_hold(predicate, {column: _one_value(bound) for column, bound in known.items()}):
+            if may_hold(predicate, {column: _single_value_bounds(bound) for column, bound in known.items()}):
                 chosen.add(partition)
         if not chosen:
             raise UnmeasurableError("no partition matches where, so there is nothing to measure")
@@ -178,10 +211,10 @@ class LiveTable:
         }
         names.update(*(test.arguments for test in self.tests if test.kind in (NOT_NULL, UNIQUE)))
         names.update(*map(columns_of, self.violations.values()))
-        asked = {test.arguments["name"] for test in self.tests if test.kind == "query"}
+        needed = {test.arguments["name"] for test in self.tests if test.kind == "query"}
         clusters = "clustering_debt" in kinds and self.spec.clustering.trigger is not Trigger.OFF
         for name, predicate in self.queries.items():
-            if clusters or name in asked:
+            if clusters or name in needed:
                 names |= columns_of(predicate)
         if clusters:
             execution = self.spec.clustering.execution
@@ -189,7 +222,7 @@ class LiveTable:
         return frozenset(names)
 
 
-def _one_value(bounds: Bounds) -> Bounds:
+def _single_value_bounds(bounds: Bounds) -> Bounds:
     """Return the bounds of a single value; different bounds mean that the path is that of null."""
     return bounds if bounds.minimum == bounds.maximum else replace(bounds, has_values=False, has_nulls=True)
 
@@ -216,3 +249,57 @@ class Scope:
         others = [part for part in slices if part.path not in known]
         found = {**known, **look_up(self.table.handle.store, others, columns=())}
         return sum(found[part.path].rows for part in slices)
+
+
+def violation_of(test: TableTest, types: Types) -> Predicate | None:
+    """Return a predicate that is true for each row that fails the test.
+
+    None is returned for tests whose failures depend on more than one row.
+    """
+    match test.kind:
+        case "expression":
+            return parse_where(f"NOT (\n{test.arguments}\n)", types=types)
+        case "accepted_values":
+            column = _quoted(test.arguments["column"])
+            # A value without a literal is left out, which only makes more rows suspicious.
+            known = [text for value in test.arguments["values"] if (text := _literal(value))]
+            return parse_where(" AND ".join(f"{column} <> {text}" for text in known) or "?", types=types)
+    return None
+
+
+def is_lasting(test: TableTest, columns: Collection[str]) -> bool:
+    """Return whether a row that passed a test always passes it.
+
+    This holds unless the test's expression may depend on the time or on chance. Every name in the expression
+    must be one of ``columns`` or be listed above.
+    """
+    if test.kind != EXPRESSION:
+        return True
+    found = list(lexed(test.arguments))
+    names = {name.lower() for name in columns}
+    if any(
+        token.kind in _UNCERTAIN or (token.kind is TokenKind.STRING and _MOVING.search(token.text))
+        for token in found
+    ):
+        return False
+    words = [token for token in found if token.kind in _READ]
+    for token, before, behind in zip(words, [None, *words], [*words[1:], None], strict=False):
+        if not token.is_name:
+            continue
+        is_called = behind is not None and behind.text == "("
+        is_field = before is not None and before.text == "." and not is_called
+        known = _PURE if is_called else names | _KEYWORDS
+        if not is_field and token.text.lower() not in known:
+            return False
+    return True
+
+
+def _literal(value: Any) -> str | None:
+    """Return the value as an SQL literal that can be read in only one way, or None."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.isprintable():
+        return f"'{value}'"
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _quoted(column: str) -> str:
+    return ".".join("`" + part.replace("`", "``") + "`" for part in column.split("."))

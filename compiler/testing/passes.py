@@ -1,4 +1,4 @@
-"""The files that passed each test of rows, kept in ``target/tests`` of this checkout.
+"""What tests keep in ``target`` of this checkout: the files that passed each test of rows, and failing keys.
 
 A base file never changes, so a file without violations need not be read for the same test again. A pass
 counts only for the same test of the same table with the same columns and Spark settings, and only while the
@@ -15,11 +15,19 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
+from parquetry.compiler.workspace.run_results import RUNS
 from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
 from parquetry.errors import ParquetryError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.codec import Brief, from_json_value, parsed_json, to_json_value
+from parquetry.runtime.spec.row_tests import FailingKeys
+
+MOST_KEYS: Final = 100
+"""The number of keys that are kept per test."""
+
+_LONGEST: Final = 150
 
 _FOLDER: Final = Path("target") / "tests"
 _VERSION: Final = 1
@@ -109,3 +117,25 @@ def digest_of_file(file: FileSlice) -> str:
 def digest_of_texts(texts: Iterable[str]) -> str:
     """Return the digest of texts in this order."""
     return blake2b(json.dumps(list(texts)).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def save_keys(root: Path, run_id: str, table: str, test: str, keys: FailingKeys) -> str | None:
+    """Write failing keys to a file, one JSON object per line; return its path, or None if that fails.
+
+    Keys are strings, and the job has already masked personal ones.
+    """
+    file = RUNS / run_id / "failures" / f"{_file_name(f'{table}.{test}')}.jsonl"
+    lines = (json.dumps(dict(zip(keys.columns, row, strict=True)), ensure_ascii=False) for row in keys.rows)
+    try:
+        ConfinedFolder(root).write(root / file, "".join(f"{line}\n" for line in lines), private=True)
+    except (OSError, LinkInTheWayError):
+        return None
+    return file.as_posix()
+
+
+def _file_name(name: str) -> str:
+    """Return a name as a file name: test names may contain column names with any characters."""
+    plain = quote(name, safe="")
+    if len(plain) <= _LONGEST:
+        return plain
+    return f"{plain[:_LONGEST]}-{digest_of_texts([name])}"

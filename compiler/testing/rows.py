@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from parquetry.compiler.testing.live_table import LiveTable, Scope, UnmeasurableError
+from parquetry.compiler.testing.live_table import LiveTable, Scope, UnmeasurableError, is_lasting
 from parquetry.compiler.testing.passes import Passes, digest_of_file, digest_of_texts
-from parquetry.compiler.testing.violations import is_lasting
 from parquetry.project.model.table_tests import (
     ACCEPTED_VALUES,
     EXPRESSION,
@@ -32,7 +31,7 @@ _FLOATS: Final = frozenset({"float", "double"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unread:
+class RowsToRead:
     """A test of rows with the ``files`` to read; none if everything is known.
 
     ``known`` are the failures in its other files, in the order of ``limits``. ``definition`` is the digest of
@@ -52,16 +51,16 @@ Others = Callable[[str], tuple[str, TableHandle]]
 """A function from the table name in `relationships` to that table's location and handle."""
 
 
-def unread(
+def rows_to_read(
     scope: Scope,
     name: str,
     test: TableTest,
     *,
     passes: Passes,
-    settings: str,
+    settings_digest: str,
     others: Others | None,
     keeps_keys: bool = False,
-) -> Unread:
+) -> RowsToRead:
     """Return a test with the files that still have to be read for it.
 
     Args:
@@ -69,7 +68,7 @@ def unread(
         name: the test's name.
         test: the test.
         passes: the earlier passes of the table's tests.
-        settings: a digest of Spark's settings, on which results may depend.
+        settings_digest: a digest of Spark's settings, on which results may depend.
         others: opens the table of `relationships`.
         keeps_keys: True to also read files that are known to have failing keys.
 
@@ -82,7 +81,7 @@ def unread(
     _check_columns(table, columns)
     if test.kind == EXPRESSION and (unknown := table.unknown_columns(test.arguments, table.columns)):
         raise UnmeasurableError(f"the table has no column {unknown[0]}")
-    other, about = None, ""
+    other, other_digest = None, ""
     if test.kind == RELATIONSHIPS:
         if others is None:
             raise UnmeasurableError("the other table is not known here")
@@ -95,29 +94,29 @@ def unread(
         timeline = handle.timeline()
         slices = handle.view(timeline).all_slices()
         theirs = _in_texts(handle.effective_spec(timeline).columns)
-        about = digest_of_texts([*theirs, *sorted(map(digest_of_file, slices))])
+        other_digest = digest_of_texts([*theirs, *sorted(map(digest_of_file, slices))])
     definition = None
     if is_lasting(test, [column.name for column in table.columns]):
-        definition = _definition(table, test, settings, about)
+        definition = _definition(table, test, settings_digest, other_digest)
     instants = [write.time for write in table.timeline.completed_writes]
     passed = frozenset[str]() if definition is None else passes.of(name, definition, instants)
     live = {digest_of_file(part): part for part in scope.slices}
     fresh = [part for digest, part in live.items() if digest not in passed]
     old = [part for digest, part in live.items() if digest in passed]
     known: tuple[int, ...] = (0,) * (len(columns) if test.kind == NOT_NULL else 1)
-    place = next(number for number, one in enumerate(table.tests) if one is test)
+    index = next(number for number, one in enumerate(table.tests) if one is test)
     match test.kind:
         case "not_null":
             known, fresh = _nulls(table, columns, fresh, reads_failing=keeps_keys)
         case "unique":
             fresh = _sharing_keys(table, columns, fresh, old)
         case "expression" | "accepted_values":
-            predicate = table.violations[place]
+            predicate = table.violations[index]
             statistics = [table.statistics[part.path] for part in fresh]
             found = files_to_read(statistics, predicate, column_types(table.columns))
             wanted = {file.path for file in found}
             fresh = [part for part in fresh if part.path in wanted]
-    return Unread(
+    return RowsToRead(
         name=name,
         test=RowTest(
             name=name,
@@ -136,7 +135,7 @@ def unread(
     )
 
 
-def job_of(tests: Sequence[Unread], *, keeps: int) -> RowTests:
+def job_of(tests: Sequence[RowsToRead], *, keeps: int) -> RowTests:
     """Return the work of a job for these tests, with each file listed once."""
     files = {part.path: part for one in tests for part in one.files}
     numbers = {path: number for number, path in enumerate(sorted(files))}
@@ -178,7 +177,7 @@ def _check_columns(table: LiveTable, names: Iterable[str]) -> None:
             raise UnmeasurableError(f"the table has no column {name}")
 
 
-def _definition(table: LiveTable, test: TableTest, settings: str, about: str) -> str:
+def _definition(table: LiveTable, test: TableTest, settings_digest: str, other_digest: str) -> str:
     """Return the digest of a test. It does not cover the partitions, as a pass is about single files."""
     what = json.dumps([test.kind, test.arguments], sort_keys=True)
     return digest_of_texts(
@@ -186,8 +185,8 @@ def _definition(table: LiveTable, test: TableTest, settings: str, about: str) ->
             table.handle.store.uri,
             table.handle.table_id or "",
             what,
-            settings,
-            about,
+            settings_digest,
+            other_digest,
             *_in_texts(table.columns),
         ]
     )

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from parquetry.compiler.testing.execution import TableUnderTest, declared_tests, execute_tests
+from parquetry.compiler.testing.execution import execute_tests
 from parquetry.compiler.testing.model import Outcome, Status
+from parquetry.compiler.testing.tables import TableUnderTest, declared_tests
 from parquetry.project.model.table_tests import table_test
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy, Trigger

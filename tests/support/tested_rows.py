@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from parquetry.compiler.testing.execution import RowExecution, TableUnderTest, execute_tests
+from parquetry.compiler.testing.execution import RowExecution, execute_tests
 from parquetry.compiler.testing.model import Outcome, TableTests
 from parquetry.compiler.testing.passes import PassesFile
-from parquetry.compiler.testing.row_sources import rows_anywhere
+from parquetry.compiler.testing.tables import TableUnderTest, rows_anywhere
 from parquetry.runtime.main import JobResult, execute
 from parquetry.runtime.spec.job import JobPlan
 from parquetry.runtime.storage.open import open_store

@@ -52,9 +52,9 @@ def run_tests(
     """
     from parquetry.cli.requests.progress import one_by_one
     from parquetry.compiler.jobs.launch import in_process, launcher_for, new_run_id
-    from parquetry.compiler.testing.execution import execute_tests, execute_tests_of, tests_in_file
-    from parquetry.compiler.testing.kept_keys import save_keys
-    from parquetry.compiler.testing.selecting import selected_tests
+    from parquetry.compiler.testing.execution import execute_tests, execute_tests_of
+    from parquetry.compiler.testing.passes import save_keys
+    from parquetry.compiler.testing.tables import selected_tests, tests_in_file
     from parquetry.runtime.spark_log import NAME
 
     if (location is None) != (tests is None):
@@ -97,7 +97,7 @@ def _row_execution(
 ) -> RowExecution | None:
     from parquetry.cli.failures import diagnosed
     from parquetry.compiler.testing.execution import RowExecution
-    from parquetry.compiler.testing.kept_keys import MOST_KEYS
+    from parquetry.compiler.testing.passes import MOST_KEYS
 
     if not settings.reads_rows:
         return None
@@ -139,7 +139,7 @@ def past_results(request: ProjectRequest, measuring: Mapping[str, object]) -> Te
 
     """
     from parquetry.compiler.testing.history import history_of
-    from parquetry.compiler.testing.selecting import selected_tests
+    from parquetry.compiler.testing.tables import selected_tests
 
     unused = [option for option, value in measuring.items() if value]
     if unused:

@@ -14,8 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.compiler.testing.execution import TableUnderTest, declared_tests, execute_tests
+from parquetry.compiler.testing.execution import execute_tests
 from parquetry.compiler.testing.model import Status
+from parquetry.compiler.testing.tables import TableUnderTest, declared_tests
 from parquetry.errors import ParquetryError
 from parquetry.project.model.table_tests import table_test
 from parquetry.runtime.spec.job import TableOwner

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from parquetry.compiler.testing.history import MOST_RUNS, history_of
-from parquetry.compiler.testing.selecting import selected_tests
+from parquetry.compiler.testing.tables import selected_tests
 from parquetry.confined_folder import LinkInTheWayError
 from tests.support.project_folder import ProjectFolder
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from parquetry.compiler.testing.live_table import is_lasting
 from parquetry.compiler.testing.passes import Passes, PassesFile
-from parquetry.compiler.testing.violations import is_lasting
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.codec import from_json_value, to_json_value
 from parquetry.runtime.spec.row_tests import FailingKeys, RowAnswer, RowsTested
