@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.message import Message
+from parquetry.message import Message, Value
 from parquetry.runtime.arrow.schema import arrow_type, columns_from_arrow
 from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
 from parquetry.runtime.quoting import of_library
@@ -206,7 +206,11 @@ def _check_times(value: Any, found: pa.DataType, name: str) -> None:
         is_cut = bool(pa.types.is_date(found)) and value.time() != dt.time()
         if is_cut or (isinstance(value, pd.Timestamp) and value.nanosecond):
             what = "dates and times" if is_cut else "a time with nanoseconds, and a table keeps microseconds"
-            raise InvalidDataError(f"column {name!r} has {what}: {value}; convert it before writing")
+            raise InvalidDataError(
+                Message(
+                    f"column {name!r} has {what}: ", Value.quote(str(value)), "; convert it before writing"
+                )
+            )
 
 
 def _one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:

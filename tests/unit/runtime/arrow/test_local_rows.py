@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from parquetry.message import with_values
 from parquetry.runtime.arrow.local_rows import BATCH_BYTES, check_rows, local_rows
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.table_spec import Column
@@ -135,6 +137,23 @@ def test_a_value_that_the_type_does_not_hold_is_an_error_with_the_columns_name(k
     with pytest.raises(InvalidDataError, match=said) as caught:
         taken(frame(values), kind)
     assert f"column '{place}'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "shown"),
+    [
+        ("date", pd.Series([dt.date(1950, 1, 1), dt.datetime(1962, 5, 17, 5)], dtype=object), "1962"),
+        ("array<timestamp>", [[pd.Timestamp(1962, 5, 17, nanosecond=1)]], "1962"),
+        ("date", pd.Series(pd.to_datetime(["1962-05-17 10:00"])), "1962"),
+        ("decimal(10,2)", [1962.345], "1962"),
+        ("bigint", [1962 * 2.0**60], str(1962 * 2**60)),
+        ("bigint", [1, "1962"], "1962"),
+    ],
+)
+def test_a_value_in_an_error_can_be_masked(kind, values, shown):
+    with pytest.raises(InvalidDataError, match=shown) as caught:
+        taken(frame(values), kind)
+    assert shown not in with_values(caught.value.args[0], lambda value: replace(value, text=value.mask))
 
 
 @pytest.mark.parametrize(
