@@ -97,7 +97,7 @@ class BaseFileReader:
         self._batch_bytes = batch_bytes
         self._arrow_bytes_per_row = 4 * self._stored_bytes_per_row()
         self._most_rows = _MOST_ROWS
-        self._undecoded: StoredColumns | None = None
+        self._undecoded: dict[str | None, StoredColumns] = {}
         if _may_repeat_long_values(file.metadata, conformer.source.names):
             longest = _longest_known(file.metadata, conformer.source.names)
             self._most_rows = min(_UNKNOWN_ROWS, batch_bytes // longest)
@@ -163,8 +163,8 @@ class BaseFileReader:
 
     def undecoded(self, parts: ParquetParts, *, decoded: str | None) -> StoredColumns:
         """Return a reader that decodes as little as possible, except for the column ``decoded``."""
-        if self._undecoded is None:
-            self._undecoded = StoredColumns(
+        if decoded not in self._undecoded:
+            self._undecoded[decoded] = StoredColumns(
                 self._content,
                 parts,
                 self._file.metadata,
@@ -172,7 +172,7 @@ class BaseFileReader:
                 decoded=decoded,
                 buffer_bytes=_buffer_bytes(self._file.metadata),
             )
-        return self._undecoded
+        return self._undecoded[decoded]
 
     def whole(self, group: StoredRows) -> pa.RecordBatch:
         """Return all rows of a row group as one batch."""

@@ -15,10 +15,10 @@ import pytest
 
 from parquetry.runtime.base_file.bucket import BucketWriter
 from parquetry.runtime.base_file.model import WriteContext, WrittenBucket, WrittenFile
-from parquetry.runtime.base_file.reader import BaseFileReader
+from parquetry.runtime.base_file.reader import BaseFileReader, open_base_file
 from parquetry.runtime.parquet.page_index import file_pages
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy
-from tests.support.base_files import SECOND, THIRD, Incoming, bucket, context, merging, read, write
+from tests.support.base_files import SECOND, THIRD, Incoming, bucket, context, merging, read, slice_of, write
 from tests.support.rows import TYPES, make_row
 
 ROWS = 6000
@@ -69,6 +69,19 @@ def base(tmp_path: Path) -> WrittenFile:
     (file,) = write(ctx, bucket(ctx, expected_inserts=ROWS), some()).files
     assert file.metadata.num_row_groups >= 3
     return file
+
+
+def test_each_reader_of_undecoded_rows_decodes_the_column_that_it_was_asked_for(
+    base: WrittenFile, tmp_path: Path
+) -> None:
+    ctx = later(tmp_path)
+    decimals = {"price": pa.decimal128(15, 2), "few": pa.decimal128(6, 3)}
+    with open_base_file(ctx.store, slice_of(base), ctx.schema, decoded=frozenset(), batch_bytes=1) as reader:
+        assert reader.parts is not None
+        for asked in (None, "price", "few", None):
+            rows = reader.undecoded(reader.parts, decoded=asked).rows(1)
+            for name, kind in decimals.items():
+                assert (rows.schema.field(name).type == kind) == (name == asked)
 
 
 def later(tmp_path: Path, instant: str = SECOND, **changes: Any) -> WriteContext:
