@@ -61,7 +61,7 @@ def _number(layout: str) -> Key:
 
     def key(raw: bytes) -> Any:
         if len(raw) != decode.size:
-            raise ValueError(f"{raw!r} is no number of {decode.size} bytes")
+            raise ValueError(f"a bound does not have the {decode.size} bytes of a number")
         return decode.unpack(raw)[0]
 
     return key
