@@ -316,8 +316,8 @@ def _sliced(child: pa.Array, parent: pa.Array) -> Hashes:
 def _sums(elements: Hashes, offsets: npt.NDArray[np.int32]) -> Hashes:
     """Return hashes of lists from those of their elements, which lie between the offsets."""
     bounds = offsets.astype(np.int64) - int(offsets[0])
-    placed = _mixed(elements + _numbers(bounds).astype(np.uint64) * _SECOND)
-    return _mixed(_between(placed, bounds) + np.diff(bounds).astype(np.uint64) * _GAMMA)
+    positioned = _mixed(elements + _numbers(bounds).astype(np.uint64) * _SECOND)
+    return _mixed(_between(positioned, bounds) + np.diff(bounds).astype(np.uint64) * _GAMMA)
 
 
 def _numbers(bounds: Places) -> Places:

@@ -60,7 +60,7 @@ class MoreKeys:
             bounds: The smallest and the largest key in UTF-8 order, if known.
             columns: Returns the keys. It is called only if the bounds do not settle the order in UTF-16.
         """
-        if bounds is not None and _tell_java_order(*bounds):
+        if bounds is not None and _is_same_in_java_order(*bounds):
             return cls(count=count, smallest_bytes=len(bounds[0]), largest_bytes=len(bounds[1]))
         longest = max((pc.max(pc.binary_length(keys)).as_py() or 0 for keys in columns()), default=0)
         return cls(count=count, smallest_bytes=longest, largest_bytes=longest)
@@ -144,7 +144,7 @@ class KeyRangeCollector:
 
     def add_bounds(self, smallest: bytes, largest: bytes) -> bool:
         """Add keys by their range in UTF-8 order; return False if the UTF-16 order may differ."""
-        if not _tell_java_order(smallest, largest):
+        if not _is_same_in_java_order(smallest, largest):
             return False
         self._include(smallest, largest)
         return True
@@ -160,7 +160,7 @@ class KeyRangeCollector:
         return _decode(self._largest)
 
 
-def _tell_java_order(smallest: bytes, largest: bytes) -> bool:
+def _is_same_in_java_order(smallest: bytes, largest: bytes) -> bool:
     """Return whether bounds in UTF-8 order are also bounds in UTF-16 order.
 
     At the first byte where a key differs from a bound, the two orders can disagree only if the bound has a

@@ -261,11 +261,11 @@ class BaseFileWriter:
             num_inserts=int(self._origins[RowOrigin.INSERTED]),
             file_size_bytes=self._assembly.data_bytes,
         )
-        tells_keys = isinstance(self._assembly, ParquetAssembly)
+        has_key_range = isinstance(self._assembly, ParquetAssembly)
         return WrittenFile(
             stat=stat,
-            min_key=self._keys.min_key if tells_keys else None,
-            max_key=self._keys.max_key if tells_keys else None,
+            min_key=self._keys.min_key if has_key_range else None,
+            max_key=self._keys.max_key if has_key_range else None,
             metadata=metadata,
         )
 

@@ -25,13 +25,13 @@ _FLOATS = frozenset({"float", "double"})
 _EXACT = Context(prec=100)
 
 
-def column_statistics(chunk: Any, column: Any, *, tells_nan: bool = False) -> ColumnStatistics | None:
+def column_statistics(chunk: Any, column: Any, *, nan_unbounded: bool = False) -> ColumnStatistics | None:
     """Return the bounds and the null count of a chunk; None if it has no statistics or no defined order.
 
     Args:
         chunk: pyarrow's ColumnChunkMetaData.
         column: pyarrow's ColumnSchema of the same column.
-        tells_nan: The file has no bounds for floating-point columns that contain a NaN.
+        nan_unbounded: The file has no bounds for floating-point columns that contain a NaN.
     """
     logical = json.loads(column.logical_type.to_json())
     spark_type = _spark_type(column.physical_type, logical)
@@ -49,7 +49,7 @@ def column_statistics(chunk: Any, column: Any, *, tells_nan: bool = False) -> Co
         minimum=minimum,
         maximum=maximum,
         nulls=statistics.null_count if statistics.has_null_count else None,
-        nan_free=tells_nan and spark_type in _FLOATS and minimum is not None,
+        nan_free=nan_unbounded and spark_type in _FLOATS and minimum is not None,
     )
 
 
@@ -83,12 +83,12 @@ def page_bounds(
 
     found = []
     for count, is_null, low, high, nulls_of_page in zip(rows, null_pages, lows, highs, nulls, strict=True):
-        tells = has_bounds and not is_null
+        is_bounded = has_bounds and not is_null
         found.append(
             ColumnStatistics(
                 type=known.type,
-                minimum=bound(low, upper=False) if tells else None,
-                maximum=bound(high, upper=True) if tells else None,
+                minimum=bound(low, upper=False) if is_bounded else None,
+                maximum=bound(high, upper=True) if is_bounded else None,
                 nulls=count if is_null else nulls_of_page,
                 nan_free=known.nan_free,
             )

@@ -64,7 +64,7 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
 
 def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:
     """Return the row groups, with bounds of the first 64 columns that are not within lists or maps."""
-    schema, tells_nan = metadata.schema, leaves_nan_unbounded(metadata)
+    schema, nan_unbounded = metadata.schema, leaves_nan_unbounded(metadata)
     indexed = [i for i in range(len(schema)) if schema.column(i).max_repetition_level == 0]
     indexed = indexed[:_INDEXED_COLUMNS]
     groups = []
@@ -72,7 +72,9 @@ def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:
         group = metadata.row_group(number)
         columns = {}
         for index in indexed:
-            statistics = column_statistics(group.column(index), schema.column(index), tells_nan=tells_nan)
+            statistics = column_statistics(
+                group.column(index), schema.column(index), nan_unbounded=nan_unbounded
+            )
             if statistics is not None:
                 columns[schema.column(index).path] = statistics
         groups.append(
@@ -86,11 +88,11 @@ def leaves_nan_unbounded(metadata: pq.FileMetaData) -> bool:
 
     Other writers omit NaN from the bounds without a note.
     """
-    said = (metadata.metadata or {}).get(NAN_UNBOUNDED.encode())
-    if said is None:
+    recorded = (metadata.metadata or {}).get(NAN_UNBOUNDED.encode())
+    if recorded is None:
         return False
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    return bool(said == str(sum(map(_stored_bytes, groups))).encode())
+    return bool(recorded == str(sum(map(_stored_bytes, groups))).encode())
 
 
 def _stored_bytes(group: pq.RowGroupMetaData) -> int:

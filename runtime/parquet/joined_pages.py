@@ -103,12 +103,12 @@ def chunk_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None
         flat: Whether the column has exactly one value per row.
     """
     try:
-        return _told_pages(chunk, rows, flat=flat)
+        return _consistent_pages(chunk, rows, flat=flat)
     except _GARBLED:
         return None
 
 
-def _told_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None:
+def _consistent_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None:
     metadata = chunk.metadata
     if chunk.places[1] is None or field_value(metadata, ColumnMetaData.INDEX_PAGE, 0):
         return None

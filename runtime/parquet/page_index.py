@@ -207,9 +207,9 @@ def _group_pages(
         firsts, stored = page_locations(locations)
         _check(firsts, group.rows)
         _add(sizes, firsts, stored, chunk.size_bytes)
-        known, said = group.columns.get(chunk.name), index.bounds(chunk)
-        if known is not None and said is not None:
-            column_index, _ = decode_struct(said)
+        known, column_index_bytes = group.columns.get(chunk.name), index.bounds(chunk)
+        if known is not None and column_index_bytes is not None:
+            column_index, _ = decode_struct(column_index_bytes)
             counts = np.diff(np.append(firsts, group.rows)).tolist()
             bounds = page_bounds(known, schema.column(number), column_index, counts)
             columns[chunk.name] = ColumnPages(firsts=firsts.tolist(), bounds=bounds)

@@ -48,7 +48,7 @@ def cluster_inline(
     """
     if result.instant is None:
         return result
-    said: tuple[str, ...] = ()
+    partial_warnings: tuple[str, ...] = ()
     try:
         if trigger_of(table) is not Trigger.INLINE:
             # The spec answers this without a request to the store.
@@ -60,17 +60,19 @@ def cluster_inline(
         if not done.instants:
             record_check(now)
     except PartlyClusteredError as partly:
-        done, said = partly.result, (_said(table, partly),)
+        done, partial_warnings = partly.result, (_logged_warning(table, partly),)
     except Exception as failure:  # noqa: BLE001 - a plug-in may raise anything, and the commit stays
         with suppress(*FAILURES):
             record_check(table)
-        return replace(result, warnings=(*result.warnings, _said(table, failure)))
+        return replace(result, warnings=(*result.warnings, _logged_warning(table, failure)))
     return replace(
-        result, files_clustered=done.files_before, warnings=(*result.warnings, *done.warnings, *said)
+        result,
+        files_clustered=done.files_before,
+        warnings=(*result.warnings, *done.warnings, *partial_warnings),
     )
 
 
-def _said(table: TableHandle, failure: Exception) -> str:
+def _logged_warning(table: TableHandle, failure: Exception) -> str:
     """Log a failed clustering and return the warning for it, with the class name of an unexpected failure."""
     text = message_of(failure)
     if not isinstance(failure, (ParquetryError, PySparkException, Py4JJavaError)):

@@ -80,9 +80,9 @@ def rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWor
         )
         numbers = spark.range(0, len(shares), 1, len(shares))
         messages = map_in_tasks(numbers, scatterer(context, division, shares), MESSAGE_DDL)
-        placed = one_bucket_per_task(messages, work.tasks).sortWithinPartitions(RANGE, RUN)
+        partitioned = one_bucket_per_task(messages, work.tasks).sortWithinPartitions(RANGE, RUN)
         task = gatherer(context, work, division, rows=sampled.rows)
-        rows = map_in_tasks(placed, task, RESULT_DDL).collect()
+        rows = map_in_tasks(partitioned, task, RESULT_DDL).collect()
     return checked(work, read_results(row.asDict() for row in rows), shares=len(shares))
 
 

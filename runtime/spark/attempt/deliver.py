@@ -189,10 +189,12 @@ def _with_control(
 ) -> pa.RecordBatch:
     """Add the ``control`` columns of the list to the rows; without a list the rows are new ones."""
     if listed is not None and POSITION in listed.schema.names:
-        said = {name: listed.column(name) for name in control}
+        control_columns = {name: listed.column(name) for name in control}
     else:
-        said = {
+        control_columns = {
             POSITION: pa.nulls(rows.num_rows, pa.int64()),
             DELETE: pa.array(np.zeros(rows.num_rows, bool)),
         }
-    return pa.RecordBatch.from_arrays([*rows.columns, *said.values()], names=[*rows.schema.names, *said])
+    return pa.RecordBatch.from_arrays(
+        [*rows.columns, *control_columns.values()], names=[*rows.schema.names, *control_columns]
+    )

@@ -49,15 +49,15 @@ def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: FoundKeys) -> M
     """
     spec = staged.spec
     # Only the keys of rows to remove are staged.
-    carried = _carried(staged) if spec.rows else [RECORD_KEY, HASH, *([ORDERING] if spec.ordering else [])]
-    routed = route(found.rows, files=plan.files(), inserts=plan.inserts, carried=carried)
+    kept = _kept_columns(staged) if spec.rows else [RECORD_KEY, HASH, *([ORDERING] if spec.ordering else [])]
+    routed = route(found.rows, files=plan.files(), inserts=plan.inserts, kept=kept)
     order = [BUCKET, F.col(POSITION).asc_nulls_last(), *([REFERENCE] if spec.rows else [])]
     spark = routed.sparkSession
     tasks = min(len(plan.buckets), _LISTS_OF_A_CORE * reachable_parallelism(spark))
-    placed = routed.repartition(tasks, BUCKET).sortWithinPartitions(*order)
+    partitioned = routed.repartition(tasks, BUCKET).sortWithinPartitions(*order)
     settings = arrow_settings(spark, rows=_ROUTES_OF_A_BATCH, by_count=True)
     with session_settings(spark, settings), failures_translated(_WHAT):
-        listed = map_in_tasks(placed, _lister(spec.place), "bucket int, name string").collect()
+        listed = map_in_tasks(partitioned, _lister(spec.place), "bucket int, name string").collect()
     return {row["bucket"]: row["name"] for row in listed}
 
 
@@ -74,16 +74,16 @@ def staged_by_bucket(
         instant: The instant of the write.
 
     """
-    routed = route(found.rows, files=plan.files(), inserts=plan.inserts, carried=_carried(staged))
+    routed = route(found.rows, files=plan.files(), inserts=plan.inserts, kept=_kept_columns(staged))
     files = max(staged.index.files) + 1
     share = F.expr(f"int(shiftright({REFERENCE}, {REFERENCE_SHIFT}) * {tasks} div {files})")
-    placed = one_bucket_per_task(routed, tasks, by=share).sortWithinPartitions(REFERENCE)
-    summary = map_in_tasks(placed, _stager(staged, instant), SUMMARY_SQL)
+    partitioned = one_bucket_per_task(routed, tasks, by=share).sortWithinPartitions(REFERENCE)
+    summary = map_in_tasks(partitioned, _stager(staged, instant), SUMMARY_SQL)
     again = regrouped_spec(staged.spec, folds=staged.folds)
     return run_stage(summary, again, what=_WHAT, rows_of_a_batch=_ROUTES_OF_A_BATCH)
 
 
-def _carried(staged: StagedRows) -> list[str]:
+def _kept_columns(staged: StagedRows) -> list[str]:
     return [REFERENCE, *([ORDERING] if staged.folds else [])]
 
 

@@ -65,9 +65,9 @@ def route(
     *,
     files: Mapping[str, int],
     inserts: Mapping[str, Sequence[tuple[int, int]]],
-    carried: Sequence[str] = (REFERENCE,),
+    kept: Sequence[str] = (REFERENCE,),
 ) -> DataFrame:
-    """Return bucket, position, delete flag and the ``carried`` columns of every row that goes to a bucket.
+    """Return bucket, position, delete flag and the ``kept`` columns of every row that goes to a bucket.
 
     Deletes of keys that were not found are left out.
 
@@ -75,11 +75,11 @@ def route(
         tagged: The rows with the file and position at which the lookup found them.
         files: The buckets of the base files, by file name.
         inserts: The quotas by table partition, as pairs of bucket and number of new rows.
-        carried: The columns to keep.
+        kept: The columns to keep.
 
     """
     spark = tagged.sparkSession
-    columns = [BUCKET, POSITION, DELETE, *carried]
+    columns = [BUCKET, POSITION, DELETE, *kept]
     parts = []
     if files:
         buckets = spark.createDataFrame(list(files.items()), f"{FILE} string, {BUCKET} int")

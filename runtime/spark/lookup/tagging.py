@@ -136,9 +136,9 @@ def winners(staged: StagedRows, keys: DataFrame, *, partitioned: bool) -> DataFr
 
     """
     ordering = [name for name in (ORDERING,) if name in keys.columns]
-    marks = [name for name in (TO_LOCATE,) if name in keys.columns]
+    extra = [name for name in (TO_LOCATE,) if name in keys.columns]
     grouping = [PARTITION, RECORD_KEY] if partitioned else [RECORD_KEY]
-    rank = [DELETE, HASH, REFERENCE, *marks, *([] if partitioned else [PARTITION])]
+    rank = [DELETE, HASH, REFERENCE, *extra, *([] if partitioned else [PARTITION])]
     outcome = [F.col(f"best.{name}") for name in rank]
     if staged.folds:
         later = (
@@ -235,7 +235,7 @@ def moved(tagged: DataFrame, *, ordering: bool) -> DataFrame:
         stale = F.coalesce(later | beats_null, F.expr("false"))
     # The incoming rows are partitioned by key already, so this shuffles nothing.
     copies = Window.partitionBy(RECORD_KEY)
-    placed = tagged.select(
+    numbered = tagged.select(
         "*",
         F.max(stale).over(copies).alias("__late"),
         F.max(here).over(copies).alias("__at_home"),
@@ -262,4 +262,4 @@ def moved(tagged: DataFrame, *, ordering: bool) -> DataFrame:
         .otherwise(F.array(delete, insert))
     )
     kept = [c for c in tagged.columns if c not in (DELETE, FILE, POSITION, STORED_ORDERING)]
-    return placed.select(*kept, F.explode(steps).alias("step")).select(*kept, "step.*")
+    return numbered.select(*kept, F.explode(steps).alias("step")).select(*kept, "step.*")

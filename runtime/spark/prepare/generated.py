@@ -95,10 +95,10 @@ def _place(column: Column) -> str:
 
 def _faults(column: Column, columns: Sequence[Column]) -> tuple[str, str]:
     """Return the fault of a value that the type cannot contain, and that of a given value that differs."""
-    said = _expression(column, columns)
+    shown = _expression(column, columns)
     return (
-        f"generated column {column.name!r}: {column.type} does not hold what {said} gives",
-        f"generated column {column.name!r} has another value than {said}",
+        f"generated column {column.name!r}: {column.type} does not hold what {shown} gives",
+        f"generated column {column.name!r} has another value than {shown}",
     )
 
 

@@ -46,7 +46,7 @@ _FIELD = re.compile(
     r"[`'\"]?(?P<value>.{0,1000}?)[`'\"]? of the JSON token type"
 )
 _GZIP = b"\x1f\x8b"
-_BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _NO_COLUMNS = "UNABLE_TO_INFER_SCHEMA"
 _TWICE = "COLUMN_ALREADY_EXISTS"
 _NOT_MERGED = "CANNOT_MERGE_SCHEMAS"
@@ -171,8 +171,8 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
         raise InvalidDataError(Message(place, ": ", *words)) from error
     except UnreadableFileError as error:
         reason = explain(error.file, str(error.__cause__)) if explain and error.__cause__ else None
-        told = error if reason is None else UnreadableFileError(error.file, reason)
-        raise InvalidDataError(Message(place, ": ", *told.args)) from error
+        unreadable = error if reason is None else UnreadableFileError(error.file, reason)
+        raise InvalidDataError(Message(place, ": ", *unreadable.args)) from error
     except (InvalidDataError, NotFoundError) as error:
         if error.message.startswith(place):
             raise
@@ -183,8 +183,8 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
         text = str(error)
         if found := _FILE.search(text):
             reason = (explain(found["file"], text) if explain else None) or of_library(_reasons(text))
-            told = UnreadableFileError(found["file"], reason)
-            raise InvalidDataError(Message(place, ": ", *told.args)) from error
+            unreadable = UnreadableFileError(found["file"], reason)
+            raise InvalidDataError(Message(place, ": ", *unreadable.args)) from error
         if is_of_missing_format(error):
             raise InvalidDataError(
                 f"{place}: this Spark has no reader of Avro; list {avro_package()} under "
@@ -197,10 +197,10 @@ def _reasons(text: str) -> str:
     """Return the last two causes of the error text; the last one usually contains the value."""
     causes = [_CONDITION.sub("", match["message"]).strip() for match in _CAUSE.finditer(text)]
     sentences = [re.split(r"(?<=[.\]])\s{1,2}(?=[A-Z])", cause)[0].rstrip(".") for cause in causes]
-    told = [sentence for sentence in dict.fromkeys(sentences) if not sentence.startswith(_WITH_ROW)][-2:]
-    if not told and sentences:
+    reasons = [sentence for sentence in dict.fromkeys(sentences) if not sentence.startswith(_WITH_ROW)][-2:]
+    if not reasons and sentences:
         return "a record is malformed"
-    return "; ".join(told) or _CONDITION.sub("", text.splitlines()[0])
+    return "; ".join(reasons) or _CONDITION.sub("", text.splitlines()[0])
 
 
 def explained(
@@ -224,7 +224,9 @@ def explained(
     options = {name.lower(): value for name, value in source.options.items()}
     is_shown = not pii_columns(columns, columns)
     if source.format not in ("csv", "json"):
-        return lambda _, said: _of_value(said, is_shown=is_shown) if isinstance(said, RefusedCell) else None
+        return lambda _, error: (
+            _of_value(error, is_shown=is_shown) if isinstance(error, RefusedCell) else None
+        )
 
     def searched(name: str, search: Callable[[Any], FoundLine]) -> FoundLine:
         file = by_name.get(bare_name(name))
@@ -249,42 +251,42 @@ def explained(
                 break
         return found
 
-    def explain(name: str, said: str | RefusedCell) -> str | None:
-        if isinstance(said, RefusedCell):
-            _, column, kind, text, *_ = map(str, said.args)
+    def explain(name: str, error: str | RefusedCell) -> str | None:
+        if isinstance(error, RefusedCell):
+            _, column, kind, text, *_ = map(str, error.args)
             if not name:
                 return Message(*_of_cell(column, kind, text, is_shown=is_shown), *whereabouts(text))
             cell = SoughtCell(column=column, text=text)
             place = searched(name, lambda file: find_cell(file, cell, kind=source.format, options=options))
-            return _placed(place, *_of_cell(column, kind, text, is_shown=is_shown))
-        if found := _FIELD.search(said):
+            return _with_line(place, *_of_cell(column, kind, text, is_shown=is_shown))
+        if found := _FIELD.search(error):
             cell = SoughtCell(column=found["field"], text=found["value"])
             place = searched(name, lambda file: find_cell(file, cell, kind=source.format, options=options))
             types = {column.name.lower(): column.type for column in columns}
             kind = types.get(found["field"].lower(), "of its type")
-            return _placed(place, *_of_cell(found["field"], kind, found["value"], is_shown=is_shown))
-        if not any(sign in said for sign in (_MALFORMED, _WITH_ROW, _MALFORMED_CSV, _STRAY_QUOTE)):
+            return _with_line(place, *_of_cell(found["field"], kind, found["value"], is_shown=is_shown))
+        if not any(sign in error for sign in (_MALFORMED, _WITH_ROW, _MALFORMED_CSV, _STRAY_QUOTE)):
             return None
         place = searched(name, lambda file: find_malformed(file, kind=source.format, options=options))
-        return _placed(place, *_of_record(said, is_shown=is_shown))
+        return _with_line(place, *_of_record(error, is_shown=is_shown))
 
     return explain
 
 
-def _of_value(said: RefusedCell, *, is_shown: bool) -> str:
-    _, column, kind, text, *row = map(str, said.args)
+def _of_value(error: RefusedCell, *, is_shown: bool) -> str:
+    _, column, kind, text, *row = map(str, error.args)
     return Message(*(f"row {number}, " for number in row), *_of_cell(column, kind, text, is_shown=is_shown))
 
 
-def _of_record(said: str, *, is_shown: bool) -> tuple[str, ...]:
-    if _STRAY_QUOTE in said:
+def _of_record(error: str, *, is_shown: bool) -> tuple[str, ...]:
+    if _STRAY_QUOTE in error:
         return (
             "a quote within quotes is not doubled, or there is more behind the closing one; correct it, ",
             "or declare quote and escape in the source's options",
         )
-    if _MALFORMED_CSV in said:
+    if _MALFORMED_CSV in error:
         return ("the row has more or fewer cells than there are columns",)
-    return (of_library(_reasons(said)) if is_shown else "a record is malformed",)
+    return (of_library(_reasons(error)) if is_shown else "a record is malformed",)
 
 
 def _of_cell(column: str, kind: str, text: str, *, is_shown: bool) -> tuple[str, str]:
@@ -292,7 +294,7 @@ def _of_cell(column: str, kind: str, text: str, *, is_shown: bool) -> tuple[str,
     return (f"column {column!r}: ", f"{quote}{text if is_shown else MASK}{quote} is not {kind}")
 
 
-def _placed(place: FoundLine, *text: str) -> str:
+def _with_line(place: FoundLine, *text: str) -> str:
     if place.line is not None:
         return Message(f"line {place.line}, ", *text)
     if place.is_truncated:
@@ -304,7 +306,7 @@ def check_begin(file: str, begin: bytes, options: Mapping[str, str]) -> None:
     """Raise UnreadableFileError if the first bytes of the file are not text in the declared encoding."""
     if begin.startswith(_GZIP):
         raise UnreadableFileError(file, "it is gzip, by its content, and Spark goes by the name; call it .gz")
-    if begin.startswith(_BYTE_ORDER_MARKS) and not options.get("encoding", "").lower().startswith("utf"):
+    if begin.startswith(_UTF_16_BOMS) and not options.get("encoding", "").lower().startswith("utf"):
         raise UnreadableFileError(
             file, "it is UTF-16 or UTF-32; write it in UTF-8, or declare encoding and multiLine: true"
         )

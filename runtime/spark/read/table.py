@@ -75,7 +75,7 @@ def read_table(
     given = until if is_increment else as_of
     end = None if given is None else instant_of(given, zone, ends=True)
 
-    def look(
+    def read_view(
         view: FileSystemView,
     ) -> tuple[IncrementalSlices, tuple[FileSystemView, tuple[Column, ...], Pruner]]:
         columns = handle.effective_spec(view.timeline).columns
@@ -83,7 +83,7 @@ def read_table(
         changes = view.changed_between(begin, end) if is_increment else _all_rows(view, pruner, end)
         return changes, (view, columns, pruner)
 
-    changes, (view, columns, pruner) = read_consistently(handle, look)
+    changes, (view, columns, pruner) = read_consistently(handle, read_view)
     kept = _kept(handle, view, changes, pruner, where)
     frame = scan_files(spark, handle.store, view.timeline, kept, columns, meta=META_COLUMNS)
     if is_increment:

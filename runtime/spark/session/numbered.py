@@ -45,8 +45,8 @@ def run_numbered(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, 
     with _workers_of_sql(spark):
         # Spark now serializes the function with the environment; the tasks run without the lock.
         job.id()
-    said: list[dict[str, Any]] = job.collect()
-    return said
+    rows: list[dict[str, Any]] = job.collect()
+    return rows
 
 
 def _run_by_sql(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, Any]]:
@@ -59,8 +59,8 @@ def _run_by_sql(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, A
                 stream.write_batch(rows)
             yield pa.record_batch({"rows": pa.array([sink.getvalue().to_pybytes()], pa.binary())})
 
-    said = map_in_tasks(spark.range(0, tasks, 1, tasks), run, "rows binary").collect()
-    return [row for batch in said for row in pa.ipc.open_stream(batch["rows"]).read_all().to_pylist()]
+    batches = map_in_tasks(spark.range(0, tasks, 1, tasks), run, "rows binary").collect()
+    return [row for batch in batches for row in pa.ipc.open_stream(batch["rows"]).read_all().to_pylist()]
 
 
 def map_in_tasks(frame: DataFrame, task: Task, ddl: str) -> DataFrame:

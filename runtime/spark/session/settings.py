@@ -252,11 +252,11 @@ def arrow_settings(spark: SparkSession, *, rows: int | None = None, by_count: bo
             columns after each row.
 
     """
-    cuts_by_bytes = spark_version(spark) >= (4, 0)
-    most_rows = rows or (_ROWS_BY_BYTES if cuts_by_bytes else _ROWS_OF_ANY_SIZE)
+    limits_bytes = spark_version(spark) >= (4, 0)
+    most_rows = rows or (_ROWS_BY_BYTES if limits_bytes else _ROWS_OF_ANY_SIZE)
     settings = {_BATCH_ROWS: str(most_rows)}
     most_bytes = _NO_LIMIT if by_count else 2 * ARROW_BATCH_BYTES
-    return {**settings, _BATCH_BYTES: str(most_bytes)} if cuts_by_bytes else settings
+    return {**settings, _BATCH_BYTES: str(most_bytes)} if limits_bytes else settings
 
 
 def task_memory_bytes(spark: SparkSession) -> int:
@@ -358,10 +358,10 @@ def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
     if _GONE.search(text):
         line = next((line for line in text.splitlines() if _GONE.search(line)), text)
         found = _NO_FILE.search(line[:_LONGEST_LINE])
-        said = " ".join((found[0] if found else line).split())
-        gone = _FILE_GONE.fullmatch(said)
-        told = Message(gone[1] or "", Value.uri(gone[2]), gone[3] or "") if gone else of_library(said)
-        return NotFoundError(Message(what, ": ", told, "; run again, and read what is there now"))
+        line_text = " ".join((found[0] if found else line).split())
+        gone = _FILE_GONE.fullmatch(line_text)
+        quoted = Message(gone[1] or "", Value.uri(gone[2]), gone[3] or "") if gone else of_library(line_text)
+        return NotFoundError(Message(what, ": ", quoted, "; run again, and read what is there now"))
     if of_table and _CUT.search(text):
         named = _FILE_READ.search(text)
         file = Value.uri(named["file"]) if named else "a file"

@@ -169,15 +169,15 @@ class _Records:
         there = reduce(DataFrame.unionAll, frames)
         return there.select(*(F.col(name).alias(f"{name}_there") for name in ("owner", *self._slots)))
 
-    def _placed(self, check: RowCheck, keys: Sequence[Column]) -> Mapping[str, Column]:
+    def _in_slots(self, check: RowCheck, keys: Sequence[Column]) -> Mapping[str, Column]:
         """Assign each key to a slot of its type."""
         free = dict(self._slots)
-        placed = {}
+        slots = {}
         for key, ddl in zip(keys, check.key_types, strict=True):
             slot = next(name for name, kind in free.items() if kind == ddl)
             del free[slot]
-            placed[slot] = key
-        return placed
+            slots[slot] = key
+        return slots
 
     def _record(self, owner: int, masks: Sequence[Column], keys: Mapping[str, Column]) -> Column:
         bits = (mask.alias(name) for mask, name in zip(masks, self._masks, strict=False))
