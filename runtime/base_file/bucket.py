@@ -252,9 +252,9 @@ class BucketWriter:
         self._due_bytes = None
         guessed = self._ratio is None
         while True:
-            cut = self._buffer.first(arrow_bytes)
+            cut = self._buffer.cut_within(arrow_bytes)
             rows = self._buffer.table(cut)
-            is_smallest = rows.num_rows <= self._buffer.smallest_rows
+            is_smallest = rows.num_rows <= self._buffer.rows_before_first_cut
             encoded = file.encode(rows)
             taken_bytes = self._buffer.arrow_bytes_before(cut)
             self._ratio = encoded.size_bytes / max(taken_bytes, 1)
@@ -272,7 +272,7 @@ class BucketWriter:
             if is_smallest:
                 if rows.num_rows == 1:
                     break
-                self._buffer.divide_first()
+                self._buffer.allow_cuts_in_first_cell()
             arrow_bytes = self._sizer.smaller_arrow_bytes(
                 taken_bytes, file_bytes=size, encoded_bytes=added_bytes
             )

@@ -18,30 +18,30 @@ _NEVER_WIDE: Final = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """Rows, the row numbers at which they may be cut, the bytes before each cut, and all bytes."""
+    """Rows, the row numbers at which they may be cut, the bytes before each of these, and all bytes."""
 
     rows: pa.RecordBatch
-    cuts: Counts
+    boundaries: Counts
     bytes_before: Counts
     arrow_bytes: int
 
-    def behind(self, at: int) -> _Piece:
-        """Return the rows after cut number ``at``."""
-        row, before = int(self.cuts[at]), int(self.bytes_before[at])
+    def after(self, index: int) -> _Piece:
+        """Return the rows after the boundary with that index."""
+        row, before = int(self.boundaries[index]), int(self.bytes_before[index])
         return _Piece(
             rows=self.rows.slice(row),
-            cuts=self.cuts[at + 1 :] - row,
-            bytes_before=self.bytes_before[at + 1 :] - before,
+            boundaries=self.boundaries[index + 1 :] - row,
+            bytes_before=self.bytes_before[index + 1 :] - before,
             arrow_bytes=self.arrow_bytes - before,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BufferPosition:
-    """A cut in the buffer: after ``pieces`` whole pieces and, in the next piece, at its cut number ``at``."""
+class BufferCut:
+    """A cut in the buffer: after ``pieces`` whole pieces and, in the next one, at boundary ``boundary``."""
 
     pieces: int
-    at: int | None
+    boundary: int | None
 
 
 class RowBuffer:
@@ -49,8 +49,8 @@ class RowBuffer:
 
     The possible cuts depend on the rows alone, not on their batches. There is one after every ``CELL_ROWS``
     rows, counted from the first row that was ever appended; one before and one after each row of more than
-    ``wide_row_bytes``; and one after each row that :meth:`divide_first` has separated. So the rows between
-    two cuts never exceed ``CELL_ROWS`` times ``wide_row_bytes``, except for a single row.
+    ``wide_row_bytes``; and one after each row that :meth:`allow_cuts_in_first_cell` has separated. So the
+    rows between two cuts never exceed ``CELL_ROWS`` times ``wide_row_bytes``, except for a single row.
     """
 
     def __init__(self, *, wide_row_bytes: int = _NEVER_WIDE) -> None:
@@ -65,15 +65,17 @@ class RowBuffer:
         if not batch.num_rows:
             return
         first = CELL_ROWS - self._appended % CELL_ROWS
-        cuts = np.arange(first, batch.num_rows + 1, CELL_ROWS, dtype=np.int64)
-        bounds = np.concatenate([[0], cuts, [batch.num_rows]])
+        boundaries = np.arange(first, batch.num_rows + 1, CELL_ROWS, dtype=np.int64)
+        bounds = np.concatenate([[0], boundaries, [batch.num_rows]])
         before = batch_bytes_before(batch, bounds)
         if (wide := self._wide_rows(batch, bounds, before)).size:
             if wide[0] == 0:
-                self._cut_behind()
-            cuts = np.setdiff1d(np.concatenate([cuts, wide, wide + 1]), [0])
-            before = batch_bytes_before(batch, np.concatenate([[0], cuts, [batch.num_rows]]))
-        piece = _Piece(rows=batch, cuts=cuts, bytes_before=before[1:-1], arrow_bytes=int(before[-1]))
+                self._allow_cut_at_end()
+            boundaries = np.setdiff1d(np.concatenate([boundaries, wide, wide + 1]), [0])
+            before = batch_bytes_before(batch, np.concatenate([[0], boundaries, [batch.num_rows]]))
+        piece = _Piece(
+            rows=batch, boundaries=boundaries, bytes_before=before[1:-1], arrow_bytes=int(before[-1])
+        )
         self._pieces.append(piece)
         self._appended += batch.num_rows
         self.rows += batch.num_rows
@@ -81,39 +83,39 @@ class RowBuffer:
 
     def _wide_rows(self, batch: pa.RecordBatch, bounds: Counts, before: Counts) -> Counts:
         """Return the sorted numbers of the wide rows. Only cells larger than a wide row are examined."""
-        found = [np.empty(0, np.int64)]
-        for place in np.flatnonzero(np.diff(before) > self._wide_row_bytes):
-            rows = np.arange(bounds[place], bounds[place + 1] + 1, dtype=np.int64)
-            found.append(rows[:-1][np.diff(batch_bytes_before(batch, rows)) > self._wide_row_bytes])
-        return np.concatenate(found)
+        wide = [np.empty(0, np.int64)]
+        for cell in np.flatnonzero(np.diff(before) > self._wide_row_bytes):
+            rows = np.arange(bounds[cell], bounds[cell + 1] + 1, dtype=np.int64)
+            wide.append(rows[:-1][np.diff(batch_bytes_before(batch, rows)) > self._wide_row_bytes])
+        return np.concatenate(wide)
 
-    def _cut_behind(self) -> None:
+    def _allow_cut_at_end(self) -> None:
         """Allow a cut at the end of the last piece."""
         if not self._pieces:
             return
         last = self._pieces[-1]
-        if not len(last.cuts) or last.cuts[-1] < last.rows.num_rows:
-            cuts = np.append(last.cuts, last.rows.num_rows)
+        if not len(last.boundaries) or last.boundaries[-1] < last.rows.num_rows:
+            boundaries = np.append(last.boundaries, last.rows.num_rows)
             self._pieces[-1] = replace(
-                last, cuts=cuts, bytes_before=np.append(last.bytes_before, last.arrow_bytes)
+                last, boundaries=boundaries, bytes_before=np.append(last.bytes_before, last.arrow_bytes)
             )
 
-    def divide_first(self) -> None:
+    def allow_cuts_in_first_cell(self) -> None:
         """Allow a cut after each row before the first possible cut."""
-        left = self.smallest_rows
+        left = self.rows_before_first_cut
         for number, piece in enumerate(self._pieces):
             rows = min(left, piece.rows.num_rows)
-            cuts = np.union1d(np.arange(1, rows + 1, dtype=np.int64), piece.cuts)
-            before = batch_bytes_before(piece.rows, np.concatenate([[0], cuts]))[1:]
-            self._pieces[number] = replace(piece, cuts=cuts, bytes_before=before)
+            boundaries = np.union1d(np.arange(1, rows + 1, dtype=np.int64), piece.boundaries)
+            before = batch_bytes_before(piece.rows, np.concatenate([[0], boundaries]))[1:]
+            self._pieces[number] = replace(piece, boundaries=boundaries, bytes_before=before)
             left -= rows
             if not left:
                 return
 
     @property
-    def smallest_rows(self) -> int:
+    def rows_before_first_cut(self) -> int:
         """The number of rows before the first possible cut."""
-        return self._rows_before(self.first(0))
+        return self._rows_before(self.cut_within(0))
 
     def measure(self, rows: int, arrow_bytes: int) -> tuple[int, int]:
         """Return the number and the Arrow bytes of the first rows that stay within both limits.
@@ -124,7 +126,7 @@ class RowBuffer:
             rows: The largest number of rows, a multiple of ``CELL_ROWS``.
             arrow_bytes: The largest number of bytes; the first possible cut may exceed it.
         """
-        cut = self.first(arrow_bytes)
+        cut = self.cut_within(arrow_bytes)
         within = self._rows_before(cut)
         return (within, self.arrow_bytes_before(cut)) if within <= rows else self._measure_rows(rows)
 
@@ -134,55 +136,59 @@ class RowBuffer:
             if seen == rows:
                 break
             if seen + piece.rows.num_rows > rows:
-                at = int(np.searchsorted(piece.cuts, rows - seen))
+                at = int(np.searchsorted(piece.boundaries, rows - seen))
                 return rows, arrow_bytes + int(piece.bytes_before[at])
             seen += piece.rows.num_rows
             arrow_bytes += piece.arrow_bytes
         return seen, arrow_bytes
 
-    def first(self, arrow_bytes: int) -> BufferPosition:
+    def cut_within(self, arrow_bytes: int) -> BufferCut:
         """Return the last cut that stays within the bytes, or else the first cut.
 
-        If the whole buffer stays within the bytes, or has no cut, the position is the end of the buffer.
+        If the whole buffer stays within the bytes, or has no cut, the cut is the end of the buffer.
         """
-        everything = BufferPosition(pieces=len(self._pieces), at=None)
+        end = BufferCut(pieces=len(self._pieces), boundary=None)
         if self.arrow_bytes <= arrow_bytes:
-            return everything
-        found: BufferPosition | None = None
+            return end
+        cut: BufferCut | None = None
         passed = 0
         for index, piece in enumerate(self._pieces):
             fitting = int(np.searchsorted(piece.bytes_before, arrow_bytes - passed, side="right"))
             if fitting:
-                found = BufferPosition(pieces=index, at=fitting - 1)
-            if fitting < len(piece.cuts):
-                return found or BufferPosition(pieces=index, at=0)
+                cut = BufferCut(pieces=index, boundary=fitting - 1)
+            if fitting < len(piece.boundaries):
+                return cut or BufferCut(pieces=index, boundary=0)
             passed += piece.arrow_bytes
-        return found or everything
+        return cut or end
 
-    def table(self, cut: BufferPosition) -> pa.Table:
+    def table(self, cut: BufferCut) -> pa.Table:
         """Return the rows before the cut, with one chunk per column."""
         batches = [piece.rows for piece in islice(self._pieces, cut.pieces)]
-        if cut.at is not None:
+        if cut.boundary is not None:
             piece = self._pieces[cut.pieces]
-            batches.append(piece.rows.slice(0, int(piece.cuts[cut.at])))
+            batches.append(piece.rows.slice(0, int(piece.boundaries[cut.boundary])))
         return pa.Table.from_batches(batches).combine_chunks()
 
-    def arrow_bytes_before(self, cut: BufferPosition) -> int:
+    def arrow_bytes_before(self, cut: BufferCut) -> int:
         """Return the Arrow bytes of the rows before the cut."""
         whole = sum(piece.arrow_bytes for piece in islice(self._pieces, cut.pieces))
-        return whole if cut.at is None else whole + int(self._pieces[cut.pieces].bytes_before[cut.at])
+        if cut.boundary is None:
+            return whole
+        return whole + int(self._pieces[cut.pieces].bytes_before[cut.boundary])
 
-    def _rows_before(self, cut: BufferPosition) -> int:
+    def _rows_before(self, cut: BufferCut) -> int:
         whole = sum(int(piece.rows.num_rows) for piece in islice(self._pieces, cut.pieces))
-        return whole if cut.at is None else whole + int(self._pieces[cut.pieces].cuts[cut.at])
+        if cut.boundary is None:
+            return whole
+        return whole + int(self._pieces[cut.pieces].boundaries[cut.boundary])
 
-    def drop(self, cut: BufferPosition) -> None:
+    def drop(self, cut: BufferCut) -> None:
         """Remove the rows before the cut."""
         self.arrow_bytes -= self.arrow_bytes_before(cut)
         self.rows -= sum(self._pieces.popleft().rows.num_rows for _ in range(cut.pieces))
-        if cut.at is not None:
+        if cut.boundary is not None:
             piece = self._pieces.popleft()
-            tail = piece.behind(cut.at)
+            tail = piece.after(cut.boundary)
             self.rows -= piece.rows.num_rows - tail.rows.num_rows
             if tail.rows.num_rows:
                 self._pieces.appendleft(tail)

@@ -51,7 +51,7 @@ def test_where_the_buffer_is_cut_does_not_depend_on_batches(seed, places, sizes)
             buffer.append(piece)
         found, whole = [], []
         for size in [*sizes, 10**9]:
-            cut = buffer.first(size)
+            cut = buffer.cut_within(size)
             table = buffer.table(cut)
             used = buffer.arrow_bytes_before(cut)
             buffer.drop(cut)
@@ -96,8 +96,8 @@ def test_wide_rows_are_cut_off_however_they_came(lengths, places, size):
             buffer.append(piece)
         found = []
         while buffer.rows:
-            smallest = buffer.smallest_rows
-            cut = buffer.first(size)
+            smallest = buffer.rows_before_first_cut
+            cut = buffer.cut_within(size)
             found.append(buffer.table(cut).column("text").to_pylist())
             assert len(found[-1]) >= smallest
             assert buffer.arrow_bytes_before(cut) <= max(size, 100 * CELL_ROWS) or len(found[-1]) == 1
@@ -114,10 +114,10 @@ def test_the_first_rows_can_be_divided():
     for batch in cut_up(texts(list(range(20))), [3, 12]):
         buffer.append(batch)
     whole = buffer.arrow_bytes
-    buffer.divide_first()
+    buffer.allow_cuts_in_first_cell()
     taken = []
     while buffer.rows:
-        cut = buffer.first(0)
+        cut = buffer.cut_within(0)
         taken.append(buffer.table(cut).num_rows)
         buffer.drop(cut)
     assert taken == [1] * CELL_ROWS + [CELL_ROWS, 20 - 2 * CELL_ROWS]
