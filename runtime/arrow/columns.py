@@ -17,7 +17,7 @@ def parquet_columns(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:
         yield from _leaves(_one_piece(column), name)
 
 
-def parquet_places(schema: pa.Schema) -> dict[str, list[int]]:
+def parquet_column_numbers(schema: pa.Schema) -> dict[str, list[int]]:
     """Return the numbers of the parquet columns that each column of the schema consists of."""
     places: dict[str, list[int]] = {name: [] for name in schema.names}
     owners = (

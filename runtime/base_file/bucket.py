@@ -8,23 +8,29 @@ from typing import Final, Self
 
 import pyarrow as pa
 
-from parquetry.runtime.arrow.columns import parquet_places
+from parquetry.runtime.arrow.columns import parquet_column_numbers
 from parquetry.runtime.base_file.buffer import CELL_ROWS, RowBuffer
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
-from parquetry.runtime.base_file.footer import MoreKeys
+from parquetry.runtime.base_file.footer import AddedKeys
 from parquetry.runtime.base_file.merge import RowChanges, unchanged_columns
 from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenFile
-from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows
-from parquetry.runtime.base_file.rows import marked_schema
-from parquetry.runtime.base_file.sizing import MIB, SLACK, FileSizer, default_row_group_bytes, kept_row_groups
-from parquetry.runtime.base_file.undecoded import StoredColumns
+from parquetry.runtime.base_file.reader import BaseFileReader, RowGroupRange
+from parquetry.runtime.base_file.rows import schema_with_origin
+from parquetry.runtime.base_file.sizing import (
+    MIB,
+    SMALL_REST_FACTOR,
+    FileSizer,
+    default_row_group_bytes,
+    kept_row_groups,
+)
+from parquetry.runtime.base_file.undecoded import UndecodedColumns
 from parquetry.runtime.base_file.writer import BaseFileWriter, file_schema, keys_of, stored_keys
 from parquetry.runtime.parquet.assembly import ParquetParts
 
 _SAMPLE_ROWS: Final = 1024
 _RATIOS: Final = (0.02, 1.0)
 _LARGE_ENCODED_BYTES: Final = 8 * MIB
-_WORTH_KEEPING: Final = 0.25
+_LEAST_KEPT_SHARE: Final = 0.25
 
 
 class BucketWriter:
@@ -50,22 +56,22 @@ class BucketWriter:
         self._bucket = bucket
         self._buffer = RowBuffer(wide_row_bytes=max(context.file_size_bytes // (2 * CELL_ROWS), 1))
         self._encoder = RowGroupEncoder(context.files, page_rows=page_rows)
-        schema = file_schema(marked_schema(context.schema))
+        schema = file_schema(schema_with_origin(context.schema))
         self._template = self._encoder.template(schema)
-        self._places = parquet_places(schema)
+        self._column_numbers = parquet_column_numbers(schema)
         self._resources = ExitStack()
         self._finished: list[WrittenFile] = []
         self._file: BaseFileWriter | None = None
         policy_bytes = context.files.row_group_size_bytes
         self._row_group_bytes = policy_bytes or default_row_group_bytes(context.file_size_bytes)
         self._sizer = self._new_sizer()
-        self._due_bytes: int | None = None
+        self._next_bytes: int | None = None
         self._expected_rows = base_rows - bucket.expected_deletes + bucket.expected_inserts
         self._record_size_bytes = context.record_size_bytes
         if bucket.base is not None and base_rows:
             self._record_size_bytes = bucket.base.size_bytes / base_rows
         self._ratio: float | None = None
-        self._growing: frozenset[int] | None = None
+        self._merged: frozenset[int] | None = None
         self._written_rows = 0
         self._written_bytes = 0
 
@@ -83,21 +89,21 @@ class BucketWriter:
         buffer = self._buffer
         is_wide = buffer.rows >= CELL_ROWS and buffer.arrow_bytes > self._context.row_group_arrow_bytes
         if is_wide or buffer.rows >= _SAMPLE_ROWS:
-            self._write_due(ended=False)
+            self._write_row_groups(ended=False)
 
-    def copyable(self, reader: BaseFileReader, group: StoredRows) -> ParquetParts | None:
+    def parts_to_copy(self, reader: BaseFileReader, group: RowGroupRange) -> ParquetParts | None:
         """Return the parts to copy a row group from, or None if its rows must be appended instead.
 
         None is also the answer for a small row group that should become part of a larger one.
         """
-        parts = self.copied_from(reader, group)
+        parts = self.copyable_parts(reader, group)
         if parts is None:
             return None
-        if self._growing is None:
-            self._growing = self._growing_row_groups(parts)
-        return None if group.number in self._growing else parts
+        if self._merged is None:
+            self._merged = self._row_groups_to_merge(parts)
+        return None if group.number in self._merged else parts
 
-    def copied_from(self, reader: BaseFileReader, group: StoredRows) -> ParquetParts | None:
+    def copyable_parts(self, reader: BaseFileReader, group: RowGroupRange) -> ParquetParts | None:
         """Return the parts to copy a row group from, or None if the new file cannot contain its bytes.
 
         That is the case if columns or codec have changed, if the new file is encrypted, or if the row group
@@ -110,31 +116,31 @@ class BucketWriter:
             return None
         return None if parts.encoded_bytes(group.number) > 2 * self._context.row_group_arrow_bytes else parts
 
-    def _growing_row_groups(self, parts: ParquetParts) -> frozenset[int]:
+    def _row_groups_to_merge(self, parts: ParquetParts) -> frozenset[int]:
         """Return the small row groups to merge with their neighbours or with the inserts after them."""
-        growing: set[int] = set()
+        merged: set[int] = set()
         run: list[int] = []
         for number in range(len(parts.groups)):
             if self.is_small(parts, number):
                 run.append(number)
             else:
-                growing |= _not_kept(parts, run, 0)
+                merged |= _to_merge(parts, run, 0)
                 run = []
         inserted_bytes = self._bucket.expected_inserts * (self._record_size_bytes or 0)
-        return frozenset(growing | _not_kept(parts, run, inserted_bytes))
+        return frozenset(merged | _to_merge(parts, run, inserted_bytes))
 
     def is_small(self, parts: ParquetParts, number: int) -> bool:
         """Return whether a row group should be merged with its neighbours."""
         is_small = parts.stored_bytes(number) < self._row_group_bytes / 2
         return is_small and parts.encoded_bytes(number) < _LARGE_ENCODED_BYTES
 
-    def copy(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> bool:
+    def copy(self, reader: BaseFileReader, parts: ParquetParts, group: RowGroupRange) -> bool:
         """Copy a row group of the base file, byte by byte, after the rows so far.
 
         Returns:
             False, without copying, if the file is nearly full.
         """
-        self._write_due(ended=True)
+        self._write_row_groups(ended=True)
         file = self._file or self._open_file()
         size = parts.stored_bytes(group.number) + parts.index_bytes(group.number)
         if not self._fits(file, size, stored_keys(reader, parts, group)):
@@ -147,7 +153,7 @@ class BucketWriter:
         self,
         reader: BaseFileReader,
         parts: ParquetParts,
-        group: StoredRows,
+        group: RowGroupRange,
         *,
         stored: pa.RecordBatch,
         changes: RowChanges,
@@ -171,14 +177,14 @@ class BucketWriter:
             return self.copy(reader, parts, group)
         kept = unchanged_columns(stored, changes)
         chunks = parts.chunks(group.number)
-        kept_bytes = sum(chunks[place].size_bytes for name in kept for place in self._places[name])
-        if kept_bytes < _WORTH_KEEPING * parts.stored_bytes(group.number):
+        kept_bytes = sum(chunks[place].size_bytes for name in kept for place in self._column_numbers[name])
+        if kept_bytes < _LEAST_KEPT_SHARE * parts.stored_bytes(group.number):
             return False
-        self._write_due(ended=True)
+        self._write_row_groups(ended=True)
         file = self._file or self._open_file()
         columns = file.encode_changed(stored, changes, kept)
         size = kept_bytes + columns.encoded.size_bytes + parts.index_bytes(group.number)
-        if size > SLACK * max(self._row_group_bytes, parts.stored_bytes(group.number)):
+        if size > SMALL_REST_FACTOR * max(self._row_group_bytes, parts.stored_bytes(group.number)):
             return False
         if not self._fits(file, size, stored_keys(reader, parts, group)):
             return False
@@ -187,7 +193,7 @@ class BucketWriter:
         return True
 
     def replace(
-        self, parts: ParquetParts, group: StoredRows, stored: StoredColumns, rows: pa.RecordBatch
+        self, parts: ParquetParts, group: RowGroupRange, stored: UndecodedColumns, rows: pa.RecordBatch
     ) -> bool:
         """Write the remaining rows of a row group as one row group after the rows so far.
 
@@ -200,14 +206,14 @@ class BucketWriter:
         Returns:
             False, without writing, if the file is nearly full or would have a different schema.
         """
-        self._write_due(ended=True)
+        self._write_row_groups(ended=True)
         file = self._file or self._open_file()
-        encoded = file.encode_kept(rows, parts.dictionaries(group.number))
+        encoded = file.encode_remaining(rows, parts.dictionaries(group.number))
         if encoded.parts.columns != stored.elements or not self._fits(
             file, encoded.size_bytes, keys_of(encoded)
         ):
             return False
-        file.append_kept(encoded)
+        file.append_remaining(encoded)
         self._account(rows.num_rows, encoded.size_bytes)
         return True
 
@@ -218,30 +224,30 @@ class BucketWriter:
 
     def finish(self) -> list[WrittenFile]:
         """Write the remaining rows and return all files. A merged bucket has a file even without rows."""
-        self._write_due(ended=True)
+        self._write_row_groups(ended=True)
         if self._bucket.base is not None and not self._finished and self._file is None:
             self._open_file()
         self._finish_file()
         return self._finished
 
-    def _write_due(self, *, ended: bool) -> None:
+    def _write_row_groups(self, *, ended: bool) -> None:
         """Write the row groups that are complete; if ``ended``, write all remaining rows."""
         while self._buffer.rows:
             file = self._file or self._open_file()
-            if self._due_bytes is None:
+            if self._next_bytes is None:
                 remaining = self._remaining_bytes()
-                size = file.size_bytes(MoreKeys(count=self._buffer.rows))
+                size = file.size_bytes(AddedKeys(count=self._buffer.rows))
                 if file.rows and self._sizer.is_full(size, remaining):
                     self._finish_file()
                     continue
-                self._due_bytes = self._sizer.next_arrow_bytes(
+                self._next_bytes = self._sizer.next_arrow_bytes(
                     size,
                     remaining,
                     ratio=self._expected_ratio(),
                     guessed=self._ratio is None,
                 )
-            if self._buffer.arrow_bytes > SLACK * self._due_bytes:
-                self._write_row_group(file, self._due_bytes)
+            if self._buffer.arrow_bytes > SMALL_REST_FACTOR * self._next_bytes:
+                self._write_row_group(file, self._next_bytes)
             elif ended:
                 self._write_row_group(file, self._buffer.arrow_bytes)
             else:
@@ -249,7 +255,7 @@ class BucketWriter:
 
     def _write_row_group(self, file: BaseFileWriter, arrow_bytes: int) -> None:
         """Write the first rows as a row group; fewer if a guess was wrong or the file would get too large."""
-        self._due_bytes = None
+        self._next_bytes = None
         guessed = self._ratio is None
         while True:
             cut = self._buffer.cut_within(arrow_bytes)
@@ -280,7 +286,7 @@ class BucketWriter:
         self._buffer.drop(cut)
         self._account(rows.num_rows, added_bytes)
 
-    def _fits(self, file: BaseFileWriter, size: int, keys: MoreKeys) -> bool:
+    def _fits(self, file: BaseFileWriter, size: int, keys: AddedKeys) -> bool:
         so_far = file.size_bytes(keys)
         return so_far + size <= self._sizer.goal_bytes(so_far, self._remaining_bytes())
 
@@ -336,7 +342,7 @@ class BucketWriter:
             self._file = None
 
 
-def _not_kept(parts: ParquetParts, run: list[int], behind_bytes: float) -> set[int]:
+def _to_merge(parts: ParquetParts, run: list[int], following_bytes: float) -> set[int]:
     """Return which of these consecutive small row groups become one with the rows after them."""
-    kept = kept_row_groups([parts.stored_bytes(number) for number in run], behind_bytes)
+    kept = kept_row_groups([parts.stored_bytes(number) for number in run], following_bytes)
     return set(run[kept:])

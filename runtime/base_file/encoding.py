@@ -85,7 +85,7 @@ class RowGroupEncoder:
         }
         if page_rows is not None and policy.page_size_bytes is None:
             self.options = {**self.options, **page_options(page_rows)}
-        self._judged: dict[str, int] = {}
+        self._decided_at_rows: dict[str, int] = {}
         self._dictionaries: set[str] = set()
 
     def template(self, schema: pa.Schema) -> ParquetParts:
@@ -102,17 +102,17 @@ class RowGroupEncoder:
         parts = _encode(rows, rows.column_names, self.options)
         return EncodedRows(rows=rows, parts=parts, unbounded=frozenset())
 
-    def unjudged(self, names: Iterable[str], rows: int) -> list[str]:
+    def undecided(self, names: Iterable[str], rows: int) -> list[str]:
         """Return the columns that need a new decision about dictionaries for a row group of ``rows`` rows.
 
         A decision holds for row groups of less than twice as many rows.
         """
-        return [name for name in names if rows >= 2 * self._judged.get(name, 0)]
+        return [name for name in names if rows >= 2 * self._decided_at_rows.get(name, 0)]
 
-    def judge(self, sample: pa.Table, rows: int) -> None:
+    def decide(self, sample: pa.Table, rows: int) -> None:
         """Decide from a sample of a row group of ``rows`` rows which of its columns get dictionaries."""
         stride = max(rows // max(sample.num_rows, 1), 1)
-        self._settle(sample.column_names, rows, _repeating(sample, stride))
+        self._record_decision(sample.column_names, rows, _repeating(sample, stride))
 
     def encode_again(self, rows: pa.Table, dictionaries: Iterable[str]) -> EncodedRows:
         """Return rows from a stored row group, encoded again as one row group.
@@ -132,16 +132,16 @@ class RowGroupEncoder:
         rows = with_ordered_dictionaries(with_required_fields(rows))
         # Arrow builds this list on each access.
         names = frozenset(rows.column_names)
-        unknown = self.unjudged(rows.column_names, rows.num_rows)
-        self._settle(unknown, rows.num_rows, dictionary_columns(rows.select(unknown)))
+        unknown = self.undecided(rows.column_names, rows.num_rows)
+        self._record_decision(unknown, rows.num_rows, dictionary_columns(rows.select(unknown)))
         dictionaries = [path for path in self._dictionaries if path.partition(".")[0] in names]
         parts = _encode(rows, dictionaries, self.options)
         return EncodedRows(rows=rows, parts=parts, unbounded=_columns_with_nan(rows))
 
-    def _settle(self, names: Iterable[str], rows: int, dictionaries: Iterable[str]) -> None:
+    def _record_decision(self, names: Iterable[str], rows: int, dictionaries: Iterable[str]) -> None:
         """Record that, of the parquet paths of these columns, only ``dictionaries`` get dictionaries."""
         settled = frozenset(names)
-        self._judged |= dict.fromkeys(settled, rows)
+        self._decided_at_rows |= dict.fromkeys(settled, rows)
         self._dictionaries -= {path for path in self._dictionaries if path.partition(".")[0] in settled}
         self._dictionaries |= set(dictionaries)
 
@@ -187,10 +187,10 @@ def _columns_with_nan(rows: pa.Table) -> frozenset[int]:
 
 
 def _repeating(sample: pa.Table, stride: int) -> list[str]:
-    return [path for path, values in parquet_columns(sample) if _repeats(values, stride)]
+    return [path for path, values in parquet_columns(sample) if _is_worth_dictionary(values, stride)]
 
 
-def _repeats(values: pa.Array, stride: int) -> bool:
+def _is_worth_dictionary(values: pa.Array, stride: int) -> bool:
     if pa.types.is_dictionary(values.type):
         return True
     if pa.types.is_boolean(values.type):

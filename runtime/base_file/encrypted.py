@@ -18,10 +18,10 @@ from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.encryption import ENCRYPTION
 
 _FOOTER_BYTES = 2048
-_SEAL_BYTES = 32
+_GCM_BYTES = 32
 """Length, nonce and tag of a part that AES-GCM encrypts: a page, its header, or an index of pages."""
 
-_LEAST_LOCATION_BYTES = 7
+_MIN_LOCATION_BYTES = 7
 """The smallest entry of an offset index: three fields of a header and a byte or more, and the end."""
 
 
@@ -54,11 +54,11 @@ class EncryptedFile:
         """The largest possible size of the file if it is finished now, without key-value pairs."""
         return self.data_bytes + self._index_bytes + _FOOTER_BYTES
 
-    def sealing_bytes(self, parts: ParquetParts) -> int:
+    def encryption_bytes(self, parts: ParquetParts) -> int:
         """Return how many bytes encryption adds at most to the row group of ``parts`` and its page index."""
         chunks = parts.chunks(0)
-        pages = sum(chunk.offset_index_bytes // _LEAST_LOCATION_BYTES + 1 for chunk in chunks)
-        return _SEAL_BYTES * 2 * (pages + len(chunks))
+        pages = sum(chunk.offset_index_bytes // _MIN_LOCATION_BYTES + 1 for chunk in chunks)
+        return _GCM_BYTES * 2 * (pages + len(chunks))
 
     def append(self, encoded: EncodedRows, *, sorted_by: Collection[int] = ()) -> None:
         """Write the rows as a row group.
@@ -75,7 +75,7 @@ class EncryptedFile:
         ]
         plain = pa.table(columns, schema=self._writer.schema)
         self._writer.write_table(plain, row_group_size=max(rows.num_rows, 1))
-        self._index_bytes += encoded.parts.index_bytes(0) + 2 * _SEAL_BYTES * len(encoded.parts.chunks(0))
+        self._index_bytes += encoded.parts.index_bytes(0) + 2 * _GCM_BYTES * len(encoded.parts.chunks(0))
 
     def finish(self, key_values: Mapping[str, str]) -> pq.FileMetaData:
         """Write the footer and return it."""

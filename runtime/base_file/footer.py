@@ -42,7 +42,7 @@ _BYTES_OF_OTHER_PAIRS: Final = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoreKeys:
+class AddedKeys:
     """Keys that a file would get: their number, and upper limits for the lengths of the extreme keys."""
 
     count: int = 0
@@ -96,7 +96,7 @@ class FooterKeys:
         """The largest key in UTF-16 order; None without rows."""
         return self._range.largest
 
-    def size_bytes(self, more: MoreKeys) -> int:
+    def size_bytes(self, more: AddedKeys) -> int:
         """Return the largest possible size of all key-value pairs, with ``more`` keys added."""
         filter_bytes = 0 if self._bloom is None else exact_text_bytes(self._keys + more.count)
         pairs = {name: len(value.encode()) for name, value in self._pairs().items()}

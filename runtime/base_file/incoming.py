@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import count
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,9 @@ from parquetry.runtime.spec.meta_columns import RECORD_KEY
 
 RowPositions = npt.NDArray[np.int64]
 
-_NOWHERE = np.iinfo(np.int64).max
+NO_POSITION: Final = 2**63 - 1
+"""The position that sorts inserts after every row of a base file."""
+
 _CONTROL = pa.schema(
     [
         pa.field(RECORD_KEY, pa.string(), nullable=False),
@@ -55,49 +58,49 @@ class IncomingRows:
         self.consumed_rows = 0
         self.consumed_hash = 0
 
-    def has_below(self, position: int) -> bool:
+    def has_rows_below(self, position: int) -> bool:
         """Return whether the next row has a smaller position."""
-        return self._fill() and bool(self._ready[0][1][0] < position)
+        return self._read_ahead() and bool(self._ready[0][1][0] < position)
 
-    def bound(self, position: int, most_bytes: int) -> int:
-        """Return a position, at most ``position``, with about ``most_bytes`` Arrow bytes of rows below it.
+    def next_cut(self, position: int, max_bytes: int) -> int:
+        """Return a position, at most ``position``, with about ``max_bytes`` Arrow bytes of rows below it.
 
         If any row is below ``position``, at least one is below the result.
         """
         arrow_bytes = 0
         for index in count():
-            if not self._fill(index + 1):
+            if not self._read_ahead(index + 1):
                 return position
             rows, positions = self._ready[index]
-            if index and (arrow_bytes >= most_bytes or positions[0] >= position):
+            if index and (arrow_bytes >= max_bytes or positions[0] >= position):
                 return min(int(positions[0]), position)
             if positions[-1] >= position:
                 return position
             arrow_bytes += batch_arrow_bytes(rows)
         raise AssertionError
 
-    def is_within(self, position: int, most_bytes: int) -> bool:
-        """Return whether all rows below the position have at most ``most_bytes`` Arrow bytes.
+    def is_within(self, position: int, max_bytes: int) -> bool:
+        """Return whether all rows below the position have at most ``max_bytes`` Arrow bytes.
 
         The answer depends on the rows alone, not on their batches.
         """
         arrow_bytes = 0
         for index in count():
-            if not self._fill(index + 1):
+            if not self._read_ahead(index + 1):
                 return True
             rows, positions = self._ready[index]
             number = int(np.searchsorted(positions, position))
             arrow_bytes += batch_arrow_bytes(rows.slice(0, number))
-            if arrow_bytes > most_bytes:
+            if arrow_bytes > max_bytes:
                 return False
             if number < len(positions):
                 return True
         raise AssertionError
 
-    def below(self, position: int) -> pa.RecordBatch | None:
+    def take_below(self, position: int) -> pa.RecordBatch | None:
         """Take and return the rows below the position; None if there are none."""
         taken: list[pa.RecordBatch] = []
-        while self._fill():
+        while self._read_ahead():
             rows, positions = self._ready[0]
             number = int(np.searchsorted(positions, position))
             if number:
@@ -109,9 +112,9 @@ class IncomingRows:
             return None
         return taken[0] if len(taken) == 1 else one_batch(taken)
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
+    def take_rest(self) -> Iterator[pa.RecordBatch]:
         """Take and yield all remaining rows, batch by batch."""
-        while self._fill():
+        while self._read_ahead():
             yield self._ready.popleft()[0]
 
     def _drop(self, number: int) -> None:
@@ -119,7 +122,7 @@ class IncomingRows:
         if number < len(positions):
             self._ready.appendleft((rows.slice(number), positions[number:]))
 
-    def _fill(self, batches: int = 1) -> bool:
+    def _read_ahead(self, batches: int = 1) -> bool:
         """Read ahead until ``batches`` batches are ready; return False if the input ends before."""
         while len(self._ready) < batches:
             batch = next(self._batches, None)
@@ -143,11 +146,11 @@ class IncomingRows:
                     "drop them or give every part of the key a value",
                 )
             )
-        positions: RowPositions = rows.column(1).fill_null(_NOWHERE).to_numpy()
-        known = positions[positions != _NOWHERE]
+        positions: RowPositions = rows.column(1).fill_null(NO_POSITION).to_numpy()
+        known = positions[positions != NO_POSITION]
         steps = np.diff(known, prepend=self._last)
         in_order = bool((steps > 0).all()) and bool((positions[: len(known)] == known).all())
-        if not in_order or (len(known) and self._last == _NOWHERE):
+        if not in_order or (len(known) and self._last == NO_POSITION):
             raise AssertionError("rows to write are unsorted, or two have the same position")
         self._last = int(positions[-1])
         self._ready.append((rows, positions))

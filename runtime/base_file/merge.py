@@ -54,7 +54,7 @@ class Merger:
     late: int = 0
     changed: bool = False
 
-    def changes(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> RowChanges:
+    def decide(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> RowChanges:
         """Return the changes that incoming rows make to stored ones.
 
         Args:
@@ -62,40 +62,42 @@ class Merger:
             first: The number of the first stored row in the file.
             incoming: Rows whose positions are all within the stored rows.
         """
-        at: Rows = incoming.column(POSITION).to_numpy() - first
-        wins = self._wins(stored, at, incoming)
+        positions: Rows = incoming.column(POSITION).to_numpy() - first
+        wins = self._wins(stored, positions, incoming)
         deletes = incoming.column(DELETE).fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
-        updated, deleted = at[wins & ~deletes], at[wins & deletes]
+        updated, deleted = positions[wins & ~deletes], positions[wins & deletes]
         self.deleted += len(deleted)
-        winners = incoming if len(updated) == len(at) else incoming.filter(pa.array(wins & ~deletes))
+        winners = incoming if len(updated) == len(positions) else incoming.filter(pa.array(wins & ~deletes))
         rows = self.stamper.stamp(winners, stored.schema)
         return RowChanges(updated=updated, deleted=deleted, rows=rows)
 
-    def removed(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> Rows:
-        """Return which stored rows to remove if all incoming rows are deletes; see :meth:`changes`."""
-        at: Rows = incoming.column(POSITION).to_numpy() - first
-        gone = at[self._wins(stored, at, incoming)]
-        self.deleted += len(gone)
-        return gone
+    def decide_deletes(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> Rows:
+        """Return which stored rows to remove if all incoming rows are deletes; see :meth:`decide`."""
+        positions: Rows = incoming.column(POSITION).to_numpy() - first
+        removed = positions[self._wins(stored, positions, incoming)]
+        self.deleted += len(removed)
+        return removed
 
-    def _wins(self, stored: pa.RecordBatch, at: Rows, incoming: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Return which incoming rows win against the stored rows ``at``, and count the others as late."""
+    def _wins(
+        self, stored: pa.RecordBatch, positions: Rows, incoming: pa.RecordBatch
+    ) -> npt.NDArray[np.bool_]:
+        """Return which incoming rows win against the rows at ``positions``, and count the others as late."""
         if self.ordering is None:
-            self.changed = self.changed or len(at) > 0
-            return np.ones(len(at), bool)
-        stored_ordering = values_at(stored, self.ordering).take(pa.array(at))
+            self.changed = self.changed or len(positions) > 0
+            return np.ones(len(positions), bool)
+        stored_ordering = values_at(stored, self.ordering).take(pa.array(positions))
         if ORDERING in incoming.schema.names:
             ordering = conform(incoming.column(ORDERING), stored_ordering.type)
         else:
             ordering = values_at(incoming, self.ordering)
         wins = ~_is_greater(stored_ordering, ordering)
-        self.late += len(at) - int(wins.sum())
+        self.late += len(positions) - int(wins.sum())
         self.changed = self.changed or bool(wins.any())
         return wins
 
     def inserted(self, incoming: IncomingRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows that have no position and are no deletes, with INSERTED as their origin."""
-        for batch in incoming.rest():
+        for batch in incoming.take_rest():
             deleted = batch.column(DELETE)
             rows = batch
             if deleted.true_count:
@@ -105,21 +107,21 @@ class Merger:
                 yield with_origin(self.stamper.stamp(rows, schema), RowOrigin.INSERTED)
 
 
-def merged(stored: pa.RecordBatch, changes: RowChanges) -> pa.RecordBatch:
+def apply_changes(stored: pa.RecordBatch, changes: RowChanges) -> pa.RecordBatch:
     """Return the stored rows in order with the changes applied, and with the origin of each row."""
     runs = len(changes.updated) + len(changes.deleted)
     if not runs:
         return with_origin(stored, RowOrigin.COPIED)
     if not len(changes.updated):
-        return with_origin(without(stored, changes.deleted), RowOrigin.COPIED)
+        return with_origin(without_rows(stored, changes.deleted), RowOrigin.COPIED)
     replace = _by_slices if stored.num_rows >= _ROWS_PER_RUN * runs else _by_gathering
     return replace(stored, changes.rows, changes.updated, changes.deleted)
 
 
-def without(stored: pa.RecordBatch, gone: Rows) -> pa.RecordBatch:
-    """Return the stored rows in order, except the rows with the numbers ``gone``."""
+def without_rows(stored: pa.RecordBatch, removed: Rows) -> pa.RecordBatch:
+    """Return the stored rows in order, except the rows with the numbers ``removed``."""
     kept = np.ones(stored.num_rows, bool)
-    kept[gone] = False
+    kept[removed] = False
     return stored.filter(pa.array(kept))
 
 

@@ -30,14 +30,14 @@ _ROW_GROUP_BYTES_MOST: Final = 128 * _MIB
 _FILE_IDS = uuid.UUID("6f0c7c1e-7d5e-5b6b-9a51-5d0e4a0f3c11")
 
 
-class Guard(Protocol):
+class WriteGuard(Protocol):
     """Knows whether a write, or one bucket of it, is still wanted."""
 
     def is_abandoned(self, store: ObjectStore, bucket: int) -> bool:
         """Return whether the write has abandoned the bucket with that number."""
         ...
 
-    def still_alive(self, store: ObjectStore) -> bool:
+    def is_pending(self, store: ObjectStore) -> bool:
         """Return whether the in-flight file of the write's instant exists."""
         ...
 
@@ -71,10 +71,10 @@ class WriteContext:
 
     ``schema`` has the table's columns without meta columns; ``avro_schema`` is JSON that includes them. If
     ``ordering`` is None, every incoming row wins; a delete by key sets it to None as well.
-    ``record_size_bytes`` is the expected size of a row in a file. ``marked`` means that the markers of the
-    first file of every bucket and the metadata files of the partitions already exist. ``clustering`` is the
-    layout digest for the files' footers. ``sorted_by`` are the columns by which the incoming rows are sorted,
-    ascending with nulls last. No file exceeds ``max_file_size_bytes``; clustering aims at files of
+    ``record_size_bytes`` is the expected size of a row in a file. ``has_markers`` means that the markers of
+    the first file of every bucket and the metadata files of the partitions already exist. ``clustering`` is
+    the layout digest for the files' footers. ``sorted_by`` are the columns by which the incoming rows are
+    sorted, ascending with nulls last. No file exceeds ``max_file_size_bytes``; clustering aims at files of
     ``target_file_size_bytes``. ``memory_budget_bytes`` is constant for a write, so that a second attempt of a
     task cuts rows at the same positions.
     """
@@ -85,11 +85,11 @@ class WriteContext:
     avro_schema: str
     files: FilesPolicy
     max_file_size_bytes: int
-    guard: Guard
+    guard: WriteGuard
     ordering: str | None = None
     record_size_bytes: float | None = None
     memory_budget_bytes: int = 512 * 1024 * 1024
-    marked: bool = False
+    has_markers: bool = False
     clustering: str | None = None
     sorted_by: tuple[str, ...] = ()
     target_file_size_bytes: int | None = None
@@ -140,9 +140,9 @@ class WrittenBucket:
     late_rows: int
 
 
-def new_file_id(instant: str, bucket: int, roll_over: int = 0) -> str:
+def new_file_id(instant: str, bucket: int, rollover: int = 0) -> str:
     """Return the id of a new file group. It is the same in every attempt of a task.
 
-    ``roll_over`` is the number of the file within its bucket, 0 for the first.
+    ``rollover`` is the number of the file within its bucket, 0 for the first.
     """
-    return f"{uuid.uuid5(_FILE_IDS, f'{instant}/{bucket}/{roll_over}')}-0"
+    return f"{uuid.uuid5(_FILE_IDS, f'{instant}/{bucket}/{rollover}')}-0"

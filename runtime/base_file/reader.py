@@ -17,7 +17,7 @@ from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.schema import fields_named
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file.rows import one_batch, stored_schema
-from parquetry.runtime.base_file.undecoded import StoredColumns
+from parquetry.runtime.base_file.undecoded import UndecodedColumns
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, RetryWrite, StorageError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.assembly import ParquetParts
@@ -33,13 +33,13 @@ _SMALL_BYTES_PER_VALUE = 2.5
 _SMALL_DICTIONARY_BYTES = 16 * 1024
 _NO_DICTIONARY = 2**31
 _LONG_VALUE_BYTES: Final = 64
-_MOST_ROWS: Final = 131_072
+_MAX_ROWS: Final = 131_072
 _UNKNOWN_ROWS: Final = 4096
 _COPIED_WRITERS = ("parquet-cpp-arrow ",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRows:
+class RowGroupRange:
     """Row group ``number`` of a base file, with rows ``first`` to ``end`` (exclusive) of the file."""
 
     number: int
@@ -68,7 +68,7 @@ class _NamedFile:
         with reading(self._place):
             content: bytes = self._content.read_at(count, at)
             if len(content) < count:
-                raise ValueError(f"it ends within the {count} bytes from {at} on")
+                raise ValueError(f"it has fewer than {count} bytes from position {at} on")
         return content
 
 
@@ -96,11 +96,11 @@ class BaseFileReader:
         self._conformer = conformer
         self._batch_bytes = batch_bytes
         self._arrow_bytes_per_row = 4 * self._stored_bytes_per_row()
-        self._most_rows = _MOST_ROWS
-        self._undecoded: dict[str | None, StoredColumns] = {}
+        self._max_rows = _MAX_ROWS
+        self._undecoded_readers: dict[str | None, UndecodedColumns] = {}
         if _may_repeat_long_values(file.metadata, conformer.source.names):
-            longest = _longest_known(file.metadata, conformer.source.names)
-            self._most_rows = min(_UNKNOWN_ROWS, batch_bytes // longest)
+            longest = _longest_text_bound(file.metadata, conformer.source.names)
+            self._max_rows = min(_UNKNOWN_ROWS, batch_bytes // longest)
         self.place = place
         self.rows: int = file.metadata.num_rows
         self.schema = conformer.schema
@@ -112,13 +112,13 @@ class BaseFileReader:
         return None if digest is None else digest.decode()
 
     @property
-    def row_groups(self) -> list[StoredRows]:
+    def row_groups(self) -> list[RowGroupRange]:
         """The row groups in order."""
         metadata = self._file.metadata
         rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         ends = list(accumulate(rows))
         return [
-            StoredRows(number=number, first=end - count, end=end)
+            RowGroupRange(number=number, first=end - count, end=end)
             for number, (count, end) in enumerate(zip(rows, ends, strict=True))
         ]
 
@@ -137,7 +137,7 @@ class BaseFileReader:
         """Whether its floating-point columns may contain a NaN although they have bounds."""
         return not leaves_nan_unbounded(self._file.metadata)
 
-    def batches(self, group: StoredRows) -> Iterator[pa.RecordBatch]:
+    def batches(self, group: RowGroupRange) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a row group in batches whose size depends on the file alone."""
         rows = self._batch_rows
         seen_rows = seen_bytes = 0
@@ -148,23 +148,23 @@ class BaseFileReader:
             yield conformed
         if seen_rows:
             self._arrow_bytes_per_row = max(seen_bytes / seen_rows, 1)
-            self._most_rows = _MOST_ROWS
+            self._max_rows = _MAX_ROWS
 
     def columns(
-        self, group: StoredRows, names: Sequence[str], *, most_rows: int | None = None
+        self, group: RowGroupRange, names: Sequence[str], *, max_rows: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Return batches of at most ``most_rows`` rows with some columns of a row group.
+        """Return batches of at most ``max_rows`` rows with some columns of a row group.
 
         The file must have the columns.
         """
         conformer = self._conformer.only(names)
-        rows = self._batch_rows if most_rows is None else min(self._batch_rows, most_rows)
+        rows = self._batch_rows if max_rows is None else min(self._batch_rows, max_rows)
         return (conformer(batch) for batch in self._read(group, conformer.source.names, rows))
 
-    def undecoded(self, parts: ParquetParts, *, decoded: str | None) -> StoredColumns:
+    def undecoded_columns(self, parts: ParquetParts, *, decoded: str | None) -> UndecodedColumns:
         """Return a reader that decodes as little as possible, except for the column ``decoded``."""
-        if decoded not in self._undecoded:
-            self._undecoded[decoded] = StoredColumns(
+        if decoded not in self._undecoded_readers:
+            self._undecoded_readers[decoded] = UndecodedColumns(
                 self._content,
                 parts,
                 self._file.metadata,
@@ -172,9 +172,9 @@ class BaseFileReader:
                 decoded=decoded,
                 buffer_bytes=_buffer_bytes(self._file.metadata),
             )
-        return self._undecoded[decoded]
+        return self._undecoded_readers[decoded]
 
-    def whole(self, group: StoredRows) -> pa.RecordBatch:
+    def whole(self, group: RowGroupRange) -> pa.RecordBatch:
         """Return all rows of a row group as one batch."""
         with reading(self.place):
             rows = self._file.read_row_group(
@@ -182,12 +182,12 @@ class BaseFileReader:
             )
         return self._conformer(one_batch(rows.to_batches()))
 
-    def keys(self, group: StoredRows) -> Iterator[pa.StringArray]:
+    def keys(self, group: RowGroupRange) -> Iterator[pa.StringArray]:
         """Yield the record keys of a row group."""
-        for batch in self._read(group, [RECORD_KEY], _MOST_ROWS):
+        for batch in self._read(group, [RECORD_KEY], _MAX_ROWS):
             yield batch.column(0)
 
-    def _read(self, group: StoredRows, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def _read(self, group: RowGroupRange, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         with reading(self.place):
             batches = self._file.iter_batches(
                 rows, row_groups=[group.number], columns=columns, use_threads=False
@@ -202,7 +202,7 @@ class BaseFileReader:
     @property
     def _batch_rows(self) -> int:
         """The number of rows of the next batches, from the size of the rows so far."""
-        return max(min(int(self._batch_bytes / self._arrow_bytes_per_row), self._most_rows), 1)
+        return max(min(int(self._batch_bytes / self._arrow_bytes_per_row), self._max_rows), 1)
 
     def _stored_bytes_per_row(self) -> float:
         metadata = self._file.metadata
@@ -233,7 +233,7 @@ def open_base_file(
     try:
         content = store.open_input(base.path)
     except NotFoundError as error:
-        raise _gone(place) from error
+        raise _removed_error(place) from error
     with content:
         with reading(place):
             metadata, decryption = open_footer(content, store.allowed, place=place)
@@ -272,7 +272,7 @@ def reading(place: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise _gone(place) from error
+        raise _removed_error(place) from error
     except ValueError as error:  # pyarrow.ArrowInvalid is one
         raise _corrupt(place, error) from error
     except OSError as error:
@@ -283,8 +283,8 @@ def reading(place: str) -> Iterator[None]:
         raise _corrupt(place, error) from error
 
 
-def _gone(place: str) -> RetryWrite:
-    return RetryWrite(Message(place, " has been cleaned meanwhile"))
+def _removed_error(place: str) -> RetryWrite:
+    return RetryWrite(Message(place, " was removed by a clean while it was read"))
 
 
 def _corrupt(place: str, error: Exception) -> CorruptTableError:
@@ -292,7 +292,7 @@ def _corrupt(place: str, error: Exception) -> CorruptTableError:
     return CorruptTableError(
         Message(
             place,
-            " is no whole parquet file (",
+            " is not a whole parquet file (",
             of_library(reason),
             "); restore the table to a savepoint before it was written, or put the file back from a backup",
         )
@@ -362,7 +362,7 @@ def _has_long_values(column: pq.ColumnChunkMetaData) -> bool:
     return max(len(known.min_raw), len(known.max_raw)) > _LONG_VALUE_BYTES
 
 
-def _longest_known(metadata: pq.FileMetaData, names: Collection[str]) -> int:
+def _longest_text_bound(metadata: pq.FileMetaData, names: Collection[str]) -> int:
     """Return the length in bytes of the longest text bound of these columns, at least one."""
     known = (chunk.statistics for chunk in _first_chunks(metadata, names))
     texts = (s for s in known if s is not None and s.has_min_max and s.physical_type == "BYTE_ARRAY")

@@ -111,29 +111,29 @@ def read_results(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
         RetryWrite: If tasks failed with nothing else. The write may then succeed on the present state of the
             table.
     """
-    results, failures = _sorted_out(rows)
+    results, failures = _split_results(rows)
     if failures:
         failures.sort(key=lambda failed: (isinstance(failed[1], RetryWrite), failed[0]))
         raise failures[0][1]
     return results
 
 
-def read_each(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
+def read_independent_results(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
     """Return the files and buckets of tasks that are independent: a failed bucket is left out.
 
     Raises:
-        Exception: The failure of a task that concerns more than its bucket; see :func:`leaves_out`.
+        Exception: The failure of a task that concerns more than its bucket; see :func:`concerns_bucket_only`.
     """
-    results, failed = _sorted_out(rows)
+    results, failed = _split_results(rows)
     failures: dict[int, ParquetryError] = {}
     for bucket, failure in failed:
-        if not leaves_out(failure):
+        if not concerns_bucket_only(failure):
             raise failure
         failures[bucket] = failure
     return replace(results, failures=failures)
 
 
-def leaves_out(failure: Exception) -> TypeGuard[ParquetryError]:
+def concerns_bucket_only(failure: Exception) -> TypeGuard[ParquetryError]:
     """Return whether a failure concerns one bucket alone, so that the others continue without it.
 
     A failure of the store, a conflict with another writer and a bug concern the whole write. A file that does
@@ -146,7 +146,7 @@ def leaves_out(failure: Exception) -> TypeGuard[ParquetryError]:
     )
 
 
-def _sorted_out(rows: Iterable[Mapping[str, Any]]) -> tuple[WriteResults, list[tuple[int, Exception]]]:
+def _split_results(rows: Iterable[Mapping[str, Any]]) -> tuple[WriteResults, list[tuple[int, Exception]]]:
     """Return the results of the tasks that succeeded, and bucket number and failure of the others."""
     files: list[FileResult] = []
     buckets: dict[int, BucketResult] = {}

@@ -35,7 +35,7 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*meta, *schema])
 
 
-def marked_schema(schema: pa.Schema) -> pa.Schema:
+def schema_with_origin(schema: pa.Schema) -> pa.Schema:
     """Return the schema of :func:`stored_schema` with the origin as its last column."""
     return stored_schema(schema).append(pa.field(ORIGIN, pa.int8()))
 

@@ -10,16 +10,16 @@ from parquetry.runtime.layout.packing import FILL_SHARE, LAST_ROWS_SHARE
 
 MIB: Final = 1024 * 1024
 
-STRETCHED: Final = 0.99
+STRETCHED_SHARE: Final = 0.99
 """The share of its maximum size up to which a file may grow if that avoids a rollover for a few rows."""
 
-CERTAIN: Final = 0.999
+HARD_LIMIT_SHARE: Final = 0.999
 """The share of its maximum size that no file exceeds. The page index of written rows is known exactly."""
 
-FULL: Final = 0.99
+FULL_SHARE: Final = 0.99
 """A file that has reached this share of its goal gets no further row group."""
 
-SLACK: Final = 1.25
+SMALL_REST_FACTOR: Final = 1.25
 """Up to this factor more than a row group is written as one, rather than as one and a small one."""
 
 _LARGEST_ROW_GROUP = 16 * MIB
@@ -32,7 +32,7 @@ def default_row_group_bytes(max_file_size_bytes: int) -> int:
     return min(max(max_file_size_bytes // 8, _SMALLEST_ROW_GROUP), _LARGEST_ROW_GROUP)
 
 
-def kept_row_groups(small_bytes: Sequence[int], behind_bytes: float) -> int:
+def kept_row_groups(small_bytes: Sequence[int], following_bytes: float) -> int:
     """Return how many of the small row groups, counted from the first, stay as they are.
 
     The others become one row group with the rows that follow. A row group stays if it is larger than
@@ -41,9 +41,9 @@ def kept_row_groups(small_bytes: Sequence[int], behind_bytes: float) -> int:
 
     Args:
         small_bytes: The sizes of consecutive small row groups.
-        behind_bytes: The size of the rows that are written after them.
+        following_bytes: The size of the rows that are written after them.
     """
-    following = behind_bytes
+    following = following_bytes
     kept = len(small_bytes)
     for number, size in reversed(list(enumerate(small_bytes))):
         if size <= max(following, _TINY_ROW_GROUP):
@@ -69,17 +69,17 @@ class FileSizer:
     @property
     def hard_limit_bytes(self) -> float:
         """The size that no file exceeds, except a file of a single row."""
-        return CERTAIN * self.max_bytes
+        return HARD_LIMIT_SHARE * self.max_bytes
 
     def goal_bytes(self, file_bytes: int, remaining_bytes: float) -> float:
         """Return the size up to which the file should grow."""
         kept_bytes = min(self.replaced_bytes, self.hard_limit_bytes)
         fits = file_bytes + remaining_bytes <= max(LAST_ROWS_SHARE * self.max_bytes, kept_bytes)
-        return max(STRETCHED * self.max_bytes, kept_bytes) if fits else FILL_SHARE * self.max_bytes
+        return max(STRETCHED_SHARE * self.max_bytes, kept_bytes) if fits else FILL_SHARE * self.max_bytes
 
     def is_full(self, file_bytes: int, remaining_bytes: float) -> bool:
         """Return whether the remaining rows go to another file."""
-        return file_bytes >= FULL * self.goal_bytes(file_bytes, remaining_bytes)
+        return file_bytes >= FULL_SHARE * self.goal_bytes(file_bytes, remaining_bytes)
 
     def is_allowed(self, file_bytes: float) -> bool:
         """Return whether a file of this size stays below the hard limit."""

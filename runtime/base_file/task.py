@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
 
 import pyarrow as pa
 
 from parquetry.message import Message, Value
 from parquetry.runtime.base_file.bucket import BucketWriter
-from parquetry.runtime.base_file.incoming import IncomingRows
-from parquetry.runtime.base_file.merge import Merger, merged, without
+from parquetry.runtime.base_file.incoming import NO_POSITION, IncomingRows
+from parquetry.runtime.base_file.merge import Merger, apply_changes, without_rows
 from parquetry.runtime.base_file.model import DELETE, Bucket, WriteContext, WrittenBucket, WrittenFile
-from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows, open_base_file, reading
+from parquetry.runtime.base_file.reader import BaseFileReader, RowGroupRange, open_base_file, reading
 from parquetry.runtime.base_file.rows import RowOrigin, RowStamper, stored_schema, with_origin
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.assembly import ParquetParts
-
-_ANYWHERE: Final = 2**63 - 1
 
 
 def write_bucket(context: WriteContext, bucket: Bucket, batches: Iterable[pa.RecordBatch]) -> WrittenBucket:
@@ -94,12 +91,12 @@ def _merged(
     ):
         for group in reader.row_groups:
             _merge_group(context, reader, group, incoming, merger=merger, writer=writer)
-        if incoming.has_below(_ANYWHERE):
+        if incoming.has_rows_below(NO_POSITION):
             raise CorruptTableError(
                 Message(
                     reader.place,
-                    f" has {reader.rows} rows, but one was found behind them; the file was replaced under "
-                    "its name: put it back from a copy, or restore the table to a savepoint",
+                    f" has {reader.rows} rows, but the write changes a row after them: another file has "
+                    "replaced it; restore the file from a backup, or the table to a savepoint",
                 )
             )
         for rows in merger.inserted(incoming, reader.schema):
@@ -113,27 +110,28 @@ def _merged(
 def _merge_group(
     context: WriteContext,
     reader: BaseFileReader,
-    group: StoredRows,
+    group: RowGroupRange,
     incoming: IncomingRows,
     *,
     merger: Merger,
     writer: BucketWriter,
 ) -> None:
     """Apply the incoming rows to one row group of the base file, copying as much of it as possible."""
-    parts = writer.copyable(reader, group)
-    is_touched = incoming.has_below(group.end)
+    parts = writer.parts_to_copy(reader, group)
+    is_touched = incoming.has_rows_below(group.end)
     if parts is not None:
         if not is_touched and writer.copy(reader, parts, group):
             return
         if is_touched and incoming.is_within(group.end, context.row_group_arrow_bytes):
-            arrived = _present(incoming.below(group.end))
-            if _only_removes(arrived, group):
-                _remove(reader, parts, group, arrived, merger=merger, writer=writer)
+            incoming_rows = incoming.take_below(group.end)
+            assert incoming_rows is not None, "has_rows_below was true"
+            if _only_removes(incoming_rows, group):
+                _remove(reader, parts, group, incoming_rows, merger=merger, writer=writer)
                 return
             stored = reader.whole(group)
-            changes = merger.changes(stored, group.first, arrived)
+            changes = merger.decide(stored, group.first, incoming_rows)
             if not writer.patch(reader, parts, group, stored=stored, changes=changes):
-                rows = merged(stored, changes)
+                rows = apply_changes(stored, changes)
                 del stored, changes
                 writer.append(rows)
             return
@@ -142,44 +140,41 @@ def _merge_group(
         end = first + batch.num_rows
         start = first
         while first < end:
-            bound = incoming.bound(end, context.batch_bytes)
-            stored = batch.slice(first - start, bound - first)
-            arrived = incoming.below(bound)
-            if arrived is None:
+            cut = incoming.next_cut(end, context.batch_bytes)
+            stored = batch.slice(first - start, cut - first)
+            incoming_rows = incoming.take_below(cut)
+            if incoming_rows is None:
                 writer.append(with_origin(stored, RowOrigin.COPIED))
             else:
-                writer.append(merged(stored, merger.changes(stored, first, arrived)))
-            first = bound
+                writer.append(apply_changes(stored, merger.decide(stored, first, incoming_rows)))
+            first = cut
 
 
-def _only_removes(arrived: pa.RecordBatch, group: StoredRows) -> bool:
+def _only_removes(incoming_rows: pa.RecordBatch, group: RowGroupRange) -> bool:
     """Return whether the incoming rows are all deletes, of at most half of the row group."""
     most = (group.end - group.first) // 2
-    return bool(arrived.num_rows <= most and arrived.column(DELETE).true_count == arrived.num_rows)
+    return bool(
+        incoming_rows.num_rows <= most and incoming_rows.column(DELETE).true_count == incoming_rows.num_rows
+    )
 
 
 def _remove(
     reader: BaseFileReader,
     parts: ParquetParts,
-    group: StoredRows,
-    arrived: pa.RecordBatch,
+    group: RowGroupRange,
+    incoming_rows: pa.RecordBatch,
     *,
     merger: Merger,
     writer: BucketWriter,
 ) -> None:
     """Write a row group of the base file again, without the rows that the incoming deletes remove."""
     with reading(reader.place):
-        stored = reader.undecoded(parts, decoded=merger.ordering)
+        stored = reader.undecoded_columns(parts, decoded=merger.ordering)
         rows = stored.rows(group.number)
-    gone = merger.removed(rows, group.first, arrived)
-    if not len(gone) and writer.copy(reader, parts, group):
+    removed = merger.decide_deletes(rows, group.first, incoming_rows)
+    if not len(removed) and writer.copy(reader, parts, group):
         return
-    rows = without(rows, gone)
+    rows = without_rows(rows, removed)
     if not writer.replace(parts, group, stored, rows):
         del rows
-        writer.append(with_origin(without(reader.whole(group), gone), RowOrigin.COPIED))
-
-
-def _present(rows: pa.RecordBatch | None) -> pa.RecordBatch:
-    assert rows is not None, "rows that were there a moment ago"
-    return rows
+        writer.append(with_origin(without_rows(reader.whole(group), removed), RowOrigin.COPIED))

@@ -16,7 +16,7 @@ from parquetry.runtime.parquet.tail import MAGIC
 from parquetry.runtime.parquet.thrift import List, ThriftStruct, encode_struct
 from parquetry.runtime.spec.meta_columns import FILE_NAME
 
-_OF_DECIMALS: Final = frozenset(
+_DECIMAL_FIELDS: Final = frozenset(
     {
         SchemaElement.CONVERTED_TYPE,
         SchemaElement.LOGICAL_TYPE,
@@ -28,7 +28,7 @@ _OF_DECIMALS: Final = frozenset(
 _NEGATIVE: Final = 0x80
 
 
-class StoredColumns:
+class UndecodedColumns:
     """The columns of a base file, except the file name, in the types that are cheapest to read and write.
 
     Decimals without a negative value are read as their stored bytes, which sort like the numbers. Texts in
@@ -48,10 +48,10 @@ class StoredColumns:
     ) -> None:
         self._parts = parts
         self._decoded = (decoded or "").split(".")[0]
-        self._bare = self._bare_places()
+        self._byte_decimals = self._find_byte_decimals()
         self._file = pq.ParquetFile(
             content,
-            metadata=self._metadata() if self._bare else metadata,
+            metadata=self._metadata() if self._byte_decimals else metadata,
             read_dictionary=[name for name in dictionaries if name != self._decoded],
             pre_buffer=False,
             buffer_size=buffer_bytes,
@@ -68,20 +68,20 @@ class StoredColumns:
         """The schema elements, without root and field ids, of a file that is written from such rows."""
         return self._without_decimals(self._parts.columns)
 
-    def _bare_places(self) -> frozenset[int]:
+    def _find_byte_decimals(self) -> frozenset[int]:
         """Return which schema elements, counted below the root, are decimals without negative values."""
         elements = self._parts.columns
-        leaves = [place for place, element in enumerate(elements) if SchemaElement.CHILDREN not in element]
+        leaves = [index for index, element in enumerate(elements) if SchemaElement.CHILDREN not in element]
         names = [chunk.name.split(".")[0] for chunk in self._parts.chunks(0)]
         return frozenset(
-            place
-            for number, (place, name) in enumerate(zip(leaves, names, strict=True))
-            if _is_decimal(elements[place])
+            index
+            for number, (index, name) in enumerate(zip(leaves, names, strict=True))
+            if _is_decimal(elements[index])
             and name != self._decoded
-            and all(self._is_positive(group, number) for group in range(len(self._parts.groups)))
+            and all(self._is_never_negative(group, number) for group in range(len(self._parts.groups)))
         )
 
-    def _is_positive(self, group: int, column: int) -> bool:
+    def _is_never_negative(self, group: int, column: int) -> bool:
         bounds = self._parts.bounds(group, column)
         return bounds is not None and bounds[0][0] < _NEGATIVE
 
@@ -95,10 +95,10 @@ class StoredColumns:
 
     def _without_decimals(self, elements: list[ThriftStruct]) -> list[ThriftStruct]:
         return [
-            {number: value for number, value in element.items() if number not in _OF_DECIMALS}
-            if place in self._bare
+            {number: value for number, value in element.items() if number not in _DECIMAL_FIELDS}
+            if index in self._byte_decimals
             else element
-            for place, element in enumerate(elements)
+            for index, element in enumerate(elements)
         ]
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 @cache
-def spare_loaded_modules() -> None:
+def freeze_loaded_objects() -> None:
     """Exclude all objects loaded so far from garbage collections, once per process.
 
     Spark runs a collection after every task of a worker. While it includes all modules, it costs more than a

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.message import Message, Value
-from parquetry.runtime.arrow.columns import parquet_columns, parquet_places
+from parquetry.runtime.arrow.columns import parquet_column_numbers, parquet_columns
 from parquetry.runtime.base_file.encoding import EncodedRows, RowGroupEncoder
 from parquetry.runtime.base_file.encrypted import EncryptedFile
-from parquetry.runtime.base_file.footer import FooterKeys, MoreKeys
-from parquetry.runtime.base_file.merge import RowChanges, merged
+from parquetry.runtime.base_file.footer import AddedKeys, FooterKeys
+from parquetry.runtime.base_file.merge import RowChanges, apply_changes
 from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenFile, new_file_id
-from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows
+from parquetry.runtime.base_file.reader import BaseFileReader, RowGroupRange
 from parquetry.runtime.base_file.rows import DICTIONARY, ORIGIN, RowOrigin, stored_schema
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.parquet.assembly import ParquetAssembly, ParquetParts
@@ -54,7 +54,7 @@ class ChangedColumns:
 
 
 class BaseFileWriter:
-    """Writes file number ``roll_over`` of a bucket, row group by row group.
+    """Writes file number ``rollover`` of a bucket, row group by row group.
 
     The file appears under its name when :meth:`finish` returns. A ``with`` block that ends with an exception
     leaves no file. If the file must be encrypted and its key is not available, the constructor raises
@@ -66,23 +66,23 @@ class BaseFileWriter:
         self,
         context: WriteContext,
         bucket: Bucket,
-        roll_over: int,
+        rollover: int,
         *,
         encoder: RowGroupEncoder,
         template: ParquetParts,
         base_clustering: str | None,
     ) -> None:
-        file_id = bucket.file_id if roll_over == 0 else new_file_id(context.instant, bucket.index, roll_over)
+        file_id = bucket.file_id if rollover == 0 else new_file_id(context.instant, bucket.index, rollover)
         self.name = BaseFileName(partition=bucket.partition, file_id=file_id, instant=context.instant)
         self.rows = 0
         self._context = context
         self._bucket = bucket
-        self._roll_over = roll_over
-        self._base = bucket.base if roll_over == 0 else None
+        self._rollover = rollover
+        self._base = bucket.base if rollover == 0 else None
         self._base_clustering = base_clustering if self._base else None
         self._encoder = encoder
         self._keys = FooterKeys(context.avro_schema, context.files.bloom_filter)
-        self._places = parquet_places(file_schema(stored_schema(context.schema)))
+        self._column_numbers = parquet_column_numbers(file_schema(stored_schema(context.schema)))
         self._origins = np.zeros(len(RowOrigin), np.int64)
         self._resources = ExitStack()
         key = context.files.encryption_key
@@ -105,7 +105,7 @@ class BaseFileWriter:
     ) -> None:
         self._resources.__exit__(kind, error, trace)
 
-    def size_bytes(self, more: MoreKeys = MoreKeys()) -> int:  # noqa: B008 - frozen
+    def size_bytes(self, more: AddedKeys = AddedKeys()) -> int:  # noqa: B008 - frozen
         """Return the largest possible size of the file if it is finished now.
 
         ``more`` are keys that the file would also get. Their footer entries count, their cells do not.
@@ -114,7 +114,7 @@ class BaseFileWriter:
 
     def added_bytes(self, encoded: EncodedRows) -> int:
         """Return how many bytes a row group adds at most, without the footer entries for its keys."""
-        return encoded.size_bytes + self._assembly.sealing_bytes(encoded.parts)
+        return encoded.size_bytes + self._assembly.encryption_bytes(encoded.parts)
 
     def encode(self, rows: pa.Table) -> EncodedRows:
         """Return the rows encoded as a row group of this file, without appending it.
@@ -126,7 +126,7 @@ class BaseFileWriter:
 
     def append(self, rows: pa.Table, encoded: EncodedRows) -> None:
         """Write rows whose row group is already encoded."""
-        sorted_by = [place for name in self._context.sorted_by for place in self._places[name]]
+        sorted_by = [place for name in self._context.sorted_by for place in self._column_numbers[name]]
         if isinstance(self._assembly, EncryptedFile):
             self._assembly.append(encoded, sorted_by=sorted_by)
         else:
@@ -134,23 +134,23 @@ class BaseFileWriter:
         self._count(rows.column(ORIGIN).to_numpy())
         self._add_keys(encoded)
 
-    def encode_kept(self, rows: pa.RecordBatch, dictionaries: Iterable[str]) -> EncodedRows:
+    def encode_remaining(self, rows: pa.RecordBatch, dictionaries: Iterable[str]) -> EncodedRows:
         """Return the rows that remain of a row group, encoded again with the name of this file.
 
-        ``rows`` are as :class:`StoredColumns` reads them. The columns with the parquet paths ``dictionaries``
-        had one in the base file.
+        ``rows`` are as :class:`UndecodedColumns` reads them. The columns with the parquet paths
+        ``dictionaries`` had one in the base file.
         """
         names = _constant(self.name.name, rows.num_rows)
         table = pa.Table.from_batches([rows]).add_column(META_COLUMNS.index(FILE_NAME), FILE_NAME, names)
         return self._encoder.encode_again(table, dictionaries)
 
-    def append_kept(self, encoded: EncodedRows) -> None:
-        """Write a row group from :meth:`encode_kept`."""
+    def append_remaining(self, encoded: EncodedRows) -> None:
+        """Write a row group from :meth:`encode_remaining`."""
         self._copies.append(encoded.parts, 0, unbounded=encoded.unbounded)
         self._count(np.full(encoded.rows.num_rows, RowOrigin.COPIED, np.int8))
         self._add_keys(encoded)
 
-    def copy(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> None:
+    def copy(self, reader: BaseFileReader, parts: ParquetParts, group: RowGroupRange) -> None:
         """Copy a row group of the base file. Only the file name in its rows changes."""
         rows = group.end - group.first
         names = pa.table({FILE_NAME: _constant(self.name.name, rows)})
@@ -159,7 +159,7 @@ class BaseFileWriter:
             parts,
             group.number,
             replaced={META_COLUMNS.index(FILE_NAME): renamed},
-            unbounded=_hiding_nan(reader, parts, group),
+            unbounded=_columns_hiding_nan(reader, parts, group),
         )
         self._count(np.full(rows, RowOrigin.COPIED, np.int8))
         self._add_stored_keys(reader, parts, group)
@@ -170,23 +170,23 @@ class BaseFileWriter:
         """Return the columns of an updated row group except those ``kept``, and the file name, encoded."""
         names = [name for name in stored.schema.names if name not in kept]
         part = replace(changes, rows=changes.rows.select(names))
-        rows = pa.Table.from_batches([merged(stored.select(names), part)])
+        rows = pa.Table.from_batches([apply_changes(stored.select(names), part)])
         origins = rows.column(ORIGIN).to_numpy()
         rows = rows.drop_columns([ORIGIN]).append_column(FILE_NAME, _constant(self.name.name, rows.num_rows))
         return ChangedColumns(names=(*names, FILE_NAME), encoded=self._encode(rows), origins=origins)
 
     def patch(
-        self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows, columns: ChangedColumns
+        self, reader: BaseFileReader, parts: ParquetParts, group: RowGroupRange, columns: ChangedColumns
     ) -> None:
         """Copy a row group of the base file with some of its columns replaced."""
-        places = [place for name in columns.names for place in self._places[name]]
+        places = [place for name in columns.names for place in self._column_numbers[name]]
         self._copies.append(
             parts,
             group.number,
             replaced=dict(zip(places, columns.encoded.parts.chunks(0), strict=True)),
             unbounded={
                 *(places[number] for number in columns.encoded.unbounded),
-                *(_hiding_nan(reader, parts, group) - {*places}),
+                *(_columns_hiding_nan(reader, parts, group) - {*places}),
             },
         )
         self._count(columns.origins)
@@ -206,7 +206,7 @@ class BaseFileWriter:
 
     def join(
         self,
-        sources: Sequence[tuple[BaseFileReader, ParquetParts, StoredRows]],
+        sources: Sequence[tuple[BaseFileReader, ParquetParts, RowGroupRange]],
         joined: Mapping[int, Chunk],
         columns: ChangedColumns,
     ) -> None:
@@ -217,14 +217,14 @@ class BaseFileWriter:
             joined: Chunks with copied pages, by the number of the parquet column.
             columns: The encoded columns that are not joined.
         """
-        places = [place for name in columns.names for place in self._places[name]]
+        places = [place for name in columns.names for place in self._column_numbers[name]]
         chunks = {**joined, **dict(zip(places, columns.encoded.parts.chunks(0), strict=True))}
         self._copies.append_chunks(
             [chunks[place] for place in range(len(chunks))],
             len(columns.origins),
             unbounded={
                 *(places[number] for number in columns.encoded.unbounded),
-                *(frozenset[int]().union(*(_hiding_nan(*source) for source in sources)) - {*places}),
+                *(frozenset[int]().union(*(_columns_hiding_nan(*source) for source in sources)) - {*places}),
             },
         )
         self._count(columns.origins)
@@ -238,8 +238,8 @@ class BaseFileWriter:
             ConflictError: If the in-flight instant of the write is gone, or the bucket was abandoned. The
                 file is then deleted.
         """
-        self._check_wanted()
-        entries = self._keys.entries() | self._clustering() | self._about_bounds()
+        self._check_not_abandoned()
+        entries = self._keys.entries() | self._clustering_entry() | self._nan_entry()
         if isinstance(self._assembly, EncryptedFile):
             metadata = self._assembly.finish(entries)
         else:
@@ -247,7 +247,7 @@ class BaseFileWriter:
         assert metadata.num_rows == self.rows
         self._resources.close()
         try:
-            self._check_wanted()
+            self._check_not_abandoned()
         except ConflictError:
             self._context.store.delete(self.name.path)
             raise
@@ -274,13 +274,13 @@ class BaseFileWriter:
         assert isinstance(self._assembly, ParquetAssembly), "no row group is copied into an encrypted file"
         return self._assembly
 
-    def _clustering(self) -> dict[str, str]:
+    def _clustering_entry(self) -> dict[str, str]:
         """Return the footer entry with the layout digest, none after inserts into a base file."""
         kept = self._base_clustering if not self._origins[RowOrigin.INSERTED] else None
         digest = self._context.clustering or kept
         return {} if digest is None else {CLUSTERING: digest}
 
-    def _about_bounds(self) -> dict[str, str]:
+    def _nan_entry(self) -> dict[str, str]:
         """Return the footer entry that vouches for bounds of floating-point columns; none if encrypted."""
         columns = parquet_columns(file_schema(stored_schema(self._context.schema)).empty_table())
         if isinstance(self._assembly, EncryptedFile) or not any(
@@ -311,18 +311,18 @@ class BaseFileWriter:
             for keys in encoded.rows.column(RECORD_KEY).chunks:
                 self._keys.add_keys(keys)
 
-    def _add_stored_keys(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> None:
+    def _add_stored_keys(self, reader: BaseFileReader, parts: ParquetParts, group: RowGroupRange) -> None:
         if not self._keys.add_bounds(parts.bounds(group.number, META_COLUMNS.index(RECORD_KEY))):
             for keys in reader.keys(group):
                 self._keys.add_keys(keys)
 
     def _put_marker(self) -> None:
         context = self._context
-        if self._roll_over == 0 and context.marked:
+        if self._rollover == 0 and context.has_markers:
             return
         kind = MarkerKind.MERGE if self._base else MarkerKind.CREATE
         put_marker(context.store, context.instant, self.name.path, kind)
-        if self._roll_over == 0:
+        if self._rollover == 0:
             put_partition_metadata(context.store, self._bucket.partition, instant=context.instant)
 
     def _with_constants(self, rows: pa.Table) -> pa.Table:
@@ -333,38 +333,38 @@ class BaseFileWriter:
         schema = file_schema(rows.schema)
         return pa.table([own[name] for name in schema.names], schema=schema)
 
-    def _check_wanted(self) -> None:
+    def _check_not_abandoned(self) -> None:
         context = self._context
         # In this order: the note of abandoned buckets is deleted after the in-flight file.
         if context.guard.is_abandoned(context.store, self._bucket.index):
             raise ConflictError(
                 Message(
-                    f"{context.store.uri}: {context.instant} has left files of partition ",
+                    f"{context.store.uri}: clustering {context.instant} gave up files of partition ",
                     Value.partition(self._bucket.partition),
-                    " to another writer; they are due again",
+                    ", which another writer changes; the next clustering includes them",
                 )
             )
-        if not context.guard.still_alive(context.store):
+        if not context.guard.is_pending(context.store):
             raise ConflictError(
                 f"{context.store.uri}: the write of instant {context.instant} has been rolled back by "
                 "another writer; run it again"
             )
 
 
-def keys_of(encoded: EncodedRows) -> MoreKeys:
+def keys_of(encoded: EncodedRows) -> AddedKeys:
     """Return the keys of an encoded row group."""
     keys = encoded.rows.column(RECORD_KEY)
     bounds = encoded.parts.bounds(0, META_COLUMNS.index(RECORD_KEY))
-    return MoreKeys.of(encoded.rows.num_rows, bounds, lambda: keys.chunks)
+    return AddedKeys.of(encoded.rows.num_rows, bounds, lambda: keys.chunks)
 
 
-def stored_keys(reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> MoreKeys:
+def stored_keys(reader: BaseFileReader, parts: ParquetParts, group: RowGroupRange) -> AddedKeys:
     """Return the keys of a stored row group."""
     bounds = parts.bounds(group.number, META_COLUMNS.index(RECORD_KEY))
-    return MoreKeys.of(group.end - group.first, bounds, lambda: reader.keys(group))
+    return AddedKeys.of(group.end - group.first, bounds, lambda: reader.keys(group))
 
 
-def _hiding_nan(reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> frozenset[int]:
+def _columns_hiding_nan(reader: BaseFileReader, parts: ParquetParts, group: RowGroupRange) -> frozenset[int]:
     """Return the numbers of the columns whose bounds in the row group may omit a NaN."""
     return parts.floating(group.number) if reader.bounds_hide_nan else frozenset()
 

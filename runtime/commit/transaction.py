@@ -63,7 +63,7 @@ class TaskGuard:
         """Return whether the write is published, or about to be, without that bucket."""
         return self.abandons_buckets and is_abandoned(store, self.instant, bucket)
 
-    def still_alive(self, store: ObjectStore) -> bool:
+    def is_pending(self, store: ObjectStore) -> bool:
         """Return whether the write has not been rolled back."""
         return store.stat(self.inflight_path) is not None
 

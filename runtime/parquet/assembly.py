@@ -306,7 +306,7 @@ class ParquetAssembly:
         """The largest possible size of the file if it is finished now, without key-value pairs."""
         return self.data_bytes + self._index_bytes + self._template.footer_bytes + _FIXED_FOOTER_BYTES
 
-    def sealing_bytes(self, parts: ParquetParts) -> int:
+    def encryption_bytes(self, parts: ParquetParts) -> int:
         """Return 0: the file is not encrypted."""
         del parts
         return 0

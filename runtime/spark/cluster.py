@@ -16,7 +16,12 @@ from pyspark.sql import SparkSession
 from parquetry.errors import ParquetryError
 from parquetry.message import command
 from parquetry.runtime.base_file.model import WriteContext
-from parquetry.runtime.base_file.result import FileResult, WriteResults, leaves_out, read_each
+from parquetry.runtime.base_file.result import (
+    FileResult,
+    WriteResults,
+    concerns_bucket_only,
+    read_independent_results,
+)
 from parquetry.runtime.clustering.plan.due import due_clustering
 from parquetry.runtime.clustering.plan.execution import (
     ClusteringResult,
@@ -274,7 +279,7 @@ def _rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWo
     try:
         return rewrite_by_ranges(spark, context, work)
     except ParquetryError as failure:
-        if not leaves_out(failure):
+        if not concerns_bucket_only(failure):
             raise
         return WriteResults(files=(), buckets={}, failures=dict.fromkeys(work.numbers, failure))
 
@@ -282,4 +287,4 @@ def _rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWo
 def _rewrite_each(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
     ordered = sorted(works, key=lambda work: -work.size_bytes)
     with failures_translated("the rows to cluster", of_table=True):
-        return read_each(run_numbered(spark, group_rewriter(context, ordered), len(ordered)))
+        return read_independent_results(run_numbered(spark, group_rewriter(context, ordered), len(ordered)))

@@ -511,7 +511,7 @@ def test_a_file_that_is_gone_while_spark_reads_it_is_told_to_the_driver(tmp_path
     assert sum(batch.num_rows for batch in task(numbers)) == 9
     store = cleaned(ctx, file.stat.path)
     task = _reader(store, [slice_of(file)], ctx.schema, ["n", FILE])
-    with pytest.raises(TaskFailureError, match="has been cleaned meanwhile") as gone:
+    with pytest.raises(TaskFailureError, match="was removed by a clean") as gone:
         list(failures_encoded(task)(numbers))
     # Spark hands the text of a task's failure over.
     text = "".join(traceback.format_exception(gone.value))

@@ -37,7 +37,7 @@ class Alive:
     def is_abandoned(self, store: ObjectStore, bucket: int) -> bool:
         return False
 
-    def still_alive(self, store: ObjectStore) -> bool:
+    def is_pending(self, store: ObjectStore) -> bool:
         self.answers -= 1
         return self.answers >= 0
 

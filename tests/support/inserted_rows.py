@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.runtime.base_file.model import Bucket, new_file_id
-from parquetry.runtime.base_file.result import read_each, result_rows
+from parquetry.runtime.base_file.result import read_independent_results, result_rows
 from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
@@ -37,7 +37,7 @@ def insert_rows(store: ObjectStore, rows: pa.Table) -> CommitResult:
         transaction.mark({MarkerKind.CREATE: [name.path]})
         bucket = Bucket(index=0, partition="", file_id=file_id)
         written = write_bucket(attempt.context(ordering=None), bucket, _incoming(rows, transaction.instant))
-        return attempt.outcome("INSERT", results=read_each(result_rows(written).to_pylist()))
+        return attempt.outcome("INSERT", results=read_independent_results(result_rows(written).to_pylist()))
 
     return run_write(open_table(store), action=Action.COMMIT, operation="INSERT", body=body, timing=FAST)
 

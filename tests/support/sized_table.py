@@ -204,7 +204,7 @@ class SizedTable:
             files=spec.files,
             max_file_size_bytes=spec.sizing.max_file_size_bytes,
             guard=txn.guard,
-            marked=True,
+            has_markers=True,
         )
 
     def _rows(

@@ -304,11 +304,11 @@ def _write_file(
 ) -> int:
     for row in rows:
         row["_hoodie_file_name"] = name.name
-    if not txn.guard.still_alive(store):
+    if not txn.guard.is_pending(store):
         raise RetryWrite(f"{txn.instant} was rolled back")
     with store.create_file(name.path) as sink:
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), sink, store_schema=False)
-    if not txn.guard.still_alive(store):
+    if not txn.guard.is_pending(store):
         store.delete(name.path)
         raise RetryWrite(f"{txn.instant} was rolled back")
     info = store.stat(name.path)

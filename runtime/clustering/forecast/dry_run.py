@@ -75,7 +75,7 @@ class DryRun:
             files=self._spec.files,
             max_file_size_bytes=self._spec.sizing.max_file_size_bytes,
             guard=_Wanted(),
-            marked=True,
+            has_markers=True,
             clustering=execution.digest,
         )
         found: list[GroupForecast] = []
@@ -104,7 +104,7 @@ class _Wanted:
         del store, bucket
         return False
 
-    def still_alive(self, store: ObjectStore) -> bool:
+    def is_pending(self, store: ObjectStore) -> bool:
         del store
         return True
 

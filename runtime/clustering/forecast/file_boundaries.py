@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.runtime.base_file.sizing import SLACK, default_row_group_bytes
+from parquetry.runtime.base_file.sizing import SMALL_REST_FACTOR, default_row_group_bytes
 from parquetry.runtime.clustering.rewrite.writer import spreading_sizer
 
 _NO_LIMIT: Final = 2**62
@@ -77,7 +77,7 @@ def expected_row_groups(
                 file, file_first = file + 1, first
                 continue
             due = sizer.next_arrow_bytes(size, remaining, ratio=1.0, guessed=not first) / rate
-            count = end - first if end - first <= SLACK * due else max(int(due), 1)
+            count = end - first if end - first <= SMALL_REST_FACTOR * due else max(int(due), 1)
             if size and not sizer.is_allowed(size + count * sizes.after):
                 count = int((sizer.hard_limit_bytes - size) / sizes.after)
                 if not count:

@@ -20,9 +20,9 @@ import pyarrow as pa
 from parquetry.runtime.arrow.fingerprint import Tally
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file.model import WriteContext
-from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows, open_base_file
+from parquetry.runtime.base_file.reader import BaseFileReader, RowGroupRange, open_base_file
 from parquetry.runtime.base_file.rows import RowOrigin, with_origin
-from parquetry.runtime.base_file.sizing import SLACK
+from parquetry.runtime.base_file.sizing import SMALL_REST_FACTOR
 from parquetry.runtime.clustering.rewrite.writer import SpreadingWriter
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.assembly import ParquetParts
@@ -68,7 +68,7 @@ class _PendingRowGroup:
 
     reader: BaseFileReader
     parts: ParquetParts
-    group: StoredRows
+    group: RowGroupRange
     pages: tuple[ChunkPages | None, ...]
 
     stored_bytes: int
@@ -145,11 +145,11 @@ class _Stitcher:
         """The first file that has to stay open."""
         return self._pending[0].reader if self._pending else None
 
-    def take(self, reader: BaseFileReader, group: StoredRows) -> None:
+    def take(self, reader: BaseFileReader, group: RowGroupRange) -> None:
         """Append a row group. Small ones that can be copied wait until they make up a large one."""
         if group.end == group.first:
             return
-        parts = self._writer.copied_from(reader, group)
+        parts = self._writer.copyable_parts(reader, group)
         if parts is not None and self._writer.is_small(parts, group.number):
             pending = self._pending_of(reader, parts, group)
             if pending is not None:
@@ -168,7 +168,7 @@ class _Stitcher:
         self._end_run(rows_follow=False)
 
     def _pending_of(
-        self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows
+        self, reader: BaseFileReader, parts: ParquetParts, group: RowGroupRange
     ) -> _PendingRowGroup | None:
         """Return the row group with its pages, or None if too little of it can be copied."""
         rows = group.end - group.first
@@ -213,7 +213,7 @@ class _Stitcher:
         source = self._pending.popleft()
         self._decode(source.reader, source.group)
 
-    def _decode(self, reader: BaseFileReader, group: StoredRows) -> None:
+    def _decode(self, reader: BaseFileReader, group: RowGroupRange) -> None:
         """Decode a row group and append its rows."""
         for batch in self._written.counted(self._arrived.counted(reader.batches(group))):
             self._writer.append(with_origin(batch, RowOrigin.COPIED))
@@ -224,7 +224,7 @@ class _Stitcher:
             due = self._writer.due_bytes()
             count = 0
             if due is not None:
-                count = self._fitting(int(SLACK * due))
+                count = self._fitting(int(SMALL_REST_FACTOR * due))
                 count = count if count == len(self._pending) else self._fitting(due)
             if count and self._join(count):
                 continue
@@ -237,7 +237,7 @@ class _Stitcher:
         """Return whether enough row groups wait for a joined one."""
         if len(self._pending) >= self._most_pending:
             return True
-        return self._fitting(int(SLACK * self._writer.row_group_bytes)) < len(self._pending)
+        return self._fitting(int(SMALL_REST_FACTOR * self._writer.row_group_bytes)) < len(self._pending)
 
     def _fitting(self, stored_bytes: int) -> int:
         """Return how many of the first waiting row groups come closest to the bytes, within memory limits."""
@@ -295,12 +295,12 @@ class _Stitcher:
         """Return the columns without dictionaries that would have one in a row group of all ``sources``."""
         plain = sorted(name for name in names if not self._has_dictionary(sources[0], name))
         rows = sum(source.rows for source in sources)
-        if unknown := self._writer.encoder.unjudged(plain, rows):
+        if unknown := self._writer.encoder.undecided(plain, rows):
             parts = min(len(sources), max(_SAMPLE_ROWS * len(sources) // rows, 1))
             chosen = [sources[number * len(sources) // parts] for number in range(parts)]
-            most_rows = -(-_SAMPLE_ROWS // parts)
-            sample = [next(one.reader.columns(one.group, unknown, most_rows=most_rows)) for one in chosen]
-            self._writer.encoder.judge(pa.Table.from_batches(sample).combine_chunks(), rows)
+            max_rows = -(-_SAMPLE_ROWS // parts)
+            sample = [next(one.reader.columns(one.group, unknown, max_rows=max_rows)) for one in chosen]
+            self._writer.encoder.decide(pa.Table.from_batches(sample).combine_chunks(), rows)
         return {path.split(".")[0] for path in self._writer.encoder.dictionaries}.intersection(plain)
 
     def _has_dictionary(self, source: _PendingRowGroup, name: str) -> bool:

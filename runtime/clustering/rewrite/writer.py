@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from parquetry.runtime.base_file.bucket import BucketWriter
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
-from parquetry.runtime.base_file.footer import MoreKeys
+from parquetry.runtime.base_file.footer import AddedKeys
 from parquetry.runtime.base_file.model import Bucket, WriteContext
-from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows
-from parquetry.runtime.base_file.sizing import STRETCHED, FileSizer
+from parquetry.runtime.base_file.reader import BaseFileReader, RowGroupRange
+from parquetry.runtime.base_file.sizing import STRETCHED_SHARE, FileSizer
 from parquetry.runtime.base_file.writer import stored_keys
 from parquetry.runtime.layout.packing import EQUAL_FILES_SHARE, LATER_FILES_SHARE, MOST_TARGETS, outputs_of
 from parquetry.runtime.parquet.assembly import ParquetParts, end_bytes
@@ -35,7 +35,7 @@ class SpreadingSizer(FileSizer):
             most_bytes=self.max_bytes,
             equal_files_share=EQUAL_FILES_SHARE if self.is_first else LATER_FILES_SHARE,
         )
-        return STRETCHED * self.max_bytes if outputs.files == 1 else outputs.each_bytes
+        return STRETCHED_SHARE * self.max_bytes if outputs.files == 1 else outputs.each_bytes
 
 
 def spreading_sizer(
@@ -84,7 +84,7 @@ class SpreadingWriter(BucketWriter):
     @property
     def places(self) -> Mapping[str, Sequence[int]]:
         """The numbers of the Parquet columns of each column."""
-        return self._places
+        return self._column_numbers
 
     @property
     def encoder(self) -> RowGroupEncoder:
@@ -108,7 +108,7 @@ class SpreadingWriter(BucketWriter):
 
     def due_bytes(self) -> int | None:
         """Write the pending rows, and return the bytes for the next joined row group, or None if full."""
-        self._write_due(ended=True)
+        self._write_row_groups(ended=True)
         file = self._file or self._open_file()
         remaining = self._remaining_bytes()
         if file.rows and self._sizer.is_full(file.size_bytes(), remaining):
@@ -117,7 +117,7 @@ class SpreadingWriter(BucketWriter):
 
     def join(
         self,
-        sources: Sequence[tuple[BaseFileReader, ParquetParts, StoredRows]],
+        sources: Sequence[tuple[BaseFileReader, ParquetParts, RowGroupRange]],
         joined: Mapping[int, JoinedChunk],
         table: pa.Table,
     ) -> bool:
@@ -139,7 +139,7 @@ class SpreadingWriter(BucketWriter):
         )
         keys = [stored_keys(*source) for source in sources]
         so_far = file.size_bytes(
-            MoreKeys(
+            AddedKeys(
                 count=rows,
                 smallest_bytes=max(key.smallest_bytes for key in keys),
                 largest_bytes=max(key.largest_bytes for key in keys),
@@ -153,7 +153,7 @@ class SpreadingWriter(BucketWriter):
 
     def end_file(self) -> None:
         """End the open file, so that the next rows go to another file."""
-        self._write_due(ended=True)
+        self._write_row_groups(ended=True)
         self._finish_file()
 
     def _remaining_bytes(self) -> float:

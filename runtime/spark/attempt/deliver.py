@@ -19,7 +19,7 @@ from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING, POSITION, Bucket, WriteContext
 from parquetry.runtime.base_file.result import WriteResults, read_results
 from parquetry.runtime.base_file.worker import written_bucket
-from parquetry.runtime.base_file.worker_process import spare_loaded_modules
+from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.spark.attempt.routed_rows import listed_by_bucket, staged_by_bucket
 from parquetry.runtime.spark.lookup.found import FoundKeys
 from parquetry.runtime.spark.lookup.local import LocatedKeys
@@ -155,7 +155,7 @@ def _bucket_task(context: WriteContext, staged: StagedRows, work: Sequence[_Buck
             yield from written_bucket(context, bucket, taken)
 
     def write(numbers: Iterable[pa.RecordBatch]) -> Batches:
-        spare_loaded_modules()
+        freeze_loaded_objects()
         chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
         with StageReader(spec, index, instant=context.instant) as reader:
             for number in chosen:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file.model import HASH, ORDERING, POSITION
 from parquetry.runtime.base_file.worker import BUCKET
-from parquetry.runtime.base_file.worker_process import spare_loaded_modules
+from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.spark.attempt.routing import one_bucket_per_task, route
 from parquetry.runtime.spark.lookup.found import FoundKeys
 from parquetry.runtime.spark.prepare.materialise import run_stage
@@ -89,7 +89,7 @@ def _kept_columns(staged: StagedRows) -> list[str]:
 
 def _lister(place: StagePlace) -> MapBatches:
     def write(batches: Iterable[pa.RecordBatch]) -> Batches:
-        spare_loaded_modules()
+        freeze_loaded_objects()
         for bucket, runs in groupby(_runs(batches), key=itemgetter(0)):
             name = write_list(place, (rows for _, rows in runs))
             yield pa.RecordBatch.from_pydict({"bucket": pa.array([bucket], pa.int32()), "name": [name]})
@@ -110,7 +110,7 @@ def _stager(staged: StagedRows, instant: str) -> MapBatches:
     spec, index, row_bytes, folds = staged.spec, staged.index, staged.row_bytes or 0.0, staged.folds
 
     def stage(routes: Iterable[pa.RecordBatch]) -> Batches:
-        spare_loaded_modules()
+        freeze_loaded_objects()
         context = TaskContext.get()
         assert context is not None
         yield from stage_by_bucket(

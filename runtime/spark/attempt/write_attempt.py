@@ -87,7 +87,7 @@ class Attempt:
             guard=self.transaction.guard,
             ordering=ordering,
             memory_budget_bytes=task_memory_bytes(self.spark),
-            marked=True,
+            has_markers=True,
         )
 
     def planner(

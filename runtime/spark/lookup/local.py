@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING, POSITION
-from parquetry.runtime.base_file.worker_process import spare_loaded_modules
+from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.lookup.found import KeyTotals
@@ -191,7 +191,7 @@ def _settler(keys: BatchKeys, shares: Sequence[Sequence[tuple[int, tuple[str, Se
 
 
 def _chosen(numbers: Iterable[pa.RecordBatch]) -> list[int]:
-    spare_loaded_modules()
+    freeze_loaded_objects()
     return [number for batch in numbers for number in batch.column(0).to_pylist()]
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow.local_rows import LocalRows
-from parquetry.runtime.base_file.worker_process import spare_loaded_modules
+from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, session_settings
 from parquetry.runtime.stage.place import StagePlace, checking
@@ -50,7 +50,7 @@ def _reader(
     place: StagePlace, names: list[str]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        spare_loaded_modules()
+        freeze_loaded_objects()
         chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
         for number in chosen:
             name = names[number]

@@ -10,7 +10,7 @@ from pyspark import SparkFiles, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.base_file.worker_process import spare_loaded_modules
+from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.spark.prepare.generated import declared_faults
 from parquetry.runtime.spark.prepare.local_stages import owned_place, remove_dead_stages
 from parquetry.runtime.spark.prepare.row_width import is_wide_row, without_wide_rows
@@ -151,7 +151,7 @@ def _staging(frame: DataFrame, spec: StageSpec) -> DataFrame:
 
 def _stager(spec: StageSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        spare_loaded_modules()
+        freeze_loaded_objects()
         context = TaskContext.get()
         assert context is not None
         return stage_rows(spec, context.partitionId(), batches)

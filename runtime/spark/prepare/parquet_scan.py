@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from parquetry.runtime.base_file.worker_process import spare_loaded_modules
+from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.spark.prepare.parquet_rows import FilePiece, NotPlainError, PlainRows, is_read_alike
 from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.numbered import map_in_tasks
@@ -91,7 +91,7 @@ def _stager(
     spec: StageSpec, rows: PlainRows, pieces: Sequence[Sequence[FilePiece]]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def stage(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        spare_loaded_modules()
+        freeze_loaded_objects()
         chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
         for number in chosen:
             try:

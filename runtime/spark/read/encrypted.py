@@ -18,7 +18,7 @@ from parquetry.errors import message_of
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file.model import POSITION
 from parquetry.runtime.base_file.reader import BaseFileReader, open_base_file
-from parquetry.runtime.base_file.worker_process import spare_loaded_modules
+from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.lookup.tagging import FILE
@@ -61,7 +61,7 @@ def _reader(
     store: ObjectStore, files: Sequence[FileSlice], wanted: pa.Schema, names: Sequence[str]
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     def read(numbers: Iterable[pa.RecordBatch]) -> Batches:
-        spare_loaded_modules()
+        freeze_loaded_objects()
         for number in [number for batch in numbers for number in batch.column(0).to_pylist()]:
             part = files[number]
             opened = open_base_file(

@@ -123,7 +123,7 @@ class _Records:
             if not check.keys:
                 continue
             whole = reduce(and_, (key.isNotNull() for key in check.keys))
-            record = self._record(place + 1, none, self._placed(check, check.keys))
+            record = self._record(place + 1, none, self._in_slots(check, check.keys))
             records.append(F.when(whole, record))
         if len(records) == 1:
             return rows.select(records[0].alias("r")).select("r.*")
@@ -162,7 +162,7 @@ class _Records:
         for place, check in enumerate(self._checks):
             if check.others is not None:
                 keys = [F.col(f"k{number}") for number in range(len(check.key_types))]
-                record = self._record(place + 1, [], self._placed(check, keys))
+                record = self._record(place + 1, [], self._in_slots(check, keys))
                 frames.append(check.others.select(record.alias("r")).select("r.*").distinct())
         if not frames:
             return None

@@ -159,7 +159,7 @@ def test_marker_and_partition_metadata_come_with_the_file(tmp_path):
 
 
 def test_what_the_driver_has_put_is_not_put_again(tmp_path):
-    ctx = context(tmp_path, COLUMNS, marked=True)
+    ctx = context(tmp_path, COLUMNS, has_markers=True)
     write(ctx, bucket(ctx), some(1))
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == [
         f"{new_file_id(FIRST, 0)}_0-0-0_{FIRST}.parquet"
@@ -184,7 +184,7 @@ def test_no_rows_make_no_file_but_are_accounted_for(tmp_path):
 
 def test_a_full_file_rolls_over_into_new_file_groups(tmp_path):
     table = incoming_table(1, 0, 30_000, width=200, content=Content.INCOMPRESSIBLE)
-    ctx = context(tmp_path, SIZED, max_file_size_bytes=1_000_000, marked=True)
+    ctx = context(tmp_path, SIZED, max_file_size_bytes=1_000_000, has_markers=True)
     written = write_bucket(ctx, bucket(ctx, 7, expected_inserts=30_000), table.to_batches(max_chunksize=500))
     assert len(written.files) > 3
     assert [file.stat.file_id for file in written.files] == [

@@ -34,7 +34,7 @@ def test_a_base_that_was_cleaned_asks_for_a_retry(tmp_path):
     ctx = context(tmp_path, COLUMNS)
     base = write(ctx, bucket(ctx), some(3)).files[0]
     (tmp_path / base.stat.path).unlink()
-    with pytest.raises(RetryWrite, match="has been cleaned meanwhile"):
+    with pytest.raises(RetryWrite, match="was removed by a clean"):
         write(context(tmp_path, COLUMNS, instant=SECOND), merging(base), [])
 
 
@@ -66,7 +66,7 @@ def test_a_row_behind_the_end_of_the_base_is_an_error(tmp_path):
     ctx = context(tmp_path, COLUMNS)
     base = write(ctx, bucket(ctx), some(3)).files[0]
     ctx = context(tmp_path, COLUMNS, instant=SECOND)
-    with pytest.raises(CorruptTableError, match="has 3 rows, but one was found behind them"):
+    with pytest.raises(CorruptTableError, match="has 3 rows, but the write changes a row after them"):
         write(ctx, merging(base), [Incoming(key="k3", position=3)])
     assert [name for name in files_below(tmp_path) if SECOND in name] == []
 

@@ -23,9 +23,9 @@ def batch(positions, text="x" * 100) -> pa.RecordBatch:
     )
 
 
-@pytest.mark.parametrize("most_bytes", [1, 200, 400, 10_000])
+@pytest.mark.parametrize("max_bytes", [1, 200, 400, 10_000])
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1, 1), (3, 3), (2, 0, 3, 1), (6,)])
-def test_rows_below_a_bound_are_few_and_all_come(sizes, most_bytes):
+def test_rows_below_a_bound_are_few_and_all_come(sizes, max_bytes):
     places, batches = [1, 2, 5, 9, 20, None], []
     for size in sizes:
         batches.append(batch(places[:size]))
@@ -33,18 +33,18 @@ def test_rows_below_a_bound_are_few_and_all_come(sizes, most_bytes):
     incoming = IncomingRows(batches, SCHEMA, place="rows")
     taken, position = [], 0
     while position < 15:
-        bound = incoming.bound(15, most_bytes)
+        bound = incoming.next_cut(15, max_bytes)
         assert position < bound <= 15
-        rows = incoming.below(bound)
+        rows = incoming.take_below(bound)
         if rows is not None:
             taken.append(rows.column("__position").to_pylist())
         position = bound
     assert list(chain.from_iterable(taken)) == [1, 2, 5, 9]
-    if most_bytes == 1:
+    if max_bytes == 1:
         assert max(map(len, taken)) <= max(sizes)
-    if most_bytes == 10_000:
+    if max_bytes == 10_000:
         assert len(taken) == 1
-    assert [rows.column("__position").to_pylist() for rows in incoming.rest()] in (
+    assert [rows.column("__position").to_pylist() for rows in incoming.take_rest()] in (
         [[20, None]],
         [[20], [None]],
     )
@@ -52,7 +52,7 @@ def test_rows_below_a_bound_are_few_and_all_come(sizes, most_bytes):
 
 
 def test_without_rows_the_bound_is_the_position():
-    assert IncomingRows([], SCHEMA, place="rows").bound(7, 1) == 7
+    assert IncomingRows([], SCHEMA, place="rows").next_cut(7, 1) == 7
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1, 1), (3, 3), (2, 0, 3, 1), (6,)])
@@ -65,5 +65,5 @@ def test_how_much_lies_below_a_position_does_not_hang_on_batches(sizes):
     least = [next(size for size in range(2000) if incoming.is_within(end, size)) for end in (1, 2, 6, 99)]
     assert least[0] == 0
     assert least[1:] == [count * least[1] for count in (1, 3, 5)]
-    assert incoming.below(6).num_rows == 3
+    assert incoming.take_below(6).num_rows == 3
     assert incoming.is_within(99, 2 * least[1])

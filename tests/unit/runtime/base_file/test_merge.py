@@ -134,7 +134,7 @@ def test_a_file_all_of_whose_incoming_rows_are_late_stays_as_it_is(tmp_path, mon
     ctx = context(tmp_path, COLUMNS, files=files)
     base = write(ctx, bucket(ctx, expected_inserts=4000), some(4000)).files[0]
     there = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-    ctx = context(tmp_path, COLUMNS, instant=SECOND, files=files, ordering="n", marked=True)
+    ctx = context(tmp_path, COLUMNS, instant=SECOND, files=files, ordering="n", has_markers=True)
     gone = [
         Incoming(key=f"k{n:06}", position=n, values={"n": n - 1, "word": None}, delete=delete)
         for n in (0, 7, 2000, 3999)

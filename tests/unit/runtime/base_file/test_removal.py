@@ -79,7 +79,7 @@ def test_each_reader_of_undecoded_rows_decodes_the_column_that_it_was_asked_for(
     with open_base_file(ctx.store, slice_of(base), ctx.schema, decoded=frozenset(), batch_bytes=1) as reader:
         assert reader.parts is not None
         for asked in (None, "price", "few", None):
-            rows = reader.undecoded(reader.parts, decoded=asked).rows(1)
+            rows = reader.undecoded_columns(reader.parts, decoded=asked).rows(1)
             for name, kind in decimals.items():
                 assert (rows.schema.field(name).type == kind) == (name == asked)
 

@@ -138,8 +138,8 @@ def failing(tmp_path, kind: str):
     ("kind", "error", "words"),
     [
         ("conflict", ConflictError, "rolled back by another writer"),
-        ("cleaned", RetryWrite, "has been cleaned meanwhile"),
-        ("corrupt", CorruptTableError, "bad.parquet is no whole parquet file"),
+        ("cleaned", RetryWrite, "was removed by a clean"),
+        ("corrupt", CorruptTableError, "bad.parquet is not a whole parquet file"),
         ("missing column", InvalidDataError, "'missing' is missing"),
     ],
 )

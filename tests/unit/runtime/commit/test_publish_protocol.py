@@ -166,9 +166,9 @@ def test_the_guard_tells_a_task_that_its_write_is_gone(table: SmallTable) -> Non
     seen: list[bool] = []
 
     def look(txn: Transaction) -> None:
-        seen.append(txn.guard.still_alive(table.store))
+        seen.append(txn.guard.is_pending(table.store))
         table.store.delete(txn.guard.inflight_path)
-        seen.append(txn.guard.still_alive(table.store))
+        seen.append(txn.guard.is_pending(table.store))
 
     assert replace(table, before_publish=look, timing=replace(FAST, retries=1)) is not None
     with pytest.raises(ConflictError):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.base_file.result import failure_row, read_each
+from parquetry.runtime.base_file.result import failure_row, read_independent_results
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.clustering.rewrite import strategies as clustering_strategies
 from parquetry.runtime.clustering.rewrite import task
@@ -135,12 +135,12 @@ def test_a_group_of_several_tasks_fails_alone_unless_the_store_does(tmp_path, mo
 def test_a_store_that_breaks_in_a_task_is_no_fault_of_its_group(failure, of_the_group):
     rows = failure_row(4, failure).to_pylist()
     if of_the_group:
-        assert [(n, type(f), str(f)) for n, f in read_each(rows).failures.items()] == [
+        assert [(n, type(f), str(f)) for n, f in read_independent_results(rows).failures.items()] == [
             (4, type(failure), str(failure))
         ]
     else:
         with pytest.raises(type(failure), match=str(failure)):
-            read_each(rows)
+            read_independent_results(rows)
 
 
 def test_outages_of_the_store_make_no_group_wait(table, monkeypatch):

@@ -242,7 +242,7 @@ def test_a_file_that_became_shorter_is_named(tmp_path):
         assert len(parts.content.read_at(100, 4)) == 100
         os.truncate(tmp_path / file.stat.path, 50)
         with pytest.raises(
-            CorruptTableError, match=f"{file.stat.path} is no whole parquet file .it ends within"
+            CorruptTableError, match=f"{file.stat.path} is not a whole parquet file .it has fewer than"
         ):
             parts.content.read_at(100, 4)
 
