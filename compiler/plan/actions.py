@@ -10,7 +10,7 @@ from parquetry.compiler.plan.allowing import with_allow_reason
 from parquetry.compiler.plan.changes import declared_changes, highest, plugin_changes, rewrites
 from parquetry.compiler.plan.drift import Drift
 from parquetry.compiler.plan.forgetting import Undeclared
-from parquetry.compiler.plan.live import restoring, restoring_columns, retargeting
+from parquetry.compiler.plan.live import restored_properties, restored_columns, changed_target
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, JobReference, Step, TableAction
 from parquetry.compiler.plan.refusals import (
     refuse_breaking,
@@ -49,9 +49,9 @@ def outcome_of(
     if observation.spec is None or (observation.spec == table.spec and observation.handle.applied is None):
         return creation(workspace, table, observation)
     restored = (
-        *restoring_columns(drifts, applied=observation.spec, declared=table.spec),
-        *restoring(observation),
-        *retargeting(observation, workspace.project.target.name),
+        *restored_columns(drifts, applied=observation.spec, declared=table.spec),
+        *restored_properties(observation),
+        *changed_target(observation, workspace.project.target.name),
         *signature_changes(workspace, observation),
     )
     if observation.spec == table.spec and observation.is_applied:

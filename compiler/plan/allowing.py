@@ -37,7 +37,7 @@ def unused_allow_entries(
     needed = {(outcome.table, change.code) for outcome in outcomes for change in outcome.changes}
     return tuple(
         PlanWarning(
-            code="SC601", table=table.name, message=_message(code, table.name), origin=str(entry.origin)
+            code="SC601", table=table.name, message=_unused_text(code, table.name), origin=str(entry.origin)
         )
         for table in workspace.tables
         for code, entry in workspace.allowed(table).items()
@@ -45,7 +45,7 @@ def unused_allow_entries(
     )
 
 
-def _message(code: str, table: str) -> str:
+def _unused_text(code: str, table: str) -> str:
     if code not in CODES:
         return f"allow: there is no code {code}; remove the entry"
     if is_never_in_place(code):

@@ -15,14 +15,14 @@ from parquetry.runtime.spec.types import Array, ColumnType, Map, Struct, parse_t
 from parquetry.runtime.table.config import TableConfig
 
 
-def with_live(
+def with_live_values(
     changes: tuple[Change, ...], *, columns: Sequence[Column], config: TableConfig
 ) -> tuple[Change, ...]:
     """Return the changes with the values in the newest schema and hoodie.properties, None if absent."""
-    return tuple(replace(change, live=_live(change, columns, config)) for change in changes)
+    return tuple(replace(change, live=_live_value(change, columns, config)) for change in changes)
 
 
-def restoring(observation: Observation) -> tuple[Change, ...]:
+def restored_properties(observation: Observation) -> tuple[Change, ...]:
     """Return changes that restore the properties that no longer match the applied spec."""
     if observation.spec is None or not observation.is_applied:
         return ()
@@ -42,7 +42,7 @@ def restoring(observation: Observation) -> tuple[Change, ...]:
     )
 
 
-def retargeting(observation: Observation, target: str) -> tuple[Change, ...]:
+def changed_target(observation: Observation, target: str) -> tuple[Change, ...]:
     """Return a change that records the new name of the target if the applied record has another one."""
     applied = observation.handle.applied
     if applied is None or applied.forgotten or applied.target in (None, target):
@@ -51,7 +51,7 @@ def retargeting(observation: Observation, target: str) -> tuple[Change, ...]:
     return (Change(path="target", old=applied.target, new=target, code="SC101", change_class=change_class),)
 
 
-def restoring_columns(
+def restored_columns(
     drifts: Iterable[Drift], *, applied: TableSpec, declared: TableSpec
 ) -> tuple[Change, ...]:
     """Return changes that restore columns which another program or a restore dropped or narrowed.
@@ -65,7 +65,7 @@ def restoring_columns(
         section, _, rest = drift.path.partition(".")
         name = rest.removesuffix(".type")
         if section == "columns" and drift.restorable and wanted.get(name) == before[name]:
-            deed = "dropped" if drift.live is None else "narrowed"
+            cause = "dropped" if drift.live is None else "narrowed"
             found.append(
                 Change(
                     path=drift.path,
@@ -73,13 +73,13 @@ def restoring_columns(
                     new=drift.applied,
                     code="SC305",
                     change_class=ChangeClass.EVOLVE,
-                    reason=f"{_who(drift)} {deed} it; put back",
+                    reason=f"{_author(drift)} {cause} it; put back",
                 )
             )
     return tuple(found)
 
 
-def _who(drift: Drift) -> str:
+def _author(drift: Drift) -> str:
     writer = drift.writer or ""
     if writer == RESTORE:
         return RESTORE
@@ -87,12 +87,12 @@ def _who(drift: Drift) -> str:
     return "a rollback" if writer.startswith("parquetry ") else "another program"
 
 
-def _live(change: Change, columns: Sequence[Column], config: TableConfig) -> Any:
+def _live_value(change: Change, columns: Sequence[Column], config: TableConfig) -> Any:
     path = change.path
     if path == "columns":
         return [column.name for column in columns]
     if path.startswith("columns."):
-        found = _column(path.removeprefix("columns."), columns)
+        found = _column_value(path.removeprefix("columns."), columns)
         if isinstance(found, Struct) and isinstance(change.old, list):
             return [field.name for field in found.fields]
         return found if found is None or isinstance(found, bool) else str(found)
@@ -108,17 +108,17 @@ def _live(change: Change, columns: Sequence[Column], config: TableConfig) -> Any
     return live_values.get(path)
 
 
-def _column(path: str, columns: Sequence[Column]) -> ColumnType | bool | None:
+def _column_value(path: str, columns: Sequence[Column]) -> ColumnType | bool | None:
     name, _, rest = path.partition(".")
     column = next((column for column in columns if column.name == name), None)
     if column is None or rest in ("description", "generated", "pii"):
         return None
     if rest == "nullable":
         return column.nullable
-    return _below(parse_type(column.type), rest.removesuffix("type").rstrip("."))
+    return _type_at(parse_type(column.type), rest.removesuffix("type").rstrip("."))
 
 
-def _below(kind: ColumnType, path: str) -> ColumnType | None:
+def _type_at(kind: ColumnType, path: str) -> ColumnType | None:
     """Return the type at a dotted path within a type, or None if the path leads to no type."""
     if not path:
         return kind
@@ -126,9 +126,9 @@ def _below(kind: ColumnType, path: str) -> ColumnType | None:
     match kind:
         case Struct():
             field = next((field for field in kind.fields if field.name == step), None)
-            return None if field is None else _below(field.type, rest)
+            return None if field is None else _type_at(field.type, rest)
         case Array() if step == "element":
-            return _below(kind.element, rest)
+            return _type_at(kind.element, rest)
         case Map() if step == "value":
-            return _below(kind.value, rest)
+            return _type_at(kind.value, rest)
     return None

@@ -29,7 +29,7 @@ from parquetry.compiler.plan.codec import plan_of
 from parquetry.compiler.plan.drift import Drift, observed_drift, unusable
 from parquetry.compiler.plan.forgetting import Undeclared, find_undeclared
 from parquetry.compiler.plan.guarding import changed_authority, guarded
-from parquetry.compiler.plan.live import with_live
+from parquetry.compiler.plan.live import with_live_values
 from parquetry.compiler.plan.model import (
     Blocked,
     Change,
@@ -249,7 +249,7 @@ def _completed(workspace: Workspace, compared: _ComparedTable, prices: PlanPrice
             admit(observation)
         if outcome is not None and outcome.changes:
             columns = observation.live_columns(observation.handle.timeline())
-            changes = with_live(outcome.changes, columns=columns, config=observation.handle.config)
+            changes = with_live_values(outcome.changes, columns=columns, config=observation.handle.config)
             outcome = replace(outcome, changes=changes)
         if (
             isinstance(outcome, Blocked)

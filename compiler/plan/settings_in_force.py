@@ -34,18 +34,18 @@ def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedR
         UnappliedError: If a setting that is not applied can execute code.
     """
     target = workspace.project.target
-    before = None if applied is None else applied.settings
+    recorded = None if applied is None else applied.settings
     harmless = []
-    for difference in setting_differences(recorded_settings(target.declared), before):
+    for difference in setting_differences(recorded_settings(target.declared), recorded):
         change = setting_change(difference, target.declared)
-        words = f"{change.path} is {_shown(change.new)}, applied is {_shown(change.old)}"
+        text = f"{change.path} is {_shown(change.new)}, applied is {_shown(change.old)}"
         if difference.executes:
             plan, apply = (command(verb, "--target", target.name) for verb in ("plan", "apply"))
             raise UnappliedError(
-                f"{EXECUTES} {change.origin}: {words} to table {table.name}; it can execute other code, "
+                f"{EXECUTES} {change.origin}: {text} to table {table.name}; it can execute other code, "
                 "or send rows and credentials elsewhere: review it with " + plan + ", then " + apply
             )
-        harmless.append(words)
+        harmless.append(text)
     return tuple(harmless)
 
 
