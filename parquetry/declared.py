@@ -23,7 +23,7 @@ from parquetry.compiler.plan.apply import ApplyResult, apply_plan
 from parquetry.compiler.plan.codec import encode, plan_json
 from parquetry.compiler.plan.model import Intent, PlanDocument
 from parquetry.compiler.plan.planner import plan_workspace
-from parquetry.compiler.plan.settings_in_force import check_allowed, check_in_force
+from parquetry.compiler.plan.target_changes import check_allowed, check_in_force
 from parquetry.compiler.workspace.observation import is_there
 from parquetry.compiler.workspace.opened import Workspace, open_workspace
 from parquetry.errors import ParquetryError, UsageError

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.jobs.declared_rules import check_declared, check_named
-from parquetry.compiler.plan.settings_in_force import check_allowed, check_in_force
+from parquetry.compiler.plan.target_changes import check_allowed, check_in_force
 from parquetry.compiler.testing.execution import RowExecution, execute_tests
 from parquetry.compiler.testing.model import TableTests
 from parquetry.compiler.testing.model import to_json as tests_to_json

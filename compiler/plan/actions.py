@@ -6,11 +6,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from parquetry.compiler.plan.allowing import with_allow_reason
-from parquetry.compiler.plan.changes import declared_changes, highest, plugin_changes, rewrites
-from parquetry.compiler.plan.drift import Drift
+from parquetry.compiler.plan.changes import (
+    declared_changes,
+    highest,
+    plugin_changes,
+    rewrites,
+    with_returning,
+)
+from parquetry.compiler.plan.drift import Drift, changed_target, restored_columns, restored_properties
 from parquetry.compiler.plan.forgetting import Undeclared
-from parquetry.compiler.plan.live import restored_properties, restored_columns, changed_target
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, JobReference, Step, TableAction
 from parquetry.compiler.plan.refusals import (
     refuse_breaking,
@@ -20,8 +24,8 @@ from parquetry.compiler.plan.refusals import (
     refuse_renamed,
     refuse_reverting,
     refuse_unallowed,
+    with_allow_reason,
 )
-from parquetry.compiler.plan.returning import with_returning
 from parquetry.compiler.plan.signatures import SIGNATURE_PATH, refuse_wrong_signature, signature_changes
 from parquetry.compiler.plan.target_changes import CHANGED
 from parquetry.compiler.workspace.observation import Observation

@@ -24,12 +24,10 @@ from parquetry.compiler.evidence.money import PlanCosts, PlanPrices, plan_costs
 from parquetry.compiler.evidence.next_run import due_sources, new_sources
 from parquetry.compiler.evidence.run_forecast import NextClustering, next_clustering
 from parquetry.compiler.plan.actions import creation, forgetting, outcome_of
-from parquetry.compiler.plan.allowing import unused_allow_entries
 from parquetry.compiler.plan.codec import plan_of
-from parquetry.compiler.plan.drift import Drift, observed_drift, unusable
+from parquetry.compiler.plan.drift import Drift, observed_drift, unusable, with_live_values
 from parquetry.compiler.plan.forgetting import Undeclared, find_undeclared
 from parquetry.compiler.plan.guarding import changed_authority, guarded
-from parquetry.compiler.plan.live import with_live_values
 from parquetry.compiler.plan.model import (
     Blocked,
     Change,
@@ -50,6 +48,7 @@ from parquetry.compiler.plan.refusals import (
     refuse_unread,
     refuse_unusable,
     remedy_never_written,
+    unused_allow_entries,
 )
 from parquetry.compiler.plan.signatures import unchecked_signature
 from parquetry.compiler.plan.target_changes import AppliedSettings, TargetPlan, target_plan

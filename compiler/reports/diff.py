@@ -10,9 +10,9 @@ from pathlib import Path
 
 from parquetry import project
 from parquetry.compiler.errors import SpecError
-from parquetry.compiler.plan.allowing import is_never_in_place, with_allow_reason
 from parquetry.compiler.plan.changes import highest, spec_changes
 from parquetry.compiler.plan.model import Change, ChangeClass
+from parquetry.compiler.plan.refusals import is_never_in_place, with_allow_reason
 from parquetry.compiler.plan.target_changes import CHANGED, setting_change
 from parquetry.compiler.reports.inspection import LayoutReport
 from parquetry.compiler.workspace.revisions import files_at, load_before, load_known

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.compiler.errors import SpecError
-from parquetry.compiler.plan.settings_in_force import check_allowed
+from parquetry.compiler.plan.target_changes import check_allowed
 from parquetry.compiler.spec_files.accept_drift import Acceptance, accept_drift
 from parquetry.compiler.spec_files.hudi_options import settings_of
 from parquetry.compiler.spec_files.yaml import LAYERED, missing_settings, structure, table_text, with_settings

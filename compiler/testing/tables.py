@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from parquetry.compiler.errors import SpecError, UnknownTableError
-from parquetry.compiler.plan.settings_in_force import check_allowed, check_in_force
+from parquetry.compiler.plan.target_changes import check_allowed, check_in_force
 from parquetry.compiler.testing.passes import PassesFile, digest_of_texts
 from parquetry.compiler.testing.rows import Others
 from parquetry.compiler.workspace.named_file import read_named

@@ -185,7 +185,7 @@ def table_in_force(request: ProjectRequest, table: str, *, applied: bool) -> Nam
             table.
 
     """
-    from parquetry.compiler.plan.settings_in_force import check_allowed, check_in_force
+    from parquetry.compiler.plan.target_changes import check_allowed, check_in_force
     from parquetry.runtime.table.applied import read_applied
 
     if is_location(table):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from parquetry.compiler.plan.apply import apply_plan
-from parquetry.compiler.plan.changes import spec_changes
+from parquetry.compiler.plan.changes import spec_changes, with_returning
 from parquetry.compiler.plan.model import ChangeClass
 from parquetry.compiler.plan.planner import plan_workspace
-from parquetry.compiler.plan.returning import with_returning
 from parquetry.runtime.spark import cluster
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import parse_type

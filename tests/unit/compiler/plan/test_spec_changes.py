@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.compiler.plan.changes import CODES, highest, spec_changes
-from parquetry.compiler.plan.columns import column_changes
+from parquetry.compiler.plan.changes import CODES, column_changes, highest, spec_changes
 from parquetry.compiler.plan.model import ChangeClass
 from parquetry.compiler.workspace.spec_words import document, flatten, format_age, format_size
 from parquetry.project.validation.units import duration_seconds, size_bytes
