@@ -8,9 +8,9 @@ from functools import partial
 
 from parquetry.compiler.plan.changes import (
     declared_changes,
+    has_rewrite,
     highest,
     plugin_changes,
-    rewrites,
     with_returning,
 )
 from parquetry.compiler.plan.drift import Drift, changed_target, restored_columns, restored_properties
@@ -91,7 +91,8 @@ def creation(
     ``observation`` is set if an earlier creation of the table was interrupted; the action finishes it.
     """
     entries = workspace.allowed(table)
-    plugins = tuple(with_allow_reason(change, entries) for change in plugin_changes(table))
+    plugins = plugin_changes(table.spec, origin=lambda path: str(table.origin(path)))
+    plugins = tuple(with_allow_reason(change, entries) for change in plugins)
     refused = refuse_unallowed(table, plugins)
     return refused or _action(
         workspace, table, observation, plugins, change_class=ChangeClass.CREATE, code="SC001"
@@ -134,7 +135,7 @@ def _action(
         code: The code under which the plan shows the action, usually that of its first change.
     """
     steps = _steps(workspace, observation, table.spec, changes, change_class=change_class)
-    has_rewrite = Step.REWRITE in steps
+    is_rewriting = Step.REWRITE in steps
     return TableAction(
         table=table.spec.name,
         location=table.location_declared,
@@ -142,9 +143,9 @@ def _action(
         code=code,
         steps=steps,
         changes=changes,
-        requirements=replace(_requirements(observation), no_pending_clustering=has_rewrite),
+        requirements=replace(_requirements(observation), no_pending_clustering=is_rewriting),
         spec=table.spec,
-        max_rewrite_bytes=workspace.project.target.budget.per_apply_bytes if has_rewrite else 0,
+        max_rewrite_bytes=workspace.project.target.budget.per_apply_bytes if is_rewriting else 0,
         jobs=job_references(workspace, table),
     )
 
@@ -175,7 +176,7 @@ def _steps(
     is_recorded_anew = is_recorded_anew or bool(_unrecorded_settings(workspace, observation))
     if observation.spec == spec and observation.is_applied and not is_recorded_anew:
         return (*first, *evolving)
-    rewriting = (Step.REWRITE,) if rewrites(changes, spec) else ()
+    rewriting = (Step.REWRITE,) if has_rewrite(changes, spec) else ()
     return (*first, *evolving, Step.RECORD, *rewriting)
 
 

@@ -75,7 +75,7 @@ _IDENTITY = {
     "partitioning.url_encode": "SC402",
     "ordering": "SC404",
 }
-_PLUGGED = {
+_PLUGGABLE = {
     "clustering.plan.strategy": PLAN_STRATEGIES,
     "clustering.execution.strategy": EXECUTION_STRATEGIES,
 }
@@ -117,8 +117,10 @@ def spec_changes(
     shown_old, shown_new = _rules(masked_for(applied, pii)), _rules(masked_for(declared, pii))
     derived = {
         path
-        for path, value in _followers(declared).items()
-        if not is_written(path) and new.get(path) == value and old.get(path) == _followers(applied).get(path)
+        for path, value in _derived_sizes(declared).items()
+        if not is_written(path)
+        and new.get(path) == value
+        and old.get(path) == _derived_sizes(applied).get(path)
     }
     rules = (
         _rule_change(path, shown_old.get(path), shown_new.get(path))
@@ -128,7 +130,7 @@ def spec_changes(
         and not (path not in old and is_default(path, new[path]))
         and not (path not in new and is_default(path, old[path]))
     )
-    rules = (_rewriting(change, declared) for change in rules) if _rewrites(declared) else rules
+    rules = (_as_rewrite(change, declared) for change in rules) if _rewrites_files(declared) else rules
     columns = column_changes(applied.columns, declared.columns)
     changes = [*(_masked_generation(change, pii) for change in columns), *rules]
     located = [_located(change, origin) for change in changes]
@@ -147,21 +149,21 @@ def highest(changes: Iterable[Change]) -> ChangeClass:
     return max((c.change_class for c in changes), key=lambda c: c.rank, default=ChangeClass.METADATA)
 
 
-def _rewrites(declared: TableSpec) -> bool:
+def _rewrites_files(declared: TableSpec) -> bool:
     """Return whether `apply` rewrites the files that a change of the clustering policy makes due."""
     policy = declared.clustering
     return policy.existing is Existing.NOW and policy.trigger is not Trigger.OFF
 
 
-def _rewriting(change: Change, declared: TableSpec) -> Change:
+def _as_rewrite(change: Change, declared: TableSpec) -> Change:
     if not is_of_layout(change, declared) or change.change_class is ChangeClass.EXECUTES:
         return change
     return replace(change, code="SC251", change_class=ChangeClass.REWRITE)
 
 
-def rewrites(changes: Iterable[Change], declared: TableSpec) -> bool:
+def has_rewrite(changes: Iterable[Change], declared: TableSpec) -> bool:
     """Return whether one of the changes makes files due that `apply` rewrites."""
-    return _rewrites(declared) and any(
+    return _rewrites_files(declared) and any(
         change.change_class is ChangeClass.REWRITE
         or (change.change_class is ChangeClass.EXECUTES and is_of_layout(change, declared))
         for change in changes
@@ -185,16 +187,13 @@ def declared_changes(table: ResolvedTable, *, applied: TableSpec) -> tuple[Chang
     )
 
 
-def plugin_changes(table: ResolvedTable) -> tuple[Change, ...]:
+def plugin_changes(declared: TableSpec, *, origin: Callable[[str], str | None]) -> tuple[Change, ...]:
     """Return a change for each field of a new table that names a plug-in, because its code is executed."""
-    plugins = ((path, value) for path, value in _rules(table.spec).items() if _is_plugin(path, value))
-    return tuple(
-        _located(_rule_change(path, None, value), lambda path: str(table.origin(path)))
-        for path, value in plugins
-    )
+    plugins = ((path, value) for path, value in _rules(declared).items() if _is_plugin(path, value))
+    return tuple(_located(_rule_change(path, None, value), origin) for path, value in plugins)
 
 
-def _followers(spec: TableSpec) -> dict[str, str]:
+def _derived_sizes(spec: TableSpec) -> dict[str, str]:
     """Return the clustering sizes that apply if no layer of the project sets them."""
     largest, limit = spec.sizing.max_file_size_bytes, spec.sizing.small_file_limit_bytes
     return {
@@ -204,9 +203,9 @@ def _followers(spec: TableSpec) -> dict[str, str]:
 
 
 def _rules(spec: TableSpec) -> dict[str, Any]:
-    words = document(spec) | {"name": spec.name}
-    del words["columns"]
-    return flatten(words)
+    fields = document(spec) | {"name": spec.name}
+    del fields["columns"]
+    return flatten(fields)
 
 
 def _rule_change(path: str, old: Any, new: Any) -> Change:
@@ -244,7 +243,7 @@ def _rule_change(path: str, old: Any, new: Any) -> Change:
 
 def _is_plugin(path: str, value: Any) -> bool:
     """Return whether a value, or an entry of a list, names a strategy or KMS client outside parquetry."""
-    known = KMS_CLIENTS if _KEYS.fullmatch(path) else _PLUGGED.get(path)
+    known = KMS_CLIENTS if _KEYS.fullmatch(path) else _PLUGGABLE.get(path)
     names = value if isinstance(value, list) else [value]
     return known is not None and any(name and name.partition(":")[0] not in known for name in names)
 
@@ -361,8 +360,8 @@ def _reordered(path: str, before: Collection[str], after: Collection[str]) -> It
 
 def _respelled(before: Collection[str], after: Collection[str]) -> dict[str, str]:
     """Return the new names that differ from a dropped name only in case, each with the dropped name."""
-    gone = {name.lower(): name for name in before if name not in after}
-    return {name: gone[name.lower()] for name in after if name not in before and name.lower() in gone}
+    dropped = {name.lower(): name for name in before if name not in after}
+    return {name: dropped[name.lower()] for name in after if name not in before and name.lower() in dropped}
 
 
 def _respelling(path: str, *, old: str, new: str) -> Change:
@@ -433,24 +432,27 @@ def with_returning(
     wanted = types_by_path(declared.columns)
     known = types_by_path(applied.columns)
     added = {path: kind for path, kind in wanted.items() if path not in known}
-    found = sorted(former(added), key=lambda one: _is_readable(one, added[one.path]))
-    return tuple(_returning(change, found, added) for change in changes)
+    former_columns = sorted(former(added), key=lambda one: _is_readable(one, added[one.path]))
+    return tuple(_returning(change, former_columns, added) for change in changes)
 
 
-def _returning(change: Change, found: Iterable[FormerColumn], added: dict[ColumnPath, ColumnType]) -> Change:
+def _returning(
+    change: Change, former_columns: Iterable[FormerColumn], added: dict[ColumnPath, ColumnType]
+) -> Change:
     if change.code != "SC301":
         return change
-    own = (one for one in found if f"columns.{'.'.join(one.path)}.".startswith(f"{change.path}."))
-    first = next(own, None)
-    if first is None:
+    of_change = (c for c in former_columns if f"columns.{'.'.join(c.path)}.".startswith(f"{change.path}."))
+    former = next(of_change, None)
+    if former is None:
         return change
-    files = f"{first.files} file{'' if first.files == 1 else 's'}"
-    place = f"{files} from before {'.'.join(first.path)} was dropped (instant {first.dropped_at})"
-    ways = "let clustering rewrite them first (`then: [prune]`), or take another name"
-    if not _is_readable(first, added[first.path]):
-        reason = f"{place} hold it as {first.type}, not {added[first.path]}; {ways}"
+    wanted, count = added[former.path], former.files
+    files = f"{count} file{'' if count == 1 else 's'}"
+    files = f"{files} from before {'.'.join(former.path)} was dropped (instant {former.dropped_at})"
+    remedy = "let clustering rewrite them first (`then: [prune]`), or choose another name"
+    if not _is_readable(former, wanted):
+        reason = f"its type is {former.type}, not {wanted}, in {files}; {remedy}"
         return replace(change, code="SC311", change_class=ChangeClass.BREAKING, reason=reason)
-    reason = f"{place} still hold its values, which would be back; {ways}"
+    reason = f"its old values are still in {files} and would reappear; {remedy}"
     return replace(change, code=RETURNS, change_class=ChangeClass.BREAKING, reason=reason)
 
 
