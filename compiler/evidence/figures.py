@@ -26,7 +26,7 @@ from parquetry.runtime.clustering.forecast.queries import (
     DeclaredQueries,
     GroupForecast,
     QueryForecast,
-    added_up,
+    sum_by_query,
 )
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
@@ -398,7 +398,7 @@ def _reads(
     promised = sum(file.size_bytes for forecast in predicted.values() for file in forecast.files)
     return _Reads(
         queries=figures,
-        rewritten=added_up(query for forecast in forecasts for query in forecast.queries),
+        rewritten=sum_by_query(query for forecast in forecasts for query in forecast.queries),
         sampled_bytes=promised if promised and not others else None,
     )
 

@@ -17,7 +17,7 @@ from typing import Final
 from parquetry.compiler.evidence.model import ExcludedFiles, ExcludedPath, PendingPlan, RunForecast
 from parquetry.compiler.workspace.masking import masked_choice, personal_in_either
 from parquetry.compiler.workspace.observation import Observation
-from parquetry.runtime.clustering.forecast.queries import added_up
+from parquetry.runtime.clustering.forecast.queries import sum_by_query
 from parquetry.runtime.clustering.forecast.records import read_prediction
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.plan.due import ClusteringForecast, due_clustering, forecast_due, trigger_of
@@ -89,7 +89,7 @@ def _excluded(excluded: Sequence[ExcludedFile], shown_by: TableSpec) -> Excluded
             ExcludedPath(
                 path=masked_path(excluded.file.path, excluded.file.partition, shown_by),
                 reason=str(excluded.reason),
-                detail=excluded.words,
+                detail=excluded.text,
             )
             for excluded in named
         ),
@@ -101,7 +101,7 @@ def _pending(handle: TableHandle) -> tuple[PendingPlan, ...]:
     found = []
     for instant, request in sorted(handle.timeline().pending_clusterings.items()):
         groups = () if request.plan is None else request.plan.groups
-        forecasts = added_up(query for group in groups for query in read_prediction(group.extra))
+        forecasts = sum_by_query(query for group in groups for query in read_prediction(group.extra))
         if forecasts:
             found.append(PendingPlan(instant=instant, queries=forecasts))
     return tuple(found)

@@ -219,10 +219,12 @@ class _Run:
 
         ``run_once`` calls this under the lock. Groups that other writers have changed are left out.
         """
-        if self.publishable.leave_out_changed(now):
-            outcome = outcome_of_groups(outcome, self.publishable.groups, self.publishable.extra_metadata())
+        has_changes = self.publishable.leave_out_changed(now)
         if not self.publishable.groups:
             return None
+        self.publishable.delete_left_out_files()
+        if has_changes:
+            outcome = outcome_of_groups(outcome, self.publishable.groups, self.publishable.extra_metadata())
         if now.completed_writes == self._transaction.timeline.completed_writes:
             return outcome
         schema = self._attempt(now).state.schema_json

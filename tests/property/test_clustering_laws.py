@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.arrow.fingerprint import MODULUS, fingerprint
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, boundaries_of, split_starts
-from parquetry.runtime.clustering.rewrite.runs import range_in_order
+from parquetry.runtime.clustering.rewrite.runs import sort_range
 from parquetry.runtime.clustering.rewrite.strategies import ranks_in
 from parquetry.runtime.layout.curves import bits_per_column, hilbert_index, z_index
 from tests.support.effort import examples
@@ -97,7 +97,7 @@ def test_ranges_divide_the_order(rows, sampled, ranges):
     }
     in_order = [rank[rows[number]] for number in order]
     assert in_order == sorted(in_order)
-    for number in boundaries.single:
+    for number in boundaries.shared_ranges:
         assert len({rows[n] for n in order[starts[number] : starts[number + 1]]}) <= 1
 
 
@@ -121,7 +121,7 @@ def test_a_range_of_any_size_comes_sorted_and_rows_with_equal_keys_as_they_were(
     ]
     order = RowOrder(strategy="sort", columns=("x",), split_by=("x",))
     keys = OrderKeys(order, pa.table({"x": pa.array([], pa.float64())}))
-    sorted_batches = list(range_in_order(iter(batches), keys, run_bytes=run_bytes, sealed=False))
+    sorted_batches = list(sort_range(iter(batches), keys, run_bytes=run_bytes, encrypt_spills=False))
     if not sorted_batches:
         assert not sum(map(len, pieces))
         return

@@ -85,7 +85,7 @@ def test_every_file_is_in_one_group_or_has_one_reason(case):
     grouped = [member.key for group in owed.groups for member in group.files]
     left = [entry.file.key for entry in owed.excluded]
     assert Counter(grouped + left) == Counter(member.key for member in files)
-    assert all(entry.words for entry in owed.excluded)
+    assert all(entry.text for entry in owed.excluded)
     assert all(group.reasons.keys() == {m.file_id for m in group.files} for group in owed.groups)
 
 

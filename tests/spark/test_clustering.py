@@ -176,16 +176,16 @@ def spoiling(context, groups):
     def spoilt(numbers):
         from parquetry.runtime.clustering.rewrite import task
 
-        in_order = task.in_order
+        sort_rows = task.sort_rows
 
         def loses_a_row(*arguments):
-            return in_order(*arguments).slice(1)
+            return sort_rows(*arguments).slice(1)
 
-        task.in_order = loses_a_row
+        task.sort_rows = loses_a_row
         try:
             yield from rewrite(numbers)
         finally:
-            task.in_order = in_order
+            task.sort_rows = sort_rows
 
     return spoilt
 

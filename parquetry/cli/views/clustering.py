@@ -125,7 +125,7 @@ class DueClusteringView:
                 for group in outcome.debt.groups
             ],
             "excluded": [
-                {"path": self._path(left.file), "reason": str(left.reason), "detail": left.words}
+                {"path": self._path(left.file), "reason": str(left.reason), "detail": left.text}
                 for left in outcome.debt.excluded
             ],
             "files": {"before": outcome.debt.files_before, "after": outcome.debt.files_after},
@@ -140,10 +140,10 @@ class DueClusteringView:
     def _excluded(self, excluded: tuple[ExcludedFile, ...], paint: Paint) -> list[str]:
         if self._verbose:
             # Each path is alone on a line, so that it is not wrapped; its reason is below.
-            lines = [line for left in excluded for line in (self._path(left.file), f"  {left.words}")]
+            lines = [line for left in excluded for line in (self._path(left.file), f"  {left.text}")]
             head = f"  {paint.dim('left as they are:')}"
             return [head, *(f"    {line}" for line in lines)] if lines else []
-        reasons = Counter(left.words for left in excluded)
+        reasons = Counter(left.text for left in excluded)
         return [f"  {paint.dim('left')} {count(n, 'file')}: {words}" for words, n in sorted(reasons.items())]
 
 

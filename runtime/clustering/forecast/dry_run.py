@@ -74,11 +74,11 @@ class DryRun:
             avro_schema=with_meta_columns(table_avro_schema(self._spec.name, self._spec.columns)),
             files=self._spec.files,
             max_file_size_bytes=self._spec.sizing.max_file_size_bytes,
-            guard=_Wanted(),
+            guard=_NoGuard(),
             has_markers=True,
             clustering=execution.digest,
         )
-        found: list[GroupForecast] = []
+        forecasts: list[GroupForecast] = []
         for number, files in enumerate(groups):
             work = GroupWork(
                 index=number,
@@ -93,11 +93,11 @@ class DryRun:
                 raise StaleTimelineError(Message(f"{self._store.uri}: ", message_of(gone))) from gone
             made = with_pages(self._store, written, self._queries.predicates, self._queries.types)
             self._store.delete_all(written)
-            found.append(self._queries.forecast([known[file.path] for file in files], [*made.values()]))
-        return found
+            forecasts.append(self._queries.forecast([known[file.path] for file in files], [*made.values()]))
+        return forecasts
 
 
-class _Wanted:
+class _NoGuard:
     """A guard for writes in memory, where no bucket is abandoned."""
 
     def is_abandoned(self, store: ObjectStore, bucket: int) -> bool:

@@ -46,28 +46,32 @@ class DrawnColumn:
         self._rows = len(values)
         self._values = values
         self._ordered = ordered
-        self._held: dict[ValueCondition, _Side] = {}
+        self._sides: dict[ValueCondition, _Side] = {}
         encoded = values.dictionary_encode()
         order = pc.sort_indices(encoded.dictionary)
         self._distinct = encoded.dictionary.take(order)
-        none = len(order)
+        no_value = len(order)
         is_null = values.is_null().to_numpy(zero_copy_only=False)
-        numbers = np.argsort(order.to_numpy())[encoded.indices.fill_null(0).to_numpy()] if none else none
+        numbers = (
+            np.argsort(order.to_numpy())[encoded.indices.fill_null(0).to_numpy()] if no_value else no_value
+        )
         nan = np.zeros(self._rows, bool)
         if pa.types.is_floating(values.type):
             nan = np.isnan(values.to_numpy(zero_copy_only=False)) & ~is_null
-        has_place = ~(is_null | nan)
-        self._nulls = _Side(np.where(is_null, 0, 1), none=1, ordered=ordered)
-        self._valued = _Side(np.where(is_null, 1, 0), none=1, ordered=ordered)
-        self._nan = _Side(np.where(nan, 0, 1), none=1, ordered=ordered)
-        self._least = _Side(np.where(has_place, numbers, none), none=none, ordered=ordered)
-        self._greatest = _Side(np.where(has_place, none - 1 - numbers, none), none=none, ordered=ordered)
+        has_value = ~(is_null | nan)
+        self._nulls = _Side(np.where(is_null, 0, 1), missing=1, ordered=ordered)
+        self._valued = _Side(np.where(is_null, 1, 0), missing=1, ordered=ordered)
+        self._nan = _Side(np.where(nan, 0, 1), missing=1, ordered=ordered)
+        self._least = _Side(np.where(has_value, numbers, no_value), missing=no_value, ordered=ordered)
+        self._greatest = _Side(
+            np.where(has_value, no_value - 1 - numbers, no_value), missing=no_value, ordered=ordered
+        )
 
     def bounds(self, of_rows: range) -> ColumnStatistics:
         """Return the expected bounds of a range of rows, which may include rows that were not sampled."""
         rows = len(of_rows)
-        places = (of_rows.start, of_rows.stop)
-        first, end = (min(round(place / self._weight), self._rows) for place in places)
+        ends = (of_rows.start, of_rows.stop)
+        first, end = (min(round(row / self._weight), self._rows) for row in ends)
         none_drawn = end == first
         if none_drawn:
             # The values lie between those of the last sampled row before and the first one after the range.
@@ -92,11 +96,11 @@ class DrawnColumn:
 
     def lacks(self, condition: ValueCondition, of_rows: range) -> bool:
         """Return whether the range of rows is expected to have no value that fulfils the condition."""
-        first, end = (min(round(place / self._weight), self._rows) for place in (of_rows.start, of_rows.stop))
-        if condition not in self._held:
+        first, end = (min(round(row / self._weight), self._rows) for row in (of_rows.start, of_rows.stop))
+        if condition not in self._sides:
             fulfils = _fulfilling(self._values, condition).fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - a value
-            self._held[condition] = _Side(np.where(fulfils, 0, 1), none=1, ordered=self._ordered)
-        side = self._held[condition]
+            self._sides[condition] = _Side(np.where(fulfils, 0, 1), missing=1, ordered=self._ordered)
+        side = self._sides[condition]
         return first < end and not side.count(side.window(range(first, end), len(of_rows)))
 
     def _outermost(self, side: _Side, window: range, rows: int) -> Any:
@@ -107,8 +111,8 @@ class DrawnColumn:
         numbers = side.outermost(window, _NEIGHBOURS)
         if not len(numbers):
             return None
-        places = numbers if side is self._least else len(self._distinct) - 1 - numbers
-        found, inner = (self._distinct[int(places[at])].as_py() for at in (0, -1))
+        positions = numbers if side is self._least else len(self._distinct) - 1 - numbers
+        found, inner = (self._distinct[int(positions[index])].as_py() for index in (0, -1))
         share = (1 - len(window) / rows) / max(len(numbers) - 1, 1) if len(window) < rows else 0.0
         if not share or isinstance(found, bool):
             return found
@@ -123,11 +127,11 @@ class DrawnColumn:
 
 
 class _Side:
-    """The ``numbers`` of rows, smaller for rows further out on one side; ``none`` for rows without any."""
+    """The ``numbers`` of rows, smaller for rows further out on one side; ``missing`` for rows without any."""
 
-    def __init__(self, numbers: Numbers, *, none: int, ordered: bool) -> None:
+    def __init__(self, numbers: Numbers, *, missing: int, ordered: bool) -> None:
         self._numbers = numbers
-        self._none = none
+        self._missing = missing
         self._ordered = ordered
         self._spread: dict[int, bool] = {}
 
@@ -151,11 +155,11 @@ class _Side:
         numbers = self._numbers[window.start : window.stop]
         if len(numbers) > most:
             numbers = np.partition(numbers, most - 1)[:most]
-        return np.sort(numbers[numbers < self._none])
+        return np.sort(numbers[numbers < self._missing])
 
     def count(self, window: range) -> int:
         """Return how many rows in the window have a number."""
-        return int(np.count_nonzero(self._numbers[window.start : window.stop] < self._none))
+        return int(np.count_nonzero(self._numbers[window.start : window.stop] < self._missing))
 
     def _is_spread(self, part_rows: int) -> bool:
         """Return whether the outermost rows are spread by chance over parts of ``part_rows`` rows.
@@ -168,9 +172,9 @@ class _Side:
             return False
         numbers = self._numbers[: parts * part_rows]
         outermost = numbers.reshape(parts, part_rows).min(axis=1)
-        upto = np.cumsum(np.bincount(numbers, minlength=self._none)[: self._none])
+        upto = np.cumsum(np.bincount(numbers, minlength=self._missing)[: self._missing])
         wanted = 2
-        while self._none and wanted <= min(int(upto[-1]), _FEWEST_PARTS * parts):
+        while self._missing and wanted <= min(int(upto[-1]), _FEWEST_PARTS * parts):
             number = int(np.searchsorted(upto, wanted))
             by_chance = parts * (1 - (1 - 1 / parts) ** int(upto[number]))
             if np.count_nonzero(outermost <= number) < _AS_SPREAD * by_chance:

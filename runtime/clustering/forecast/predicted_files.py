@@ -21,7 +21,7 @@ from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expe
 from parquetry.runtime.clustering.forecast.predicted_bounds import DrawnColumn
 from parquetry.runtime.clustering.forecast.sample import GroupSample
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, sort_indices, split_starts
-from parquetry.runtime.clustering.rewrite.strategies import values_of, whole
+from parquetry.runtime.clustering.rewrite.strategies import as_one_array, values_of
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.packing import outputs_of
 from parquetry.runtime.layout.skipping.files import Types, may_match
@@ -140,7 +140,7 @@ def stitched_files(
     """
     row_group_bytes = row_group_size_bytes or default_row_group_bytes(target_bytes)
     stored = [group for file in files for group in file.row_groups if group.rows]
-    groups = list(_grown(stored, row_group_bytes, compression_ratio))
+    groups = list(_merge_small_row_groups(stored, row_group_bytes, compression_ratio))
     total = sum(group.data_bytes for group in groups)
     outputs = outputs_of(total, target_bytes=target_bytes, most_bytes=most_bytes)
     middles = np.cumsum([group.data_bytes for group in groups]) - [group.data_bytes / 2 for group in groups]
@@ -149,7 +149,7 @@ def stitched_files(
     return _as_files(groups, numbers, compression_ratio)
 
 
-def _grown(
+def _merge_small_row_groups(
     groups: Sequence[RowGroupStatistics], row_group_bytes: int, compression_ratio: CompressionRatio
 ) -> Iterator[RowGroupStatistics]:
     """Yield the row groups, with small neighbours merged until they have the usual size."""
@@ -232,7 +232,7 @@ def _leaves(rows: pa.Table, types: Types) -> Iterator[tuple[str, pa.Array]]:
         if name.partition(".")[0] not in names:
             continue
         try:
-            values = whole(values_of(rows, name))
+            values = as_one_array(values_of(rows, name))
         except InvalidDataError:
             continue
         if pa.types.is_date(values.type):

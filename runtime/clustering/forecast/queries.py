@@ -144,7 +144,7 @@ class DeclaredQueries:
             QueryForecast(query=query.name, now=read, expected=read)
             for query, read in zip(self.queries, self.reads(kept), strict=True)
         )
-        return added_up([*stay, *(query for forecast in forecasts for query in forecast.queries)])
+        return sum_by_query([*stay, *(query for forecast in forecasts for query in forecast.queries)])
 
     def weighted(self, figures: Iterable[Touched]) -> tuple[float, float]:
         """Return the total rows and bytes to read, with the reads of each query multiplied by its weight."""
@@ -218,7 +218,7 @@ class _OfQuery(Protocol):
 _Q = TypeVar("_Q", bound=_OfQuery)
 
 
-def added_up(figures: Iterable[_Q]) -> tuple[_Q, ...]:
+def sum_by_query(figures: Iterable[_Q]) -> tuple[_Q, ...]:
     """Return the sums over several groups or clusterings, each query once, in order of first appearance."""
     found: dict[str, _Q] = {}
     for query in figures:

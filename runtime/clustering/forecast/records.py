@@ -30,8 +30,8 @@ MEASURED_KEY: Final = "parquetry.measured"
 
 def prediction_metadata(forecast: GroupForecast) -> dict[str, str]:
     """Return the metadata of a plan's group with its forecast, empty without queries."""
-    promised = sum(file.size_bytes for file in forecast.files)
-    expected_bytes = {EXPECTED_BYTES_KEY: str(promised)} if promised else {}
+    size_bytes = sum(file.size_bytes for file in forecast.files)
+    expected_bytes = {EXPECTED_BYTES_KEY: str(size_bytes)} if size_bytes else {}
     return expected_bytes | _json_entry(
         PREDICTION_KEY,
         [

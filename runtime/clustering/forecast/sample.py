@@ -112,10 +112,10 @@ class _Chunk:
     rows: int
 
     @property
-    def places(self) -> npt.NDArray[np.int64]:
+    def row_numbers(self) -> npt.NDArray[np.int64]:
         """The numbers of the drawn rows within the row group."""
-        places = np.arange(self.start, self.rows, self.step).astype(np.int64)
-        return places[places < self.rows]
+        row_numbers = np.arange(self.start, self.rows, self.step).astype(np.int64)
+        return row_numbers[row_numbers < self.rows]
 
 
 def draw(
@@ -254,7 +254,7 @@ def _draw_group(
 ) -> GroupSample:
     """Return the sample of the chosen row groups of a group."""
     paths = [file.path for file in files if file.path in chosen]
-    counts = [sum(len(chunk.places) for chunk in chosen[path]) for path in paths]
+    counts = [sum(len(chunk.row_numbers) for chunk in chosen[path]) for path in paths]
     firsts = list(accumulate(counts, initial=0))
     sample = SystematicSample(wanted, most_bytes=most_bytes)
     for_each(
@@ -271,26 +271,26 @@ def _chosen(files: Sequence[FileStatistics], *, rows: int, row_groups: int) -> M
     """Return the row groups to draw from, by path, so that each row of the group is equally likely."""
     listed = [(file.path, n, group.rows) for file in files for n, group in enumerate(file.row_groups)]
     total = sum(count for _, _, count in listed)
-    found: dict[str, list[_Chunk]] = {}
+    chunks: dict[str, list[_Chunk]] = {}
     if not total:
-        return found
+        return chunks
     if len(listed) <= row_groups:
         step = total / max(rows, 1)
         seen = 0
         for path, number, count in listed:
             start = -(-seen // step) * step - seen
-            found.setdefault(path, []).append(_Chunk(number=number, start=start, step=step, rows=count))
+            chunks.setdefault(path, []).append(_Chunk(number=number, start=start, step=step, rows=count))
             seen += count
-        return found
+        return chunks
     # Even steps hit large row groups more often, and each hit gives the same number of rows.
     ends = np.cumsum([count for _, _, count in listed])
-    places = (np.arange(row_groups) + 0.5) * total / row_groups
-    met, times = np.unique(np.searchsorted(ends, places, side="right"), return_counts=True)
+    positions = (np.arange(row_groups) + 0.5) * total / row_groups
+    met, times = np.unique(np.searchsorted(ends, positions, side="right"), return_counts=True)
     for index, hits in zip(met.tolist(), times.tolist(), strict=True):
         path, number, count = listed[index]
         step = max(count * row_groups / (rows * hits), 1.0)
-        found.setdefault(path, []).append(_Chunk(number=number, start=0.0, step=step, rows=count))
-    return found
+        chunks.setdefault(path, []).append(_Chunk(number=number, start=0.0, step=step, rows=count))
+    return chunks
 
 
 def _draw_file(
@@ -307,10 +307,10 @@ def _draw_file(
     with reading(place), store.open_input(path) as content:
         reader = ColumnReader(content, wanted, allowed=store.allowed, place=place)
         for chunk in chunks:
-            places = chunk.places
+            row_numbers = chunk.row_numbers
             seen = 0
             for batch in reader.batches(chunk.number):
-                here = places[(places >= seen) & (places < seen + batch.num_rows)] - seen
+                here = row_numbers[(row_numbers >= seen) & (row_numbers < seen + batch.num_rows)] - seen
                 reader.offer(batch.take(pa.array(here)), np.arange(first, first + len(here)), sample)
                 first += len(here)
                 seen += batch.num_rows

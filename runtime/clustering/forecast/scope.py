@@ -72,8 +72,8 @@ class ScopeBySample:
         queries = DeclaredQueries.of(self._spec)
         columns = () if order is None else (*order.split_by, *order.columns)
         ranked = sorted(range(len(questions)), key=lambda number: -_benefit(questions[number]))
-        asked = [_Asked.of(questions[number]) for number in ranked]
-        apart = Forecaster(
+        asked = [_SampledQuestion.of(questions[number]) for number in ranked]
+        by_group = Forecaster(
             self._store,
             self._spec,
             [files for one in asked for files in one.parts],
@@ -82,8 +82,8 @@ class ScopeBySample:
             limits=self._limits,
         )
         execution, target_bytes = self._policy.execution, self._policy.plan.target_file_size_bytes
-        in_groups = apart.forecast(execution, target_bytes=target_bytes)
-        whole = apart.regrouped([group.files for one in asked for group in one.question.whole])
+        in_groups = by_group.forecast(execution, target_bytes=target_bytes)
+        whole = by_group.regrouped([group.files for one in asked for group in one.question.whole])
         found = {
             ClusteringScope.GROUP: iter(in_groups),
             ClusteringScope.PARTITION: iter(whole.forecast(execution, target_bytes=target_bytes)),
@@ -99,7 +99,7 @@ class ScopeBySample:
                 ],
             }
             if all(forecast.queries for forecasts in predicted.values() for forecast in forecasts):
-                choices[number] = self._chosen(one.question, predicted, apart, queries)
+                choices[number] = self._chosen(one.question, predicted, by_group, queries)
         return choices
 
     def _chosen(
@@ -147,18 +147,18 @@ class ScopeBySample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _SampledQuestion:
     """A question, with its files in parts to sample: the groups, then the files that only the whole has."""
 
     question: ScopeQuestion
     parts: tuple[tuple[ClusteringFile, ...], ...]
 
     @staticmethod
-    def of(question: ScopeQuestion) -> _Asked:
+    def of(question: ScopeQuestion) -> _SampledQuestion:
         grouped = frozenset[FileKey]().union(*map(files_of, question.groups))
         rest = tuple(file for file in _all_files(question) if file.key not in grouped)
         parts = tuple(group.files for group in question.groups)
-        return _Asked(question=question, parts=(*parts, rest) if rest else parts)
+        return _SampledQuestion(question=question, parts=(*parts, rest) if rest else parts)
 
 
 def _all_files(question: ScopeQuestion) -> Sequence[ClusteringFile]:

@@ -137,10 +137,10 @@ def forecast_work(
     else:
         expected, prior = sampled_bytes, BYTES_BY_SAMPLE
         pairs = [(one.sampled_bytes, one.written_bytes) for one in past if one.sampled_bytes is not None]
-    errors = [error_of(expected=promised, measured=written) for promised, written in pairs]
+    errors = [error_of(expected=predicted, measured=written) for predicted, written in pairs]
     throughputs = [_throughput(one) for one in past if one.attempted_bytes]
     throughput = median(throughputs) if throughputs else DEFAULT_THROUGHPUT
-    late = [
+    time_errors = [
         error_of(
             expected=one.attempted_bytes / throughput * _MILLISECONDS,
             measured=one.core_milliseconds,
@@ -155,7 +155,7 @@ def forecast_work(
         read_bytes=read_bytes,
         written_bytes=written,
         core_milliseconds=interval(
-            read_bytes / throughput * _MILLISECONDS, late, THROUGHPUT, floor_at=_FEWEST_MILLISECONDS
+            read_bytes / throughput * _MILLISECONDS, time_errors, THROUGHPUT, floor_at=_FEWEST_MILLISECONDS
         )
         if read_bytes
         else PredictionInterval.exactly(0),

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 
 from parquetry.runtime.clustering.forecast.by_sample import PredictedGroups
-from parquetry.runtime.clustering.forecast.queries import QueryForecast, added_up
+from parquetry.runtime.clustering.forecast.queries import QueryForecast, sum_by_query
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
 from parquetry.runtime.clustering.plan.forecast import predict_groups
@@ -98,7 +98,9 @@ def forecast_due(
     if not table.effective_spec(table.timeline()).extra.queries:
         return ClusteringForecast(debt=due.debt)
     predicted = predict_groups(table, due.debt.groups, known=due.predicted, limits=limits)
-    return _forecast(table, due.debt, added_up(query for one in predicted.values() for query in one.queries))
+    return _forecast(
+        table, due.debt, sum_by_query(query for one in predicted.values() for query in one.queries)
+    )
 
 
 @read_again

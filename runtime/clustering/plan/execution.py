@@ -10,7 +10,7 @@ from typing import Final
 from parquetry.errors import ParquetryError, message_of
 from parquetry.message import joined
 from parquetry.runtime.base_file.result import FileResult
-from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, added_up
+from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, sum_by_query
 from parquetry.runtime.clustering.plan.avro import (
     LAYOUT_PARAM,
     SCOPE_KEY,
@@ -96,7 +96,7 @@ class ClusteringResult(Brief):
             bytes_after=self.bytes_after + other.bytes_after,
             excluded_files=self.excluded_files + other.excluded_files,
             left_out=self.left_out + other.left_out,
-            queries=added_up(self.queries + other.queries),
+            queries=sum_by_query(self.queries + other.queries),
             warnings=self.warnings + other.warnings,
         )
 

@@ -1,4 +1,4 @@
-"""The check which groups of a clustering may be published, made at the last moment under the lock.
+"""The groups of a clustering that may be published, checked at the last moment under the lock.
 
 Writers always win. If a file of a group was changed, or a live writer has announced a change, the group is
 left out, and its new files are deleted before the other groups are published. The check only reads the
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, added_up
+from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, sum_by_query
 from parquetry.runtime.clustering.forecast.records import measured_metadata
 from parquetry.runtime.clustering.forecast.work import work_metadata
 from parquetry.runtime.clustering.plan.execution import (
@@ -44,7 +44,7 @@ class PublishableGroups:
     @property
     def queries(self) -> tuple[MeasuredQuery, ...]:
         """The reads of declared queries from the groups before and after the rewrite."""
-        return added_up(query for group in self.groups for query in group.queries)
+        return sum_by_query(query for group in self.groups for query in group.queries)
 
     def extra_metadata(self) -> dict[str, str]:
         """Return the extra metadata of the replacecommit of these groups."""
@@ -57,8 +57,7 @@ class PublishableGroups:
     def leave_out_changed(self, now: Timeline) -> bool:
         """Leave out groups that changed since ``transaction.timeline``, and return whether there are any.
 
-        The new files of the left-out groups are deleted. If no group remains, they are not, because the whole
-        write has to be rolled back. The caller holds the lock.
+        The caller holds the lock.
         """
         before = len(self.groups)
         keys = [key for group in self.groups for key in _keys(group)]
@@ -74,15 +73,13 @@ class PublishableGroups:
             else:
                 publishable.append(group)
         self.groups = publishable
-        if publishable:
-            self._delete_left_out_files()
         return len(publishable) < before
 
-    def _delete_left_out_files(self) -> None:
+    def delete_left_out_files(self) -> None:
         """Delete the new files of left-out groups, found by listing because a task may have left some.
 
-        The note of abandoned buckets is written first. A task that writes a file later finds it and deletes
-        the file itself.
+        The record of abandoned buckets is written first. A task that writes a file later finds the record and
+        deletes the file itself.
         """
         store, instant = self._transaction.store, self._transaction.instant
         published = {group.work.index for group in self.groups}

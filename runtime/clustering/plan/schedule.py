@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from parquetry.message import command
 from parquetry.runtime.clustering.forecast.by_sample import PredictedGroups
-from parquetry.runtime.clustering.forecast.queries import GroupForecast, QueryForecast, added_up
+from parquetry.runtime.clustering.forecast.queries import GroupForecast, QueryForecast, sum_by_query
 from parquetry.runtime.clustering.plan.avro import avro_plan
 from parquetry.runtime.clustering.plan.forecast import keep_samples, predict_groups, with_forecast
 from parquetry.runtime.clustering.plan.survey import (
@@ -108,7 +108,7 @@ def schedule(
             return None
         session.withdraw()
         forecasts = (known[group.files[0].key] for group in requested if group.files[0].key in known)
-        queries = added_up(query for forecast in forecasts for query in forecast.queries)
+        queries = sum_by_query(query for forecast in forecasts for query in forecast.queries)
         return ScheduledPlan(instant=session.instant, groups=requested, queries=queries)
 
 

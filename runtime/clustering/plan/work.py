@@ -81,6 +81,6 @@ class WorkMeasure:
     def _sampled_bytes(self, groups: Sequence[RewrittenGroup]) -> int | None:
         """Return the bytes that samples predict for all the groups, or None if a group has no sample."""
         firsts = [group.work.slices[0] for group in groups]
-        promised = [self._sampled.get(part.key) for part in firsts]
-        known = [size for size in promised if size is not None]
-        return sum(known) if known and len(known) == len(promised) else None
+        predicted = [self._sampled.get(part.key) for part in firsts]
+        known = [size for size in predicted if size is not None]
+        return sum(known) if known and len(known) == len(predicted) else None

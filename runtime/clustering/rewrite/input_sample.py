@@ -101,8 +101,8 @@ def sample_share(
             reader = ColumnReader(content, wanted, allowed=context.store.allowed, place=place)
             rows = _sample_file(reader, sample, rows)
             if number in measured:
-                places = -(-_MEASUREMENTS // len(measured))
-                for count, width in _widths(content, context, place, places=places):
+                measurements = -(-_MEASUREMENTS // len(measured))
+                for count, width in _widths(content, context, place, measurements=measurements):
                     measured_rows += count
                     measured_bytes += count * width
     return ShareSample(
@@ -140,7 +140,7 @@ def _opened(store: ObjectStore, part: FileSlice) -> Iterator[tuple[pa.NativeFile
 
 
 def _widths(
-    content: pa.NativeFile, context: WriteContext, place: str, *, places: int
+    content: pa.NativeFile, context: WriteContext, place: str, *, measurements: int
 ) -> Iterator[tuple[int, float]]:
     """Yield, for some row groups, the number of rows and the bytes of a row, measured on their first rows."""
     reader = ColumnReader(
@@ -152,13 +152,13 @@ def _widths(
         pre_buffer=False,
         buffer_size=_READ_AT_ONCE,
     )
-    for number in _evenly_spaced(places, reader.metadata.num_row_groups):
+    for number in _evenly_spaced(measurements, reader.metadata.num_row_groups):
         batch = next(reader.batches(number, most_rows=_ROWS_OF_A_MEASUREMENT), None)
         if batch is not None and batch.num_rows:
             size = sum(batch_arrow_bytes(piece) for piece in reader.decoded(batch))
             yield reader.metadata.row_group(number).num_rows, size / batch.num_rows
 
 
-def _evenly_spaced(places: int, count: int) -> list[int]:
-    """Return ``places`` numbers below ``count``, evenly spaced, or all numbers if there are fewer."""
-    return sorted({(2 * place + 1) * count // (2 * places) for place in range(places)}) if count else []
+def _evenly_spaced(wanted: int, count: int) -> list[int]:
+    """Return ``wanted`` numbers below ``count``, evenly spaced, or all numbers if there are fewer."""
+    return sorted({(2 * number + 1) * count // (2 * wanted) for number in range(wanted)}) if count else []

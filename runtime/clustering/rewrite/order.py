@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from parquetry.runtime.clustering.rewrite.stable_order import stable_order
 from parquetry.runtime.clustering.rewrite.strategies import (
+    as_one_array,
     execution_strategy,
     plug_in_errors,
     values_of,
-    whole,
 )
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.clustering import ENCRYPT, PRUNE, STITCH, ExecutionPolicy
@@ -128,31 +128,31 @@ def _type_names(types: Sequence[pa.DataType]) -> str:
 
 def sort_indices(keys: pa.Table) -> pa.Array:
     """Return the row numbers in ascending order of their keys; rows with equal keys keep their order."""
-    return pa.array(stable_order([whole(column) for column in keys.columns]))
+    return pa.array(stable_order([as_one_array(column) for column in keys.columns]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundaries:
     """The boundaries that divide an order into ranges, as keys of rows.
 
-    A row is after a boundary in ``before`` if its key is not smaller, and after a boundary in ``behind`` if
-    its key is greater. The keys in ``behind`` are shared by many rows. Each of these has a range of its own,
-    and ``single`` has the numbers of these ranges.
+    A row is after a boundary in ``before_keys`` if its key is not smaller, and after a boundary in
+    ``after_keys`` if its key is greater. The keys in ``after_keys`` are shared by many rows. Each of these
+    has a range of its own, and ``shared_ranges`` has the numbers of these ranges.
     """
 
-    before: pa.Table
-    behind: pa.Table
-    single: frozenset[int]
+    before_keys: pa.Table
+    after_keys: pa.Table
+    shared_ranges: frozenset[int]
 
     @property
     def ranges(self) -> int:
         """The number of ranges."""
-        return int(self.before.num_rows) + int(self.behind.num_rows) + 1
+        return int(self.before_keys.num_rows) + int(self.after_keys.num_rows) + 1
 
     def divide(self, keys: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the row numbers in order, and the start of each range in them, followed by the end."""
-        rows, first = keys.num_rows, self.before.num_rows
-        together = pa.concat_tables([self.before, keys, self.behind]).combine_chunks()
+        rows, first = keys.num_rows, self.before_keys.num_rows
+        together = pa.concat_tables([self.before_keys, keys, self.after_keys]).combine_chunks()
         order = sort_indices(together).to_numpy().astype(np.int64)
         is_row = (order >= first) & (order < first + rows)
         seen = np.cumsum(is_row)
@@ -176,18 +176,20 @@ def boundaries_of(
     weighed = np.ones(len(order), np.int64) if weights is None else weights[order.to_numpy()]
     upto = np.cumsum(weighed)
     if ranges == 1 or not len(upto):
-        return Boundaries(before=ordered.slice(0, 0), behind=ordered.slice(0, 0), single=frozenset())
-    places = np.searchsorted(upto, np.arange(1, ranges) * upto[-1] // ranges, side="right")
-    chosen = ordered.take(pa.array(places))
+        return Boundaries(
+            before_keys=ordered.slice(0, 0), after_keys=ordered.slice(0, 0), shared_ranges=frozenset()
+        )
+    positions = np.searchsorted(upto, np.arange(1, ranges) * upto[-1] // ranges, side="right")
+    chosen = ordered.take(pa.array(positions))
     same = _equals_next(chosen)
     is_first = np.concatenate([[True], ~same])
     is_shared = is_first & np.concatenate([same, [False]])
-    single = np.flatnonzero(is_shared[is_first])
+    shared = np.flatnonzero(is_shared[is_first])
     return Boundaries(
-        before=chosen.filter(pa.array(is_first)),
-        behind=chosen.filter(pa.array(is_shared)),
+        before_keys=chosen.filter(pa.array(is_first)),
+        after_keys=chosen.filter(pa.array(is_shared)),
         # Each boundary starts a range. A shared key starts its own range and, after it, the next one.
-        single=frozenset(int(number + place + 1) for place, number in enumerate(single)),
+        shared_ranges=frozenset(int(number + position + 1) for position, number in enumerate(shared)),
     )
 
 
@@ -195,7 +197,7 @@ def _equals_next(keys: pa.Table) -> npt.NDArray[np.bool_]:
     """Return a mask of the rows that sort equal to the next row."""
     same = np.ones(keys.num_rows - 1, bool)
     for column in keys.columns:
-        values = whole(column)
+        values = as_one_array(column)
         if pa.types.is_floating(values.type):
             # Sorting treats 0.0 and -0.0 as equal, and also all NaN values.
             values = pc.if_else(pc.is_nan(values), np.nan, pc.add(values, pa.scalar(0.0, values.type)))
@@ -215,7 +217,7 @@ def split_starts(rows: pa.RecordBatch, before: pa.RecordBatch | None, order: Row
     last = [] if before is None else [before.slice(before.num_rows - 1)]
     keys = _split_keys(pa.Table.from_batches([*last, rows]), order)
     changes = np.flatnonzero(~_equals_next(keys)) + 1 - len(last)
-    return [int(place) for place in changes]
+    return [int(start) for start in changes]
 
 
 def split_value_count(rows: pa.Table, order: RowOrder) -> int:
@@ -245,4 +247,4 @@ def gathered(pieces: list[pa.RecordBatch]) -> pa.Table:
 
 def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
     """Return the column as one array, with the dictionaries of its chunks unified."""
-    return whole(pa.table([column], names=[_KEY]).combine_chunks().column(0))
+    return as_one_array(pa.table([column], names=[_KEY]).combine_chunks().column(0))

@@ -34,7 +34,7 @@ from parquetry.runtime.clustering.rewrite.order import (
     boundaries_of,
     gathered,
 )
-from parquetry.runtime.clustering.rewrite.runs import ArrangedRows, range_in_order, runs_of
+from parquetry.runtime.clustering.rewrite.runs import ArrangedRows, runs_of, sort_range
 from parquetry.runtime.clustering.rewrite.task import (
     GroupWork,
     append_in_order,
@@ -155,10 +155,10 @@ def merge_samples(messages: Iterable[pa.RecordBatch]) -> Batches:
     """
     sample: SystematicSample | None = None
     rows = row_bytes = 0
-    is_gone = False
+    is_file_missing = False
     for message in _received(messages):
         if message.content is None or message.taken is None:
-            is_gone = True
+            is_file_missing = True
             continue
         share = _unpacked(message.content)
         stride = int(share.schema.metadata[_STRIDE])
@@ -171,7 +171,7 @@ def merge_samples(messages: Iterable[pa.RecordBatch]) -> Batches:
             first += batch.num_rows
         rows += message.rows
         row_bytes += message.rows * message.taken
-    if is_gone or sample is None:
+    if is_file_missing or sample is None:
         yield _message(taken=_GONE)
         return
     yield _message(rows=rows, taken=row_bytes // max(rows, 1), content=_packed(sample.found()[1]))
@@ -296,14 +296,14 @@ class _Gathering:
         division = self._division
         for number, messages in ranges:
             pieces = (batch for message in messages for batch in _unpacked(message.content).to_batches())
-            if number in division.boundaries.single:
+            if number in division.boundaries.shared_ranges:
                 yield from pieces
             else:
-                yield from range_in_order(
+                yield from sort_range(
                     pieces,
                     division.keys,
                     run_bytes=run_bytes_of(self._context),
-                    sealed=self._context.files.encryption_key is not None,
+                    encrypt_spills=self._context.files.encryption_key is not None,
                 )
 
 
@@ -324,7 +324,7 @@ def _scattered(context: WriteContext, division: Division, slices: Sequence[FileS
         for batch in reader.batches(part)
     )
     runs = count(share << _RUN_SHIFT)
-    is_gone = False
+    is_file_missing = False
     try:
         for held in runs_of(read.counted(batches), run_bytes_of(context)):
             rows = gathered(held)
@@ -340,10 +340,10 @@ def _scattered(context: WriteContext, division: Division, slices: Sequence[FileS
                     )
             del rows, arranged  # frees the memory before the next run is read
     except RetryWrite:
-        is_gone = True
+        is_file_missing = True
     for task in range(division.tasks):
         rows_sent = int(sent[task])
-        if is_gone:
+        if is_file_missing:
             yield _message(task=task, run=share, taken=_GONE)
         elif task == share % division.tasks:
             signed = read.fingerprint - (2**64 if read.fingerprint >= 2**63 else 0)

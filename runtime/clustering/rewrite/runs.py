@@ -79,7 +79,7 @@ class ArrangedRows:
             start = behind
 
 
-def in_order(pieces: list[pa.RecordBatch], keys: OrderKeys) -> pa.RecordBatch:
+def sort_rows(pieces: list[pa.RecordBatch], keys: OrderKeys) -> pa.RecordBatch:
     """Return the rows of all batches, at least one, sorted and in one piece, and empty the list.
 
     It copies column by column, so that at most one column is in memory three times.
@@ -120,8 +120,8 @@ def _first_alike(columns: Sequence[pa.ChunkedArray]) -> list[int]:
     """Return, for each column, the number of the first equal text column, or its own number."""
     texts = [number for number, column in enumerate(columns) if pa.types.is_string(column.type)]
     first = list(range(len(columns)))
-    for place, number in enumerate(texts):
-        alike = (before for before in texts[:place] if columns[before].equals(columns[number]))
+    for position, number in enumerate(texts):
+        alike = (before for before in texts[:position] if columns[before].equals(columns[number]))
         first[number] = next(alike, number)
     return first
 
@@ -131,14 +131,14 @@ def ranges_of(arrow_bytes: float, *, run_bytes: int) -> int:
     return int(_RANGES_OF_A_RUN * arrow_bytes // run_bytes) + 1
 
 
-def in_order_by_ranges(
+def sort_by_ranges(
     batches: Iterable[pa.RecordBatch],
     keys: OrderKeys,
     boundaries: Boundaries,
     *,
     run_bytes: int,
     held_bytes: int,
-    sealed: bool,
+    encrypt_spills: bool,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of all batches in sorted order; about ``run_bytes`` are sorted at a time.
 
@@ -151,7 +151,7 @@ def in_order_by_ranges(
         boundaries: The boundaries of the ranges.
         run_bytes: The size of a run.
         held_bytes: The memory for runs.
-        sealed: Whether spilled runs are encrypted.
+        encrypt_spills: Whether spilled runs are encrypted.
 
     """
     with ExitStack() as resources:
@@ -160,24 +160,24 @@ def in_order_by_ranges(
             boundaries,
             run_bytes=run_bytes,
             held_bytes=held_bytes,
-            sealed=sealed,
+            encrypt_spills=encrypt_spills,
             resources=resources,
         )
         for run in runs_of(batches, run_bytes):
             runs.add(run)
         for number in range(boundaries.ranges):
             pieces = runs.range(number)
-            if number in boundaries.single:
+            if number in boundaries.shared_ranges:
                 yield from pieces
             elif runs.range_bytes[number] <= _most_bytes(run_bytes):
                 if held := list(pieces):
-                    yield in_order(held, keys)
+                    yield sort_rows(held, keys)
             else:
-                yield from range_in_order(pieces, keys, run_bytes=run_bytes, sealed=sealed)
+                yield from sort_range(pieces, keys, run_bytes=run_bytes, encrypt_spills=encrypt_spills)
 
 
-def range_in_order(
-    pieces: Iterator[pa.RecordBatch], keys: OrderKeys, *, run_bytes: int, sealed: bool
+def sort_range(
+    pieces: Iterator[pa.RecordBatch], keys: OrderKeys, *, run_bytes: int, encrypt_spills: bool
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range in sorted order.
 
@@ -188,7 +188,7 @@ def range_in_order(
         pieces: The rows of the range.
         keys: The sort keys.
         run_bytes: The size of a run.
-        sealed: Whether spilled runs are encrypted.
+        encrypt_spills: Whether spilled runs are encrypted.
 
     """
     held: list[pa.RecordBatch] = []
@@ -201,23 +201,23 @@ def range_in_order(
             break
     else:
         if held:
-            yield in_order(held, keys)
+            yield sort_rows(held, keys)
         return
     quantiles = KeyQuantiles(keys, most_bytes=run_bytes)
     with TemporaryDirectory(prefix="parquetry-clustering-") as folder:
         path = Path(folder) / "range.arrow"
-        seal = SpillCipher() if sealed else None
-        noted = quantiles.noted(chain(drained(held), pieces))
-        together = SpilledRun(path, [(pa.Table.from_batches([piece]) for piece in noted)], seal=seal)
+        cipher = SpillCipher() if encrypt_spills else None
+        recorded = quantiles.recorded(chain(drained(held), pieces))
+        spilled = SpilledRun(path, [(pa.Table.from_batches([piece]) for piece in recorded)], cipher=cipher)
         found, weights = quantiles.keys()
         ranges = max(ranges_of(weights.sum(), run_bytes=run_bytes), _FEWEST_RANGES)
-        yield from in_order_by_ranges(
-            _read_once(together, path),
+        yield from sort_by_ranges(
+            _read_once(spilled, path),
             keys,
             boundaries_of(found, ranges, weights=weights),
             run_bytes=run_bytes,
             held_bytes=0,
-            sealed=sealed,
+            encrypt_spills=encrypt_spills,
         )
 
 
@@ -245,7 +245,7 @@ class _Runs:
         *,
         run_bytes: int,
         held_bytes: int,
-        sealed: bool,
+        encrypt_spills: bool,
         resources: ExitStack,
     ) -> None:
         self._keys = keys
@@ -256,8 +256,8 @@ class _Runs:
         self._resources = resources
         self._held: list[list[list[pa.RecordBatch]]] = []
         self._folder: Path | None = None
-        self._sealed = sealed
-        self._seal: SpillCipher | None = None
+        self._encrypt_spills = encrypt_spills
+        self._cipher: SpillCipher | None = None
         self._spilled: list[SpilledRun] = []
 
     def add(self, run: list[pa.RecordBatch]) -> None:
@@ -280,10 +280,10 @@ class _Runs:
         if self._folder is None:
             folder = TemporaryDirectory(prefix="parquetry-clustering-")
             self._folder = Path(self._resources.enter_context(folder))
-            self._seal = SpillCipher() if self._sealed else None
+            self._cipher = SpillCipher() if self._encrypt_spills else None
         path = self._folder / f"{len(self._spilled)}.arrow"
         found = ([pa.Table.from_batches(pieces)] if pieces else [] for pieces in ranges)
-        self._spilled.append(SpilledRun(path, found, seal=self._seal))
+        self._spilled.append(SpilledRun(path, found, cipher=self._cipher))
 
     def range(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, run by run; this is possible only once."""
@@ -320,25 +320,27 @@ def _bytes_before(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 class SpilledRun:
-    """Ranges of rows one after the other in a new file at ``path``, encrypted if there is a ``seal``.
+    """Ranges of rows one after the other in a new file at ``path``, encrypted if there is a ``cipher``.
 
     The file is read and not mapped into memory, because mapped pages would count as memory.
     """
 
-    def __init__(self, path: Path, ranges: Iterable[Iterable[pa.Table]], *, seal: SpillCipher | None) -> None:
+    def __init__(
+        self, path: Path, ranges: Iterable[Iterable[pa.Table]], *, cipher: SpillCipher | None
+    ) -> None:
         self._path = path
-        self._seal = seal
+        self._cipher = cipher
         self._bounds = [0]
         self._ends = [0]
         with pa.OSFile(str(path), "wb") as sink:
             for pieces in ranges:
                 for piece in pieces:
-                    if seal is None:
+                    if cipher is None:
                         _pack(piece, sink)
                     else:
                         packed = pa.BufferOutputStream()
                         _pack(piece, packed)
-                        sink.write(seal.close(packed.getvalue()))
+                        sink.write(cipher.encrypt(packed.getvalue()))
                     self._ends.append(sink.tell())
                 self._bounds.append(len(self._ends) - 1)
 
@@ -351,7 +353,7 @@ class SpilledRun:
             source.seek(self._ends[first])
             for at in range(first, end):
                 content = source.read_buffer(self._ends[at + 1] - self._ends[at])
-                opened = content if self._seal is None else self._seal.open(content)
+                opened = content if self._cipher is None else self._cipher.decrypt(content)
                 with pa.ipc.open_stream(opened) as pieces:
                     yield from pieces
 
@@ -371,17 +373,17 @@ class SpillCipher:
                 "cryptography; run `pip install cryptography` where tables are read and written"
             ) from None
         self._cipher: Any = AESGCM(os.urandom(32))
-        self._closed = 0
+        self._nonce = 0
 
-    def close(self, content: pa.Buffer) -> bytes:
+    def encrypt(self, content: pa.Buffer) -> bytes:
         """Return the encrypted content. Each call uses a new nonce."""
-        nonce = self._closed.to_bytes(_NONCE_BYTES, "big")
-        self._closed += 1
+        nonce = self._nonce.to_bytes(_NONCE_BYTES, "big")
+        self._nonce += 1
         return nonce + bytes(self._cipher.encrypt(nonce, memoryview(content).cast("B"), None))
 
-    def open(self, sealed: pa.Buffer) -> bytes:
-        """Return the content that :meth:`close` encrypted."""
-        content = memoryview(sealed).cast("B")
+    def decrypt(self, encrypted: pa.Buffer) -> bytes:
+        """Return the content that :meth:`encrypt` encrypted."""
+        content = memoryview(encrypted).cast("B")
         return bytes(self._cipher.decrypt(bytes(content[:_NONCE_BYTES]), content[_NONCE_BYTES:], None))
 
 

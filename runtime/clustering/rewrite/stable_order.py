@@ -35,9 +35,9 @@ def stable_order(keys: Sequence[pa.Array]) -> Order:
             break
         numbers, width = found
         if used + width + bits > _WORD_BITS:
-            words, used = _ranks(words), bits
+            words, used = _rank_in_place(words), bits
             if used + width + bits > _WORD_BITS:
-                numbers, width = _ranks(numbers), bits
+                numbers, width = _rank_in_place(numbers), bits
             if used + width + bits > _WORD_BITS:
                 break
         words <<= np.uint64(width)
@@ -94,7 +94,7 @@ def _sorted_numbers(words: _Words, bits: int) -> Order:
     return words.view(np.int64)
 
 
-def _ranks(words: _Words) -> _Words:
+def _rank_in_place(words: _Words) -> _Words:
     """Replace each word by the number of distinct smaller words."""
     order = np.argsort(words)
     ordered = words[order]

@@ -258,11 +258,11 @@ class _Stitcher:
         names = self._independent_columns(sources)
         names -= self._repeating(sources, names)
         joined = {
-            place: JoinedChunk([_known(source.pages[place]) for source in sources], self._orders[place])
+            leaf: JoinedChunk([_known(source.pages[leaf]) for source in sources], self._orders[leaf])
             for name in sorted(names)
-            for place in self._writer.places[name]
+            for leaf in self._writer.leaf_numbers[name]
         }
-        others = [name for name in self._writer.places if name not in {*names, *_REWRITTEN_COLUMNS}]
+        others = [name for name in self._writer.leaf_numbers if name not in {*names, *_REWRITTEN_COLUMNS}]
         copied_bytes = sum(chunk.encoded_bytes for chunk in joined.values())
         arrived = Tally()
         table = _decoded(sources, others, self._row_group_arrow_bytes - copied_bytes, arrived)
@@ -286,9 +286,9 @@ class _Stitcher:
         """Return the columns whose pages can be copied into one chunk and are not tiny."""
         return {
             name
-            for name, places in self._writer.places.items()
+            for name, leaf_numbers in self._writer.leaf_numbers.items()
             if name not in _REWRITTEN_COLUMNS
-            and all(_are_independent([one.pages[place] for one in sources]) for place in places)
+            and all(_are_independent([one.pages[leaf] for one in sources]) for leaf in leaf_numbers)
         }
 
     def _repeating(self, sources: Sequence[_PendingRowGroup], names: Collection[str]) -> set[str]:
@@ -305,7 +305,7 @@ class _Stitcher:
 
     def _has_dictionary(self, source: _PendingRowGroup, name: str) -> bool:
         """Return whether a column has a dictionary in the row group."""
-        return any(_known(source.pages[place]).dictionary_bytes for place in self._writer.places[name])
+        return any(_known(source.pages[leaf]).dictionary_bytes for leaf in self._writer.leaf_numbers[name])
 
 
 def _decoded(

@@ -168,7 +168,7 @@ def ranks_in(values: pa.Array, known: pa.Array, *, bits: int) -> Ranks:
     return ranks
 
 
-def whole(column: pa.ChunkedArray) -> pa.Array:
+def as_one_array(column: pa.ChunkedArray) -> pa.Array:
     """Return the column in one piece."""
     if column.num_chunks == 1:
         return column.chunk(0)
@@ -182,18 +182,18 @@ def _by_curve(curve: Callable[..., Ranks], columns: Sequence[str], sample: pa.Ta
         # A curve over one column has the order of the column.
         return by_columns(columns, sample)
     bits = bits_per_column(len(columns))
-    values = [whole(values_of(sample, name)) for name in columns]
+    values = [as_one_array(values_of(sample, name)) for name in columns]
     known = [column.take(pc.sort_indices(column)) for column in values]
 
     def keys(rows: pa.Table) -> Keys:
         ranks = [
-            ranks_in(whole(values_of(rows, name)), quantiles, bits=bits).astype(np.uint16)
+            ranks_in(as_one_array(values_of(rows, name)), quantiles, bits=bits).astype(np.uint16)
             for name, quantiles in zip(columns, known, strict=True)
         ]
-        places = np.empty(rows.num_rows, np.uint64)
+        positions = np.empty(rows.num_rows, np.uint64)
         for start in range(0, rows.num_rows, _RANKED_AT_ONCE):
             part = slice(start, start + _RANKED_AT_ONCE)
-            places[part] = curve([rank[part].astype(np.uint64) for rank in ranks], bits=bits)
-        return [pa.array(places)]
+            positions[part] = curve([rank[part].astype(np.uint64) for rank in ranks], bits=bits)
+        return [pa.array(positions)]
 
     return keys

@@ -33,7 +33,7 @@ from parquetry.runtime.clustering.rewrite.order import (
     split_starts,
     split_value_count,
 )
-from parquetry.runtime.clustering.rewrite.runs import drained, in_order, in_order_by_ranges, ranges_of
+from parquetry.runtime.clustering.rewrite.runs import drained, ranges_of, sort_by_ranges, sort_rows
 from parquetry.runtime.clustering.rewrite.stitch import stitch
 from parquetry.runtime.clustering.rewrite.writer import SpreadingWriter
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite, is_outage
@@ -138,7 +138,7 @@ def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
         ParquetryError: If the rows written are not the rows read.
 
     """
-    rows, stored_bytes, dictionaries = _survey(context, group)
+    rows, stored_bytes, dictionaries = _read_footers(context, group)
     context = context_of(context, group, rows=rows)
     arrived, written, copied = Tally(), Tally(), 0
     bucket = group.bucket(context.instant)
@@ -226,13 +226,13 @@ def append_in_order(writer: SpreadingWriter, group: GroupWork, batches: Batches)
     values = 1
     for batch in batches:
         start = 0
-        for place in split_starts(batch, before, order):
+        for split in split_starts(batch, before, order):
             values += 1
             _refuse_many(values, order, group)
-            if place > start:
-                writer.append(with_origin(batch.slice(start, place - start), RowOrigin.COPIED))
+            if split > start:
+                writer.append(with_origin(batch.slice(start, split - start), RowOrigin.COPIED))
             writer.end_file()
-            start = place
+            start = split
         writer.append(with_origin(batch.slice(start), RowOrigin.COPIED))
         before = batch
 
@@ -277,7 +277,7 @@ def _check(
     )
 
 
-def _survey(context: WriteContext, group: GroupWork) -> tuple[int, int, frozenset[str]]:
+def _read_footers(context: WriteContext, group: GroupWork) -> tuple[int, int, frozenset[str]]:
     """Return the number of rows, their bytes before compression, and the text columns to keep encoded.
 
     These are the columns that have small dictionaries in all files. Columns of the order are left out,
@@ -332,20 +332,20 @@ def _sorted(
             planned = planned_sample(context, group)
             sample = planned if planned and not order.split_by else _sample_in(context, held, order)
             check_values(group, sample)
-            yield in_order(held, OrderKeys(order, planned or sample))
+            yield sort_rows(held, OrderKeys(order, planned or sample))
         return
     stride = max(rows // SAMPLE_ROWS, 1)
     sample = sample_of(context, group.slices, order, stride=stride, most_bytes=run_bytes)
     check_values(group, sample)
     keys = OrderKeys(order, planned_sample(context, group) or sample)
     room = held_bytes_of(context)
-    yield from in_order_by_ranges(
+    yield from sort_by_ranges(
         chain(drained(held), batches),
         keys,
         boundaries_of(keys.of(sample), ranges_of(expected_bytes, run_bytes=run_bytes)),
         run_bytes=run_bytes,
         held_bytes=room if expected_bytes <= room else 0,
-        sealed=context.files.encryption_key is not None,
+        encrypt_spills=context.files.encryption_key is not None,
     )
 
 

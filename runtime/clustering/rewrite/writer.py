@@ -82,7 +82,7 @@ class SpreadingWriter(BucketWriter):
         return self._template
 
     @property
-    def places(self) -> Mapping[str, Sequence[int]]:
+    def leaf_numbers(self) -> Mapping[str, Sequence[int]]:
         """The numbers of the Parquet columns of each column."""
         return self._column_numbers
 

@@ -80,13 +80,13 @@ def compute_debt(
         by_partition[file.partition].append(file)
     chosen = chosen_partitions(by_partition, spec.plan.partitions, situation.partitioning)
     planner = _Planner(spec, situation, budget_bytes=budget_bytes)
-    found = [planner.part(members) for path, members in by_partition.items() if path in chosen]
-    choices = _choices(found, spec, choose)
+    parts = [planner.part(members) for path, members in by_partition.items() if path in chosen]
+    choices = _choices(parts, spec, choose)
     excluded: dict[FileKey, ExcludedFile] = {}
     for path, members in by_partition.items():
         if path not in chosen:
             excluded |= _excluded(members, ExclusionReason.PARTITION)
-    for part in found:
+    for part in parts:
         excluded |= part.excluded
         choice = choices.get(part.path)
         if part.question is not None and choice is not None:
@@ -95,7 +95,7 @@ def compute_debt(
             for file in group.files:
                 del excluded[file.key]
     return Debt(
-        groups=tuple(sorted((group for part in found for group in part.groups), key=_best_first)),
+        groups=tuple(sorted((group for part in parts for group in part.groups), key=_best_first)),
         excluded=tuple(excluded[file.key] for file in files if file.key in excluded),
         choices=tuple(choices.values()),
     )
@@ -172,12 +172,12 @@ class _Planner:
         if self._scope is not ClusteringScope.AUTO or len(groups) < 2:  # noqa: PLR2004 - one is one order
             return part
         execution, situation = self._spec.execution, self._situation
-        in_order = whole() if may_gain(groups, execution, situation) else []
-        if in_order:
+        in_one_order = whole() if may_gain(groups, execution, situation) else []
+        if in_one_order:
             part.question = ScopeQuestion(
                 partition=path,
                 groups=tuple(groups),
-                whole=tuple(in_order),
+                whole=tuple(in_one_order),
                 by_statistics=chosen_by_statistics(groups, execution, situation),
             )
         else:

@@ -43,7 +43,7 @@ class ExclusionReason(StrEnum):
     FILES = "files"
 
 
-IN_WORDS: Mapping[ExclusionReason, str] = {
+REASON_TEXTS: Mapping[ExclusionReason, str] = {
     ExclusionReason.PARTITION: "not in a partition that clustering.plan.partitions chooses",
     ExclusionReason.KEPT: "older than the policy, and clustering.existing is keep",
     ExclusionReason.RESERVED: "in use",
@@ -131,9 +131,9 @@ class ExcludedFile:
     detail: str | None = None
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The reason as a phrase without a period."""
-        return self.detail or IN_WORDS[self.reason]
+        return self.detail or REASON_TEXTS[self.reason]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,20 +97,20 @@ def limited_to_budget(debt: Debt, budget: RunBudget, *, max_groups: int, max_fil
     """
     room = RunRoom(budget, max_groups=max_groups, max_files=max_files)
     taken: list[PlannedGroup] = []
-    left: list[ExcludedFile] = []
+    excluded: list[ExcludedFile] = []
     for group in debt.groups:
         reason = room.refusal(group.size_bytes, len(group.files))
         if reason is not None:
-            left += [ExcludedFile(file=file, reason=reason) for file in group.files]
+            excluded += [ExcludedFile(file=file, reason=reason) for file in group.files]
             continue
         taken.append(group)
         room.take(group.size_bytes, len(group.files))
-    here = {group.partition for group in taken}
+    partitions = {group.partition for group in taken}
     return replace(
         debt,
         groups=tuple(taken),
-        excluded=(*debt.excluded, *left),
-        choices=tuple(choice for choice in debt.choices if choice.partition in here),
+        excluded=(*debt.excluded, *excluded),
+        choices=tuple(choice for choice in debt.choices if choice.partition in partitions),
     )
 
 
@@ -151,13 +151,13 @@ def runs_of(tables: Sequence[DueGroups], *, budget_bytes: int) -> list[int]:
     """
     runs = [0] * len(tables)
     left = {number: deque(table.groups) for number, table in enumerate(tables) if table.groups}
-    turn = list(left)
+    order = list(left)
     run = steps = 0
     while left and budget_bytes and steps < _MOST_STEPS:
         run += 1
         budget = RunBudget(limit_bytes=budget_bytes)
         clustered = []
-        for number in turn:
+        for number in order:
             room = RunRoom(budget, max_groups=tables[number].max_groups)
             steps += _take_fitting(left[number], room)
             if room.taken_bytes:
@@ -166,7 +166,7 @@ def runs_of(tables: Sequence[DueGroups], *, budget_bytes: int) -> list[int]:
             if not left[number]:
                 runs[number] = run
                 del left[number]
-        turn = [n for n in (*(n for n in turn if n not in clustered), *clustered) if n in left]
+        order = [n for n in (*(n for n in order if n not in clustered), *clustered) if n in left]
     if left and budget_bytes:
         rest_bytes = sum(size_bytes for groups in left.values() for size_bytes, _ in groups)
         by_bytes = -(-rest_bytes // budget_bytes)

@@ -299,11 +299,11 @@ def _resolved(condition: Condition, types: Types, time_zone: tzinfo | None) -> P
             return AnyOf(parts=tuple(_resolved(part, types, time_zone) for part in condition.parts))
         case Compared() | Like() | IsNull():
             names = [name for name in types if name.lower() == condition.column.lower()]
-            return _about(names[0], condition, types, time_zone) if len(names) == 1 else Unknown()
+            return _on_column(names[0], condition, types, time_zone) if len(names) == 1 else Unknown()
     return Unknown()
 
 
-def _about(  # noqa: PLR0911 - a case, an answer
+def _on_column(  # noqa: PLR0911 - a case, an answer
     column: str, condition: Compared | Like | IsNull, types: Types, time_zone: tzinfo | None
 ) -> Predicate:
     """Return the condition on one known column, with the literal as a value of the column's type."""

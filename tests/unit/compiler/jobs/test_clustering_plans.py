@@ -109,7 +109,7 @@ def test_what_a_plan_names_is_not_planned_again(table):
     again = owed(table)
     assert not again.groups
     assert {entry.reason for entry in again.excluded} == {ExclusionReason.RESERVED}
-    assert all("pending clustering" in entry.words for entry in again.excluded)
+    assert all("pending clustering" in entry.text for entry in again.excluded)
 
 
 def test_two_that_planned_the_same_put_one_plan(table):
@@ -136,7 +136,7 @@ def test_a_file_that_a_living_writer_has_announced_is_left_to_it(table):
         writer.declare({"p=a": intent})
         plan = schedule(table.handle, groups, timing=FAST)
         assert {group.partition for group in plan.groups} == {"p=b"}
-        left = {entry.file.file_id: entry.words for entry in owed(table).excluded}
+        left = {entry.file.file_id: entry.text for entry in owed(table).excluded}
         assert left[file.file_id] == f"the write {writer.instant} is about to change it"
         writer.roll_back()
 
@@ -290,7 +290,7 @@ def test_a_group_that_lost_three_rounds_waits_twice_as_long_each_time(table):
         publish_without(table, lost)
     waiting = [entry for entry in owed(table).excluded if entry.reason is ExclusionReason.RESERVED]
     assert {entry.file.key for entry in waiting} == {file.key for file in lost.files}
-    assert {entry.words for entry in waiting} == {"left out 3 times; waits for 2 more commits"}
+    assert {entry.text for entry in waiting} == {"left out 3 times; waits for 2 more commits"}
     table.insert({"x": (1, "b")})
     table.insert({"y": (1, "b")})
     assert lost.partition in {group.partition for group in groups_owed(table)}

@@ -102,7 +102,7 @@ def test_a_group_that_cannot_be_rewritten_is_left_out_told_and_waits(table, path
         with pytest.raises(InvalidDataError, match="of type string cannot be stored"):
             clustered(table)
     assert groups_owed(table) == ()
-    assert {entry.words for entry in owed(table).excluded} >= {"left out 3 times; waits for 1 more commits"}
+    assert {entry.text for entry in owed(table).excluded} >= {"left out 3 times; waits for 1 more commits"}
     assert clustered(table).groups == 0
 
 

@@ -159,7 +159,7 @@ def test_a_run_that_loses_every_group_counts_towards_the_rounds_after_which_they
         result = clustered(table)
         assert (result.instants, len(result.left_out)) == ((), 2)
     assert groups_owed(table) == ()
-    waiting = {entry.words for entry in owed(table).excluded}
+    waiting = {entry.text for entry in owed(table).excluded}
     assert waiting == {"left out 3 times; waits for 2 more commits"}
     monkeypatch.undo()
     table.insert({"x": (1, "a")})

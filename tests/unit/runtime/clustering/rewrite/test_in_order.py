@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder
-from parquetry.runtime.clustering.rewrite.runs import in_order
+from parquetry.runtime.clustering.rewrite.runs import sort_rows
 
 
 def test_columns_that_are_the_same_are_moved_once():
@@ -17,7 +17,7 @@ def test_columns_that_are_the_same_are_moved_once():
             "binary": pa.array([f"k{number}".encode() for number in range(100)]),
         }
     )
-    found = in_order(
+    found = sort_rows(
         rows.to_batches(max_chunksize=30), OrderKeys(RowOrder(strategy="sort", columns=("n",)), rows)
     )
     assert pa.Table.from_batches([found]).equals(rows.sort_by("n").combine_chunks())

@@ -10,7 +10,7 @@ import pytest
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.clustering.rewrite import runs
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, boundaries_of
-from parquetry.runtime.clustering.rewrite.runs import in_order_by_ranges, ranges_of
+from parquetry.runtime.clustering.rewrite.runs import ranges_of, sort_by_ranges
 from tests.support.base_files import MIB
 from tests.support.clustering_memory import spilled_files
 
@@ -42,8 +42,8 @@ def divided(count, run_bytes, *, held_bytes=0, sealed=False):
     keys = OrderKeys(RowOrder(strategy="sort", columns=("n",)), pa.Table.from_batches([first]))
     ranges = ranges_of(count * batch_arrow_bytes(first), run_bytes=run_bytes)
     boundaries = boundaries_of(keys.of(pa.Table.from_batches([first])), ranges)
-    found = in_order_by_ranges(
-        batches_of(count), keys, boundaries, run_bytes=run_bytes, held_bytes=held_bytes, sealed=sealed
+    found = sort_by_ranges(
+        batches_of(count), keys, boundaries, run_bytes=run_bytes, held_bytes=held_bytes, encrypt_spills=sealed
     )
     return found, boundaries.ranges
 

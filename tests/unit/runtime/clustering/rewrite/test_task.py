@@ -347,13 +347,13 @@ def spoilt(kind: str):
 
 
 @pytest.mark.parametrize("kind", ["dropped", "doubled", "changed", "swapped"])
-@pytest.mark.parametrize("way", ["in_order", "in_order_by_ranges"])
+@pytest.mark.parametrize("way", ["sort_rows", "sort_by_ranges"])
 def test_a_strategy_that_spoils_rows_is_caught(small_files, kind, way, monkeypatch):
     ctx, files = small_files
-    if way == "in_order_by_ranges":
+    if way == "sort_by_ranges":
         ctx = replace(ctx, memory_budget_bytes=300_000)
     sort, spoil = getattr(task, way), spoilt(kind)
-    if way == "in_order":
+    if way == "sort_rows":
         monkeypatch.setattr(task, way, lambda *a: next(spoil(iter([sort(*a)]))))
     else:
         monkeypatch.setattr(task, way, lambda *a, **k: spoil(sort(*a, **k)))
