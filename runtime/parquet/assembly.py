@@ -121,7 +121,7 @@ class ParquetParts:
         return {CODECS[field_value(chunk.metadata, ColumnMetaData.CODEC)] for chunk in self.chunks(group)}
 
     def floating(self, group: int) -> frozenset[int]:
-        """Return the numbers of the row group's floating-point columns."""
+        """Return the column numbers of the row group's floating-point columns."""
         kinds = (field_value(chunk.metadata, ColumnMetaData.TYPE) for chunk in self.chunks(group))
         return frozenset(number for number, kind in enumerate(kinds) if kind in _FLOATING)
 
@@ -140,17 +140,20 @@ class ParquetParts:
         return [PartChunk(parts=self, chunk=chunk) for chunk in chunks]
 
     def index(self, start: int, size: int) -> bytes:
-        """Return a part of the page index, which is read once and as a whole."""
+        """Return ``size`` bytes of the page index from position ``start`` of the file.
+
+        The first call reads the page index of the whole file.
+        """
         if self._indexes is None:
             self._indexes = self.content.read_at(self._indexes_to - self._indexes_from, self._indexes_from)
         start -= self._indexes_from
         return self._indexes[start : start + size]
 
     def index_bytes(self, group: int) -> int:
-        """Return the largest size of a row group's page index and footer entry at the end of a file.
+        """Return the largest number of bytes that a row group adds to the end of a file.
 
-        The bounds in the entry are counted exactly; the rest of it is estimated by the mean of all row
-        groups.
+        These are its page index and its footer entry. The bounds in the entry are counted exactly; the rest
+        of it is the mean of all row groups.
         """
         indexes = sum(chunk.index_bytes for chunk in self.chunks(group))
         if self._statistics_bytes is None:
@@ -163,7 +166,7 @@ class ParquetParts:
 
 
 def statistics_bytes(metadata: ThriftStruct) -> int:
-    """Return the size of the values in the statistics of a chunk's ColumnMetaData."""
+    """Return the number of bytes of the bounds in the statistics of a chunk's ColumnMetaData."""
     statistics: ThriftStruct = field_value(metadata, ColumnMetaData.STATISTICS, {})
     return sum(len(value) for kind, value in statistics.values() if kind == BINARY)
 
@@ -247,14 +250,20 @@ class PartChunk:
         return range(start, start + size) if start > 0 and size > 0 and not encrypted else None
 
     def column_index(self) -> bytes | None:
-        """Return the column index, which contains no positions, or None."""
+        """Return the column index, or None if it is absent.
+
+        It contains no positions, so copies need no change.
+        """
         size = field_value(self.chunk, ColumnChunk.COLUMN_INDEX_BYTES, 0)
         if not size:
             return None
         return self.parts.index(field_value(self.chunk, ColumnChunk.COLUMN_INDEX), size)
 
     def offset_index(self, shift: int) -> bytes | None:
-        """Return the offset index for a chunk that lies ``shift`` bytes further on, or None."""
+        """Return the offset index for a copy of the chunk that begins ``shift`` bytes further on.
+
+        The result is None if the chunk has none.
+        """
         if not self.offset_index_bytes:
             return None
         at = field_value(self.chunk, ColumnChunk.OFFSET_INDEX)
@@ -264,9 +273,10 @@ class PartChunk:
         return encode_struct(index)
 
     def shifted(self, shift: int, *, bounds: bool) -> ThriftStruct:
-        """Return the chunk's footer entry at a position ``shift`` bytes further on, without its indexes.
+        """Return the footer entry for a copy of the chunk that begins ``shift`` bytes further on.
 
-        ``bounds`` decides whether the entry contains the smallest and the largest value.
+        The entry refers to no page index. ``bounds`` decides whether it contains the smallest and the largest
+        value.
         """
         metadata = {
             number: value
@@ -341,7 +351,7 @@ class ParquetAssembly:
             self._index_bytes += max(end_bytes(chunk) - end_bytes(parts.chunks(group)[column]), 0)
 
     def append_chunks(self, chunks: Sequence[Chunk], rows: int, *, unbounded: Collection[int] = ()) -> None:
-        """Copy one chunk of ``rows`` rows per column, as one row group, to the end of the file."""
+        """Write a row group of ``rows`` rows to the end of the file: a copy of one chunk for each column."""
         self._append({RowGroup.ROWS: (I64, rows)}, chunks, unbounded)
         self._index_bytes += sum(map(end_bytes, chunks)) + _FIXED_FOOTER_BYTES
 
@@ -380,6 +390,7 @@ class ParquetAssembly:
         return tail
 
     def _put_index(self, entry: ThriftStruct, index: bytes | None, offset: int, length: int) -> None:
+        """Write an index, and note its position and length in the two named fields of the footer entry."""
         if index is not None:
             entry[offset] = (I64, self.data_bytes)
             entry[length] = (I32, len(index))

@@ -42,6 +42,7 @@ def _header(*, hashes: int, bits: int) -> bytes:
 
 
 def _always_true() -> str:
+    """Return a filter of 8 bits, all of them set, as text."""
     header = _header(hashes=1, bits=8)
     return base64.b64encode(header + struct.pack(_COUNTS, 1, 1, 1) + header + b"\xff").decode()
 
@@ -106,7 +107,11 @@ class ExactBloomFilter:
             start += self._fill_row(positions[start:])
 
     def _fill_row(self, positions: BitPositions) -> int:
-        """Add as many keys as the current row takes, and return their number."""
+        """Add keys to the current row, at most until it is full, and return the number of keys added.
+
+        If the row is full already, a second row begins and no key is added. If both rows are full, one key
+        goes to the first row.
+        """
         row, count = self._rows[-1], ENTRIES_PER_ROW - self._in_current_row
         if count <= 0:
             if len(self._rows) * ENTRIES_PER_ROW < _MAXIMUM_ENTRIES:
@@ -163,7 +168,11 @@ def _positions_of_equal_length(keys: npt.NDArray[np.uint8]) -> BitPositions:
 
 
 def _tail(keys: npt.NDArray[np.uint8], count: int) -> Words | None:
-    """Return the contribution of the last one to three bytes: signed, the very last byte unshifted."""
+    """Return the last ``count`` bytes of each key as one word, or None if ``count`` is 0.
+
+    MurmurHash processes these one to three bytes after the whole words. Each byte is extended as a signed
+    number, and the last byte of the key is the lowest.
+    """
     if count == 0:
         return None
     signed = keys.view(np.int8).astype(np.int32)

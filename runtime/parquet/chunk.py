@@ -44,16 +44,20 @@ class Chunk(Protocol):
         ...
 
     def shifted(self, shift: int, *, bounds: bool) -> ThriftStruct:
-        """Return the chunk's footer entry at a position ``shift`` bytes further on, without its indexes.
+        """Return the footer entry for a copy of the chunk that begins ``shift`` bytes further on.
 
-        ``bounds`` decides whether the entry contains the smallest and the largest value.
+        The entry refers to no page index. ``bounds`` decides whether it contains the smallest and the largest
+        value.
         """
         ...
 
     def column_index(self) -> bytes | None:
-        """Return the column index, or None."""
+        """Return the column index, or None if it is absent."""
         ...
 
     def offset_index(self, shift: int) -> bytes | None:
-        """Return the offset index for a chunk that lies ``shift`` bytes further on, or None."""
+        """Return the offset index for a copy of the chunk that begins ``shift`` bytes further on.
+
+        The result is None if the chunk has none.
+        """
         ...

@@ -89,9 +89,13 @@ class ColumnReader:
             start = end
 
     def offer(self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64], sample: SystematicSample) -> None:
-        """Decode those rows of :meth:`batches` that the sample accepts, and add them to it.
+        """Add the rows of a batch that the sample accepts to the sample, and decode only these.
 
-        ``numbers`` are the numbers of the batch's rows within the sampled rows.
+        Args:
+            batch: Rows of :meth:`batches`.
+            numbers: The position of each row in the sequence of all rows from which the sample is drawn.
+            sample: The sample.
+
         """
         places = sample.of(numbers)
         numbers = numbers[places]
@@ -105,7 +109,10 @@ class ColumnReader:
 
 
 def _texts(metadata: pq.FileMetaData) -> list[str]:
-    """Return the text columns that can be read as dictionaries: none within structs or arrays."""
+    """Return the names of the text columns that can be read as dictionaries.
+
+    Texts within structs and arrays cannot be read as dictionaries.
+    """
     columns = map(metadata.schema.column, range(metadata.num_columns))
     return [
         column.path
@@ -118,7 +125,11 @@ def _texts(metadata: pq.FileMetaData) -> list[str]:
 
 
 def _widest_row(row_group: pq.RowGroupMetaData, names: Collection[str]) -> float:
-    """Return the approximate bytes of a wide row: the mean stored size, plus long texts within fields."""
+    """Return the approximate bytes of a wide row.
+
+    This is the mean stored size of a row. For texts within structs and lists, the length of a long text is
+    added.
+    """
     columns = [
         column
         for column in map(row_group.column, range(row_group.num_columns))
@@ -134,7 +145,7 @@ def _widest_row(row_group: pq.RowGroupMetaData, names: Collection[str]) -> float
 
 
 def _long_text(column: pq.ColumnChunkMetaData) -> int:
-    """Return the length of the longest text bound, or a guess if the writer omitted the bounds."""
+    """Return the length of the longer text bound of a column, or a guess if the writer omitted the bounds."""
     known = column.statistics
     if column.physical_type != "BYTE_ARRAY":
         return 0

@@ -1,4 +1,4 @@
-"""Values that the dictionaries of base files lack. Readers such as Spark skip row groups by them.
+"""The conditions that no value of a row group's dictionaries fulfils. Spark skips such row groups.
 
 If all data pages of a column chunk refer to its dictionary, the chunk has no other values. So a row group has
 no row for ``column = value`` if the dictionary lacks the value (DictionaryFilter of parquet-mr). For a range,
@@ -109,8 +109,8 @@ def _lacking(
 ) -> dict[int, frozenset[ValueCondition]]:
     """Return the conditions that no value of a row group fulfils, by the number of the row group.
 
-    A column that is stored in another type counts as one without a dictionary, because readers do not use it
-    then.
+    A column that is stored in another type counts as a column without a dictionary, because readers do not
+    use its dictionary.
     """
     found: dict[int, frozenset[ValueCondition]] = {}
     try:
@@ -172,7 +172,7 @@ def _values(page: bytes, chunk: PartChunk) -> bytes:
 
 
 def _lacks(values: bytes, condition: ValueCondition, column: pq.ColumnSchema) -> bool:
-    """Return whether none of these values fulfils the condition; False if that is unknown."""
+    """Return whether no value of a dictionary page fulfils the condition; False if that is unknown."""
     logical = json.loads(column.logical_type.to_json())
     match condition, column.physical_type, logical["Type"]:
         case StartsWith(prefix=prefix), "BYTE_ARRAY", _:
@@ -191,7 +191,7 @@ def _lacks(values: bytes, condition: ValueCondition, column: pq.ColumnSchema) ->
 
 
 def _contains(values: bytes, number: float, column: pq.ColumnSchema) -> bool:
-    """Return whether a number is among the values; True if that is unknown."""
+    """Return whether a number is among the values of a dictionary page; True if that is unknown."""
     layout = _LAYOUTS.get(column.physical_type)
     if isnan(number):
         return True

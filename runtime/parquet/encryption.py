@@ -55,13 +55,14 @@ def encryption_properties(reference: str, allowed: Allowed) -> Any:
 
 
 def open_footer(source: Any, allowed: Allowed, *, place: str) -> tuple[pq.FileMetaData, Any]:
-    """Return the footer of an open parquet file and its decryption properties, None for an unencrypted file.
+    """Return the footer of an open parquet file, and the file's decryption properties.
 
-    Errors of pyarrow are passed on.
+    The properties are None for an unencrypted file. Errors of pyarrow are passed on.
 
     Raises:
         KeyUnavailableError: If the file is encrypted and its key is not allowed or not available here. The
             message names ``place``.
+
     """
     footer_bytes(source, magic=(MAGIC, ENCRYPTED_MAGIC))
     try:
@@ -104,10 +105,10 @@ def _decryption_properties(allowed: Allowed) -> Any:
 
 @cache
 def _crypto(references: frozenset[str]) -> tuple[Any, Any]:
-    """Return a crypto factory that serves only these key references, and its connection configuration.
+    """Return a crypto factory and its connection configuration, for these key references only.
 
-    The factory caches key encryption keys for ten minutes, as parquet-mr does, but only those that these keys
-    unwrapped.
+    The factory caches the key encryption keys that it unwraps for ten minutes, as parquet-mr does. It has no
+    access to keys that other factories unwrapped.
     """
     from pyarrow.parquet.encryption import CryptoFactory, KmsClient, KmsConnectionConfig  # noqa: PLC0415
 
@@ -129,7 +130,10 @@ def _crypto(references: frozenset[str]) -> tuple[Any, Any]:
 
 
 def _of_type(wanted: type[_Answer], answer: object, asked: str) -> _Answer:
-    """Return the client's answer; KeyUnavailableError, which does not quote it, if it has another type."""
+    """Return the client's answer, or raise KeyUnavailableError if it is not of the wanted type.
+
+    The error does not contain the answer. ``asked`` is the name of the called method.
+    """
     if isinstance(answer, wanted):
         return answer
     kind, _, method = asked.rpartition(".")
@@ -139,10 +143,10 @@ def _of_type(wanted: type[_Answer], answer: object, asked: str) -> _Answer:
 
 @contextmanager
 def _asking(reference: str, allowed: frozenset[str]) -> Iterator[None]:
-    """Convert any failure of a client to KeyUnavailableError, to tell it from a failure of the file.
+    """Yield, and convert any failure of a client to KeyUnavailableError.
 
-    Otherwise a lost connection to the key service, which is an OSError, would look like a damaged file. A
-    reference that is not allowed raises KeyUnavailableError before a client is made.
+    Without this, a lost connection to the key service, which is an OSError, would look like a damaged file.
+    If the reference is not allowed, KeyUnavailableError is raised before a client is made.
     """
     if reference not in allowed:
         raise KeyUnavailableError(

@@ -63,7 +63,7 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
 
 
 def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:
-    """Return the row groups, with bounds of the first 64 columns that are not within lists or maps."""
+    """Return the statistics of the row groups, with bounds of the first 64 columns outside lists and maps."""
     schema, nan_unbounded = metadata.schema, leaves_nan_unbounded(metadata)
     indexed = [i for i in range(len(schema)) if schema.column(i).max_repetition_level == 0]
     indexed = indexed[:_INDEXED_COLUMNS]
@@ -84,9 +84,10 @@ def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:
 
 
 def leaves_nan_unbounded(metadata: pq.FileMetaData) -> bool:
-    """Return whether the footer shows that columns with a NaN have no bounds, as this project writes it.
+    """Return whether the writer of this footer omits the bounds of columns that contain a NaN.
 
-    Other writers omit NaN from the bounds without a note.
+    The footers of this project have a note of this. Other writers omit only the NaN values from the bounds,
+    without a note.
     """
     recorded = (metadata.metadata or {}).get(NAN_UNBOUNDED.encode())
     if recorded is None:
@@ -100,7 +101,7 @@ def _stored_bytes(group: pq.RowGroupMetaData) -> int:
 
 
 def file_statistics(path: str, metadata: pq.FileMetaData, *, size_bytes: int) -> FileStatistics:
-    """Return the statistics from a file's footer in the form that is recorded, with long texts shortened.
+    """Return the statistics from a file's footer as they are recorded, with long texts shortened.
 
     For an encrypted file they contain no values in any form.
     """

@@ -87,7 +87,10 @@ class ChunkPages:
 
 
 def may_stand_alone(chunk: PartChunk, *, values: int, stored_bytes: int) -> bool:
-    """Return whether a chunk has no dictionary, and at least this many values or this many bytes."""
+    """Return whether a chunk is large and has no dictionary.
+
+    A chunk is large if it has at least ``values`` values or at least ``stored_bytes`` bytes.
+    """
     is_large = (
         field_value(chunk.metadata, ColumnMetaData.VALUES) >= values or chunk.size_bytes >= stored_bytes
     )
@@ -95,12 +98,13 @@ def may_stand_alone(chunk: PartChunk, *, values: int, stored_bytes: int) -> bool
 
 
 def chunk_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None:
-    """Return the positions of the pages of a chunk, or None if they are unknown or two sources disagree.
+    """Return the pages of a chunk, or None if their positions are unknown or two sources disagree about them.
 
     Args:
         chunk: The column chunk of a stored file.
         rows: The number of its rows.
         flat: Whether the column has exactly one value per row.
+
     """
     try:
         return _consistent_pages(chunk, rows, flat=flat)
@@ -109,6 +113,7 @@ def chunk_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None
 
 
 def _consistent_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None:
+    """Return the result of :func:`chunk_pages`. A damaged index causes an exception in ``_GARBLED``."""
     metadata = chunk.metadata
     if chunk.places[1] is None or field_value(metadata, ColumnMetaData.INDEX_PAGE, 0):
         return None
@@ -196,9 +201,10 @@ class JoinedChunk:
         return [Piece(content=first.parts.content, start=first.start, size=self.dictionary_bytes), *rest]
 
     def shifted(self, shift: int, *, bounds: bool) -> ThriftStruct:
-        """Return the chunk's footer entry at a position ``shift`` bytes further on, without its indexes.
+        """Return the footer entry for a copy of the chunk that begins ``shift`` bytes further on.
 
-        ``bounds`` decides whether the entry contains the smallest and the largest value.
+        The entry refers to no page index. ``bounds`` decides whether it contains the smallest and the largest
+        value.
         """
         every = [part.chunk.metadata for part in self._pages]
         first = every[0]
@@ -222,7 +228,7 @@ class JoinedChunk:
         return {ColumnChunk.FILE_OFFSET: (I64, 0), ColumnChunk.METADATA: (STRUCT, metadata)}
 
     def column_index(self) -> bytes | None:
-        """Return the column index (it contains no positions); None if a chunk lacks one or its bounds."""
+        """Return the column index, or None if a chunk has no column index or no bounds."""
         found = [part.chunk.column_index() for part in self._pages]
         if self._order is None or not self._has_bounds:
             return None
@@ -241,7 +247,7 @@ class JoinedChunk:
         joined: ThriftStruct = {}
         for number in (ColumnIndex.NULL_PAGES, ColumnIndex.MIN_VALUES, ColumnIndex.MAX_VALUES):
             joined[number] = (LIST, _concatenated(field_value(index, number) for index in indexes))
-        if any(len(values.items) != self._count for _, values in joined.values()):
+        if any(len(values.items) != self._page_count for _, values in joined.values()):
             return None
         joined[ColumnIndex.BOUNDARY_ORDER] = (I32, self._boundary_order(joined))
         for number in (ColumnIndex.NULL_COUNTS, *_HISTOGRAMS):
@@ -254,7 +260,7 @@ class JoinedChunk:
         return encode_struct(joined)
 
     def offset_index(self, shift: int) -> bytes:
-        """Return the offset index for a chunk that lies ``shift`` bytes further on."""
+        """Return the offset index for a copy of the chunk that begins ``shift`` bytes further on."""
         locations: list[ThriftStruct] = []
         at, row = shift + self.dictionary_bytes, 0
         for part in self._pages:
@@ -276,12 +282,16 @@ class JoinedChunk:
         return encode_struct(index)
 
     @property
-    def _count(self) -> int:
+    def _page_count(self) -> int:
         return sum(len(part.locations) for part in self._pages)
 
     @cached_property
     def _known(self) -> list[tuple[bytes, bytes, bool | None, bool | None]] | None:
-        """Bounds of the chunks with values, and whether they are exact; None if one lacks them."""
+        """The bounds of each chunk that has a value, or None if the bounds of one of them are unknown.
+
+        Each entry contains the smallest value, the largest value, and for each of the two whether it is
+        exact.
+        """
         found = []
         for part in self._pages:
             statistics = field_value(part.chunk.metadata, ColumnMetaData.STATISTICS, {})
@@ -310,7 +320,7 @@ class JoinedChunk:
 
     @property
     def _has_bounds(self) -> bool:
-        """Whether the bounds of every page are reliable. For chunks without a value this is always true."""
+        """Whether the bounds of the chunks are known. This is always true if no chunk has a value."""
         return self._known == [] or self._bounds is not None
 
     def _statistics(self, *, bounds: bool) -> ThriftStruct:
@@ -334,7 +344,12 @@ class JoinedChunk:
         return joined
 
     def _boundary_order(self, index: ThriftStruct) -> int:
-        """Return the order of the pages' bounds; ValueError if a bound is not a value of the column."""
+        """Return the order of the pages' bounds.
+
+        Raises:
+            ValueError: If a bound is not a value of the column.
+
+        """
         assert self._order is not None
         null_pages, lows, highs = (
             index[number][1].items
@@ -361,7 +376,10 @@ class JoinedChunk:
 
 
 def _encoding_counts(every: Sequence[ThriftStruct]) -> ThriftStruct:
-    """Return the joined counts of pages by encoding. The dictionary page counts once."""
+    """Return the ENCODING_STATS field of the joined chunk: the number of pages by type and encoding.
+
+    The dictionary page counts once. If a chunk lacks the field, the result has no field.
+    """
     if not all(ColumnMetaData.ENCODING_STATS in metadata for metadata in every):
         return {}
     counts: Counter[tuple[int, int]] = Counter()
@@ -384,7 +402,10 @@ def _encoding_counts(every: Sequence[ThriftStruct]) -> ThriftStruct:
 
 
 def _size_statistics(every: Sequence[ThriftStruct]) -> ThriftStruct:
-    """Return the sums of the size statistics that all chunks have: unencoded bytes and level histograms."""
+    """Return the SIZE_STATISTICS field of the joined chunk: sums of unencoded bytes and level histograms.
+
+    A sum is left out if a chunk lacks the figure. Without any sum the result has no field.
+    """
     found: list[ThriftStruct] = [
         field_value(metadata, ColumnMetaData.SIZE_STATISTICS, {}) for metadata in every
     ]

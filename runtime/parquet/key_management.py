@@ -86,6 +86,7 @@ class LocalKeys:
         return f"{self._kind}:{name}"
 
     def _cipher(self, name: str) -> Any:
+        """Return the AES-GCM cipher of the master key ``name``."""
         try:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - optional
         except ImportError:
@@ -160,7 +161,7 @@ BUILT_IN: Final[Mapping[str, KmsClient]] = {
 
 
 def split_reference(reference: str) -> tuple[str, str]:
-    """Return the name of the client, and the client's name of the key."""
+    """Return the two parts of a key reference: the name of the client, and the client's name of the key."""
     kind, _, name = reference.partition(":")
     return kind, name
 
@@ -191,5 +192,5 @@ def kms_client(kind: str) -> KmsClient:
 
 
 def plug_in(kind: str) -> str:
-    """Return the text with which messages name the client of a plug-in."""
+    """Return the text by which messages refer to the client of a plug-in."""
     return f"the client for keys {kind!r} of entry-point group {ENTRY_POINTS}"

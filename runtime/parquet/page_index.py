@@ -154,7 +154,7 @@ def file_pages(
 def page_locations(offset_index: bytes) -> tuple[PageNumbers, PageNumbers]:
     """Return the first row numbers and the compressed sizes of the pages of an OffsetIndex.
 
-    If the bytes are not an OffsetIndex, it raises ValueError, IndexError or KeyError.
+    If the bytes are not an OffsetIndex, the function raises ValueError, IndexError or KeyError.
     """
     try:
         return _locations_at_once(offset_index)
@@ -171,7 +171,10 @@ def page_locations(offset_index: bytes) -> tuple[PageNumbers, PageNumbers]:
 def _wanted(
     files: Iterable[FileStatistics], asking: Sequence[Predicate], types: Types, *, most_files: int
 ) -> dict[str, list[int]]:
-    """Return the row groups to read, by path, from the files that have the most pages in them."""
+    """Return the numbers of the row groups to read, by file path.
+
+    Files with the most pages in their matching row groups are preferred, up to the limits of files and pages.
+    """
     ranked: list[tuple[int, str, list[int]]] = []
     for file in files:
         usual = USUAL_PAGE_ROWS if file.clustering is None else ORDERED_PAGE_ROWS
@@ -217,7 +220,10 @@ def _group_pages(
 
 
 def _add(sizes: dict[bytes, PageSizes], firsts: PageNumbers, stored: PageNumbers, chunk_bytes: int) -> None:
-    """Add the page sizes of a chunk to ``sizes``, which sums up the chunks with pages at the same rows."""
+    """Add the page sizes of a chunk to ``sizes``.
+
+    Chunks whose pages begin at the same rows share an entry, which has the sums of their sizes.
+    """
     other = max(chunk_bytes - int(stored.sum()), 0)
     key = firsts.tobytes()
     if key in sizes:
@@ -226,6 +232,7 @@ def _add(sizes: dict[bytes, PageSizes], firsts: PageNumbers, stored: PageNumbers
 
 
 def _check(firsts: PageNumbers, rows: int) -> None:
+    """Raise ValueError unless the pages begin at ascending rows, from 0 to less than ``rows``."""
     if not len(firsts) or firsts[0] or (np.diff(np.append(firsts, rows)) <= 0).any():
         raise ValueError("its pages do not begin at rows that follow each other")
 
@@ -268,14 +275,15 @@ class _Index:
         self._bytes = source.read_at(size, self._from) if size else b""
 
     def bounds(self, chunk: PartChunk) -> bytes | None:
-        """Return the column index of a requested column, or None."""
+        """Return the column index of a chunk, or None if it is absent or its column was not requested."""
         return self._at(self._of_bounds(chunk))
 
     def offsets(self, chunk: PartChunk) -> bytes | None:
-        """Return the offset index of a chunk, or None."""
+        """Return the offset index of a chunk, or None if it is absent."""
         return self._at(chunk.places[1])
 
     def _of_bounds(self, chunk: PartChunk) -> range | None:
+        """Return the byte range of the chunk's column index, or None if its column was not requested."""
         return chunk.places[0] if chunk.name in self._names else None
 
     def _at(self, place: range | None) -> bytes | None:
@@ -290,9 +298,9 @@ def read_footer(source: FileEnd, footer_bytes: int) -> pq.FileMetaData:
 
 
 def _locations_at_once(data: bytes) -> tuple[PageNumbers, PageNumbers]:
-    """Return the page locations by decoding an index of equally shaped structs as a whole.
+    """Return what :func:`page_locations` returns, by decoding all page entries at once.
 
-    Any other index raises ValueError, and the caller decodes it field by field.
+    An index with optional or unknown fields raises ValueError; the caller then decodes it field by field.
     """
     if len(data) < 2 or data[0] != OffsetIndex.PAGE_LOCATIONS << 4 | LIST or data[1] & 15 != STRUCT:  # noqa: PLR2004
         raise ValueError("it does not begin with a list")

@@ -20,13 +20,14 @@ _READ_BYTES: Final = 64 * 1024
 
 
 def footer_bytes(content: pa.NativeFile, *, magic: tuple[bytes, ...] = (MAGIC,)) -> int:
-    """Return the length of the footer of an open parquet file.
+    """Return the length of the footer of an open parquet file, without the eight bytes that follow it.
 
-    The file itself claims this length, so an untrusted file may claim any.
+    The file itself contains this number, so in an untrusted file it may be any number.
 
     Raises:
         pyarrow.ArrowInvalid: If the file does not end like a parquet file, or if the footer is longer than
-            the file or than 64 MiB.
+        the file or than 64 MiB.
+
     """
     size: int = content.size()
     read = min(size, _READ_BYTES)
