@@ -28,7 +28,7 @@ from parquetry.runtime.layout.record_size import FileSample, estimate_record_siz
 from parquetry.runtime.layout.sizing import full_file_bytes, is_small, split_size
 from parquetry.runtime.spec.clustering import ClusteringSpec, PartitionFilter
 from parquetry.runtime.spec.sizing import SizingPolicy
-from parquetry.runtime.write.plan import ChangeCounts, PartitionWork, plan_buckets
+from parquetry.runtime.write.plan import ChangeCounts, PartitionChanges, plan_buckets
 
 MOST_FILES: Final = 1_000_000
 """The largest number of files in a layout. Limits of a few bytes would make a file for every row."""
@@ -198,7 +198,7 @@ class LaidOutTable:
                 small = self._fillable(partition, rows, record)
                 slices += [_slice(one.partition, file) for file in small if file.file_id not in found]
             works.append(
-                PartitionWork(
+                PartitionChanges(
                     partition=one.partition,
                     inserts=rows,
                     slices=slices,
@@ -207,7 +207,7 @@ class LaidOutTable:
                         for file_id, change in found.items()
                     },
                     record_size_bytes=record,
-                    sure=bool(policy.record_size_bytes or learned),
+                    is_record_size_known=bool(policy.record_size_bytes or learned),
                 )
             )
         if not is_filling:

@@ -19,15 +19,15 @@ def parquet_columns(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:
 
 def parquet_column_numbers(schema: pa.Schema) -> dict[str, list[int]]:
     """Return the numbers of the parquet columns that each column of the schema consists of."""
-    places: dict[str, list[int]] = {name: [] for name in schema.names}
+    positions: dict[str, list[int]] = {name: [] for name in schema.names}
     owners = (
         name
         for name, column in zip(schema.names, schema.empty_table().columns, strict=True)
         for _ in _leaves(_one_piece(column), name)
     )
     for number, name in enumerate(owners):
-        places[name].append(number)
-    return places
+        positions[name].append(number)
+    return positions
 
 
 def values_at(rows: pa.RecordBatch, path: str) -> pa.Array:
@@ -42,7 +42,7 @@ def values_at(rows: pa.RecordBatch, path: str) -> pa.Array:
     return values
 
 
-def are_same(one: pa.Array, other: pa.Array) -> bool:
+def are_surely_same(one: pa.Array, other: pa.Array) -> bool:
     """Return whether two arrays of one type hold the same values, bit by bit.
 
     For nested types with floats the answer is always False.
@@ -84,7 +84,7 @@ def with_required_fields(rows: pa.Table) -> pa.Table:
         if column.null_count and not field.nullable:
             raise _forbidden_null(field.name)
         if _requires_fields(field.type):
-            rows = rows.set_column(number, field, _settled(_one_piece(column), None, field.name))
+            rows = rows.set_column(number, field, _fill_required(_one_piece(column), None, field.name))
     return rows
 
 
@@ -114,10 +114,10 @@ def _ordered(column: pa.DictionaryArray) -> pa.DictionaryArray:
     used = np.bincount(indices if nulls is None else indices[~nulls.to_numpy(zero_copy_only=False)])
     occurring = column.dictionary.take(pa.array(np.flatnonzero(used)))
     order = pc.sort_indices(occurring)
-    places = np.zeros(max(len(column.dictionary), 1), np.int32)
-    places[np.flatnonzero(used)[order.to_numpy()]] = np.arange(len(occurring), dtype=np.int32)
+    positions = np.zeros(max(len(column.dictionary), 1), np.int32)
+    positions[np.flatnonzero(used)[order.to_numpy()]] = np.arange(len(occurring), dtype=np.int32)
     mask = None if nulls is None else nulls.to_numpy(zero_copy_only=False)
-    return pa.DictionaryArray.from_arrays(pa.array(places[indices], mask=mask), occurring.take(order))
+    return pa.DictionaryArray.from_arrays(pa.array(positions[indices], mask=mask), occurring.take(order))
 
 
 def _requires_fields(data_type: pa.DataType) -> bool:
@@ -131,28 +131,32 @@ def _requires_fields(data_type: pa.DataType) -> bool:
     return any(not field.nullable or _requires_fields(field.type) for field in fields)
 
 
-def _settled(array: pa.Array, present: pa.BooleanArray | None, name: str) -> pa.Array:
+def _fill_required(array: pa.Array, present: pa.BooleanArray | None, name: str) -> pa.Array:
     """Return the array without nulls in required fields; ``present`` marks elements of non-null parents."""
     if not _requires_fields(array.type):
         return array
     if pa.types.is_struct(array.type):
         here = array.is_valid() if present is None else pc.and_(array.is_valid(), present)
         fields = [array.type.field(index) for index in range(array.type.num_fields)]
-        children = [_settled_field(array.field(i), here, field, name) for i, field in enumerate(fields)]
+        children = [_fill_required_field(array.field(i), here, field, name) for i, field in enumerate(fields)]
         return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
     if pa.types.is_map(array.type):
-        items = _settled_field(array.items, None, array.type.item_field, name)
+        items = _fill_required_field(array.items, None, array.type.item_field, name)
         fields = [array.type.key_field, array.type.item_field]
         return with_child(array, array.type, pa.StructArray.from_arrays([array.keys, items], fields=fields))
-    return with_child(array, array.type, _settled_field(array.values, None, array.type.value_field, name))
+    return with_child(
+        array, array.type, _fill_required_field(array.values, None, array.type.value_field, name)
+    )
 
 
-def _settled_field(child: pa.Array, present: pa.BooleanArray | None, field: pa.Field, name: str) -> pa.Array:
+def _fill_required_field(
+    child: pa.Array, present: pa.BooleanArray | None, field: pa.Field, name: str
+) -> pa.Array:
     if child.null_count and not field.nullable:
         if present is None or pc.any(pc.and_(child.is_null(), present)).as_py():
             raise _forbidden_null(name)
-        return _settled(_without_validity(child), present, name)
-    return _settled(child, present, name)
+        return _fill_required(_without_validity(child), present, name)
+    return _fill_required(child, present, name)
 
 
 def _without_validity(array: pa.Array) -> pa.Array:

@@ -34,8 +34,7 @@ class Conformer:
             raise InvalidDataError(
                 Message(
                     place,
-                    f": the column {missing[0]!r} is missing (or there twice) and may not be null; "
-                    "supply it once",
+                    f": the required column {missing[0]!r} is missing or duplicated; supply it once",
                 )
             )
         self.schema = pa.schema(

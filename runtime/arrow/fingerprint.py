@@ -27,7 +27,7 @@ import pyarrow as pa
 
 Hashes = npt.NDArray[np.uint64]
 CellWords = npt.NDArray[np.unsignedinteger[Any]]
-Places = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 MODULUS: Final = 2**64
 
@@ -95,7 +95,7 @@ class _Words:
     """Cells without nulls that have a fixed number of words."""
 
     def __init__(self, words: Sequence[CellWords], factor: int) -> None:
-        factors = [factor * _FIRST_NUMBER**place % MODULUS for place in reversed(range(len(words)))]
+        factors = [factor * _FIRST_NUMBER**index % MODULUS for index in reversed(range(len(words)))]
         self._words = [(word, np.uint64(by)) for word, by in zip(words, factors, strict=True)]
 
     def cells(self, part: slice, room: Hashes) -> Hashes:
@@ -271,11 +271,11 @@ def _of_bytes(array: pa.Array) -> Hashes:
     pieces = _of_pieces(content, starts, lengths)
     # With factors at equal steps, a swap of pairs would go unnoticed. The factor of the first piece is
     # 1, so that a short text has the same hash among long ones.
-    factors = (_mixed(numbers.astype(np.uint64)) ^ _PLACES_BEGIN) | np.uint64(1)
+    factors = (_mixed(numbers.astype(np.uint64)) ^ _FACTORS_SEED) | np.uint64(1)
     return _between(pieces * factors, bounds)
 
 
-def _of_pieces(content: npt.NDArray[np.uint8], starts: Places, lengths: Places) -> Hashes:
+def _of_pieces(content: npt.NDArray[np.uint8], starts: RowNumbers, lengths: RowNumbers) -> Hashes:
     """Return hashes of texts of at most a piece; ``content`` has a block more than they need."""
     hashes = lengths.astype(np.uint64) * _GAMMA
     longest = int(lengths.max(initial=0))
@@ -290,7 +290,7 @@ def _of_pieces(content: npt.NDArray[np.uint8], starts: Places, lengths: Places) 
 
 
 def _of_blocks(
-    content: npt.NDArray[np.uint8], starts: Places, lengths: Places, *, number: int, longest: int
+    content: npt.NDArray[np.uint8], starts: RowNumbers, lengths: RowNumbers, *, number: int, longest: int
 ) -> Hashes:
     """Return what block ``number`` of each text adds to its hash; ``lengths`` count from that block on."""
     count = min(-(-longest // _WORD), _BLOCK_WORDS)
@@ -301,10 +301,10 @@ def _of_blocks(
     words: Hashes = blocks[starts].view("<u8").reshape(-1, count)
     words &= _MASKS[count].take(np.minimum(lengths, size), axis=0, mode="clip")
     words ^= words >> _HALF
-    factors = _PLACES[number * _BLOCK_WORDS :]
+    factors = _WORD_FACTORS[number * _BLOCK_WORDS :]
     sums: Hashes = words[:, 0] * factors[0]
-    for place in range(1, count):
-        sums += words[:, place] * factors[place]
+    for index in range(1, count):
+        sums += words[:, index] * factors[index]
     return sums
 
 
@@ -320,13 +320,13 @@ def _sums(elements: Hashes, offsets: npt.NDArray[np.int32]) -> Hashes:
     return _mixed(_between(positioned, bounds) + np.diff(bounds).astype(np.uint64) * _GAMMA)
 
 
-def _numbers(bounds: Places) -> Places:
+def _numbers(bounds: RowNumbers) -> RowNumbers:
     """Return 0, 1, 2 and so on from each bound to the next."""
-    numbers: Places = np.arange(bounds[-1]) - np.repeat(bounds[:-1], np.diff(bounds))
+    numbers: RowNumbers = np.arange(bounds[-1]) - np.repeat(bounds[:-1], np.diff(bounds))
     return numbers
 
 
-def _between(values: Hashes, bounds: Places) -> Hashes:
+def _between(values: Hashes, bounds: RowNumbers) -> Hashes:
     """Return the sums, modulo 2^64, of the values between consecutive bounds."""
     running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
     sums: Hashes = running[bounds[1:]] - running[bounds[:-1]]
@@ -340,8 +340,8 @@ def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
     return np.frombuffer(buffer, np.int32, len(array) + 1, array.offset * _OFFSET_BYTES)
 
 
-_PLACES_BEGIN: Final = _mixed(np.zeros(1, np.uint64))
-_PLACES: Final = _mixed(np.arange(_PIECE_BYTES // _WORD, dtype=np.uint64)) | np.uint64(1)
+_FACTORS_SEED: Final = _mixed(np.zeros(1, np.uint64))
+_WORD_FACTORS: Final = _mixed(np.arange(_PIECE_BYTES // _WORD, dtype=np.uint64)) | np.uint64(1)
 _BLOCK_WORDS: Final = _BLOCK_BYTES // _WORD
 _MASKS: Final = [
     np.array(

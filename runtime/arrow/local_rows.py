@@ -37,14 +37,14 @@ _FIRST_ROWS, _MOST_ROWS, _GROWTH = 64, 65_536, 8
 _WHOLE_FLOATS: Final = {pa.float32(): 24, pa.float64(): 53}
 """Below two to this power, every whole number is a distinct float."""
 
-_WIDEST: Final = 76
+_MAX_DECIMAL_DIGITS: Final = 76
 """The number of digits of the widest decimal."""
 
-_SHORT: Final = {"tinyint": pa.int8(), "smallint": pa.int16()}
+_SHORT_INTEGERS: Final = {"tinyint": pa.int8(), "smallint": pa.int16()}
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
-_REFUSED: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
-_TAKEN = (
-    "rows are a Spark DataFrame, a pandas DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, "
+_CONVERSION_ERRORS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
+_ACCEPTED_ROWS = (
+    "a Spark DataFrame, a pandas DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, "
     "or another object with the Arrow stream interface"
 )
 
@@ -103,9 +103,11 @@ def check_rows(rows: object) -> None:
         TypeError: If it does not. The message lists the accepted types.
     """
     kind = type(rows)
-    is_taken = is_spark_frame(rows) or isinstance(rows, (pd.DataFrame, pa.RecordBatch, pa.RecordBatchReader))
-    if not (is_taken or hasattr(kind, "__arrow_c_stream__")):
-        raise TypeError(f"{kind.__module__}.{kind.__qualname__} is no kind of rows: {_TAKEN}")
+    is_accepted = is_spark_frame(rows) or isinstance(
+        rows, (pd.DataFrame, pa.RecordBatch, pa.RecordBatchReader)
+    )
+    if not (is_accepted or hasattr(kind, "__arrow_c_stream__")):
+        raise TypeError(f"{kind.__module__}.{kind.__qualname__} does not contain rows; pass {_ACCEPTED_ROWS}")
 
 
 def _reader(rows: Any) -> pa.RecordBatchReader:
@@ -123,7 +125,7 @@ def _check_names(names: Sequence[Any]) -> None:
         if not isinstance(name, str) or not name:
             raise InvalidDataError(f"the rows have a column called {name!r}; give it a text as its name")
         if name.lower() in seen:
-            raise InvalidDataError(f"column {name!r} comes twice in the rows; rename or drop one of them")
+            raise InvalidDataError(f"the rows have two columns {name!r}; rename or drop one of them")
         seen.add(name.lower())
     if not names:
         raise InvalidDataError("the rows have no columns; give them those of the table")
@@ -167,12 +169,12 @@ def _pandas_array(values: pd.Series[Any], kind: ColumnType, name: str) -> pa.Arr
         values = values.astype(values.dtype.subtype)
     try:
         found = _one_array(pa.array(values, from_pandas=True))
-    except _REFUSED as error:
+    except _CONVERSION_ERRORS as error:
         try:
             # Arrow infers no type for whole numbers of more than 64 bits, but a decimal can hold them.
             if isinstance(kind, Decimal):
                 return _one_array(pa.array(values, arrow_type(kind), from_pandas=True))
-        except _REFUSED:
+        except _CONVERSION_ERRORS:
             pass
         reason = of_library(" ".join(str(error).split()))
         raise InvalidDataError(
@@ -293,8 +295,8 @@ def convert(array: pa.Array, kind: ColumnType, place: str) -> pa.Array:
         case Struct(fields=fields) if pa.types.is_struct(found):
             return _struct(array, fields, kind, place)
         case Primitive() | Decimal():
-            return _leaf(array, kind, place)
-    raise _wrong(found, kind, place)
+            return _convert_leaf(array, kind, place)
+    raise _type_error(found, kind, place)
 
 
 def _is_list(found: pa.DataType) -> bool:
@@ -348,7 +350,7 @@ def _struct(array: pa.StructArray, fields: Sequence[StructField], kind: ColumnTy
         name = array.type.field(index).name
         if name.lower() in given:
             raise InvalidDataError(
-                f"column {place + '.' + name!r} comes twice in the rows; rename or drop one of them"
+                f"the rows have two columns {place + '.' + name!r}; rename or drop one of them"
             )
         given[name.lower()] = index
     wanted = {field.name.lower() for field in fields}
@@ -376,19 +378,19 @@ def _struct(array: pa.StructArray, fields: Sequence[StructField], kind: ColumnTy
     return pa.StructArray.from_arrays(children, names=names, mask=array.is_null())
 
 
-def _leaf(array: pa.Array, kind: Primitive | Decimal, place: str) -> pa.Array:
+def _convert_leaf(array: pa.Array, kind: Primitive | Decimal, place: str) -> pa.Array:
     found, wanted = array.type, _target(kind)
     if found.equals(wanted):
         return array
     if not _is_of_its_kind(found, kind):
-        raise _wrong(found, kind, place)
+        raise _type_error(found, kind, place)
     try:
-        return _exactly(array, wanted)
+        return _cast_exactly(array, wanted)
     except pa.ArrowException as error:
         reason = of_library(" ".join(str(error).split()))
         raise InvalidDataError(
             Message(
-                f"column {place!r} is {found} in the rows and {kind} in the table, which does not hold every "
+                f"column {place!r} is {found} in the rows and {kind} in the table, which cannot hold every "
                 "value: ",
                 reason,
                 "; round or convert the column before writing, or declare a wider type",
@@ -408,7 +410,7 @@ def _is_number(found: pa.DataType) -> bool:
     return bool(pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found))
 
 
-def _is_midnight(found: pa.DataType) -> bool:
+def _may_be_date(found: pa.DataType) -> bool:
     """Return whether the type may be that of dates in pandas. The conversion checks each value."""
     return bool(pa.types.is_timestamp(found) and found.tz is None)
 
@@ -423,13 +425,13 @@ _ALIKE: Final[Mapping[str, Sequence[Callable[[pa.DataType], bool]]]] = {
     ),
     "float": (pa.types.is_integer, pa.types.is_floating),
     "double": (pa.types.is_integer, pa.types.is_floating),
-    "date": (pa.types.is_date, _is_midnight),
+    "date": (pa.types.is_date, _may_be_date),
     "timestamp": (pa.types.is_timestamp, pa.types.is_date),
     **dict.fromkeys(_INTEGERS, (_is_number,)),
 }
 
 
-def _exactly(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _cast_exactly(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Return the values as ``wanted``; ArrowInvalid if one changes. A double may become the nearest float."""
     if pa.types.is_float16(array.type):
         array = pc.cast(array, pa.float32())
@@ -438,11 +440,11 @@ def _exactly(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         if pa.types.is_integer(wanted):
             ends, bits = pc.min_max(pc.abs(array))["max"].as_py(), _WHOLE_FLOATS[found]
             if ends is not None and ends >= 2**bits:
-                raise pa.ArrowInvalid(f"from 2^{bits} on floats are rounded: {ends:.0f}")
+                raise pa.ArrowInvalid(f"floats from 2^{bits} on are rounded: {ends:.0f}")
             return pc.cast(array, wanted)
         # A decimal that was read as a float is restored by rounding to the same number of digits.
         rounded = pc.cast(pc.round(array, wanted.scale), wanted)
-        _compare(array, pc.cast(rounded, found), wanted)
+        _check_unchanged(array, pc.cast(rounded, found), wanted)
         return rounded
     if pa.types.is_float32(wanted) and pa.types.is_float64(found):
         nearest = pc.cast(array, wanted)
@@ -450,26 +452,26 @@ def _exactly(array: pa.Array, wanted: pa.DataType) -> pa.Array:
             raise pa.ArrowInvalid("a number is too large")
         return nearest
     if pa.types.is_integer(found) and pa.types.is_decimal(wanted):
-        return pc.cast(pc.cast(array, pa.decimal256(_WIDEST, wanted.scale)), wanted)
+        return pc.cast(pc.cast(array, pa.decimal256(_MAX_DECIMAL_DIGITS, wanted.scale)), wanted)
     if pa.types.is_date32(wanted):
         days = pc.cast(array, wanted, safe=False)
-        _compare(array, pc.cast(days, found, safe=False), wanted)
+        _check_unchanged(array, pc.cast(days, found, safe=False), wanted)
         return days
     return pc.cast(array, wanted)
 
 
-def _compare(array: pa.Array, again: pa.Array, wanted: pa.DataType) -> None:
+def _check_unchanged(array: pa.Array, again: pa.Array, wanted: pa.DataType) -> None:
     same = pc.fill_null(pc.equal(array, again), fill_value=True)
     if not pc.all(same, min_count=0).as_py():
         value = array[pc.index(same, value=False).as_py()].as_py()
-        raise pa.ArrowInvalid(f"{value} is no {wanted}")
+        raise pa.ArrowInvalid(f"{value} cannot be stored as {wanted}")
 
 
 def _target(kind: ColumnType) -> pa.DataType:
     """Return the Arrow type that Spark accepts for a column type."""
     match kind:
-        case Primitive(name=name) if name in _SHORT:
-            return _SHORT[name]
+        case Primitive(name=name) if name in _SHORT_INTEGERS:
+            return _SHORT_INTEGERS[name]
         case Array(element=inner):
             return pa.list_(_target(inner))
         case Map(value=inner):
@@ -479,7 +481,7 @@ def _target(kind: ColumnType) -> pa.DataType:
     return arrow_type(kind)
 
 
-def _wrong(found: pa.DataType, kind: ColumnType, place: str) -> InvalidDataError:
+def _type_error(found: pa.DataType, kind: ColumnType, place: str) -> InvalidDataError:
     return InvalidDataError(
         f"column {place!r} is {found} in the rows and {kind} in the table; convert it before writing"
     )

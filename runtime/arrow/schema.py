@@ -113,7 +113,8 @@ def _column_type(arrow: pa.DataType, place: str) -> ColumnType:
         )
         return Struct(fields=tuple(fields))
     raise UnsupportedTableError(
-        f"column {place!r} has the parquet type {arrow}, unreadable by Spark; rewrite the table without it"
+        f"column {place!r} has the parquet type {arrow}, which Spark cannot read; rewrite the table "
+        "without it"
     )
 
 

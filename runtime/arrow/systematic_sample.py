@@ -30,7 +30,7 @@ class SystematicSample:
         self._size = 0
         self._lock = Lock()
 
-    def of(self, numbers: RowNumbers) -> RowNumbers:
+    def accepted_indices(self, numbers: RowNumbers) -> RowNumbers:
         """Return the indices of those numbers that are multiples of the current stride."""
         return np.flatnonzero(numbers % self.stride == 0)
 
@@ -47,7 +47,7 @@ class SystematicSample:
             if stride > self.stride:
                 self._widen(stride)
 
-    def found(self) -> tuple[RowNumbers, pa.Table]:
+    def rows_by_number(self) -> tuple[RowNumbers, pa.Table]:
         """Return the numbers and the rows of the sample, sorted by number."""
         numbers = np.concatenate([np.empty(0, np.int64), *self._numbers])
         order = np.argsort(numbers, kind="stable")
@@ -55,9 +55,9 @@ class SystematicSample:
         return numbers[order], rows.take(pa.array(order)).combine_chunks()
 
     def _append(self, numbers: RowNumbers, rows: pa.RecordBatch) -> None:
-        places = self.of(numbers)
-        if len(places) < len(numbers):
-            numbers, rows = numbers[places], rows.take(pa.array(places))
+        indices = self.accepted_indices(numbers)
+        if len(indices) < len(numbers):
+            numbers, rows = numbers[indices], rows.take(pa.array(indices))
         if len(numbers):
             self._numbers.append(numbers)
             self._rows.append(rows)

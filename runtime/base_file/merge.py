@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.arrow.columns import are_same, values_at
+from parquetry.runtime.arrow.columns import are_surely_same, values_at
 from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.base_file.incoming import IncomingRows
 from parquetry.runtime.base_file.model import DELETE, ORDERING, POSITION
@@ -133,8 +133,8 @@ def unchanged_columns(stored: pa.RecordBatch, changes: RowChanges) -> list[str]:
         name
         for name, old, new in zip(stored.schema.names, stored.columns, changes.rows.columns, strict=True)
         if name not in {COMMIT_TIME, COMMIT_SEQNO}
-        and are_same(old.take(first), new[:_PROBED_ROWS])
-        and are_same(old.take(every), new)
+        and are_surely_same(old.take(first), new[:_PROBED_ROWS])
+        and are_surely_same(old.take(every), new)
     ]
 
 

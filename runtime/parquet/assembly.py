@@ -45,7 +45,7 @@ from parquetry.runtime.parquet.thrift import (
 
 _READ_BYTES: Final = 4 * 1024 * 1024
 _FIXED_FOOTER_BYTES: Final = 64
-_PLACES_BYTES: Final = 64
+_INDEX_POINTER_BYTES: Final = 64
 
 
 _FLOATING: Final = frozenset({PhysicalType.FLOAT, PhysicalType.DOUBLE})
@@ -173,7 +173,7 @@ def statistics_bytes(metadata: ThriftStruct) -> int:
 
 def end_bytes(chunk: Chunk) -> int:
     """Return how many bytes a chunk adds at most to the end of a file: its page index and footer entry."""
-    return chunk.index_bytes + len(encode_struct(chunk.shifted(0, bounds=True))) + _PLACES_BYTES
+    return chunk.index_bytes + len(encode_struct(chunk.shifted(0, bounds=True))) + _INDEX_POINTER_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,14 +237,14 @@ class PartChunk:
         return b".".join(path).decode()
 
     @property
-    def places(self) -> tuple[range | None, range | None]:
+    def index_ranges(self) -> tuple[range | None, range | None]:
         """The byte ranges of its column and offset index in the file; None if absent or encrypted."""
         return (
-            self._place(ColumnChunk.COLUMN_INDEX, ColumnChunk.COLUMN_INDEX_BYTES),
-            self._place(ColumnChunk.OFFSET_INDEX, ColumnChunk.OFFSET_INDEX_BYTES),
+            self._index_range(ColumnChunk.COLUMN_INDEX, ColumnChunk.COLUMN_INDEX_BYTES),
+            self._index_range(ColumnChunk.OFFSET_INDEX, ColumnChunk.OFFSET_INDEX_BYTES),
         )
 
-    def _place(self, offset: int, length: int) -> range | None:
+    def _index_range(self, offset: int, length: int) -> range | None:
         start, size = (field_value(self.chunk, number, 0) for number in (offset, length))
         encrypted = ColumnChunk.CRYPTO_METADATA in self.chunk
         return range(start, start + size) if start > 0 and size > 0 and not encrypted else None
@@ -283,9 +283,9 @@ class PartChunk:
             for number, value in self.metadata.items()
             if number not in {ColumnMetaData.BLOOM_FILTER, ColumnMetaData.BLOOM_FILTER_BYTES}
         }
-        for place in (ColumnMetaData.DATA_PAGE, ColumnMetaData.INDEX_PAGE, ColumnMetaData.DICTIONARY_PAGE):
-            if field_value(metadata, place, 0) > 0:
-                metadata[place] = (I64, metadata[place][1] + shift)
+        for field in (ColumnMetaData.DATA_PAGE, ColumnMetaData.INDEX_PAGE, ColumnMetaData.DICTIONARY_PAGE):
+            if field_value(metadata, field, 0) > 0:
+                metadata[field] = (I64, metadata[field][1] + shift)
         if not bounds and ColumnMetaData.STATISTICS in metadata:
             kind, statistics = metadata[ColumnMetaData.STATISTICS]
             kept = {number: value for number, value in statistics.items() if number not in _BOUNDS}
@@ -342,10 +342,12 @@ class ParquetAssembly:
         chunks: list[Chunk] = [*parts.chunks(group)]
         for column, chunk in (replaced or {}).items():
             chunks[column] = chunk
-        own = {number: value for number, value in parts.groups[group].items() if number != RowGroup.SORTING}
+        fields = {
+            number: value for number, value in parts.groups[group].items() if number != RowGroup.SORTING
+        }
         if sorting := [_sorting_column(column) for column in sorted_by]:
-            own[RowGroup.SORTING] = (LIST, List(STRUCT, sorting))
-        self._append(own, chunks, unbounded)
+            fields[RowGroup.SORTING] = (LIST, List(STRUCT, sorting))
+        self._append(fields, chunks, unbounded)
         self._index_bytes += parts.index_bytes(group)
         for column, chunk in (replaced or {}).items():
             self._index_bytes += max(end_bytes(chunk) - end_bytes(parts.chunks(group)[column]), 0)
@@ -355,22 +357,22 @@ class ParquetAssembly:
         self._append({RowGroup.ROWS: (I64, rows)}, chunks, unbounded)
         self._index_bytes += sum(map(end_bytes, chunks)) + _FIXED_FOOTER_BYTES
 
-    def _append(self, own: ThriftStruct, chunks: Sequence[Chunk], unbounded: Collection[int]) -> None:
+    def _append(self, fields: ThriftStruct, chunks: Sequence[Chunk], unbounded: Collection[int]) -> None:
         first = self.data_bytes
         entries = []
-        for column, (chunk, at) in enumerate(zip(chunks, self._copy(chunks), strict=True)):
-            shift, bounds = at - chunk.start, column not in unbounded
+        for column, (chunk, start) in enumerate(zip(chunks, self._copy(chunks), strict=True)):
+            shift, bounds = start - chunk.start, column not in unbounded
             entry = chunk.shifted(shift, bounds=bounds)
             entries.append(entry)
             index = chunk.column_index() if bounds else None
             self._indexes.append((entry, index, chunk.offset_index(shift)))
-        own[RowGroup.COLUMNS] = (LIST, List(STRUCT, entries))
-        own[RowGroup.FILE_OFFSET] = (I64, first)
-        own[RowGroup.BYTES] = (I64, sum(chunk.encoded_bytes for chunk in chunks))
-        own[RowGroup.COMPRESSED_BYTES] = (I64, self.data_bytes - first)
-        own[RowGroup.ORDINAL] = (I16, len(self._groups))
-        self._groups.append(dict(sorted(own.items())))
-        self._rows += own[RowGroup.ROWS][1]
+        fields[RowGroup.COLUMNS] = (LIST, List(STRUCT, entries))
+        fields[RowGroup.FILE_OFFSET] = (I64, first)
+        fields[RowGroup.BYTES] = (I64, sum(chunk.encoded_bytes for chunk in chunks))
+        fields[RowGroup.COMPRESSED_BYTES] = (I64, self.data_bytes - first)
+        fields[RowGroup.ORDINAL] = (I16, len(self._groups))
+        self._groups.append(dict(sorted(fields.items())))
+        self._rows += fields[RowGroup.ROWS][1]
 
     def finish(self, key_values: Mapping[str, str]) -> bytes:
         """Write the page index and the footer, and return the footer with the file's last eight bytes."""
@@ -398,11 +400,11 @@ class ParquetAssembly:
 
     def _copy(self, chunks: Iterable[Chunk]) -> list[int]:
         """Copy the pages of chunks one after the other, and return the new start of each chunk."""
-        places = []
+        starts = []
         at = self.data_bytes
         runs: list[Piece] = []
         for chunk in chunks:
-            places.append(at)
+            starts.append(at)
             for piece in chunk.pieces:
                 at += piece.size
                 last = runs[-1] if runs else None
@@ -418,7 +420,7 @@ class ParquetAssembly:
             end = run.start + run.size
             for start in range(run.start, end, _READ_BYTES):
                 self._write(run.content.read_at(min(_READ_BYTES, end - start), start))
-        return places
+        return starts
 
     def _write(self, data: bytes) -> None:
         self._sink.write(data)

@@ -25,7 +25,7 @@ from parquetry.runtime.parquet.encryption import open_footer
 PIECE_BYTES: Final = 1024 * 1024
 """The approximate size of the rows that are read, and of those that are decoded, at once."""
 
-_MOST_ROWS: Final = 16_384
+_MAX_ROWS: Final = 16_384
 _OFFSET_BYTES: Final = 4
 _LONG_TEXT_BYTES: Final = 16 * 1024
 """The assumed length of a text without statistics, which writers omit from about 4 KiB on."""
@@ -63,7 +63,7 @@ class ColumnReader:
         self._encoded = encoded
         self._conformer = Conformer(pa.schema([self._decoded(field) for field in read]), wanted, place=place)
 
-    def batches(self, row_group: int, *, most_rows: int = _MOST_ROWS) -> Iterator[pa.RecordBatch]:
+    def batches(self, row_group: int, *, most_rows: int = _MAX_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a row group as they are stored, in batches of at most ``most_rows`` rows."""
         names = self._conformer.source.names
         width = _widest_row(self.metadata.row_group(row_group), names)
@@ -88,7 +88,9 @@ class ColumnReader:
             yield self._conformer(rows)
             start = end
 
-    def offer(self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64], sample: SystematicSample) -> None:
+    def add_to_sample(
+        self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64], sample: SystematicSample
+    ) -> None:
         """Add the rows of a batch that the sample accepts to the sample, and decode only these.
 
         Args:
@@ -97,9 +99,9 @@ class ColumnReader:
             sample: The sample.
 
         """
-        places = sample.of(numbers)
-        numbers = numbers[places]
-        for piece in self.decoded(batch.take(pa.array(places))):
+        indices = sample.accepted_indices(numbers)
+        numbers = numbers[indices]
+        for piece in self.decoded(batch.take(pa.array(indices))):
             sample.add(numbers[: piece.num_rows], piece)
             numbers = numbers[piece.num_rows :]
 
@@ -137,14 +139,14 @@ def _widest_row(row_group: pq.RowGroupMetaData, names: Collection[str]) -> float
     ]
     stored = sum(column.total_uncompressed_size for column in columns) / max(row_group.num_rows, 1)
     within = sum(
-        _long_text(column) * column.num_values / max(row_group.num_rows, 1)
+        _assumed_text_bytes(column) * column.num_values / max(row_group.num_rows, 1)
         for column in columns
         if "." in column.path_in_schema
     )
     return float(max(stored + within + _OFFSET_BYTES * len(columns), 1))
 
 
-def _long_text(column: pq.ColumnChunkMetaData) -> int:
+def _assumed_text_bytes(column: pq.ColumnChunkMetaData) -> int:
     """Return the length of the longer text bound of a column, or a guess if the writer omitted the bounds."""
     known = column.statistics
     if column.physical_type != "BYTE_ARRAY":

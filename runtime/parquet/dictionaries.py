@@ -125,15 +125,15 @@ def _lacking(
                 if parts.rows(stored[number]) != group.rows:
                     continue
                 lacking: set[ValueCondition] = set()
-                for place, chunk in enumerate(parts.chunks(stored[number])):
-                    asked = [one for one in conditions if one.column == chunk.name]
-                    column = group.columns.get(chunk.name) if asked else None
+                for index, chunk in enumerate(parts.chunks(stored[number])):
+                    of_column = [one for one in conditions if one.column == chunk.name]
+                    column = group.columns.get(chunk.name) if of_column else None
                     size = 0 if column is None else _dictionary_bytes(chunk)
                     if column is None or column.type != types[chunk.name] or not 0 < size <= most_bytes:
                         continue
                     most_bytes -= size
                     values = _values(source.read_at(size, chunk.start), chunk)
-                    lacking |= {one for one in asked if _lacks(values, one, schema.column(place))}
+                    lacking |= {one for one in of_column if _lacks(values, one, schema.column(index))}
                 found[number] = frozenset(lacking)
     except UNREADABLE:
         return {}
@@ -165,7 +165,7 @@ def _values(page: bytes, chunk: PartChunk) -> bytes:
         return page[begin:]
     size = field_value(header, PageHeader.UNCOMPRESSED_BYTES)
     if not 0 <= size <= _MOST_BYTES:
-        raise ValueError("its dictionary is too large to be unpacked")
+        raise ValueError("its dictionary is too large to decompress")
     stored = page[begin : begin + field_value(header, PageHeader.COMPRESSED_BYTES)]
     values: bytes = pa.decompress(stored, decompressed_size=size, codec=codec, asbytes=True)
     return values

@@ -22,7 +22,7 @@ from parquetry.errors import ParquetryError
 from parquetry.message import Message
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.errors import KeyUnavailableError, UnsupportedTableError
-from parquetry.runtime.parquet.key_management import REMEDY, kms_client, plug_in, split_reference
+from parquetry.runtime.parquet.key_management import REMEDY, describe_plug_in, kms_client, split_reference
 from parquetry.runtime.parquet.tail import ENCRYPTED_MAGIC, MAGIC, footer_bytes
 
 ENCRYPTION: Final = "parquetry.encryption"
@@ -116,12 +116,12 @@ def _crypto(references: frozenset[str]) -> tuple[Any, Any]:
         """Passes each request to the client that the reference names, if the reference is allowed."""
 
         def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
-            with _asking(master_key_identifier, references):
+            with _client_errors(master_key_identifier, references):
                 kind, name = split_reference(master_key_identifier)
                 return _of_type(str, kms_client(kind).wrap_key(key_bytes, name), f"{kind}.wrap_key")
 
         def unwrap_key(self, wrapped_key: str | bytes, master_key_identifier: str) -> bytes:
-            with _asking(master_key_identifier, references):
+            with _client_errors(master_key_identifier, references):
                 kind, name = split_reference(master_key_identifier)
                 text = wrapped_key.decode() if isinstance(wrapped_key, bytes) else wrapped_key
                 return _of_type(bytes, kms_client(kind).unwrap_key(text, name), f"{kind}.unwrap_key")
@@ -129,20 +129,20 @@ def _crypto(references: frozenset[str]) -> tuple[Any, Any]:
     return CryptoFactory(lambda _: Clients()), KmsConnectionConfig()
 
 
-def _of_type(wanted: type[_Answer], answer: object, asked: str) -> _Answer:
+def _of_type(wanted: type[_Answer], answer: object, method: str) -> _Answer:
     """Return the client's answer, or raise KeyUnavailableError if it is not of the wanted type.
 
-    The error does not contain the answer. ``asked`` is the name of the called method.
+    The error does not contain the answer. ``method`` is the name of the called method.
     """
     if isinstance(answer, wanted):
         return answer
-    kind, _, method = asked.rpartition(".")
-    what = f"answers {method} with {type(answer).__name__}, not with {wanted.__name__}"
-    raise KeyUnavailableError(f"{plug_in(kind)} {what}; {REMEDY}")
+    kind, _, name = method.rpartition(".")
+    what = f"returned a {type(answer).__name__} instead of a {wanted.__name__}"
+    raise KeyUnavailableError(f"{name} of {describe_plug_in(kind)} {what}; {REMEDY}")
 
 
 @contextmanager
-def _asking(reference: str, allowed: frozenset[str]) -> Iterator[None]:
+def _client_errors(reference: str, allowed: frozenset[str]) -> Iterator[None]:
     """Yield, and convert any failure of a client to KeyUnavailableError.
 
     Without this, a lost connection to the key service, which is an OSError, would look like a damaged file.
@@ -150,9 +150,9 @@ def _asking(reference: str, allowed: frozenset[str]) -> Iterator[None]:
     """
     if reference not in allowed:
         raise KeyUnavailableError(
-            f"the key {reference[:_MOST_SHOWN]!r} is not named by who opens the table; if it is the table's, "
-            "declare it as files.encryption_key or in files.former_encryption_keys (for a source in its "
-            "encryption_keys, in Python in keys= of open); if not, find out who wrote to the table"
+            f"the key {reference[:_MOST_SHOWN]!r} is not declared here; if it is the table's, declare it as "
+            "files.encryption_key or in files.former_encryption_keys (for a source in its encryption_keys, "
+            "in Python in keys= of open); if not, find out who wrote to the table"
         )
     try:
         yield
@@ -161,6 +161,6 @@ def _asking(reference: str, allowed: frozenset[str]) -> Iterator[None]:
     except Exception as failure:  # noqa: BLE001  # a plug-in may raise anything, and its text hold secrets
         kind = split_reference(reference)[0]
         raise KeyUnavailableError(
-            f"the client {kind!r} failed to give the key {reference}: {type(failure).__name__}; see that its "
-            "service answers where tables are read and written, then run again"
+            f"the client {kind!r} did not return the key {reference} ({type(failure).__name__}); check that "
+            "its service is reachable where tables are read and written, then run again"
         ) from None

@@ -51,7 +51,7 @@ from parquetry.runtime.parquet.thrift import (
 _LEVELS: Final = (SizeStatistics.REPETITION_LEVELS, SizeStatistics.DEFINITION_LEVELS)
 _HISTOGRAMS: Final = (ColumnIndex.REPETITION_LEVELS, ColumnIndex.DEFINITION_LEVELS)
 
-_GARBLED: Final = (AttributeError, LookupError, TypeError, ValueError, RecursionError, struct.error)
+_DECODE_ERRORS: Final = (AttributeError, LookupError, TypeError, ValueError, RecursionError, struct.error)
 """The exceptions from decoding bytes that are not an index."""
 
 
@@ -86,7 +86,7 @@ class ChunkPages:
         return content
 
 
-def may_stand_alone(chunk: PartChunk, *, values: int, stored_bytes: int) -> bool:
+def is_joinable_alone(chunk: PartChunk, *, values: int, stored_bytes: int) -> bool:
     """Return whether a chunk is large and has no dictionary.
 
     A chunk is large if it has at least ``values`` values or at least ``stored_bytes`` bytes.
@@ -108,16 +108,16 @@ def chunk_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None
     """
     try:
         return _consistent_pages(chunk, rows, flat=flat)
-    except _GARBLED:
+    except _DECODE_ERRORS:
         return None
 
 
 def _consistent_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None:
-    """Return the result of :func:`chunk_pages`. A damaged index causes an exception in ``_GARBLED``."""
+    """Return the result of :func:`chunk_pages`. A damaged index causes an exception in ``_DECODE_ERRORS``."""
     metadata = chunk.metadata
-    if chunk.places[1] is None or field_value(metadata, ColumnMetaData.INDEX_PAGE, 0):
+    if chunk.index_ranges[1] is None or field_value(metadata, ColumnMetaData.INDEX_PAGE, 0):
         return None
-    index, _ = decode_struct(chunk.parts.index(chunk.places[1].start, len(chunk.places[1])))
+    index, _ = decode_struct(chunk.parts.index(chunk.index_ranges[1].start, len(chunk.index_ranges[1])))
     locations: list[ThriftStruct] = index[OffsetIndex.PAGE_LOCATIONS][1].items
     offsets = [page[PageLocation.OFFSET][1] for page in locations]
     sizes = [page[PageLocation.COMPRESSED_BYTES][1] for page in locations]
@@ -146,7 +146,7 @@ def _consistent_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages 
     return None if needs_dictionary and not pages.dictionary_bytes else pages
 
 
-def leaves(columns: Iterable[ThriftStruct]) -> list[tuple[ThriftStruct, bool]]:
+def leaf_columns(columns: Iterable[ThriftStruct]) -> list[tuple[ThriftStruct, bool]]:
     """Return the schema elements of the parquet columns, and whether each column has one value per row.
 
     ``columns`` are all elements below the root, in depth-first order.
@@ -230,17 +230,17 @@ class JoinedChunk:
     def column_index(self) -> bytes | None:
         """Return the column index, or None if a chunk has no column index or no bounds."""
         found = [part.chunk.column_index() for part in self._pages]
-        if self._order is None or not self._has_bounds:
+        if self._order is None or not self._bounds_are_complete:
             return None
         try:
             return self._joined_index([decode_struct(index)[0] for index in found if index is not None])
-        except _GARBLED:
+        except _DECODE_ERRORS:
             return None
 
     def _joined_index(self, indexes: Sequence[ThriftStruct]) -> bytes | None:
         """Return the joined column index, or None unless every index covers all pages of its chunk.
 
-        A damaged index causes one of the exceptions in ``_GARBLED``.
+        A damaged index causes one of the exceptions in ``_DECODE_ERRORS``.
         """
         if len(indexes) < len(self._pages):
             return None
@@ -286,7 +286,7 @@ class JoinedChunk:
         return sum(len(part.locations) for part in self._pages)
 
     @cached_property
-    def _known(self) -> list[tuple[bytes, bytes, bool | None, bool | None]] | None:
+    def _chunk_bounds(self) -> list[tuple[bytes, bytes, bool | None, bool | None]] | None:
         """The bounds of each chunk that has a value, or None if the bounds of one of them are unknown.
 
         Each entry contains the smallest value, the largest value, and for each of the two whether it is
@@ -308,20 +308,20 @@ class JoinedChunk:
 
     @cached_property
     def _bounds(self) -> tuple[bytes, bytes] | None:
-        if not self._known or self._order is None:
+        if not self._chunk_bounds or self._order is None:
             return None
         try:
             return (
-                min((low for low, *_ in self._known), key=self._order),
-                max((high for _, high, *_ in self._known), key=self._order),
+                min((low for low, *_ in self._chunk_bounds), key=self._order),
+                max((high for _, high, *_ in self._chunk_bounds), key=self._order),
             )
         except ValueError:
             return None
 
     @property
-    def _has_bounds(self) -> bool:
+    def _bounds_are_complete(self) -> bool:
         """Whether the bounds of the chunks are known. This is always true if no chunk has a value."""
-        return self._known == [] or self._bounds is not None
+        return self._chunk_bounds == [] or self._bounds is not None
 
     def _statistics(self, *, bounds: bool) -> ThriftStruct:
         every = [field_value(part.chunk.metadata, ColumnMetaData.STATISTICS, {}) for part in self._pages]
@@ -331,11 +331,11 @@ class JoinedChunk:
                 I64,
                 sum(statistics[Statistics.NULL_COUNT][1] for statistics in every),
             )
-        if bounds and self._known and self._bounds is not None:
+        if bounds and self._chunk_bounds and self._bounds is not None:
             smallest, largest = self._bounds
             joined |= {Statistics.MAX_VALUE: (BINARY, largest), Statistics.MIN_VALUE: (BINARY, smallest)}
             lows, highs = (
-                {one[2 + place] for one in self._known if one[place] == bound}
+                {one[2 + place] for one in self._chunk_bounds if one[place] == bound}
                 for place, bound in enumerate(self._bounds)
             )
             for number, exact in ((Statistics.MAX_IS_EXACT, highs), (Statistics.MIN_IS_EXACT, lows)):

@@ -21,7 +21,7 @@ from parquetry.runtime.storage.regular_file import read_regular
 
 ENTRY_POINTS: Final = "parquetry.kms_clients"
 
-REMEDY: Final = "correct the package that it comes from, or refer to a key of another client"
+REMEDY: Final = "fix the package that provides it, or use a key of another client"
 
 _NONCE_BYTES: Final = 12
 _SECRET_BYTES: Final = 32
@@ -77,8 +77,8 @@ class LocalKeys:
             opened: bytes = cipher.decrypt(nonce, rest, self._reference(name).encode())
         except InvalidTag:
             raise KeyUnavailableError(
-                f"the key {self._reference(name)} is not the one that the file was encrypted with; "
-                "give the one that was in force when it was written"
+                f"the file was not encrypted with the key {self._reference(name)}; "
+                "provide the key that was in force when it was written"
             ) from None
         return opened
 
@@ -115,9 +115,9 @@ def _from_environment(name: str) -> str:
     text = os.environ.get(name)
     if not text:
         raise KeyUnavailableError(
-            f"the key env:{name} is not there: environment variable {name} is not set; set it "
-            "where the command and the executors run (on a cluster prefer file:, mounted by its scheduler), "
-            "or read by somebody who has the key"
+            f"the environment variable {name} of the key env:{name} is not set; set it where the command and "
+            "the executors run (on a cluster prefer file:, mounted by its scheduler), or have somebody with "
+            "the key run this"
         )
     return text
 
@@ -129,7 +129,7 @@ def _from_file(name: str) -> str:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise KeyUnavailableError(
             f"the key file:{name} cannot be read: {reason}; put the file where the table is read and "
-            "written, or read by somebody who has the key"
+            "written, or have somebody with the key run this"
         ) from None
 
 
@@ -142,9 +142,7 @@ def secret_of(reference: str) -> bytes:
     """
     kind, name = split_reference(reference)
     if kind not in ("env", "file"):
-        raise KeyUnavailableError(
-            f"there is no key to sign by {kind!r}; refer to one as env:NAME or file:/PATH"
-        )
+        raise KeyUnavailableError(f"{kind!r} cannot provide a key to sign with; use env:NAME or file:/PATH")
     key = _decoded(_from_environment(name) if kind == "env" else _from_file(name))
     if len(key) < _SECRET_BYTES:
         raise KeyUnavailableError(
@@ -179,18 +177,18 @@ def kms_client(kind: str) -> KmsClient:
     if kind not in installed:
         known = ", ".join([*BUILT_IN, *sorted(installed)])
         raise KeyUnavailableError(
-            f"there is no client for keys {kind!r} here; known are {known}. Install the package whose "
-            f"entry-point group {ENTRY_POINTS} has it"
+            f"no client for keys {kind!r} is installed here, only {known}; install the package that "
+            f"provides it in the entry-point group {ENTRY_POINTS}"
         )
     make = installed[kind].load()
     client: KmsClient = make() if callable(make) else make
     for method in ("wrap_key", "unwrap_key"):
         if not callable(getattr(client, method, None)):
             what = f"gives {type(client).__name__}, which has no method {method}"
-            raise KeyUnavailableError(f"{plug_in(kind)} {what}; {REMEDY}")
+            raise KeyUnavailableError(f"{describe_plug_in(kind)} {what}; {REMEDY}")
     return client
 
 
-def plug_in(kind: str) -> str:
+def describe_plug_in(kind: str) -> str:
     """Return the text by which messages refer to the client of a plug-in."""
     return f"the client for keys {kind!r} of entry-point group {ENTRY_POINTS}"

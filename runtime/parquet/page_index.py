@@ -106,17 +106,17 @@ def with_pages(
         types: The Spark types of the columns, by name.
         most_files: The largest number of files to open.
     """
-    asking = [predicate for predicate in predicates if columns_of(predicate)]
-    names = frozenset[str]().union(*map(columns_of, asking))
-    wanted = _wanted(files.values(), asking, types, most_files=most_files)
+    filters = [predicate for predicate in predicates if columns_of(predicate)]
+    names = frozenset[str]().union(*map(columns_of, filters))
+    wanted = _row_groups_to_read(files.values(), filters, types, most_files=most_files)
     read = map_each(wanted.items(), lambda item: (item[0], file_pages(store, files[item[0]], item[1], names)))
-    found = dict(files)
+    result = dict(files)
     for path, pages in read:
         groups = [
             replace(group, pages=pages.get(number)) for number, group in enumerate(files[path].row_groups)
         ]
-        found[path] = replace(files[path], row_groups=tuple(groups))
-    return found
+        result[path] = replace(files[path], row_groups=tuple(groups))
+    return result
 
 
 def file_pages(
@@ -157,7 +157,7 @@ def page_locations(offset_index: bytes) -> tuple[PageNumbers, PageNumbers]:
     If the bytes are not an OffsetIndex, the function raises ValueError, IndexError or KeyError.
     """
     try:
-        return _locations_at_once(offset_index)
+        return _decode_uniform_locations(offset_index)
     except ValueError:
         index, _ = decode_struct(offset_index)
         pages = index[OffsetIndex.PAGE_LOCATIONS][1].items
@@ -168,8 +168,8 @@ def page_locations(offset_index: bytes) -> tuple[PageNumbers, PageNumbers]:
         return np.array(rows, np.int64), np.array(sizes, np.int64)
 
 
-def _wanted(
-    files: Iterable[FileStatistics], asking: Sequence[Predicate], types: Types, *, most_files: int
+def _row_groups_to_read(
+    files: Iterable[FileStatistics], filters: Sequence[Predicate], types: Types, *, most_files: int
 ) -> dict[str, list[int]]:
     """Return the numbers of the row groups to read, by file path.
 
@@ -181,7 +181,7 @@ def _wanted(
         numbers = [
             number
             for number, group in enumerate(file.row_groups)
-            if group.rows > usual and not file.encrypted and may_match(group, asking, types)
+            if group.rows > usual and not file.encrypted and may_match(group, filters, types)
         ]
         if numbers:
             pages = sum(-(-file.row_groups[number].rows // usual) for number in numbers)
@@ -205,11 +205,11 @@ def _group_pages(
     for number, chunk in enumerate(chunks):
         locations = index.offsets(chunk)
         if locations is None:
-            _add(sizes, np.zeros(1, np.int64), np.array([chunk.size_bytes]), chunk.size_bytes)
+            _add_page_sizes(sizes, np.zeros(1, np.int64), np.array([chunk.size_bytes]), chunk.size_bytes)
             continue
         firsts, stored = page_locations(locations)
-        _check(firsts, group.rows)
-        _add(sizes, firsts, stored, chunk.size_bytes)
+        _check_first_rows(firsts, group.rows)
+        _add_page_sizes(sizes, firsts, stored, chunk.size_bytes)
         known, column_index_bytes = group.columns.get(chunk.name), index.bounds(chunk)
         if known is not None and column_index_bytes is not None:
             column_index, _ = decode_struct(column_index_bytes)
@@ -219,7 +219,9 @@ def _group_pages(
     return RowGroupPages(columns=columns, chunks=tuple(sizes.values())) if columns else None
 
 
-def _add(sizes: dict[bytes, PageSizes], firsts: PageNumbers, stored: PageNumbers, chunk_bytes: int) -> None:
+def _add_page_sizes(
+    sizes: dict[bytes, PageSizes], firsts: PageNumbers, stored: PageNumbers, chunk_bytes: int
+) -> None:
     """Add the page sizes of a chunk to ``sizes``.
 
     Chunks whose pages begin at the same rows share an entry, which has the sums of their sizes.
@@ -231,10 +233,10 @@ def _add(sizes: dict[bytes, PageSizes], firsts: PageNumbers, stored: PageNumbers
     sizes[key] = PageSizes(firsts=firsts, sizes=stored, other_bytes=other)  # type: ignore[arg-type]  # of int64
 
 
-def _check(firsts: PageNumbers, rows: int) -> None:
+def _check_first_rows(firsts: PageNumbers, rows: int) -> None:
     """Raise ValueError unless the pages begin at ascending rows, from 0 to less than ``rows``."""
     if not len(firsts) or firsts[0] or (np.diff(np.append(firsts, rows)) <= 0).any():
-        raise ValueError("its pages do not begin at rows that follow each other")
+        raise ValueError("the first rows of its pages do not increase")
 
 
 class FileEnd:
@@ -243,8 +245,8 @@ class FileEnd:
     def __init__(self, content: pa.NativeFile) -> None:
         self._content = content
         self._size: int = content.size()
-        self._from = max(self._size - _READ_AT_ONCE, 0)
-        self._end: bytes = content.read_at(self._size - self._from, self._from)
+        self._start = max(self._size - _READ_AT_ONCE, 0)
+        self._end: bytes = content.read_at(self._size - self._start, self._start)
 
     def size(self) -> int:
         """Return the size of the file in bytes."""
@@ -252,8 +254,8 @@ class FileEnd:
 
     def read_at(self, count: int, at: int) -> bytes:
         """Return ``count`` bytes from position ``at``."""
-        if at >= self._from:
-            return self._end[at - self._from : at - self._from + count]
+        if at >= self._start:
+            return self._end[at - self._start : at - self._start + count]
         read: bytes = self._content.read_at(count, at)
         return read
 
@@ -266,28 +268,28 @@ class _Index:
     ) -> None:
         self._names = names
         listed = [chunk for chunks in groups for chunk in chunks]
-        wanted = [place for chunk in listed for place in (self._of_bounds(chunk), chunk.places[1])]
-        places = [place for place in wanted if place is not None]
-        self._from = min((place.start for place in places), default=0)
-        size = max((place.stop for place in places), default=0) - self._from
+        wanted = [r for chunk in listed for r in (self._column_index_range(chunk), chunk.index_ranges[1])]
+        ranges = [r for r in wanted if r is not None]
+        self._start = min((r.start for r in ranges), default=0)
+        size = max((r.stop for r in ranges), default=0) - self._start
         if size > MOST_FOOTER_BYTES:
-            raise ValueError("its page index lies too far apart to be read at once")
-        self._bytes = source.read_at(size, self._from) if size else b""
+            raise ValueError("the parts of its page index are too far apart to read at once")
+        self._bytes = source.read_at(size, self._start) if size else b""
 
     def bounds(self, chunk: PartChunk) -> bytes | None:
         """Return the column index of a chunk, or None if it is absent or its column was not requested."""
-        return self._at(self._of_bounds(chunk))
+        return self._at(self._column_index_range(chunk))
 
     def offsets(self, chunk: PartChunk) -> bytes | None:
         """Return the offset index of a chunk, or None if it is absent."""
-        return self._at(chunk.places[1])
+        return self._at(chunk.index_ranges[1])
 
-    def _of_bounds(self, chunk: PartChunk) -> range | None:
+    def _column_index_range(self, chunk: PartChunk) -> range | None:
         """Return the byte range of the chunk's column index, or None if its column was not requested."""
-        return chunk.places[0] if chunk.name in self._names else None
+        return chunk.index_ranges[0] if chunk.name in self._names else None
 
-    def _at(self, place: range | None) -> bytes | None:
-        return None if place is None else self._bytes[place.start - self._from : place.stop - self._from]
+    def _at(self, span: range | None) -> bytes | None:
+        return None if span is None else self._bytes[span.start - self._start : span.stop - self._start]
 
 
 def read_footer(source: FileEnd, footer_bytes: int) -> pq.FileMetaData:
@@ -297,7 +299,7 @@ def read_footer(source: FileEnd, footer_bytes: int) -> pq.FileMetaData:
     return pq.read_metadata(pa.BufferReader(MAGIC + footer))
 
 
-def _locations_at_once(data: bytes) -> tuple[PageNumbers, PageNumbers]:
+def _decode_uniform_locations(data: bytes) -> tuple[PageNumbers, PageNumbers]:
     """Return what :func:`page_locations` returns, by decoding all page entries at once.
 
     An index with optional or unknown fields raises ValueError; the caller then decodes it field by field.
@@ -311,11 +313,11 @@ def _locations_at_once(data: bytes) -> tuple[PageNumbers, PageNumbers]:
     count, begin = decode_length(data, 2) if is_long else (data[1] >> 4, 2)
     ends = ends[ends >= begin][: count * _TOKENS]
     if len(ends) < count * _TOKENS or not count:
-        raise ValueError("it is shorter than it says")
+        raise ValueError("it has fewer entries than its header states")
     starts = np.concatenate([[begin], ends[:-1] + 1])
     lengths = ends - starts + 1
     if (lengths > MOST_INTEGER_BYTES).any():
-        raise ValueError("an integer has no end")
+        raise ValueError(f"an integer has more than {MOST_INTEGER_BYTES} bytes")
     within = np.arange(begin, ends[-1] + 1) - np.repeat(starts, lengths)
     parts = (raw[begin : ends[-1] + 1].astype(np.int64) & 0x7F) << (7 * within)
     values = np.add.reduceat(parts, starts - begin).reshape(count, _TOKENS)

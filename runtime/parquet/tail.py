@@ -39,7 +39,7 @@ def footer_bytes(content: pa.NativeFile, *, magic: tuple[bytes, ...] = (MAGIC,))
         raise pa.ArrowInvalid("its footer is longer than the file")
     if length > MOST_FOOTER_BYTES:
         raise pa.ArrowInvalid(
-            f"its footer has {length:,} bytes, and at most {MOST_FOOTER_BYTES:,} are read; "
-            "write the file anew with fewer row groups"
+            f"its footer has {length:,} bytes, but the limit is {MOST_FOOTER_BYTES:,}; "
+            "rewrite the file with fewer row groups"
         )
     return length

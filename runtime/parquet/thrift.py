@@ -85,7 +85,7 @@ def field_value(fields: ThriftStruct, number: int, *default: Any) -> Any:
         return fields[number][1]
     if default:
         return default[0]
-    raise ValueError(f"the footer lacks a field that parquet requires (number {number})")
+    raise ValueError(f"the metadata lacks a field that parquet requires (number {number})")
 
 
 def _decoder(kind: int) -> Callable[[bytes, int], tuple[Any, int]]:
@@ -120,7 +120,7 @@ def decode_length(data: bytes, at: int) -> tuple[int, int]:
         if byte < _CONTINUED:
             return result, at
         shift += 7
-    raise ValueError("an integer has no end")
+    raise ValueError(f"an integer has more than {MOST_INTEGER_BYTES} bytes")
 
 
 def _binary(data: bytes, at: int) -> tuple[bytes, int]:

@@ -19,8 +19,8 @@ from parquetry.runtime.table.handle import TableHandle, masks_failures
 from parquetry.runtime.table.partition_path import SHARED_TEXTS, KeyRules, partition_path
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+from parquetry.runtime.write.null_partition import check_null_partitions
 from parquetry.runtime.write.partition_value import partition_value
-from parquetry.runtime.write.shared_partition import check_only_nulls
 
 _OPERATION = "DELETE_PARTITION"
 
@@ -47,7 +47,7 @@ def delete_partitions(
     """
     if isinstance(partitions, str | Mapping):
         one = of_library(repr(partitions))
-        raise InvalidDataError(Message(one, " is one partition; give a list of them: [", one, "]"))
+        raise InvalidDataError(Message("expected a list of partitions, not ", one, "; pass [", one, "]"))
     config = handle.config
     if not config.partition_by:
         raise InvalidDataError(
@@ -63,13 +63,13 @@ def delete_partitions(
         view = table.view(timeline)
         known = set(view.partitions())
         named = {path: view.slices(path) for path in by_value & known}
-        check_only_nulls(table.store, rules, named)
-        # A lost file that is put back later must not restore rows of a deleted partition.
-        lost = damaged_groups(view, paths)
+        check_null_partitions(table.store, rules, named)
+        # A missing file that is put back later must not restore rows of a deleted partition.
+        damaged = damaged_groups(view, paths)
         ids = {
-            path: (*(s.file_id for s in view.slices(path)), *lost.get(path, ()))
+            path: (*(s.file_id for s in view.slices(path)), *damaged.get(path, ()))
             for path in paths
-            if path in known or path in lost
+            if path in known or path in damaged
         }
         replaced = {path: file_ids for path, file_ids in ids.items() if file_ids}
         if not replaced:
@@ -94,7 +94,7 @@ def _typed(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, 
     for name, value in typed.items():
         if value in SHARED_TEXTS:
             raise InvalidDataError(
-                f"{name}={value!r} names no partition of its own: its rows lie in that of null; delete them "
+                f"{name}={value!r} has no partition of its own: its rows are in that of null; delete them "
                 "with match, or the whole partition by its path"
             )
     return typed

@@ -40,18 +40,17 @@ def partition_value(column: str, kind: ColumnType, value: Any) -> PartitionValue
     """
     if value is None:
         return None
-    found = _of_decimal(kind, value) if isinstance(kind, Decimal) else _of_primitive(str(kind), value)
-    if found is None:
+    converted = _of_decimal(kind, value) if isinstance(kind, Decimal) else _of_primitive(str(kind), value)
+    if converted is None:
         expected = f"a number that {kind} holds" if isinstance(kind, Decimal) else _expected(str(kind))
         raise InvalidDataError(
             Message(
-                f"partition column {column!r} is {kind}, and ",
+                f"partition column {column!r} is {kind} and cannot hold ",
                 of_library(repr(value)),
-                f" of type {type(value).__name__} is none; "
-                f"pass {expected}, or give the partition by its path",
+                f" of type {type(value).__name__}; pass {expected}, or give the partition by its path",
             )
         )
-    return found
+    return converted
 
 
 def _expected(kind: str) -> str:

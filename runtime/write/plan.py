@@ -30,12 +30,13 @@ class ChangeCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionWork:
+class PartitionChanges:
     """The work of a write in one partition.
 
     ``slices`` are the files that may be filled. ``changes`` is by file id, and ``slices`` must contain each
-    of these files. If ``record_size_bytes`` is only a guess, ``sure`` is False. Consecutive new files then
-    share a task, which cuts them by the measured size, unless the policy sets the number of rows per file.
+    of these files. If ``record_size_bytes`` is only a guess, ``is_record_size_known`` is False. Consecutive
+    new files then share a task, which cuts them by the measured size, unless the policy sets the number of
+    rows per file.
     """
 
     partition: str
@@ -43,7 +44,7 @@ class PartitionWork:
     slices: Sequence[FileSlice] = ()
     changes: Mapping[str, ChangeCounts] = field(default_factory=dict)
     record_size_bytes: float
-    sure: bool
+    is_record_size_known: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +71,17 @@ class WritePlan:
 
     def markers(self, instant: str) -> Mapping[MarkerKind, list[str]]:
         """Return the path of each bucket's first file, by kind of marker."""
-        found: dict[MarkerKind, list[str]] = {MarkerKind.CREATE: [], MarkerKind.MERGE: []}
+        paths_by_kind: dict[MarkerKind, list[str]] = {MarkerKind.CREATE: [], MarkerKind.MERGE: []}
         for bucket in self.buckets:
             kind = MarkerKind.CREATE if bucket.base is None else MarkerKind.MERGE
             name = BaseFileName(partition=bucket.partition, file_id=bucket.file_id, instant=instant)
-            found[kind].append(name.path)
-        return {kind: paths for kind, paths in found.items() if paths}
+            paths_by_kind[kind].append(name.path)
+        return {kind: paths for kind, paths in paths_by_kind.items() if paths}
 
 
 def plan_buckets(
     instant: str,
-    works: Sequence[PartitionWork],
+    works: Sequence[PartitionChanges],
     *,
     policy: SizingPolicy,
     excluded: Mapping[str, str] | None = None,
@@ -107,22 +108,28 @@ def plan_buckets(
         )
         for work in works
     }
-    unsure = {
-        work.partition for work in works if not work.sure and not _counted(sizing[work.partition], policy)
+    guessed_sizes = {
+        work.partition
+        for work in works
+        if not work.is_record_size_known and not _is_limited_by_rows(sizing[work.partition], policy)
     }
-    guessed = sum(len(sizing[partition].new_files) for partition in unsure)
+    guessed = sum(len(sizing[partition].new_files) for partition in guessed_sizes)
     share = max(1, -(-guessed // max(tasks, 1)))
     buckets: list[Bucket] = []
     inserts: dict[str, tuple[tuple[int, int], ...]] = {}
     profile: dict[str, PartitionProfile] = {}
     for work in works:
         plan = sizing[work.partition]
-        mine = list(
-            _buckets(work, plan, instant, first=len(buckets), share=share if work.partition in unsure else 1)
+        partition_buckets = list(
+            _buckets(
+                work, plan, instant, first=len(buckets), share=share if work.partition in guessed_sizes else 1
+            )
         )
-        buckets += mine
-        inserts[work.partition] = tuple((b.index, b.expected_inserts) for b in mine if b.expected_inserts)
-        profile[work.partition] = _profile(work, mine)
+        buckets += partition_buckets
+        inserts[work.partition] = tuple(
+            (b.index, b.expected_inserts) for b in partition_buckets if b.expected_inserts
+        )
+        profile[work.partition] = _profile(work, partition_buckets)
     return WritePlan(
         buckets=tuple(buckets),
         inserts={partition: quotas for partition, quotas in inserts.items() if quotas},
@@ -136,7 +143,7 @@ class BucketPlanner:
     """The arguments of :func:`plan_buckets`, to plan again without the files that other writes need."""
 
     instant: str
-    works: Sequence[PartitionWork]
+    works: Sequence[PartitionChanges]
     policy: SizingPolicy
     tasks: int
 
@@ -146,7 +153,7 @@ class BucketPlanner:
 
 
 def _buckets(
-    work: PartitionWork, plan: SizingPlan, instant: str, *, first: int, share: int
+    work: PartitionChanges, plan: SizingPlan, instant: str, *, first: int, share: int
 ) -> Iterator[Bucket]:
     """Yield filled files in the order of assignment, then files that only change, then new files."""
     slices = {s.file_id: s for s in work.slices}
@@ -175,7 +182,7 @@ def _buckets(
         index += 1
 
 
-def _counted(plan: SizingPlan, policy: SizingPolicy) -> bool:
+def _is_limited_by_rows(plan: SizingPlan, policy: SizingPolicy) -> bool:
     """Return whether the configured number of rows, not the maximum file size, limits new files."""
     return plan.split_size_rows == policy.insert_split_size
 
@@ -185,7 +192,7 @@ def _grouped(files: Sequence[Assignment], share: int) -> Iterator[Sequence[Assig
         yield files[start : start + share]
 
 
-def _profile(work: PartitionWork, buckets: Sequence[Bucket]) -> PartitionProfile:
+def _profile(work: PartitionChanges, buckets: Sequence[Bucket]) -> PartitionProfile:
     return PartitionProfile(
         inserts=work.inserts,
         files={

@@ -62,7 +62,7 @@ def test_an_encrypted_table_on_spark_3_5(tmp_path):
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     assert re.search(
-        r"without the key: ..*\.parquet: the client 'drawer' failed to give the key drawer:table: ",
+        r"without the key: ..*\.parquet: the client 'drawer' did not return the key drawer:table \(",
         done.stdout,
     )
     assert "sealed on Spark 3.5" in done.stdout

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from parquetry.runtime.base_file.encoding import page_options
 from parquetry.runtime.parquet.assembly import ParquetAssembly, ParquetParts
 from parquetry.runtime.parquet.column_order import order_of
-from parquetry.runtime.parquet.joined_pages import JoinedChunk, chunk_pages, leaves
+from parquetry.runtime.parquet.joined_pages import JoinedChunk, chunk_pages, leaf_columns
 from parquetry.runtime.parquet.thrift import decode_struct
 from tests.support.effort import examples
 
@@ -79,7 +79,7 @@ def parquet(rows, codec, *, page_rows, **shape) -> ParquetParts:
 
 def joined(files: list[ParquetParts]) -> pa.Buffer | None:
     """One row group of all; None where a chunk's pages are not told."""
-    columns = leaves(files[0].columns)
+    columns = leaf_columns(files[0].columns)
     chunks = []
     for place, (column, flat) in enumerate(columns):
         pages = [chunk_pages(file.chunks(0)[place], file.rows(0), flat=flat) for file in files]
@@ -201,7 +201,7 @@ def test_rows_statistics_and_page_index_are_those_of_the_values(files, shape, co
 
 def pages_of(content: pa.Buffer, chunk, rows: int) -> list[int]:
     """The first rows of the pages and the number of all, each page being where the offset index says."""
-    place = chunk.places[1]
+    place = chunk.index_ranges[1]
     index, _ = decode_struct(content.to_pybytes()[place.start : place.stop])
     values, end = 0, chunk.start
     for page in index[1][1].items:

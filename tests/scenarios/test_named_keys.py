@@ -121,7 +121,7 @@ def test_a_base_file_has_no_path_read_as_a_key(tmp_path, attacked, place):
     file = attacked.name(reference)
     with pytest.raises(KeyUnavailableError) as refused:
         inspect_table(open_store(attacked.path))
-    assert f"{file}: the key {reference!r} is not named by who opens the table" in str(refused.value)
+    assert f"{file}: the key {reference!r} is not declared here" in str(refused.value)
     assert "files.former_encryption_keys" in str(refused.value)
 
 
@@ -131,7 +131,7 @@ def test_a_base_file_has_no_client_loaded(attacked, monkeypatch):
     monkeypatch.setattr(key_management, "entry_points", lambda group: [point])
     kms_client.cache_clear()
     attacked.name("vault:drop?all=1")
-    with pytest.raises(KeyUnavailableError, match="is not named by who opens the table"):
+    with pytest.raises(KeyUnavailableError, match="is not declared here"):
         inspect_table(open_store(attacked.path))
     assert loaded == []
 
@@ -139,7 +139,7 @@ def test_a_base_file_has_no_client_loaded(attacked, monkeypatch):
 def test_a_key_of_the_operator_is_none_of_the_table(attacked):
     """The operator's environment has the key, and even a policy with keys has not this one."""
     attacked.name(THEIRS)
-    with pytest.raises(KeyUnavailableError, match="PARQUETRY_THEIRS' is not named"):
+    with pytest.raises(KeyUnavailableError, match="PARQUETRY_THEIRS' is not declared"):
         inspect_table(open_store(attacked.path, None, SEALED_ALLOWED))
 
 
@@ -172,7 +172,7 @@ def test_a_sealed_file_of_another_table_is_not_decrypted_by_a_write(tmp_path):
         target = ours.store.root / file.stat.path
         target.parent.mkdir(parents=True)
         shutil.copy(theirs.store.root / file.stat.path, target)
-        with pytest.raises(KeyUnavailableError, match="PARQUETRY_THEIRS' is not named by who opens"):
+        with pytest.raises(KeyUnavailableError, match="PARQUETRY_THEIRS' is not declared here"):
             write(ours, merging(file), [Incoming(key="k1", position=1, values={"n": 7})])
         assert list(ours.store.root.rglob("*.parquet")) == [target]
 
@@ -183,14 +183,14 @@ def test_keys_that_a_process_keeps_are_kept_for_each_policy(tmp_path):
     (file,) = write(ours, bucket(ours), rows()).files
     assert read_metadata(ours.store, file.stat.path).num_rows == 9
     for allowed in (Allowed(), Allowed(keys=frozenset([THEIRS]))):
-        with pytest.raises(KeyUnavailableError, match="PARQUETRY_OURS' is not named"):
+        with pytest.raises(KeyUnavailableError, match="PARQUETRY_OURS' is not declared"):
             read_metadata(open_store(tmp_path, None, allowed), file.stat.path)
 
 
 def test_an_applied_record_chooses_no_key_to_write_by(tmp_path):
     ours = context(tmp_path, COLUMNS, files=SEALED)
     forged = replace(ours, files=replace(SEALED, encryption_key=THEIRS))
-    with pytest.raises(KeyUnavailableError, match="PARQUETRY_THEIRS' is not named"):
+    with pytest.raises(KeyUnavailableError, match="PARQUETRY_THEIRS' is not declared"):
         write(forged, bucket(forged), rows())
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
@@ -203,7 +203,7 @@ def test_files_of_a_former_key_are_read_until_they_are_rewritten(tmp_path):
     (merged,) = write(new, merging(file), [Incoming(key="k1", position=1, values={"n": 7})]).files
     later = open_store(tmp_path, None, Allowed(keys=frozenset([THEIRS])))
     assert read_metadata(later, merged.stat.path).num_rows == 9
-    with pytest.raises(KeyUnavailableError, match="PARQUETRY_OURS' is not named"):
+    with pytest.raises(KeyUnavailableError, match="PARQUETRY_OURS' is not declared"):
         read_metadata(later, file.stat.path)
 
 

@@ -36,7 +36,7 @@ from parquetry.runtime.timeline.sidecars import statistics_path
 from parquetry.runtime.write.plan import (
     DECISIONS_KEY,
     ChangeCounts,
-    PartitionWork,
+    PartitionChanges,
     decisions_json,
     plan_buckets,
 )
@@ -152,7 +152,7 @@ class SizedTable:
                 size = learned or table_record_size(txn.timeline) or self.width * 0.35
                 rows = drawn.get(partition, {})
                 works.append(
-                    PartitionWork(
+                    PartitionChanges(
                         partition=partition,
                         inserts=inserts.get(partition, 0),
                         slices=[s for s in there if fill or s.file_id in rows],
@@ -163,7 +163,7 @@ class SizedTable:
                             for file_id, (at, _) in rows.items()
                         },
                         record_size_bytes=size,
-                        sure=learned is not None,
+                        is_record_size_known=learned is not None,
                     )
                 )
             policy = spec.sizing if fill else replace(spec.sizing, small_file_limit_bytes=0)

@@ -261,7 +261,7 @@ def _draw_group(
         zip(paths, firsts, strict=False),
         lambda file: _draw_file(store, file[0], chosen[file[0]], wanted, sample, first=file[1]),
     )
-    numbers, rows = sample.found()
+    numbers, rows = sample.rows_by_number()
     kept = np.diff(np.searchsorted(numbers, firsts)).tolist()
     by_path = {path: count for path, count in zip(paths, kept, strict=True) if count}
     return GroupSample(rows=rows, of_rows=_rows(files), by_path=by_path)
@@ -311,6 +311,6 @@ def _draw_file(
             seen = 0
             for batch in reader.batches(chunk.number):
                 here = row_numbers[(row_numbers >= seen) & (row_numbers < seen + batch.num_rows)] - seen
-                reader.offer(batch.take(pa.array(here)), np.arange(first, first + len(here)), sample)
+                reader.add_to_sample(batch.take(pa.array(here)), np.arange(first, first + len(here)), sample)
                 first += len(here)
                 seen += batch.num_rows

@@ -70,7 +70,7 @@ def sample_of(
         with _opened(context.store, part) as (content, place):
             reader = ColumnReader(content, wanted, allowed=context.store.allowed, place=place)
             rows = _sample_file(reader, sample, rows)
-    return sample.found()[1]
+    return sample.rows_by_number()[1]
 
 
 def sample_share(
@@ -106,7 +106,7 @@ def sample_share(
                     measured_rows += count
                     measured_bytes += count * width
     return ShareSample(
-        sample=sample.found()[1],
+        sample=sample.rows_by_number()[1],
         stride=sample.stride,
         rows=rows,
         row_bytes=int(np.ceil(measured_bytes / max(measured_rows, 1))),
@@ -118,7 +118,7 @@ def _sample_file(reader: ColumnReader, sample: SystematicSample, first: int) -> 
     for row_group in range(reader.metadata.num_row_groups):
         for batch in reader.batches(row_group):
             numbers = np.arange(first, first + batch.num_rows)
-            reader.offer(batch, numbers, sample)
+            reader.add_to_sample(batch, numbers, sample)
             first += batch.num_rows
     return first
 

@@ -82,7 +82,7 @@ def decode_sample(
             sample = SystematicSample(wanted, most_bytes=most_bytes)
             seen = 0
             for batch in reader.batches(row_group):
-                reader.offer(batch, np.arange(seen, seen + batch.num_rows), sample)
+                reader.add_to_sample(batch, np.arange(seen, seen + batch.num_rows), sample)
                 seen += batch.num_rows
-            return sample.found()[1]
+            return sample.rows_by_number()[1]
     return None

@@ -174,7 +174,7 @@ def merge_samples(messages: Iterable[pa.RecordBatch]) -> Batches:
     if is_file_missing or sample is None:
         yield _message(taken=_GONE)
         return
-    yield _message(rows=rows, taken=row_bytes // max(rows, 1), content=_packed(sample.found()[1]))
+    yield _message(rows=rows, taken=row_bytes // max(rows, 1), content=_packed(sample.rows_by_number()[1]))
 
 
 def read_sample(rows: Sequence[Any]) -> Sampled | None:

@@ -31,8 +31,8 @@ from parquetry.runtime.parquet.joined_pages import (
     ChunkPages,
     JoinedChunk,
     chunk_pages,
-    leaves,
-    may_stand_alone,
+    is_joinable_alone,
+    leaf_columns,
 )
 from parquetry.runtime.spec.meta_columns import FILE_NAME, PARTITION_PATH
 
@@ -131,7 +131,7 @@ class _Stitcher:
     ) -> None:
         self._writer = writer
         self._row_group_arrow_bytes = context.row_group_arrow_bytes
-        columns = leaves(writer.template.columns)
+        columns = leaf_columns(writer.template.columns)
         self._flat = [flat for _, flat in columns]
         self._orders = [order_of(column) for column, _ in columns]
         self._pending: deque[_PendingRowGroup] = deque()
@@ -178,7 +178,7 @@ class _Stitcher:
         candidate_bytes = sum(
             chunk.size_bytes
             for chunk in chunks
-            if may_stand_alone(chunk, values=_LEAST_VALUES, stored_bytes=_LEAST_BYTES)
+            if is_joinable_alone(chunk, values=_LEAST_VALUES, stored_bytes=_LEAST_BYTES)
         )
         if candidate_bytes < least_bytes:
             return None

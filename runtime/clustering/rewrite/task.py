@@ -387,4 +387,4 @@ def _sample_in(context: WriteContext, batches: Sequence[pa.RecordBatch], order: 
     for batch in batches:
         sample.add(np.arange(first, first + batch.num_rows), batch.select(names))
         first += batch.num_rows
-    return sample.found()[1]
+    return sample.rows_by_number()[1]

@@ -11,7 +11,7 @@ from parquetry.runtime.spark.attempt.write_attempt import Attempt, AttemptResult
 from parquetry.runtime.spark.lookup.found import FoundKeys, find_nothing
 from parquetry.runtime.spec.table_spec import KeyScope, Operation
 from parquetry.runtime.stage.staged import StagedRows
-from parquetry.runtime.write.shared_partition import check_only_nulls
+from parquetry.runtime.write.null_partition import check_null_partitions
 
 _OVERWRITES = (Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE)
 
@@ -63,7 +63,7 @@ def _replaced(attempt: Attempt, staged: StagedRows, operation: Operation) -> Map
     match operation:
         case Operation.INSERT_OVERWRITE:
             slices = attempt.state.slices(staged.totals)
-            check_only_nulls(attempt.state.handle.store, attempt.state.rules, slices)
+            check_null_partitions(attempt.state.handle.store, attempt.state.rules, slices)
         case Operation.INSERT_OVERWRITE_TABLE:
             slices = attempt.state.slices(view.partitions())
         case _:

@@ -32,7 +32,7 @@ from parquetry.runtime.write.plan import (
     DECISIONS_KEY,
     BucketPlanner,
     ChangeCounts,
-    PartitionWork,
+    PartitionChanges,
     WritePlan,
     decisions_json,
 )
@@ -205,10 +205,10 @@ class Attempt:
         slices: Mapping[str, Sequence[FileSlice]],
         changes: Mapping[str, Mapping[str, ChangeCounts]],
         fill: bool,
-    ) -> list[PartitionWork]:
+    ) -> list[PartitionChanges]:
         sizes = self._record_sizes(staged, inserts, slices)
         return [
-            PartitionWork(
+            PartitionChanges(
                 partition=partition,
                 inserts=inserts.get(partition, 0),
                 slices=[
@@ -216,7 +216,7 @@ class Attempt:
                 ],
                 changes=changes.get(partition, {}),
                 record_size_bytes=sizes[partition][0],
-                sure=sizes[partition][1],
+                is_record_size_known=sizes[partition][1],
             )
             for partition in sorted({p for p, n in inserts.items() if n} | set(changes))
         ]

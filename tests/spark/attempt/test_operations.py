@@ -379,7 +379,7 @@ def test_rows_that_share_the_partition_of_null_are_not_overwritten_or_deleted_wi
     with pytest.raises(InvalidDataError, match="has 2 rows whose city is an empty text or __HIVE_DEFAULT"):
         table.delete_partition([{"city": None}])
     for shared in ("", "__HIVE_DEFAULT_PARTITION__"):
-        with pytest.raises(InvalidDataError, match="names no partition of its own"):
+        with pytest.raises(InvalidDataError, match="has no partition of its own"):
             table.delete_partition([{"city": shared}])
         with pytest.raises(InvalidDataError, match=r"column 'city' is an empty text or .* in 1 of 1 rows"):
             table.insert_overwrite(pa.table({"id": [6], "city": [shared]}))

@@ -83,7 +83,7 @@ def test_a_source_and_a_test_of_rows_read_by_the_keys_that_are_named(folder, spa
     called("apply", "--auto-approve")
     folder.deliver("2.csv", "id,v\n3,3\n")
     said = called("run", code=6)
-    assert "A' is not named by who opens the table" in said
+    assert "A' is not declared here" in said
     assert "its encryption_keys" in said
     assert rows(spark, "visits") == [(1, 1), (2, 2)]
 
@@ -108,9 +108,9 @@ def test_python_names_the_keys(folder, spark):
     more = pa.table({"id": [4], "v": [4]})
     for keys in ([], [key(folder, "B")]):
         table = parquetry.open(place, keys=keys)
-        with pytest.raises(parquetry.KeyUnavailableError, match="A' is not named by who opens the table"):
+        with pytest.raises(parquetry.KeyUnavailableError, match="A' is not declared here"):
             table.upsert(more)
-        with pytest.raises(Exception, match="A' is not named by who opens the table"):
+        with pytest.raises(Exception, match="A' is not declared here"):
             table.read(spark).collect()
     parquetry.open(place, keys=[key(folder, "A")]).upsert(more)
     assert rows(spark, "people") == [(1, 1), (2, 2), (4, 4)]
@@ -131,6 +131,6 @@ def test_a_sealed_file_of_another_table_stays_sealed(folder, spark):
     commit.write_text(json.dumps(said))
     for sidecar in (folder.root / "warehouse/open/.hoodie/.parquetry/stats").iterdir():
         sidecar.unlink()
-    with pytest.raises(parquetry.KeyUnavailableError, match="A' is not named by who opens the table"):
+    with pytest.raises(parquetry.KeyUnavailableError, match="A' is not declared here"):
         table.upsert(pa.table({"id": [1], "v": [9]}))
     assert files(folder, "open") == [mine]

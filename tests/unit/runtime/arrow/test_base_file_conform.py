@@ -111,5 +111,5 @@ def test_what_does_not_fit_is_refused_by_name(column, wanted, words):
 @pytest.mark.parametrize("names", [[], ["a", "a"]])
 def test_a_required_column_must_be_there_once(names):
     source = pa.schema([(name, pa.string()) for name in names])
-    with pytest.raises(InvalidDataError, match="the column 'a' is missing"):
+    with pytest.raises(InvalidDataError, match="the required column 'a' is missing"):
         Conformer(source, pa.schema([pa.field("a", pa.string(), nullable=False)]), place="here")

@@ -94,21 +94,26 @@ def test_values_of_pandas_are_taken_as_declared(kind, values, expected):
     [
         ("int", [1.5], "c", "truncated"),
         ("int", [2**40], "c", "not in range"),
-        ("bigint", [2.0**60], "c", r"from 2\^53 on floats are rounded"),
+        ("bigint", [2.0**60], "c", r"floats from 2\^53 on are rounded"),
         ("bigint", ["1"], "c", "is string in the rows and bigint in the table"),
         ("bigint", [1, "x"], "c", "Could not convert 'x'"),
         ("bigint", [True], "c", "is bool in the rows"),
         ("bigint", pd.to_timedelta(pd.Series([1]), unit="s"), "c", "is duration"),
         ("boolean", [1, 0], "c", "is int64 in the rows"),
         ("float", [1e300], "c", "too large"),
-        ("decimal(10,2)", [12.345], "c", "12.345 is no decimal"),
+        ("decimal(10,2)", [12.345], "c", "12.345 cannot be stored as decimal"),
         ("decimal(4,2)", [Decimal("1234.5")], "c", "does not fit"),
         ("decimal(4,2)", [100], "c", "does not fit"),
         ("string", [1], "c", "is int64 in the rows"),
         ("string", [uuid.UUID(int=1)], "c", "in the table"),
         ("date", ["2026-01-01"], "c", "is string in the rows"),
-        ("date", pd.Series(pd.to_datetime(["2026-01-01 10:00"])), "c", "2026-01-01 10:00:00 is no date"),
-        ("bigint", pd.Series([2**24], dtype="float32"), "c", r"from 2\^24 on floats are rounded"),
+        (
+            "date",
+            pd.Series(pd.to_datetime(["2026-01-01 10:00"])),
+            "c",
+            "2026-01-01 10:00:00 cannot be stored as date",
+        ),
+        ("bigint", pd.Series([2**24], dtype="float32"), "c", r"floats from 2\^24 on are rounded"),
         ("timestamp", pd.Series([pd.Timestamp(1, unit="ns")]), "c", "would lose data"),
         ("timestamp", pd.Series([pd.Timestamp(1, unit="ns")], dtype=object), "c", "nanoseconds"),
         ("array<timestamp>", [[pd.Timestamp(0), pd.Timestamp(1, unit="ns")]], "c", "nanoseconds"),
@@ -201,8 +206,8 @@ def test_named_levels_of_an_index_are_columns():
     [
         (pd.DataFrame({0: [1]}), "a column called 0"),
         (pd.DataFrame(), "no columns"),
-        (pd.DataFrame([[1, 2]], columns=["c", "C"]), "'C' comes twice"),
-        (pa.table([pa.array([1]), pa.array([2])], names=["c", "c"]), "'c' comes twice"),
+        (pd.DataFrame([[1, 2]], columns=["c", "C"]), "two columns 'C'"),
+        (pa.table([pa.array([1]), pa.array([2])], names=["c", "c"]), "two columns 'c'"),
     ],
 )
 def test_columns_need_names_of_their_own(rows, said):
@@ -213,7 +218,7 @@ def test_columns_need_names_of_their_own(rows, said):
 @pytest.mark.parametrize("rows", [[{"c": 1}], {"c": [1]}, "c", None, pd.Series([1]).index, pd.DataFrame])
 def test_anything_else_is_a_type_error_that_says_what_is_taken(rows):
     with pytest.raises(
-        TypeError, match=r"is no kind of rows: .* Spark DataFrame, a pandas DataFrame, a pyarrow"
+        TypeError, match=r"does not contain rows; pass .* Spark DataFrame, a pandas DataFrame, a pyarrow"
     ):
         check_rows(rows)
 

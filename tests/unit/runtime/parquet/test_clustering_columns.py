@@ -87,7 +87,7 @@ def test_an_even_sample_does_not_depend_on_who_adds_rows_first():
         sample = SystematicSample(rows.schema, most_bytes=20_000, stride=3)
         for start in starts:
             sample.add(np.arange(start, start + 100), rows.slice(start, 100))
-        numbers, found = sample.found()
+        numbers, found = sample.rows_by_number()
         assert numbers.tolist() == list(range(0, ROWS, sample.stride)) == found.column("n").to_pylist()
         assert 5_000 < found.nbytes < 22_000
         samples.append(found)

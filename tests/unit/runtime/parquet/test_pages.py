@@ -10,7 +10,7 @@ import pytest
 from parquetry.runtime.base_file.encoding import page_options
 from parquetry.runtime.parquet.assembly import ParquetParts, PartChunk
 from parquetry.runtime.parquet.column_order import order_of
-from parquetry.runtime.parquet.joined_pages import JoinedChunk, chunk_pages, leaves
+from parquetry.runtime.parquet.joined_pages import JoinedChunk, chunk_pages, leaf_columns
 
 ROWS = 30
 VALUES, STORED, DATA_PAGE = 5, 7, 9
@@ -64,7 +64,7 @@ def test_a_garbled_index_is_left_out(garbage):
     assert pages is not None
     joined = JoinedChunk([pages, pages], order_of({1: (5, 2)}))
     assert joined.column_index() is not None
-    place = chunk.places[0]
+    place = chunk.index_ranges[0]
     assert place is not None
     content = bytearray(chunk.parts.content.read_at(chunk.parts.size_bytes, 0))
     content[place.start : place.stop] = garbage.ljust(len(place), b"\xff")
@@ -82,7 +82,7 @@ def test_a_garbled_offset_index_tells_no_pages():
     pages = chunk_pages(whole, ROWS, flat=True)
     assert pages is not None
     content = whole.parts.content.read_at(whole.parts.size_bytes, 0)
-    place = whole.places[1]
+    place = whole.index_ranges[1]
     assert place is not None
     unknown = 0
     for at in place:
@@ -110,7 +110,7 @@ def test_the_columns_of_a_schema_and_which_are_flat():
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink)
     parts = ParquetParts(pa.BufferReader(sink.getvalue()))
-    found = leaves(parts.columns)
+    found = leaf_columns(parts.columns)
     assert [(column[4][1], flat) for column, flat in found] == [
         (b"a", True),
         (b"c", False),
@@ -123,7 +123,7 @@ def test_the_columns_of_a_schema_and_which_are_flat():
 def order_of_type(kind: pa.DataType):
     sink = pa.BufferOutputStream()
     pq.write_table(pa.schema([("n", kind)]).empty_table(), sink)
-    ((column, _),) = leaves(ParquetParts(pa.BufferReader(sink.getvalue())).columns)
+    ((column, _),) = leaf_columns(ParquetParts(pa.BufferReader(sink.getvalue())).columns)
     return order_of(column)
 
 

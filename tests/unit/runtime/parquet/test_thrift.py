@@ -89,7 +89,7 @@ ENDLESS = [
 @pytest.mark.parametrize("begin", ENDLESS)
 def test_an_integer_without_end_is_refused_after_ten_bytes(begin):
     read = CountedBytes(begin + b"\xff" * 400_000)
-    with pytest.raises(ValueError, match="an integer has no end"):
+    with pytest.raises(ValueError, match="an integer has more than 10 bytes"):
         decode_struct(read)
     assert read.looked_at <= len(begin) + thrift.MOST_INTEGER_BYTES + 3
 

@@ -7,31 +7,33 @@ import pytest
 from parquetry.runtime.base_file.model import Bucket
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.sizing import SizingPolicy
-from parquetry.runtime.write.plan import PartitionWork, plan_buckets
+from parquetry.runtime.write.plan import PartitionChanges, plan_buckets
 from tests.support.clustering_model import maximum_for
 
 INSTANT = "20261121120000000"
 ROWS = 10_000
 
 
-def rows_of_buckets(*, sure, **policy):
-    work = PartitionWork(partition="p=1", inserts=ROWS, record_size_bytes=100, sure=sure)
+def rows_of_buckets(*, is_record_size_known, **policy):
+    work = PartitionChanges(
+        partition="p=1", inserts=ROWS, record_size_bytes=100, is_record_size_known=is_record_size_known
+    )
     limits = SizingPolicy(max_file_size_bytes=maximum_for(100_000), **policy)
     return [b.expected_inserts for b in plan_buckets(INSTANT, [work], policy=limits, tasks=2).buckets]
 
 
 def test_new_files_of_a_guessed_record_size_share_tasks():
-    assert rows_of_buckets(sure=True) == [1_000] * 10
-    assert rows_of_buckets(sure=False) == [5_000] * 2
+    assert rows_of_buckets(is_record_size_known=True) == [1_000] * 10
+    assert rows_of_buckets(is_record_size_known=False) == [5_000] * 2
 
 
-@pytest.mark.parametrize("sure", [True, False])
-def test_a_configured_number_of_rows_per_file_is_kept(sure):
-    assert rows_of_buckets(sure=sure, insert_split_size=400) == [400] * 25
+@pytest.mark.parametrize("is_record_size_known", [True, False])
+def test_a_configured_number_of_rows_per_file_is_kept(is_record_size_known):
+    assert rows_of_buckets(is_record_size_known=is_record_size_known, insert_split_size=400) == [400] * 25
 
 
 def test_a_number_of_rows_that_the_maximum_is_not_thought_to_hold_is_a_guess_too():
-    assert rows_of_buckets(sure=False, insert_split_size=4_000) == [5_000] * 2
+    assert rows_of_buckets(is_record_size_known=False, insert_split_size=4_000) == [5_000] * 2
 
 
 def test_bytes_of_a_base_file_and_of_new_rows_add_up():

@@ -18,7 +18,9 @@ from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.partition_path import NULL_PARTITION, KeyRules
 
 
-def check_only_nulls(store: ObjectStore, rules: KeyRules, slices: Mapping[str, Sequence[FileSlice]]) -> None:
+def check_null_partitions(
+    store: ObjectStore, rules: KeyRules, slices: Mapping[str, Sequence[FileSlice]]
+) -> None:
     """Check that the partition columns which the path shows as null are null in every row.
 
     It reads these columns of the files.
@@ -33,9 +35,9 @@ def check_only_nulls(store: ObjectStore, rules: KeyRules, slices: Mapping[str, S
                     Message(
                         "partition ",
                         Value.partition(path),
-                        f" has {others} rows whose {column} is an empty text or {NULL_PARTITION}, not null: "
-                        "they would go too; delete or change them first (delete with match), or delete the "
-                        "whole partition by its path",
+                        f" has {others} rows whose {column} is an empty text or {NULL_PARTITION}, not "
+                        "null, and they would be deleted too; delete or change them first (delete with "
+                        "match), or delete the whole partition by its path",
                     )
                 )
 
