@@ -85,21 +85,22 @@ class Timeline:
 
     @OnceProperty
     def unbroken_since(self) -> str | None:
-        """Return the first completed write after which no write is missing, or None before the first write.
+        """Return the first completed write from which on no completed write has been archived.
 
-        Older writes may have been archived. Savepoints may have kept older commits on the timeline, as Hudi
-        can archive beyond them (``hoodie.archive.beyond.savepoint``).
+        The result is None if there is no completed write. Savepoints can keep older commits on the timeline
+        while Hudi archives writes after them (``hoodie.archive.beyond.savepoint``).
         """
         times = [instant.time for instant in self.completed_writes]
         savepoints = set(self.savepoints)
         return next((time for time in times if time not in savepoints), times[0] if times else None)
 
     def is_left_behind(self, time: str) -> bool:
-        """Return whether an instant that is not on the timeline counts as that of an archived write.
+        """Return whether an instant that is not on the timeline counts as an archived write.
 
-        An instant that is older than all writes of the timeline does, as for Hudi's readers. So does an
-        instant between savepointed commits and :attr:`unbroken_since`, where Hudi may have archived (its own
-        readers then miss those rows), unless a rollback or restore of the timeline names it.
+        It counts if it is older than all writes of the timeline, as for Hudi's readers. It also counts if it
+        lies between savepointed commits and :attr:`unbroken_since`, because Hudi may have archived writes
+        there (its own readers then miss those rows). In that case a rollback or restore on the timeline that
+        names it shows the contrary.
         """
         first = self.unbroken_since
         if first is None or time >= first or time in self._pending_times:
@@ -129,7 +130,14 @@ class Timeline:
         )
 
     def contains(self, time: str, action: Action | None = None, *, state: State | None = None) -> bool:
-        """Return whether there is such an instant. ``state`` is compared with its highest state."""
+        """Return whether the timeline has an instant with that time.
+
+        Args:
+            time: The time of the instant.
+            action: Its action, or None for any action.
+            state: Its highest state, or None for any state.
+
+        """
         return any(
             instant.time == time and action in (None, instant.action) and state in (None, instant.state)
             for instant in self.instants
@@ -172,7 +180,7 @@ class Timeline:
     def profile(self, time: str) -> CommitMetadata | None:
         """Return the workload profile in the inflight file of a pending write, or None if it is unreadable.
 
-        The profile only helps to avoid conflicts, so a file that its writer has not finished is ignored.
+        The profile only helps to avoid conflicts, so a file that is incomplete is ignored.
         """
         instant = self.write_at(time)
         if instant is None or instant.with_state(State.INFLIGHT).file_name not in self.files:
@@ -198,7 +206,7 @@ class Timeline:
 
     @OnceProperty
     def pending_clusterings(self) -> Mapping[str, RequestedReplace]:
-        """Return the clustering plans that are scheduled and not executed, by time."""
+        """Return the requests of the clusterings that are scheduled but not completed, by time."""
         pending = (instant.time for instant in self.pending_writes if instant.action is Action.REPLACECOMMIT)
         requests = {time: self.requested_replace(time) for time in pending}
         return {time: request for time, request in requests.items() if request.is_clustering}
@@ -218,10 +226,11 @@ class Timeline:
         }
 
     def last_settled(self, end: str | None = None) -> str | None:
-        """Return the newest completed write, up to ``end``, before which no write is pending, or None.
+        """Return the newest completed write that is older than all pending writes, or None if there is none.
 
-        An incremental read that continues from this instant misses no rows. A pending write, in contrast, may
-        complete later with its older instant. Pending clusterings are ignored, as they change no row.
+        If ``end`` is given, only writes up to ``end`` count. An incremental read that continues from the
+        result misses no rows, whereas a pending write may complete later with its older instant. Pending
+        clusterings are ignored, because they change no row.
         """
         pending = (instant.time for instant in self.pending_writes)
         barrier = min((time for time in pending if time not in self.pending_clusterings), default=None)
@@ -240,7 +249,10 @@ class Timeline:
 
     @OnceProperty
     def earliest_retained(self) -> str | None:
-        """Return the earliest commit that the last completed clean retained in full, or None if unknown."""
+        """Return the earliest commit whose file slices the last completed clean kept in full.
+
+        The result is None if it is unknown.
+        """
         cleans = self.of(Action.CLEAN, state=State.COMPLETED)
         return self.clean_metadata(cleans[-1].time).earliest_commit_to_retain if cleans else None
 
@@ -330,9 +342,9 @@ class Timeline:
 
     @OnceProperty
     def _restored(self) -> tuple[tuple[str, str], ...]:
-        """Return the savepoint and the time of each restore, which undid all writes between them.
+        """Return the instant of the savepoint and the instant of the restore, for each restore.
 
-        A restore also removes older rollbacks from the timeline.
+        A restore undoes all writes between the two. It also removes older rollbacks from the timeline.
         """
         restores = {restore.time: self.restore_plan(restore.time) for restore in self.of(Action.RESTORE)}
         return tuple((plan.savepoint, time) for time, plan in restores.items() if plan.savepoint is not None)

@@ -54,7 +54,7 @@ def archive_entries(
 
 
 def _content(instant: Instant, content: bytes, *, place: str) -> dict[str, Any]:
-    """Return the one branch of the entry for this action and state."""
+    """Return the part of a log entry for this action and state: the content under the name of its field."""
     match instant.action, instant.state:
         case action, _ if action in _COMMITS:
             return {"hoodieCommitMetadata": _commit(content, place)}
@@ -84,14 +84,18 @@ _AVRO_BRANCHES: Final[Mapping[tuple[Action, State], tuple[str, str]]] = {
 
 
 def _record(branch: str, name: str, content: bytes, place: str) -> dict[str, Any]:
-    """Return the record of an Avro file with the fields of the log. An empty file gives None."""
+    """Return the record of an Avro file with the fields of the log, under the name ``branch``."""
     if not content:
         return {branch: None}
     return {branch: _project(decode_container(content, place=place), record_schema(name), {})}
 
 
 def _project(value: Any, schema: Any, named: dict[str, Any]) -> Any:
-    """Return a value of a newer writer as a value of our schema. Unknown fields are dropped."""
+    """Return a value with exactly the fields of our schema.
+
+    Other fields are dropped, and missing ones get their defaults. ``named`` collects the records of the
+    schema by name.
+    """
     if isinstance(schema, str):
         schema = named.get(schema, schema)
     match schema:
@@ -130,12 +134,16 @@ def _replace(content: bytes, place: str) -> dict[str, Any]:
 
 
 def _stat(stat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a write statistic. ``totalLogFiles`` of the log is ``totalLogFilesCompacted`` in the JSON."""
+    """Return a write statistic of a commit's JSON as the archive log stores it.
+
+    The log's ``totalLogFiles`` has the value of the JSON's ``totalLogFilesCompacted``.
+    """
     fields = (field["name"] for field in record_schema("HoodieWriteStat")["fields"])
     return {**{name: stat.get(name) for name in fields}, "totalLogFiles": stat.get("totalLogFilesCompacted")}
 
 
 def _texts(extra: Mapping[str, Any]) -> dict[str, str]:
+    """Return the entries whose values are strings."""
     return {key: value for key, value in extra.items() if isinstance(value, str)}
 
 

@@ -118,7 +118,7 @@ def encode_log(entries: Iterable[Mapping[str, Any]]) -> bytes:
 def changed_log(
     content: bytes, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], *, place: str
 ) -> bytes | None:
-    """Return a log file with the entries that ``change`` returns, or None if no entry changes.
+    """Return the content of a log file with ``change`` applied to each entry, or None if no entry changes.
 
     Each block keeps its own schema. Blocks without a changed entry keep their bytes.
 
@@ -248,6 +248,7 @@ def _encode_record(schema: Any, entry: Mapping[str, Any]) -> bytes:
 
 
 def _versions(store: ObjectStore, folder: str) -> dict[int, str]:
+    """Return the path of each log file by its number."""
     names = ((info.path, _FILE_NAME.fullmatch(info.path.rpartition("/")[2])) for info in store.list(folder))
     return {int(match[1]): path for path, match in names if match}
 
@@ -257,6 +258,7 @@ def _unpack(log: io.BytesIO, layout: str) -> tuple[int, ...]:
 
 
 def _exactly(log: io.BytesIO, size: int) -> bytes:
+    """Return the next ``size`` bytes, or raise an error if the log ends before."""
     content = log.read(size)
     if size < 0 or len(content) < size:
         raise EOFError(f"{size} bytes were expected, {len(content)} are left")

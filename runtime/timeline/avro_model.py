@@ -202,16 +202,25 @@ def decode_container(content: bytes, *, place: str) -> dict[str, Any]:
 
 
 def check_bounded(schema: Any) -> None:
-    """Raise ValueError if values of an untrusted schema may overflow the stack or the memory.
+    """Raise ValueError if reading values of an untrusted schema could overflow the stack or the memory.
 
-    The Avro reader is written in C: a record inside itself overflows its stack, and an array whose items take
+    The Avro reader is written in C. A record inside itself overflows its stack, and an array whose items take
     no bytes can claim any number of items.
     """
     _least_bytes(schema, within=(), known={})
 
 
 def _least_bytes(schema: Any, *, within: tuple[str, ...], known: dict[str, int]) -> int:
-    """Return the minimum number of bytes that a value takes."""
+    """Return the minimum number of bytes of a value of the schema, and add named records to ``known``.
+
+    Raise ValueError if the schema is nested too deeply, or has a type that :func:`check_bounded` forbids.
+
+    Args:
+        schema: The schema, or a part of it.
+        within: The names of the records around this part.
+        known: The minimum number of bytes by the name of the record.
+
+    """
     if len(within) > MAX_DEPTH:
         raise ValueError(f"its schema has more than {MAX_DEPTH} levels")
     inside = partial(_least_bytes, within=(*within, ""), known=known)

@@ -70,7 +70,7 @@ class CommitMetadata:
         return frozenset(self.stats) | frozenset(self.replaced)
 
     def all_stats(self) -> Iterator[WriteStat]:
-        """Yield the write statistics of all partitions."""
+        """Yield the write statistics of the files in all partitions."""
         for stats in self.stats.values():
             yield from stats
 
@@ -177,6 +177,10 @@ def _stat_from_json(value: object, partition: str, place: str) -> WriteStat:
 
 
 def _member(document: Mapping[str, Any], key: str, default: _Json, place: str) -> _Json:
+    """Return a member of a JSON object, or the default if it is absent.
+
+    It must have the type of the default.
+    """
     value = document.get(key)
     if value is None:
         return default

@@ -45,7 +45,7 @@ class EffectiveWrites:
 
     @property
     def has_asked_archive(self) -> bool:
-        """Whether the state of a write was unknown to both the timeline and the caller."""
+        """Whether the archive log was needed for the state of a write."""
         return bool(self._states)
 
     def counts(self, instant: str, *, is_settled: bool = False) -> bool:
@@ -78,7 +78,7 @@ class EffectiveWrites:
 
 
 class _Archive:
-    """The writes in the archive log, which is read from the newest file on."""
+    """The writes in the archive log. Log files are read from the newest to the oldest, as far as needed."""
 
     def __init__(self, store: ObjectStore, folder: str) -> None:
         self._unread = newest_logs_first(store, folder)
@@ -87,7 +87,11 @@ class _Archive:
         self._rolled_back: set[str] = set()
 
     def contradicts(self, time: str) -> bool:
-        """Return whether the log has a rollback of the write, or lacks it between two writes of a file."""
+        """Return whether the archive log shows that the write was rolled back.
+
+        That is so if the log contains a rollback of it, or if one log file contains the completed writes just
+        before and just after it but not the write itself.
+        """
         while time not in self._completed and time not in self._rolled_back:
             log = next(self._unread, None)
             if log is None:
@@ -96,7 +100,11 @@ class _Archive:
         return time in self._rolled_back
 
     def _take(self, number: int, log: Iterable[ArchivedInstant] | None) -> None:
-        """Add the writes of a log file. If files disagree about a write, the newer file counts."""
+        """Add the writes of a log file, which is None if it cannot be read.
+
+        Files are taken from the newest to the oldest. If two of them disagree about a write, the newer one
+        counts.
+        """
         if log is None:
             self._is_whole = False
             return
@@ -111,6 +119,11 @@ class _Archive:
                 self._completed.setdefault(archived.time, number)
 
     def _is_passed_over(self, time: str) -> bool:
+        """Return whether one log file contains the writes just before and just after ``time``.
+
+        The function is called if all log files lack the write. If a file could not be read, the result is
+        False.
+        """
         position = bisect_left(self._times, time)
         if not self._is_whole or position in (0, len(self._times)):
             return False
@@ -124,7 +137,7 @@ class _Archive:
 
 
 def writes_being_rolled_back(timeline: Timeline, rollback_steps: Iterable[Instant]) -> set[str]:
-    """Return the times of the writes, also completed ones, that these rollbacks and restores undo."""
+    """Return the times of the writes that these rollbacks and restores undo, including completed writes."""
     victims: set[str] = set()
     for rollback_step in rollback_steps:
         if rollback_step.action is Action.RESTORE:
@@ -135,11 +148,11 @@ def writes_being_rolled_back(timeline: Timeline, rollback_steps: Iterable[Instan
 
 
 def completed_being_rolled_back(timeline: Timeline) -> tuple[str, ...]:
-    """Return the times of the completed writes that will not last.
+    """Return the times of the completed writes that are going to be rolled back.
 
-    A rollback or restore of them has started, or they were completed by a writer that did not notice its
-    rollback. Until the next writer has resolved this, nothing may be built on them, and no slice that they
-    supersede may be deleted.
+    Either a rollback or restore of them has started, or their writer completed them without noticing that
+    they had been rolled back. Until the next writer has finished the rollback, no write may use their rows,
+    and no slice that they supersede may be deleted.
     """
     rollback_steps = (*timeline.of(Action.ROLLBACK), *timeline.of(Action.RESTORE))
     victims = writes_being_rolled_back(
@@ -152,8 +165,8 @@ def completed_being_rolled_back(timeline: Timeline) -> tuple[str, ...]:
 def rolled_back_writes(timeline: Timeline) -> tuple[Instant, ...]:
     """Return the completed writes that had been rolled back before their writer completed them.
 
-    This happens if a writer is suspended and does not notice that others rolled its write back. A write of
-    this project always has a requested file, unless a rollback deleted it.
+    This happens if a writer is suspended and does not notice that another one rolls its write back. Such a
+    write lacks its requested file, which the rollback deleted.
     """
     rollbacks = timeline.of(Action.ROLLBACK, state=State.COMPLETED)
     restores = timeline.of(Action.RESTORE, state=State.COMPLETED)

@@ -117,9 +117,9 @@ class Instant:
 
 
 def format_instant(ms: int, zone: Timezone) -> str:
-    """Return the 17 digits ``yyyyMMddHHmmssSSS`` of a time in ms since the epoch, in the zone of the table.
+    """Return the instant of a time: 17 digits ``yyyyMMddHHmmssSSS`` in the time zone of the table.
 
-    LOCAL is the time zone of this machine, as for a Hudi writer.
+    ``ms`` are milliseconds since the epoch. LOCAL is the time zone of this machine, as for a Hudi writer.
     """
     seconds, millis = divmod(ms, 1000)
     moment = datetime.fromtimestamp(seconds, UTC if zone is Timezone.UTC else None)
@@ -142,9 +142,10 @@ def parse_instant_ms(time: str, zone: Timezone) -> int:
 
 
 def next_instant(after: str | None, now_ms: int, zone: Timezone) -> str:
-    """Return an instant for now that is greater than ``after``: now, or one millisecond after ``after``.
+    """Return the instant for a new action: the current time, or a later one if needed.
 
-    If ``after`` is ahead of the clock, then so is the result, and the caller has to wait.
+    If the current time is not greater than ``after``, the result is one millisecond after ``after``. If that
+    is ahead of the clock, the caller has to wait.
     """
     now = format_instant(now_ms, zone)
     if after is None or now > after:

@@ -35,7 +35,7 @@ def marker_path(instant: str, path: str, kind: MarkerKind) -> str:
 
 
 def put_marker(store: ObjectStore, instant: str, path: str, kind: MarkerKind) -> None:
-    """Write the marker of one file. A task does this before it creates a file whose name was not planned."""
+    """Write the marker of one file. Tasks call this before they create a file whose name was not planned."""
     store.put(marker_path(instant, path, kind), b"")
 
 
@@ -65,6 +65,7 @@ def remove_markers(store: ObjectStore, instant: str) -> None:
 
 
 def _lines(store: ObjectStore, path: str) -> list[str]:
+    """Return the lines of a file, or an empty list if it is absent."""
     try:
         return store.read(path).decode().splitlines()
     except NotFoundError:

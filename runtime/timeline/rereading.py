@@ -15,7 +15,7 @@ _ATTEMPTS = 3
 
 
 def read_again(report: Callable[_Given, _Report]) -> Callable[_Given, _Report]:
-    """Return a function that calls ``report`` up to three times, while it raises StaleTimelineError.
+    """Return a function that calls ``report`` again, at most twice, if it raises StaleTimelineError.
 
     The error means that an instant was archived or rolled back while ``report`` read the timeline.
     """

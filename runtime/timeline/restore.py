@@ -39,7 +39,7 @@ class SavepointMetadata(AvroRecord):
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        """Return the savepoint of a HoodieSavepointMetadata."""
+        """Return the metadata of a HoodieSavepointMetadata."""
         return cls(
             by=value["savepointedBy"],
             at_ms=value["savepointedAt"],

@@ -37,7 +37,7 @@ class InstantInfo:
 
 
 def instants_of(named: Iterable[Mapping[str, Any]] | None, times: Iterable[str]) -> tuple[InstantInfo, ...]:
-    """Return the instants that a record names. Records of the oldest versions contain only times."""
+    """Return the instants that a rollback or restore record names. The oldest records contain only times."""
     instants = tuple(InstantInfo.from_avro(instant) for instant in named or ())
     return instants or tuple(InstantInfo(time=time, action="commit") for time in texts(times))
 

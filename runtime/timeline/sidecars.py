@@ -45,7 +45,7 @@ def statistics_path(instant: str) -> str:
 
 
 def sample_path(instant: str) -> str:
-    """Return the path of the samples of a clustering plan. A rollback of the instant deletes the file."""
+    """Return the path of the samples of the clustering plan ``instant``. Its rollback deletes the file."""
     return f"{STATISTICS_FOLDER}/{instant}{_SAMPLE}"
 
 
@@ -55,7 +55,10 @@ def claim_path(instant: str) -> str:
 
 
 def decisions_path(instant: str) -> str:
-    """Return the path of the reasons for the rows of each file, if they are too large for the commit."""
+    """Return the path of a commit's sizing decisions: the reasons for the row counts of its files.
+
+    The file exists only if the decisions are too large for the commit metadata.
+    """
     return f"{STATISTICS_FOLDER}/{instant}.decisions.json"
 
 

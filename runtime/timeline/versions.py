@@ -18,9 +18,10 @@ FileGroupId = tuple[str, str]
 def versions_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | None]:
     """Return the instants of the file slices that readers saw at that time, by file group.
 
-    If the commit of a slice was archived, its instant comes from the later write that merged it. It is None
-    if only a later replacement shows that the slice existed. A file group that no write of the active
-    timeline touched is left out: its slice of that time is its newest one, which no clean deletes.
+    If the commit of a slice was archived, its instant comes from the later write that merged the slice. The
+    instant is None if only a later replacement shows that the slice existed. A file group that no write of
+    the active timeline wrote or replaced is left out: its slice of that time is its newest slice, which no
+    clean deletes.
     """
     times = [instant.time for instant in timeline.completed_writes]
     found: dict[FileGroupId, str | None] = {}
@@ -43,12 +44,12 @@ def versions_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | Non
 
 
 def cleanable_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | None]:
-    """Return the slices of :func:`versions_as_of` that a later write changed or replaced, by file group.
+    """Return the slices of :func:`versions_as_of` that a clean may delete, by file group.
 
-    The slice of any other file group is its newest, which no clean deletes. The function reads only the
-    writes after that time, and as many older ones as are needed to find the slices of replaced groups. If
-    writes have left the timeline or were rolled back in between, it reads all writes, as
-    :func:`versions_as_of` does.
+    These are the slices that a later write superseded or replaced; no clean deletes the newest slice of a
+    group. The function reads only the writes after that time, and as many older ones as are needed to find
+    the slices of replaced groups. If writes have left the timeline or were rolled back in between, it reads
+    all writes, as :func:`versions_as_of` does.
     """
     if timeline.has_rollbacks or time < (timeline.unbroken_since or ""):
         return versions_as_of(timeline, time)
@@ -72,9 +73,9 @@ def cleanable_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | No
 def _last_written(
     timeline: Timeline, times: list[str], groups: Collection[FileGroupId]
 ) -> dict[FileGroupId, str | None]:
-    """Return the last of these writes that wrote each group, or None if there is none.
+    """Return the last of the writes at ``times`` that wrote each group, or None if none of them did.
 
-    Groups that one of the writes replaced later are omitted.
+    A group that one of the writes replaced, and none wrote afterwards, is left out.
     """
     found: dict[FileGroupId, str | None] = {}
     left = set(groups)
@@ -89,7 +90,7 @@ def _last_written(
 
 
 def _written(metadata: CommitMetadata) -> dict[FileGroupId, str | None]:
-    """Return the file groups that a write wrote, with the instants of the slices that it merged."""
+    """Return the file groups that a write wrote, with the instants of the slices that it superseded."""
     return {(s.partition_path, s.file_id): s.prev_commit for s in metadata.all_stats() if s.path}
 
 
