@@ -81,7 +81,7 @@ class BucketStore(ObjectStore):
         """Return the meaning of an error of the client."""
 
     def _is_from_store(self, error: BaseException) -> bool:
-        """Return whether a request to the store failed, as opposed to an operation on a local file."""
+        """Return whether the error comes from a request to the store, not from an operation on a local file."""
         return not isinstance(error, OSError) or isinstance(error, (ConnectionError, TimeoutError))
 
     @abstractmethod
@@ -281,6 +281,7 @@ class BucketStore(ObjectStore):
         return key.removeprefix(f"{self.prefix}/") if self.prefix else key
 
     def _relative(self, info: ObjectInfo) -> ObjectInfo:
+        """Return the metadata with the path relative to the root instead of the key."""
         return ObjectInfo(
             path=self._path(info.path),
             size_bytes=info.size_bytes,
@@ -295,7 +296,10 @@ class BucketStore(ObjectStore):
             yield from self._pages(below, recursive=recursive)
 
     def _whose(self, path: str, data: bytes, *, nonce: str | None, uncertain: bool) -> PutOutcome | None:
-        """Return whether the existing object is the caller's, or None if it is gone or cannot be read now."""
+        """Return MINE if this caller wrote the existing object, and LOST if another one did.
+
+        The result is None if the object is gone or cannot be read now.
+        """
         if nonce is None and not uncertain:
             return PutOutcome.LOST
         try:

@@ -161,7 +161,11 @@ def _info(entry: Mapping[str, Any]) -> ObjectInfo:
 
 
 def _upload(key: str, data: bytes, **condition: str) -> dict[str, Any]:
-    """Return the multipart request that creates an object. The content cannot contain the random boundary."""
+    """Return the arguments of the multipart request that creates an object.
+
+    The boundary between its parts is random, so the content does not contain it. ``condition`` has further
+    query parameters, such as the required generation.
+    """
     boundary = uuid.uuid4().hex
     name = json.dumps({"name": key})
     head = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{name}\r\n"
@@ -176,7 +180,7 @@ def _upload(key: str, data: bytes, **condition: str) -> dict[str, Any]:
 
 @contextmanager
 def _of_bucket() -> Iterator[None]:
-    """Yield, and raise NoBucketError for a 404: the request needs no object, so the bucket is missing."""
+    """Yield, and convert a 404 to NoBucketError. The request concerns no object, so the bucket is missing."""
     try:
         yield
     except FileNotFoundError as error:
@@ -185,7 +189,7 @@ def _of_bucket() -> Iterator[None]:
 
 @contextmanager
 def _bad_request() -> Iterator[None]:
-    """Yield, and raise the ValueError with which gcsfs reports a bad request as an error of the client."""
+    """Yield, and convert the ValueError by which gcsfs reports a bad request to an error of the client."""
     try:
         yield
     except ValueError as error:
@@ -209,7 +213,7 @@ def client_errors() -> tuple[type[Exception], ...]:
 
 
 def answer_of(error: BaseException) -> Answer:
-    """Return the HTTP answer that gcsfs turned into an exception."""
+    """Return the meaning of an error that gcsfs raised for a response of the store."""
     names = {kind.__name__ for kind in type(error).__mro__}
     status: int | None = None
     match error:

@@ -303,7 +303,7 @@ class LocalStore(ObjectStore):
             raise storage_error(doing, Value.uri(str(where)), error) from error
 
     def _link(self, path: str, temporary: str, name: str, folder: int) -> bool:
-        """Hard-link a temporary file to its final name, and return False if another file has that name."""
+        """Hard-link a temporary file to its final name; return False if another file has that name."""
         _remove_checksum(name, folder)
         try:
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -329,6 +329,7 @@ class LocalStore(ObjectStore):
         return True
 
     def _whose(self, path: str, nonce: str | None) -> PutOutcome:
+        """Return MINE if the existing file contains the nonce, and LOST if not."""
         if nonce is None:
             return PutOutcome.LOST
         try:
@@ -355,7 +356,7 @@ def info_of(path: str, status: os.stat_result, *, is_link: bool = False) -> Obje
 
 
 def _arrow_file(file: int, mode: str) -> pa.NativeFile:
-    """Open the file of a descriptor with pyarrow, even if another file has its name by now."""
+    """Open an open file with pyarrow by its descriptor, because another file may have its name by now."""
     return pa.OSFile(f"{_DESCRIPTORS}/{file}", mode)
 
 

@@ -58,6 +58,10 @@ def open_store(
 
 
 def _bucket(text: str, rest: str) -> tuple[str, str]:
+    """Return the bucket and the prefix in the part of a URI after its scheme.
+
+    ``text`` is the URI for errors.
+    """
     bucket, _, prefix = rest.removeprefix("//").partition("/")
     if not bucket:
         msg = f"cannot open {text}: it names no bucket; write {text.partition(':')[0]}://bucket/folder"

@@ -38,6 +38,7 @@ class OnceProperty(Generic[_Result]):
     def __get__(self, instance: object, owner: type) -> _Result: ...
 
     def __get__(self, instance: object | None, owner: type) -> Self | _Result:
+        """Return the value for an object, computed at the first access, or the property for the class."""
         if instance is None:
             return self
         value = self._compute(instance)
@@ -62,8 +63,8 @@ _TASKS: Final = _Tasks()
 def map_each(items: Iterable[_Item], request: Callable[[_Item], _Result]) -> list[_Result]:
     """Return the results of ``request`` in the order of the items, with up to eight requests at a time.
 
-    After a failure or Ctrl-C, no further request starts, and neither does one that a running request would
-    start with this function. The first failure is raised after all running requests have ended.
+    After a failure or Ctrl-C, no further request starts. This includes the requests that a running request
+    would start with this function. The first failure is raised after all running requests have ended.
     """
     outer = _TASKS.calls
     if any(call.is_set() for call in outer):

@@ -158,7 +158,7 @@ def client_errors() -> tuple[type[Exception], ...]:
 
 
 def answer_of(error: BaseException) -> Answer:
-    """Return the answer in the error, or in the client's error from which s3fs translated it."""
+    """Return the meaning of an error of s3fs, which may have the client's error as its cause."""
     source = error if hasattr(error, "response") else error.__cause__ or error
     response = getattr(source, "response", None)
     if not isinstance(response, dict):
