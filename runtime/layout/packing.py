@@ -44,7 +44,7 @@ _ROUNDING: Final = 1e-9
 def first_fit_decreasing(
     sizes: Sequence[int], *, capacity: int, most: int | None = None
 ) -> list[tuple[int, ...]]:
-    """Return the positions of ``sizes`` by bin, packed first fit decreasing.
+    """Pack items into bins, first fit decreasing, and return the positions of the items in each bin.
 
     No bin exceeds ``capacity``, except a bin with a single item that does. Items of equal size keep their
     order. The number of bins is at most 11/9 of the smallest possible number plus 6/9 (Dósa, The tight bound

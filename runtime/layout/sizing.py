@@ -179,7 +179,7 @@ def _exact(record_size_bytes: float) -> Fraction:
 
 
 def _cost(candidate: _Candidate) -> tuple[Fraction, str]:
-    """Return the rewritten bytes per gained row of a full fill, then the file id to break ties."""
+    """Return the rewritten bytes per added row if the file is filled up, then the file id to break ties."""
     rewritten = 0 if candidate.rewritten_anyway else candidate.slice.size_bytes
     return Fraction(rewritten, candidate.room), candidate.slice.file_id
 
@@ -187,7 +187,7 @@ def _cost(candidate: _Candidate) -> tuple[Fraction, str]:
 def _refusal(
     file_slice: FileSlice, policy: SizingPolicy, *, room: int, excluded: Mapping[str, str]
 ) -> str | None:
-    """Return why a file cannot be filled, or None if it can."""
+    """Return the reason why a file cannot be filled, or None if it can be."""
     if policy.small_file_limit_bytes == 0:
         return "not filled: filling small files is off (small_file_limit 0)"
     if not is_small(file_slice.size_bytes, policy):
@@ -263,4 +263,5 @@ def _new_files(rows: int, *, per_file: int, record: Fraction, policy: SizingPoli
 
 
 def _size_after(size_bytes: int, inserts: int, record: Fraction) -> int:
+    """Return the predicted size of a file after so many inserts."""
     return size_bytes + int(inserts * record)

@@ -153,9 +153,13 @@ class _Planner:
         reasons: Mapping[str, str],
         context: PlanContext,
     ) -> _Part:
-        """Return the groups of the due files, with the question or the choice of ``scope: auto``."""
+        """Return the groups of the due files.
+
+        With ``scope: auto``, also return the question or the choice.
+        """
 
         def whole() -> list[PlannedGroup]:
+            """Return the groups for one order over the partition."""
             return groups_of(
                 due,
                 reasons,
@@ -188,7 +192,7 @@ class _Planner:
 
 
 def _choices(parts: Sequence[_Part], spec: ClusteringSpec, choose: Choose | None) -> dict[str, ScopeChoice]:
-    """Return the choices of ``scope: auto`` by partition."""
+    """Return the choice of ``scope: auto`` for each partition that has one."""
     found = {part.path: part.choice for part in parts if part.choice is not None}
     questions = [part.question for part in parts if part.question is not None]
     if questions:
@@ -198,7 +202,7 @@ def _choices(parts: Sequence[_Part], spec: ClusteringSpec, choose: Choose | None
 
 
 def in_batches(groups: Sequence[PlannedGroup], batches: int) -> list[tuple[PlannedGroup, ...]]:
-    """Return the groups in at most ``batches`` batches of about equal bytes.
+    """Divide the groups into at most ``batches`` batches of about equal bytes.
 
     The groups keep their order, and no batch is empty.
     """
@@ -241,6 +245,7 @@ def _unavailable(
 
 
 def _excluded(files: Iterable[ClusteringFile], reason: ExclusionReason) -> dict[FileKey, ExcludedFile]:
+    """Return the files as excluded files with this reason, by file group."""
     return {file.key: ExcludedFile(file=file, reason=reason) for file in files}
 
 

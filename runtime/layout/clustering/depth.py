@@ -50,7 +50,7 @@ def depths_of(files: Sequence[ClusteringFile], execution: ExecutionPolicy) -> di
 
 
 def value_order(files: Sequence[ClusteringFile], execution: ExecutionPolicy) -> list[ClusteringFile]:
-    """Return the files in the order of their values, with files of unknown bounds first, by instant."""
+    """Return the files in the order of their values. Files with unknown bounds come first, by instant."""
     boxes = boxes_of(files, execution.columns)
     known = [(file.file_id, box) for file, box in zip(files, boxes, strict=True) if box is not None]
     keys: dict[str, _Key] = {file_id: tuple(side.low for side in box) for file_id, box in known}
@@ -61,11 +61,12 @@ def value_order(files: Sequence[ClusteringFile], execution: ExecutionPolicy) -> 
 
 
 def _run(file: ClusteringFile, digest: str) -> str:
+    """Return the name of the sorted run of a file: the instant of its clustering, or the file itself."""
     return file.instant if file.digest == digest else f"file {file.file_id}"
 
 
 def _along_order(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
-    """Return the depth of each box for a sort by columns, with a sweep line over the ends of intervals."""
+    """Return the exact depth of each box for a sort by columns, with a sweep over the ends of intervals."""
     intervals = [_interval(box) for box in boxes]
     ranks = _rank_of_keys(key for interval in intervals for key in interval)
     starts: list[list[int]] = [[] for _ in ranks]
@@ -89,9 +90,9 @@ def _along_order(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
 
 
 def _interval(box: Box) -> tuple[_Key, _Key]:
-    """Return the certain interval of a file in the lexicographic order of the columns.
+    """Return the smallest and the largest sort key between which rows of a file certainly lie.
 
-    A later column counts only while all rows have a single value in each column before it.
+    A later column counts only if all rows have one single value in each column before it.
     """
     low: list[int] = []
     for side in box:
@@ -125,7 +126,10 @@ class _RangeMaximum:
 
 
 def _at_points(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
-    """Return the depth of each box for curves, counted at the sampled points."""
+    """Return an estimate of the depth of each box: the largest depth at the sampled points that it covers.
+
+    This is used for space-filling curves, where the exact depth is not known.
+    """
     depths = [1] * len(boxes)
     for point in _probes(boxes):
         covering = [number for number, box in enumerate(boxes) if _covers(box, point)]
@@ -136,7 +140,11 @@ def _at_points(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
 
 
 def _probes(boxes: Sequence[Box]) -> list[list[int]]:
-    """Return points in half ranks: the middles of files along the curve and of what neighbours share."""
+    """Return the points at which depths are counted, in half ranks.
+
+    These are the middles of a sample of files along the curve, and the middles of the parts that two of these
+    files share.
+    """
     by_curve = [number for _, number in sorted(zip(_curve_keys(boxes), range(len(boxes)), strict=True))]
     step = max(1, len(by_curve) // _SAMPLED)
     sampled = [boxes[number] for number in by_curve[step // 2 :: step][:_SAMPLED]]
@@ -165,7 +173,7 @@ def _covers(box: Box, point: Sequence[int]) -> bool:
 
 
 def _curve_keys(boxes: Sequence[Box]) -> list[int]:
-    """Return the positions of the boxes' middles on a Z-order curve over ranks scaled alike."""
+    """Return the position of the middle of each box on a Z-order curve, with the columns scaled alike."""
     middles = [[side.low + side.high for side in box] for box in boxes]
     widest = [max(column) or 1 for column in zip(*middles, strict=True)]
     return [
@@ -183,7 +191,10 @@ def _interleaved(numbers: Sequence[int]) -> int:
 
 
 def mean_depth(depths: Mapping[str, int], files: Sequence[ClusteringFile]) -> float:
-    """Return the mean depth of the files, each capped at their number; an unknown one counts as the cap."""
+    """Return the mean depth of the files.
+
+    No depth counts more than the number of files, and an unknown depth counts as that number.
+    """
     most = len(files)
     return sum(min(depths.get(file.file_id, most), most) for file in files) / max(most, 1)
 
@@ -238,7 +249,10 @@ def single_value(file: ClusteringFile, column: str) -> tuple[StatisticValue | No
 
 
 def _extents(files: Sequence[ClusteringFile], column: str) -> list[Extent | None]:
-    """Return the extent of each file in a column, by the ranks of the bounds among those of all files."""
+    """Return the extent of each file in a column, or None if its bounds are unknown.
+
+    The ranks are those among the bounds of all files.
+    """
     bounds = [_bounds(file.columns.get(column)) for file in files]
     distinct = {value for found in bounds if found is not None for value in found}
     if len({_kind(value) for value in distinct}) != 1:
@@ -248,7 +262,11 @@ def _extents(files: Sequence[ClusteringFile], column: str) -> list[Extent | None
 
 
 def _bounds(column: ColumnStatistics | None) -> tuple[StatisticValue, StatisticValue] | None:
-    """Return a lower and an upper bound, each with a row at or beyond it, or None if they are unknown."""
+    """Return two values between which rows of the file certainly lie, or None if they are unknown.
+
+    At least one row is at or below the first value, and one at or above the second. Truncated texts are
+    corrected for this.
+    """
     if column is None or column.minimum is None or column.maximum is None:
         return None
     low, high = column.minimum, column.maximum
@@ -282,11 +300,10 @@ def _preceding(text: str | bytes) -> str | bytes:
 
 
 def overlap_depth(bounds: Iterable[tuple[Any, Any] | None]) -> int:
-    """Return the largest number of closed ranges ``(smallest, largest)`` that share a value.
+    """Return the largest number of closed ranges ``(smallest, largest)`` that contain the same value.
 
     None stands for a file with unknown bounds, which may hold any value. The caller leaves out files without
-    values. A sweep-line algorithm visits the sorted ends; a range that begins where another one ends overlaps
-    it.
+    values. A sweep-line algorithm visits the sorted ends. Ranges that only share an end overlap.
     """
     unknown = 0
     ends: list[tuple[Any, int]] = []

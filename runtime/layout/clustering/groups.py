@@ -83,14 +83,14 @@ def divide_into_bins(
     capacity_bytes: int,
     most_files: int = MOST_FILES_OF_A_GROUP,
 ) -> list[list[ClusteringFile]]:
-    """Return the files in bins of limited bytes and files, in the given order where possible.
+    """Divide the files into bins of limited bytes and files, in the given order where possible.
 
     The number of bins is at most 11/9 of the smallest possible number plus one, unless ``most_files``
     requires more. The capacity of a bin is a whole multiple of the target. If it is only a few targets, files
     are packed by size instead of order. No two bins fit into one.
 
-    If the outputs of the bins would be more than a tenth off the target, and bins of even size are as many
-    and come closer, those are returned.
+    If this would make output files that differ from the target by more than a tenth, bins of equal size are
+    tried. They are used if they are as many and their output files come closer to the target.
 
     Args:
         files: The files to divide.
@@ -125,7 +125,7 @@ def divide_into_bins(
 def _equal_bins(
     files: Sequence[ClusteringFile], output_bytes: float, outputs: int, capacity: int
 ) -> list[list[ClusteringFile]]:
-    """Return the files in their order in bins of about equal whole multiples of ``output_bytes``."""
+    """Divide the files, in their order, into bins of about equal multiples of ``output_bytes``."""
     bins = -(-outputs // max(int(capacity // max(output_bytes, 1)), 1))
     ends = [output_bytes * (outputs * (number + 1) // bins) for number in range(bins)]
     found: list[list[ClusteringFile]] = [[] for _ in ends]
@@ -140,7 +140,7 @@ def _equal_bins(
 
 
 def _largest_deviation(bins: Iterable[Iterable[ClusteringFile]], target_bytes: int, most_bytes: int) -> float:
-    """Return the largest deviation of an output file from the target, as a share of it, but at least 0.1."""
+    """Return the largest relative deviation of an output file from the target size, but at least 0.1."""
     made = [outputs_of(_size(members), target_bytes=target_bytes, most_bytes=most_bytes) for members in bins]
     off = (abs(size / target_bytes - 1) for one in made for size in (one.each_bytes, one.last_bytes))
     return max(TARGET_TOLERANCE, *off, 0.0)
@@ -154,7 +154,7 @@ def _size(files: Iterable[ClusteringFile]) -> int:
 def _consecutive(
     files: Iterable[ClusteringFile], capacity: int, most_files: int
 ) -> list[list[ClusteringFile]]:
-    """Return the files in their order, with a new bin whenever the next file exceeds a limit."""
+    """Divide the files, in their order, into bins. A bin ends before the next file would exceed a limit."""
     bins: list[list[ClusteringFile]] = []
     room = -1
     for file in files:
@@ -167,7 +167,7 @@ def _consecutive(
 
 
 def _joined(bins: list[list[ClusteringFile]], capacity: int, most_files: int) -> list[list[ClusteringFile]]:
-    """Return the bins with those merged that fit into one, so that leftovers do not end up in many bins."""
+    """Return the bins after merging those that fit into one, so that leftovers do not fill many bins."""
     sizes = [sum(file.size_bytes for file in members) for members in bins]
     joined: list[list[ClusteringFile]] = []
     for positions in first_fit_decreasing(sizes, capacity=capacity):
@@ -221,11 +221,11 @@ def _group(
 
 
 def _size_gain(files: Sequence[ClusteringFile], context: PlanContext) -> float:
-    """Return how many files a rewrite adds or removes, or 0 if it leaves as many files of wrong size.
+    """Return how many files a rewrite adds or removes, or 0 if as many files of wrong size would remain.
 
     Fewer files of wrong size must also remain if the writer overestimates the bytes. Oversize files of a
     single row cannot change. Files that all have the applied digest are as full as their rows allowed, so
-    they only gain if whole files fit into one.
+    they gain only if whole files fit into one.
     """
     limits = context.limits
     files = [file for file in files if file.rows != 1 or not limits.is_oversize(file.size_bytes)]
@@ -245,11 +245,11 @@ def _size_gain(files: Sequence[ClusteringFile], context: PlanContext) -> float:
 
 
 def _order_gain(files: Sequence[ClusteringFile], reasons: Mapping[str, str], context: PlanContext) -> float:
-    """Return how many fewer files cover one point after the rewrite, or 0 if the files are already in order.
+    """Return by how much a rewrite reduces the overlap depth of the files, or 0 if they are in order already.
 
-    Ordered files of good size count as ordered, whatever the strategy returns, unless their mean depth among
-    each other exceeds ``DEEP``. A file that is rewritten only for this covers a fraction of its former range
-    afterwards, so it is rewritten only a logarithmic number of times.
+    Ordered files of good size count as in order, whatever the strategy returns, unless their mean depth among
+    each other exceeds ``DEEP``. After a rewrite for this reason alone, a file covers only a fraction of its
+    former range, so it is rewritten only a logarithmic number of times.
     """
     if not context.execution.arranges_rows:
         return 0.0

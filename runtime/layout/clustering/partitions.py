@@ -75,7 +75,11 @@ def _order(path: str, partitioning: Partitioning) -> tuple[Any, ...]:
 
 
 def _value(level: str, kind: str, partitioning: Partitioning) -> tuple[int, Any]:
-    """Return a rank and the value to compare within it; null is the smallest, as in Spark's order."""
+    """Return the sort key of one value in a partition path: a rank, then the value among those of this rank.
+
+    Null is the smallest value, as in Spark's order. Values that are not of the type ``kind`` have a rank of
+    their own.
+    """
     text = unquote(level) if partitioning.url_encode else level
     if text == _NULL:
         return _IS_NULL, ()
@@ -86,6 +90,11 @@ def _value(level: str, kind: str, partitioning: Partitioning) -> tuple[int, Any]
 
 
 def _read(text: str, kind: str) -> Any:
+    """Return the value of a partition column in a form that sorts like the column's type.
+
+    Dates become tuples of year, month and day. Raise ValueError or InvalidOperation if the text is not of the
+    type ``kind``.
+    """
     if kind in _WHOLE:
         return int(text)
     if kind in {"float", "double"} or kind.startswith("decimal"):
@@ -104,5 +113,5 @@ def _read(text: str, kind: str) -> Any:
 
 
 def _natural(text: str) -> tuple[tuple[int, int | str], ...]:
-    """Return the text split into numbers and other text, so that 9 sorts before 10 anywhere in it."""
+    """Return the sort key of a text in which numbers sort as numbers, so 9 sorts before 10."""
     return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in _NUMBERS.split(text) if part)

@@ -176,7 +176,7 @@ def runs_of(tables: Sequence[DueGroups], *, budget_bytes: int) -> list[int]:
 
 
 def _take_fitting(groups: deque[tuple[int, int]], room: RunRoom) -> int:
-    """Remove the groups that fit into the room, and return the number of groups that were examined."""
+    """Take the groups that fit into the room from ``groups``, and return how many groups were examined."""
     passed: list[tuple[int, int]] = []
     before = len(groups)
     while groups and not room.is_full:
@@ -191,7 +191,7 @@ def _take_fitting(groups: deque[tuple[int, int]], room: RunRoom) -> int:
 
 
 def left_for_later(excluded_files: Iterable[ExcludedFile]) -> str | None:
-    """Return a sentence about due files that wait for the budget of a later run, or None if none do."""
+    """Return a sentence about the due files that wait for a later run, or None if there are none."""
     reasons = (ExclusionReason.BUDGET, ExclusionReason.LARGER_THAN_BUDGET)
     files = [excluded.file for excluded in excluded_files if excluded.reason in reasons]
     if not files:

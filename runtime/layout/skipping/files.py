@@ -123,7 +123,7 @@ def parse_where(
 
 
 def is_decided_by_values(predicate: Predicate) -> bool:
-    """Return whether :func:`may_hold` is exact if the bounds are single values."""
+    """Return whether :func:`may_hold` is exact if the two bounds of each column are equal."""
     match predicate:
         case AllOf(parts=parts) | AnyOf(parts=parts):
             return all(map(is_decided_by_values, parts))
@@ -134,10 +134,10 @@ def is_decided_by_values(predicate: Predicate) -> bool:
 def bounds_of(
     group: RowGroupStatistics, types: Types, columns: Iterable[str] | None = None
 ) -> dict[str, Bounds]:
-    """Return the bounds of the table's columns, or of the given ones, in a row group.
+    """Return the bounds of columns in a row group, by column: of all columns of the table, or those given.
 
-    A column is left out if its stored type, in a file of an older schema, cannot be compared with its type in
-    the table.
+    If the type of a column in a file of an older schema cannot be compared with its type in the table, the
+    column is left out.
     """
     found = {}
     for name in group.columns if columns is None else columns:
@@ -180,7 +180,7 @@ def files_to_read(
 
 
 def touched(files: Iterable[FileStatistics], predicate: Predicate, types: Types) -> Touched:
-    """Return the figures of a read of the condition's rows from these files."""
+    """Return what a reader of the condition's rows reads from these files."""
     total = NOTHING
     columns = columns_of(predicate)
     for file in files:
@@ -264,7 +264,16 @@ def _groups_to_read(
     columns: frozenset[str],
     known: Mapping[str, Bounds],
 ) -> Iterator[RowGroupStatistics]:
-    """Yield the row groups that may contain a row for the condition, whose columns are ``columns``."""
+    """Yield the row groups that may contain a row for which the condition is true.
+
+    Args:
+        file: The statistics of the file.
+        predicate: The condition.
+        types: The Spark types of the columns.
+        columns: The columns of the condition.
+        known: Further bounds that hold for the whole file.
+
+    """
     for group in file.row_groups:
         bounds = bounds_of(group, types, columns)
         if group.rows and may_hold(predicate, {**bounds, **known} if known else bounds):
@@ -291,7 +300,10 @@ def _comparable(stored: str, declared: str) -> bool:
 
 
 def _resolved(condition: Condition, types: Types, time_zone: tzinfo | None) -> Predicate:
-    """Return the condition with columns of the table and values of their types; Unknown where that fails."""
+    """Return the condition with the table's column names, and with literals as values of the columns' types.
+
+    A part for which this is not possible becomes Unknown.
+    """
     match condition:
         case Conjunction():
             return AllOf(parts=tuple(_resolved(part, types, time_zone) for part in condition.parts))
@@ -306,7 +318,7 @@ def _resolved(condition: Condition, types: Types, time_zone: tzinfo | None) -> P
 def _on_column(  # noqa: PLR0911 - a case, an answer
     column: str, condition: Compared | Like | IsNull, types: Types, time_zone: tzinfo | None
 ) -> Predicate:
-    """Return the condition on one known column, with the literal as a value of the column's type."""
+    """Return the condition on one column of the table, with the literal as a value of the column's type."""
     match condition:
         case IsNull():
             return Null(column=column, negated=condition.negated)

@@ -76,10 +76,12 @@ def interval_of(
 
 
 def _at(value: StatisticValue) -> Interval:
+    """Return the interval of a single value."""
     return Interval(low=value, high=value)
 
 
 def _among_integers(literal: Literal, *, least_scale: int) -> Interval | None:
+    """Return the literal as a value to compare with integers, or None if the comparison is not certain."""
     if isinstance(literal, float):
         # Spark casts both sides to double, which keeps their order below 2^53.
         return _at(literal) if abs(literal) < _EXACT_IN_DOUBLE else None
@@ -87,7 +89,10 @@ def _among_integers(literal: Literal, *, least_scale: int) -> Interval | None:
 
 
 def _among_decimals(literal: Literal, *, precision: int, scale: int, least_scale: int) -> Interval | None:
-    """Return the literal among decimals, or None if no decimal type holds both sides: Spark then rounds."""
+    """Return the literal as a value to compare with decimals, or None if the comparison is not certain.
+
+    If no decimal type holds both sides of the comparison, Spark rounds.
+    """
     if isinstance(literal, float):
         # Spark casts both sides to double, so neighbours of the literal may round to it.
         return Interval(
@@ -110,6 +115,7 @@ def _exact(value: float) -> StatisticValue:
 
 
 def _among_floats(literal: Literal, spark_type: str, *, listed: bool) -> Interval | None:
+    """Return the literal as a value to compare with floats, or None if the comparison is not certain."""
     if isinstance(literal, str) and not listed:
         # Spark casts the text to a number; in an IN list it casts the numbers to texts.
         named = _NAMED_FLOATS.get(literal.lower())
@@ -125,11 +131,16 @@ def _among_floats(literal: Literal, spark_type: str, *, listed: bool) -> Interva
 
 
 def _among_dates(literal: Literal) -> Interval | None:
+    """Return the literal in days since 1970, to compare with dates, or None if it is not a date."""
     day = parse_date(literal) if isinstance(literal, str) else literal
     return _at((day - _EPOCH.date()).days) if isinstance(day, date) else None
 
 
 def _among_timestamps(literal: Literal, time_zone: tzinfo | None) -> Interval | None:
+    """Return the literal in microseconds, to compare with timestamps; None if its time zone is unknown.
+
+    If a local time occurs twice because clocks are set back, the interval contains both instants.
+    """
     moment = _moment(literal)
     if moment is None or (moment.tzinfo is None and time_zone is None):
         return None
@@ -143,6 +154,10 @@ def _among_timestamps(literal: Literal, time_zone: tzinfo | None) -> Interval | 
 
 
 def _among_local_timestamps(literal: Literal) -> Interval | None:
+    """Return the literal in microseconds, to compare with timestamps without a zone.
+
+    The result is None if the literal has a time zone or is not a timestamp or date.
+    """
     if isinstance(literal, TimestampLiteral) and not literal.without_zone:
         return None
     moment = _moment(literal)
@@ -150,6 +165,7 @@ def _among_local_timestamps(literal: Literal) -> Interval | None:
 
 
 def _moment(literal: Literal) -> datetime | None:
+    """Return the time of a literal, with midnight for dates, or None if the literal is not a time."""
     if isinstance(literal, TimestampLiteral):
         return literal.value
     if isinstance(literal, str):

@@ -236,6 +236,7 @@ class _Parser:
         return Like(column=column, prefix=prefix)
 
     def _mirrored(self) -> Condition | None:
+        """Return the condition ``literal operator column`` with exchanged sides, or None for other terms."""
         literal = self._literal()
         operator = _COMPARISONS.get(word(self._next()))
         column = self._column()
@@ -282,7 +283,10 @@ class _Parser:
         return literal
 
     def _day(self, today: date) -> date | None:
-        """Return the value of ``current_date``, with optional parentheses and days added or subtracted."""
+        """Return the date of ``current_date``, plus or minus days.
+
+        Parentheses after the name are optional.
+        """
         if self._take("(") and not self._take(")"):
             return None
         sign = 1 if self._take("+") else -1 if self._take("-") else 0

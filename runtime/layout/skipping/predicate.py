@@ -111,7 +111,10 @@ def may_hold(predicate: Predicate, bounds: Mapping[str, Bounds]) -> bool:
 
 
 def value_conditions(predicate: Predicate) -> frozenset[ValueCondition]:
-    """Return the parts of a condition that a list of a column's values answers better than bounds."""
+    """Return the parts of a condition that compare a column's values or a prefix of them.
+
+    A list of all values of the column answers these better than bounds.
+    """
     match predicate:
         case AllOf(parts=parts) | AnyOf(parts=parts):
             return frozenset[ValueCondition]().union(*map(value_conditions, parts))

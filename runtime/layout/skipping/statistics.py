@@ -160,7 +160,7 @@ def _next_bytes(begin: bytes) -> bytes | None:
 
 
 def _alone(column: ColumnStatistics, rows: int) -> ColumnStatistics:
-    """Return the result of :func:`_merged` for a single group, the most frequent case."""
+    """Return the result of :func:`_merged` for a single row group, which is the most frequent case."""
     if column.nulls is None or column.nulls < rows:
         return column
     return replace(column, minimum=None, maximum=None, nan_free=False)
@@ -185,10 +185,12 @@ def _merged(parts: list[tuple[ColumnStatistics, int]]) -> ColumnStatistics:
 
 
 def _lowest(bounds: list[StatisticValue | None]) -> StatisticValue | None:
+    """Return the smallest of the bounds, or None if one of them is unknown."""
     known = [bound for bound in bounds if bound is not None]
     return min(known) if known and len(known) == len(bounds) else None
 
 
 def _highest(bounds: list[StatisticValue | None]) -> StatisticValue | None:
+    """Return the largest of the bounds, or None if one of them is unknown."""
     known = [bound for bound in bounds if bound is not None]
     return max(known) if known and len(known) == len(bounds) else None
