@@ -81,7 +81,7 @@ class BucketStore(ObjectStore):
         """Return the meaning of an error of the client."""
 
     def _is_from_store(self, error: BaseException) -> bool:
-        """Return whether the error comes from a request to the store, not from an operation on a local file."""
+        """Return whether the error comes from a request to the store and not from a local file."""
         return not isinstance(error, OSError) or isinstance(error, (ConnectionError, TimeoutError))
 
     @abstractmethod
