@@ -32,7 +32,7 @@ _FILE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT: Final = _FOLDER & ~os.O_NOFOLLOW
 _TOP: Final = Path("/")
-_EXCHANGED: Final = "it was exchanged after it had been opened; find out who did, and run again"
+_EXCHANGED: Final = "it was replaced after it was opened; find out by whom, and run again"
 # Linux's limits for the length of a path and for the number of links in it.
 _MOST_CHARACTERS: Final = 4_096
 _MOST_LINKS: Final = 40
@@ -56,7 +56,7 @@ class ConfinedFolder:
 
     root: Path
     remedy: str = (
-        "a link in a checkout may lead anywhere; remove it, and if it is committed, find out who did"
+        "a link in a checkout may lead anywhere; remove it, and if it was committed, find out by whom"
     )
     durable: bool = False
     _place: str = field(default="", init=False, compare=False, repr=False)
@@ -156,7 +156,7 @@ class ConfinedFolder:
         if below.is_absolute():
             below = below.relative_to(self.root)
         if ".." in below.parts:
-            raise LinkInTheWayError(f"{path} leads out of {self.root}; name a place inside")
+            raise LinkInTheWayError(f"{path} leads out of {self.root}; name a path inside")
         try:
             with self.opened(str(below), makes=makes, private=private) as at:
                 yield at
@@ -284,7 +284,7 @@ class ConfinedFolder:
         if identity_of(os.fstat(folder)) != identity:
             os.close(folder)
             raise LinkInTheWayError(
-                Message(Value.uri(str(self.root), quoted=True), f" is another: {_EXCHANGED}")
+                Message(Value.uri(str(self.root), quoted=True), f" is another folder: {_EXCHANGED}")
             )
         self._place, self._identity = place, identity
         return folder
@@ -329,7 +329,7 @@ class ConfinedFolder:
 
     def refusal(self, path: Path | str, *, outside: bool = False) -> LinkInTheWayError:
         """Return the error for a link that is not followed, or whose target is ``outside`` the folder."""
-        why = f"leads out of {self.root}" if outside else "parquetry follows none there"
+        why = f"leads out of {self.root}" if outside else "parquetry follows no links there"
         where = Value.uri(str(self.root / path), quoted=True)
         return LinkInTheWayError(Message(where, f" is a link, and {why}: {self.remedy}"))
 
@@ -382,7 +382,7 @@ def identity_of(status: os.stat_result) -> FileIdentity:
 
 
 def _in_the_way(place: str, wanted: str) -> LinkInTheWayError:
-    return LinkInTheWayError(f"{place!r} is in the way of a {wanted} of that name; move it away")
+    return LinkInTheWayError(f"{place!r} is not a {wanted}; move it away")
 
 
 def _real(folder: Path) -> str:

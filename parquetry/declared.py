@@ -191,7 +191,7 @@ class Project:
         """
         if only is not None and only not in set(Only):
             parts = " or ".join(repr(str(part)) for part in Only)
-            raise UsageError(f"there is no part {only!r} of a run; only= takes {parts}")
+            raise UsageError(f"only= is {only!r}; give {parts}")
         run_id = new_run_id()
         with worded():
             result = run_tables(

@@ -265,7 +265,7 @@ def _part(part: Any) -> MessagePart:
         case {"value": str(text), "kind": str(kind), "mask": str(mask), "quoted": bool(quoted)}:
             return Value(ValueKind(kind), text, mask, quoted)
         case _:
-            raise ValueError(f"{part!r:.80} is no part of a message")
+            raise ValueError(f"{part!r:.80} is not part of a message")
 
 
 def _commands(value: Any, place: tuple[str | int, ...]) -> Iterator[NamedCommand]:
@@ -310,4 +310,4 @@ def _message(text: Any, named: Sequence[NamedCommand]) -> Message:
     return Message(*parts, text[done:])
 
 
-_ELSEWHERE: Final = "a command is not where it is said to be"
+_ELSEWHERE: Final = "a text does not contain its command at the recorded position"

@@ -145,7 +145,7 @@ def main() -> int:
         subprocess.run(command, check=False, env=environment)
     if chromium() is None:
         print(
-            "Tests of pages in a browser are skipped: there is no Chromium on the path, and CHROMIUM names none. "
+            "Tests of pages in a browser are skipped: Chromium is not on the path, and CHROMIUM does not name it. "
             f"Install it, for example: sudo apt-get update && sudo {' '.join(command)}"
         )
     return 0

@@ -63,7 +63,7 @@ def say_stale(groups: list[str]) -> int:
     """Print the stale locks, and return 1 if there are any."""
     for group in groups:
         place = lock_file(group).relative_to(ROOT)
-        print(f"{place} does not fit pyproject.toml; run `make lock`", file=sys.stderr)
+        print(f"{place} is stale; run `make lock`", file=sys.stderr)
     return int(bool(groups))
 
 

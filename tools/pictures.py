@@ -53,7 +53,7 @@ def main() -> int:
     folder = options.parse_args().all
     program = chromium()
     if program is None:
-        print("There is no Chromium on the path, and CHROMIUM names none.", file=sys.stderr)
+        print("Chromium is not on the path, and CHROMIUM does not name it.", file=sys.stderr)
         return 1
     with Browser(program) as browser:
         if folder is None:

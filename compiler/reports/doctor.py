@@ -158,7 +158,7 @@ def _encodings() -> Check:
     with suppress(MissingJavaError):  # the check "java" reports it
         names["Java"] = find_java().names or "an unknown encoding"
     wrong = [who for who, name in names.items() if name.upper() not in ("UTF-8", "UTF8")]
-    found = ", ".join(f"{who} spells names of files in {name}" for who, name in names.items())
+    found = ", ".join(f"{who} encodes file names in {name}" for who, name in names.items())
     locale_of = f"locale of this shell: {getencoding()}"
     remedy = f"; set LC_ALL={UTF8_LOCALE}, and install that locale" if wrong else ""
     return Check(name="encodings", ok=not wrong, found=f"{found} ({locale_of}){remedy}")
@@ -184,7 +184,7 @@ def _client(client: store_jars.Client, spark: SparkLaunchSettings, hadoop: str |
             return Check(
                 name=name, ok=True, found=f"not declared; the cluster's Spark needs {client.named(hadoop)}"
             )
-        return Check(name=name, ok=False, found=f"Spark has no client of {client.store}; {remedy}")
+        return Check(name=name, ok=False, found=f"Spark has no client for {client.store}; {remedy}")
     needed = None if client.jar else hadoop
     other = next((version for version in found if needed and version != needed), None)
     if other is not None and spark.launcher is Launcher.IN_PROCESS:

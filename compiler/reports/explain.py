@@ -64,5 +64,5 @@ def explain_code(code: str) -> CodeExplanation:
                 remedy=text.remedy,
             )
     raise UnknownCodeError(
-        f"there is no code {code}; findings in files have PQ codes, changes in plans SC, drifts DR"
+        f"there is no code {code}; diagnostics have PQ codes, changes in plans SC codes, and drift DR codes"
     )

@@ -303,7 +303,7 @@ def _layout(file: Path) -> LayoutReport:
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
-            f"{file} is no saved layout; write one with " + command("inspect", "TABLE", "--out", "FILE")
+            f"{file} is not a saved layout; save one with " + command("inspect", "TABLE", "--out", "FILE")
         ) from error
 
 
@@ -311,7 +311,7 @@ def _partition(entry: Mapping[str, Any]) -> PartitionReport:
     sizes = tuple(int(size) for size in entry["file_sizes_bytes"])
     instants, layouts = (entry.get(key, ()) for key in ("file_instants", "file_layouts"))
     if any(entries and len(entries) != len(sizes) for entries in (instants, layouts)):
-        raise ValueError("it does not say the same number of files everywhere")
+        raise ValueError("the numbers of files differ")
     return PartitionReport(
         path=_text(entry["path"]),
         small_files=int(entry["small_files"]),
@@ -324,5 +324,5 @@ def _partition(entry: Mapping[str, Any]) -> PartitionReport:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a string")
     return value

@@ -41,7 +41,7 @@ def held_locks(workspace: Workspace) -> tuple[HeldLock, ...]:
         try:
             return held_lock(workspace.store(table), name=table.name, owner=workspace.owner)
         except ForeignTableError as refusal:
-            _LOG.warning("%s is not looked at: %s", table.name, refusal)
+            _LOG.warning("skipping %s: %s", table.name, refusal)
             return None
         except (CorruptTableError, UnsupportedTableError):
             _LOG.warning(

@@ -59,14 +59,14 @@ def _other(limits: Limits, spec: TableSpec) -> LayoutLimits:
 def _about_limits(handle: TableHandle, spec: TableSpec, begun_ms: int) -> tuple[str, ...]:
     """Return a note if the period was written under other limits than those applied now."""
     if handle.spec is None:
-        return ("nothing is applied to the table: the writer's default limits are taken for applied",)
+        return ("no spec is applied to the table: the replay uses the writer's default limits instead",)
     later_ms: int | None = None
     for record in applied_history(handle.store):
         before = record.spec
         if (before.sizing, before.clustering.plan) != (spec.sizing, spec.clustering.plan):
             if later_ms is not None and later_ms > begun_ms:
                 instant = format_instant(later_ms, handle.config.timezone)
-                return (f"the limits were applied at {instant}: what was written before followed others",)
+                return (f"the limits were applied at {instant}: earlier writes followed other limits",)
             return ()
         later_ms = record.applied_at_ms
         if later_ms <= begun_ms:

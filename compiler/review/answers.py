@@ -24,8 +24,8 @@ def read(forge: str, what: str, document: Any, reader: Callable[[Any], _Read]) -
         return reader(document)
     except (KeyError, TypeError, ValueError) as error:
         raise ForgeError(
-            f"{forge}'s answer about {what} is not of the form that its API has ({type(error).__name__}: "
-            f"{quoted(str(error))}); look at the address of the API"
+            f"{forge}'s answer about {what} does not have the documented form ({type(error).__name__}: "
+            f"{quoted(str(error))}); check the address of the API"
         ) from error
 
 

@@ -96,7 +96,7 @@ def approval_at(forge: Forge, commit: str, reviewed: Reviewed) -> Approval:
     since = _since(forge.last_reset(pull), plan.created)
     approvers, missing = _approvers(forge, pull, verdicts, since)
     if problems or not approvers:
-        none = (f"nobody else has approved {pull.head[:12]}, its head commit, since it was planned",)
+        none = (f"no other person approved its head commit {pull.head[:12]} after it was planned",)
         reasons = problems if approvers else (*problems, *none, *missing)
         raise NotApprovedError(f"{subject}, pull request {pull.number}", reasons)
     plan_id, base = _parse_check(plan)
@@ -190,7 +190,9 @@ def _plan_of(checks: Sequence[CommitCheck], reviewed: Reviewed) -> CommitCheck |
     if newest.state != CheckState.SUCCESS:
         return f"its plan is {quoted(newest.text)} ({quoted(newest.state)}); plan it again, and approve that"
     if not _STATED.fullmatch(newest.text):
-        return f"the check {reviewed.check} holds {quoted(newest.text)} and no id of a plan; plan it again"
+        return (
+            f"the check {reviewed.check} contains {quoted(newest.text)} instead of a plan id; plan it again"
+        )
     first = newest
     for check in reversed(ours):
         if check.state != newest.state or _parse_check(check)[0] != _parse_check(newest)[0]:
@@ -246,11 +248,12 @@ def _rejection_reason(review: Review, pull: PullRequest, authors: set[str], sinc
     reviewer, author = review.reviewer, pull.author
     commit = review.commit[:12] if review.commit else "no commit"
     problems = {
-        "has no approval that stands": review.verdict is not ReviewVerdict.APPROVED,
-        "opened the pull request, or nobody knows who did": author is None or reviewer.is_named(author.login),
+        "withdrew the approval, or lost it": review.verdict is not ReviewVerdict.APPROVED,
+        "opened the pull request, or its author is unknown": author is None
+        or reviewer.is_named(author.login),
         "is an author of its commits": reviewer.login.casefold() in authors,
-        "is a program": not reviewer.is_person,
-        f"approved {commit}, another commit": review.commit != pull.head,
+        "is not a person": not reviewer.is_person,
+        f"approved another commit, {commit}": review.commit != pull.head,
         _TOO_EARLY: review.submitted <= since,
     }
     return next((problem for problem, is_so in problems.items() if is_so), None)

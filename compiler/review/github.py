@@ -47,7 +47,7 @@ def github(repository: str, *, token: str, address: str = ADDRESS) -> GitHub:
 
     """
     if not _REPOSITORY.fullmatch(repository) or {".", ".."} & set(repository.split("/")):
-        raise UsageError(f"{quoted(repository)} is no repository of GitHub: write OWNER/NAME")
+        raise UsageError(f"{quoted(repository)} is not a GitHub repository: write OWNER/NAME")
     headers = {
         "Accept": "application/vnd.github+json",
         "Authorization": f"Bearer {token}",
@@ -104,8 +104,8 @@ class GitHub:
         found = self._list(f"/pulls/{pull.number:d}/commits", "commits", _authors)
         if len(found) != pull.commits:
             raise ForgeError(
-                f"pull request {pull.number} has {pull.commits} commits, and GitHub lists {len(found)}, so "
-                "that nobody knows who wrote the others; split it up"
+                f"pull request {pull.number} has {pull.commits} commits, and GitHub lists {len(found)}; "
+                "the authors of the others are unknown: split the pull request"
             )
         return frozenset().union(*found)
 

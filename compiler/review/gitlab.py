@@ -66,10 +66,10 @@ def gitlab(project: str, *, token: str, address: str = ADDRESS) -> GitLab:
 
     """
     if not _PROJECT.fullmatch(project) or {".", ".."} & set(project.split("/")):
-        raise UsageError(f"{quoted(project)} is no project of GitLab: write its number or GROUP/PROJECT")
+        raise UsageError(f"{quoted(project)} is not a GitLab project: write its number or GROUP/PROJECT")
     base = address.rstrip("/")
     if not base.endswith(f"/api{_REST}"):
-        raise UsageError(f"{quoted(address)} is no address of GitLab's API: it ends with /api/v4")
+        raise UsageError(f"{quoted(address)} is not the address of a GitLab API, which ends with /api/v4")
     headers = {"Accept": "application/json", "Authorization": f"Bearer {token}"}
     client = JsonClient(address=base.removesuffix(_REST), headers=headers)
     return GitLab(repository=project, client=client)
@@ -151,7 +151,7 @@ class GitLab:
         if len(commits) != page.count or pull.head not in commits or not page.has_all_committers:
             raise ForgeError(
                 f"merge request {pull.number} has {page.count} commits, and GitLab lists {len(commits)}, or "
-                "not all who wrote them, so that nobody knows who wrote the others; split it up"
+                "not all of their authors; the other authors are unknown: split the merge request"
             )
         return frozenset(logins)
 
@@ -193,7 +193,7 @@ class GitLab:
         answer = self._send("POST", f"/merge_requests/{pull.number:d}/notes", sent, repeatable=False)
         added = read(_FORGE, "a note", answer, _comment)
         if added is None:
-            raise ForgeError("GitLab took the comment for a note of its own; look whether it is there")
+            raise ForgeError("GitLab turned the comment into a system note; check whether it was posted")
         return added
 
     def replace_comment(self, pull: PullRequest, comment: Comment, text: str) -> None:
@@ -210,8 +210,8 @@ class GitLab:
         """Read an approval; return a function from its number in the list to the review."""
         if not isinstance(entry, dict) or not isinstance(entry.get("approved_at"), str):
             raise ForgeError(
-                "this GitLab does not say when somebody approved (approved_at), so that nobody knows what "
-                "was approved; update the server"
+                "this GitLab does not return the time of an approval (approved_at), so the approved commit "
+                "is unknown; update the server"
             )
         submitted = read(_FORGE, "an approval", entry, lambda given: moment_at(given, "approved_at"))
         number = read(_FORGE, "an approval", entry, lambda given: _id(value_at(given, "user")))

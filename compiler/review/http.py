@@ -82,8 +82,8 @@ class JsonClient:
         parts = _address_parts(self.address)
         if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
             raise UsageError(
-                f"{quoted(self.address)} is no address of a forge: it begins with https://, so that nobody "
-                "on the way reads the token"
+                f"{quoted(self.address)} is not a safe address of a forge: it must begin with https://, or "
+                "the token can be read on the way"
             )
         if not parts.hostname or parts.username is not None or parts.query or parts.fragment:
             raise _not_an_address(self.address)
@@ -140,7 +140,9 @@ class JsonClient:
             except urllib3.exceptions.HTTPError as error:
                 problem = f"broke off: {type(error).__name__}"
                 if not repeatable:
-                    raise ForgeError(f"{self._named(url)} {problem}; look whether it was done") from error
+                    raise ForgeError(
+                        f"{self._named(url)} {problem}; check whether the change was made"
+                    ) from error
             else:
                 limit = self._limit(status, headers, content)
                 problem = f"answers with {status}"
@@ -149,7 +151,7 @@ class JsonClient:
                 elif status not in _FAILING:
                     return self._answer(method, url, status, headers, content)
                 elif not repeatable:
-                    raise ForgeError(f"{self._named(url)} {problem}; look whether it was done")
+                    raise ForgeError(f"{self._named(url)} {problem}; check whether the change was made")
             waited += pause
             if attempt == _ATTEMPTS or waited > _MAX_DELAY_SECONDS:
                 break
@@ -203,11 +205,11 @@ class JsonClient:
             asked, own = urlsplit(url), urlsplit(self.address)
         except ValueError as error:
             raise ForgeError(
-                f"{self._named(base)} leads to {quoted(reference)}, which is no address"
+                f"{self._named(base)} links to {quoted(reference)}, which is not a URL"
             ) from error
         if (asked.scheme, asked.netloc) != (own.scheme, own.netloc):
             raise ForgeError(
-                f"{self.address} leads to another server ({quoted(asked.netloc)}), which is not to have the "
+                f"{self.address} links to another server ({quoted(asked.netloc)}), which must not get the "
                 "token; give the forge's own address"
             )
         return url
@@ -230,12 +232,12 @@ class JsonClient:
         if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
             raise _FAILURES.get(status, ForgeError)(
                 f"{self._named(url)} answers {method} with {status}{_complaint(content)}; "
-                + _REMEDIES.get(status, "see whether the token may do that")
+                + _REMEDIES.get(status, "check the permissions of the token")
             )
         try:
             document = parsed_json(content) if content else None
         except ValueError as error:
-            raise ForgeError(f"{self._named(url)} answers with no JSON ({error})") from error
+            raise ForgeError(f"{self._named(url)} answers with invalid JSON ({error})") from error
         following = _next_of(headers.get("Link", ""))
         return JsonAnswer(
             status=status,
@@ -254,8 +256,8 @@ _FAILURES: Final[Mapping[int, type[ForgeError]]] = {
 }
 _REMEDIES: Final[Mapping[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "the token is not valid",
-    HTTPStatus.FORBIDDEN: "the token may not do that",
-    HTTPStatus.NOT_FOUND: "it is not there, or the token may not see it",
+    HTTPStatus.FORBIDDEN: "the token lacks the permission",
+    HTTPStatus.NOT_FOUND: "it does not exist, or the token has no access to it",
 }
 
 

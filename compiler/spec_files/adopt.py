@@ -88,7 +88,7 @@ def adopt(
     store = workspace.store_at(place)
     observation = observe(store)
     if observation is None:
-        raise TableNotFoundError(f"{store.uri}: there is no Hudi table; give the folder that holds .hoodie")
+        raise TableNotFoundError(f"{store.uri}: no Hudi table found; give the folder that contains .hoodie")
     known = next((table for table in workspace.project.tables if table.location == place), None)
     handle = observation.handle
     if known is not None and observation.is_applied and handle.project == workspace.project.name:
@@ -215,11 +215,11 @@ def _check_name(workspace: Workspace, name: str, *, named: str) -> None:
     if not (name.isascii() and name.isidentifier()):
         given = "the table's own name" if name == named else "the name"
         raise UsageError(
-            f"{given} {name!r} is no name of letters, digits and '_'; give it one with --name NAME"
+            f"{given} {name!r} may only have letters, digits and '_'; choose a name with --name NAME"
         )
     taken = next((table for table in workspace.project.tables if table.name == name), None)
     if taken is not None:
-        raise UsageError(f"{taken.file} declares another table {name!r}; give this one a name with --name")
+        raise UsageError(f"{taken.file} already declares a table {name!r}; choose a name with --name")
 
 
 def declared_location(workspace: Workspace, place: str, name: str) -> str | dict[str, str] | None:

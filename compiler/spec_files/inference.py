@@ -157,7 +157,7 @@ def _table_name(place: Path) -> str:
     name = re.sub(r"[^A-Za-z0-9_]+", "_", base).strip("_").lower()
     if not _NAME.fullmatch(name):
         raise InferenceError(
-            f"{quoted(place.name)} gives no name for a table: {_OF_NAMES}; name it with --name"
+            f"{quoted(place.name)} cannot become a table name: {_OF_NAMES}; give one with --name"
         )
     return name
 
@@ -175,7 +175,7 @@ def _of_one_format(found: Sequence[FoundFile], path: Path) -> tuple[list[FoundFi
         if not found:
             raise InferenceError(f"{path} has no Parquet or CSV files ({known})")
         raise InferenceError(
-            f"{path}: {Path(endings[None].uri).name} is no Parquet or CSV file by its name ({known}); "
+            f"{path}: {Path(endings[None].uri).name} does not end as a Parquet or CSV file ({known}); "
             "name a folder without such files, or one file"
         )
     if len(endings) > 1:
@@ -215,14 +215,17 @@ def _check_names(names: Sequence[str], path: Path) -> None:
         columns = ", ".join(map(_renaming, names[:_SHOWN_NAMES]))
         more = ", ..." if len(names) > _SHOWN_NAMES else ""
         raise InferenceError(
-            f"{path}: {', '.join(map(quoted, wrong[:5]))} are no names of columns (letters, digits and '_'); "
-            "rename them in the files, or write the spec by hand, with a select in its source: "
+            f"{path}: column names may only have letters, digits and '_', unlike "
+            f"{', '.join(map(quoted, wrong[:5]))}; rename them in the files, or write the spec by hand, "
+            "with a select in its source: "
             f"SELECT {columns}{more} FROM source"
         )
     seen: dict[str, str] = {}
     for name in names:
         if (other := seen.setdefault(name.lower(), name)) is not name:
-            raise InferenceError(f"{path}: the columns {quoted(other)} and {quoted(name)} have one name")
+            raise InferenceError(
+                f"{path}: the columns {quoted(other)} and {quoted(name)} differ only in case"
+            )
 
 
 def _from_parquet(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], list[str]]:
@@ -249,7 +252,7 @@ def _parquet_columns(file: FoundFile) -> pa.Schema:
     with open_file(file) as handle, open_file(file) as again:
         found = ParquetColumns.of(handle)
         if META_COLUMNS[0] in found.schema.names:
-            raise InferenceError(f"{file.uri} is a file of a Hudi table; use parquetry adopt LOCATION")
+            raise InferenceError(f"{file.uri} belongs to a Hudi table; use parquetry adopt LOCATION")
         for name in nanoseconds(handle, again, found.int96) if found.int96 else ():
             raise InferenceError(f"{file.uri}: column {name!r} has nanoseconds; round it to microseconds")
     kept = [f for f in found.schema if not (f.name in found.index and _PANDAS_INDEX.fullmatch(f.name))]

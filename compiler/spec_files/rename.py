@@ -85,17 +85,17 @@ def _rename_source(files: _Files, table: ResolvedTable, source: str, name: str) 
     if source not in names:
         raise UsageError(f"table {table.name} has no source {source!r}; {one_of('source', source, names)}")
     if name in names:
-        raise UsageError(f"table {table.name} has a source {name!r} already; choose another name")
+        raise UsageError(f"table {table.name} already has a source {name!r}; choose another name")
     files.replace(table.file, {("sources", names.index(source), "name"): flow(name)})
 
 
 def _taken(workspace: Workspace, table: ResolvedTable, name: str, *, replace: bool) -> ResolvedTable | None:
     """Return the table that loses its name, or None; raise UsageError if the name cannot be used."""
     if not compiled_pattern(inlined(Kind.TABLE)["properties"]["name"]["pattern"]).search(name):
-        raise UsageError(f"{name!r} is no name of letters, digits and '_'")
+        raise UsageError(f"{name!r} may only have letters, digits and '_', and must begin with a letter")
     taken = next((other for other in workspace.project.tables if other.name == name), None)
     if taken is table:
-        raise UsageError(f"the table is called {name} already")
+        raise UsageError(f"the name of the table already is {name}")
     if taken is not None and not replace:
         raise UsageError(
             f"{taken.file} declares a table {name!r}; choose another name, or take this one with --replace"
@@ -109,8 +109,8 @@ def _rename_table(files: _Files, table: ResolvedTable, name: str, *, targets: Se
     located = declared.get("location", table.name)
     if isinstance(located, dict) and (lacking := [each for each in targets if each not in located]):
         raise UsageError(
-            f"{table.file}: location names no place for {', '.join(lacking)}, where the table lies by its "
-            "name; name one for each target first"
+            f"{table.file}: location has no entry for {', '.join(lacking)}, where the table's name is its "
+            "location; add one for each target first"
         )
     moved = f"{{from: {flow(table.name)}}}"
     values: dict[DocumentPath, str] = {("name",): flow(name)}
@@ -177,7 +177,7 @@ class _Files:
         """Move a file to another path; raise UsageError if a file that stays has that path."""
         text = self._text(path)
         if self._after.get(new, "") is not None and self._read(new) is not None:
-            raise UsageError(f"{new} is there already; remove it first")
+            raise UsageError(f"{new} already exists; remove it first")
         self.put(path, None)
         self.put(new, text)
 

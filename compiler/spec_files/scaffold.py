@@ -50,11 +50,13 @@ _INCLUDED = ".gitlab/parquetry-"
 """The beginning of the path of a project's job file; the pipeline includes all such files."""
 
 _ALL_JOBS = f"{_INCLUDED}*.yml"
-_INCLUDE_JOBS = f"{_PIPELINE} is there already: let it include {_ALL_JOBS}"
-_SCHEDULE_RUN = "no workflow ingests rows: schedule parquetry run where Spark is, as by cron or Airflow"
+_INCLUDE_JOBS = f"{_PIPELINE} already exists: include {_ALL_JOBS} in it"
+_SCHEDULE_RUN = (
+    "no workflow ingests rows: schedule parquetry run on a machine with Spark, for example by cron or Airflow"
+)
 _NOTHING_SHARED = (
-    "every target is a folder within the project, which no other machine sees: the nightly workflow checks "
-    "nothing until it names a target on shared storage"
+    "every target is a folder within the project, which other machines cannot read: the nightly workflow "
+    "checks nothing until it names a target on shared storage"
 )
 _BUILDER = "setuptools"
 _IMAGE = "python:3.11.13-bookworm"
@@ -203,7 +205,7 @@ def scaffold(
     if in_the_way:
         taken = os.path.normpath(directory / in_the_way[0])
         raise ScaffoldError(
-            f"{taken} is there already; " + ("remove it first" if there else "name an empty directory")
+            f"{taken} already exists; " + ("remove it first" if there else "name an empty directory")
         )
     try:
         written = [*texts]

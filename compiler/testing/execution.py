@@ -38,9 +38,9 @@ from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.rereading import read_again
 
-_OF_ROWS_ONLY = "only rows answer it, and --no-spark reads none"
-_NO_ANSWER = "the job that reads its rows left no answer"
-_STOPPED = "an earlier test failed, and --fail-fast stops there"
+_OF_ROWS_ONLY = "it needs rows, and --no-spark reads none"
+_NO_ANSWER = "the job that reads its rows ended without a result"
+_STOPPED = "an earlier test failed, and --fail-fast stops after that"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ def _file_size(scope: Scope, test: TableTest) -> Iterator[Measure]:
 def _overlap_depth(scope: Scope, test: TableTest) -> Iterator[Measure]:
     column = test.arguments["column"]
     if column.lower() not in {name.lower() for name in scope.table.types}:
-        raise UnmeasurableError(f"the table has no column {column} whose values are compared")
+        raise UnmeasurableError(f"the table has no column {column} to compare values of")
     depths = overlap_depths(column, scope.slices, scope.table.statistics)
     largest = _largest(depths)
     yield Measure(largest.value or 0, "value", largest.partition)
@@ -85,7 +85,7 @@ def _query(scope: Scope, test: TableTest) -> Iterator[Measure]:
         raise UnmeasurableError(f"no query {name} is declared; declare it under queries")
     where = next(query.where for query in table.spec.extra.queries if query.name == name)
     if unknown := table.unknown_columns(where):
-        raise UnmeasurableError(f"the table has no column {unknown[0]}, which the query {name} names")
+        raise UnmeasurableError(f"the table has no column {unknown[0]}, which the query {name} reads")
     files = {part.path: table.statistics[part.path] for part in scope.slices}
     if {"max_rows", "max_bytes"} & test.arguments.keys():
         files = with_pages(table.handle.store, files, [condition], table.types)
@@ -120,7 +120,9 @@ def _commit_age(scope: Scope, _: TableTest) -> Iterator[Measure]:
             if is_inside and metadata.operation != CLUSTER:
                 yield Measure(_age_seconds(scope.table, time))
                 return
-    raise UnmeasurableError("no commit of the active timeline wrote there, so its age is not known")
+    raise UnmeasurableError(
+        "no commit of the active timeline wrote to these partitions, so the age is unknown"
+    )
 
 
 def _write_amplification(scope: Scope, test: TableTest) -> Iterator[Measure]:
@@ -203,17 +205,19 @@ def _rows_before(scope: Scope) -> int:
             return scope.rows([part for part in table.view.all_slices(before) if scope.holds(part.partition)])
         except (CorruptTableError, InvalidDataError) as error:
             raise UnmeasurableError(
-                "the files from before the newest commit are cleaned, so its change is not known; "
-                "keep more versions"
+                "the files from before the newest commit were cleaned, so the change is unknown; keep more "
+                "versions"
             ) from error
-    raise UnmeasurableError("no commit of the active timeline wrote there, so its change is not known")
+    raise UnmeasurableError(
+        "no commit of the active timeline wrote to these partitions, so the change is unknown"
+    )
 
 
 def _age_seconds(table: LiveTable, instant: str) -> float:
     try:
         begun_ms = parse_instant_ms(instant, table.handle.config.timezone)
     except CorruptTableError as error:
-        raise UnmeasurableError(f"the instant {instant} is no time") from error
+        raise UnmeasurableError(f"the instant {instant} is not a time") from error
     return max(0, (table.now_ms - begun_ms) / 1000)
 
 

@@ -148,7 +148,7 @@ class LiveTable:
         try:
             found = check_expression(where)
         except SqlProblem as problem:
-            raise UnmeasurableError("a condition under queries is no SQL expression") from problem
+            raise UnmeasurableError("a condition under queries is not an SQL expression") from problem
         return [".".join(chain) for chain in unknown_columns(found, known)]
 
     @OnceProperty
@@ -183,7 +183,7 @@ class LiveTable:
         needed = columns_of(predicate)
         if not is_decided_by_values(predicate) or not needed <= set(self.handle.config.partition_by):
             raise UnmeasurableError(
-                "paths of partitions do not answer the condition in where: compare partition columns with "
+                "partition paths cannot answer the condition in where: compare partition columns with "
                 "literals of their type or with current_date, as in day >= current_date - 7"
             )
         bounds, chosen = PartitionBounds(self.handle, self.types), set()
@@ -197,7 +197,7 @@ class LiveTable:
             if may_hold(predicate, {column: _single_value_bounds(bound) for column, bound in known.items()}):
                 chosen.add(partition)
         if not chosen:
-            raise UnmeasurableError("no partition matches where, so there is nothing to measure")
+            raise UnmeasurableError("no partition matches where")
         return Scope(table=self, partitions=frozenset(chosen))
 
     @property

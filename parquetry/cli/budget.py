@@ -93,7 +93,7 @@ def keep_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> Non
 
     def refuse(what: str) -> NoReturn:
         write_message(
-            f"the command {what}, and may not on files that nobody trusts; look at them, or allow more by "
+            f"the command {what}, the limit for an untrusted project; check its files, or raise the limit in "
             f"{VARIABLE}",
             log_format=log_format,
             level="error",

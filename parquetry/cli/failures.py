@@ -21,10 +21,10 @@ from parquetry.runtime.spark_log import forget_log, kept_log
 _REMEDIES = {
     errno.ENOSPC: "make room there",
     errno.EDQUOT: "make room there",
-    errno.EROFS: "make it writable, or work in a copy that is",
-    errno.EACCES: "make it accessible, or work in a copy that is",
-    errno.EPERM: "make it accessible, or work in a copy that is",
-    errno.ENAMETOOLONG: "shorten the name, the location or the path that it is made of",
+    errno.EROFS: "make it writable, or work in a writable copy",
+    errno.EACCES: "get access to it, or work in a copy",
+    errno.EPERM: "get access to it, or work in a copy",
+    errno.ENAMETOOLONG: "shorten the name, the location or the path",
 }
 
 DIAGNOSED = 1
@@ -83,7 +83,7 @@ def diagnosed(failure: Exception) -> ParquetryError:
     if (ended := spark_ended()) is not None:
         return ended
     if isinstance(failure, FileNotFoundError) and _is_nowhere():
-        return ParquetryError("the current directory is gone; change to one that is there")
+        return ParquetryError("the current directory was removed; change to one that exists")
     return UnexpectedError(report_bug(failure))
 
 

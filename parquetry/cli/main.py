@@ -20,11 +20,11 @@ _NEW_VALUES_BEFORE_A_COLLECTION = 50_000
 
 # Name -> help line. The module of a command is imported when it runs, so that help is instant.
 COMMANDS = {
-    "init": "Make a project that plans, applies and runs at once, with sample data.",
+    "init": "Create a project with sample data that you can plan, apply and run at once.",
     "fmt": "Write the project's files in canonical YAML; comments are kept.",
     "validate": "Check the project's files: offline, no JVM, every error of every file in one pass.",
     "ls": "List the declared tables.",
-    "rename": "Give a table or a source another name in the project's files.",
+    "rename": "Rename a table or a source in the project's files.",
     "explain": "Show a resolved value with the file and line it comes from, or what a code means.",
     "schema": "Print a JSON Schema of the project's files, or write them for editors.",
     "compile": "Write target/manifest.json and one job per table and verb, as JSON and as a PySpark script.",

@@ -120,7 +120,7 @@ def compiled(text: str) -> Expression:
     try:
         program = _cel().compile(text)
     except _FAILURES as error:
-        raise Problem(_CODE, f"no CEL expression: {_complaint(error)}") from error
+        raise Problem(_CODE, f"not a CEL expression: {_complaint(error)}") from error
     references = program.references()
     read = frozenset(references["variables"]) - loop_variables
     for name in sorted(read.difference(VARIABLES)):
@@ -167,14 +167,12 @@ def _measured(text: str) -> tuple[_Size, frozenset[str]]:
             sums += word == "+"
             commas += word == ","
         elif token["text"] and _PREFIXED.search(text, 0, token.start()):
-            raise Problem(_CODE, "raw texts, bytes and texts in triple quotes are not accepted")
+            raise Problem(_CODE, "raw strings, bytes and strings in triple quotes are not accepted")
         elif token["name"] and len(words) > 1 and words[-1] == "(" and opened[-1]:
             bound.add(word)
         words.append(word)
     if nested > _MOST_NESTED or sums > _MOST_SUMS:
-        summary = (
-            f"at most {_MOST_NESTED} macros may nest, and at most {_MOST_SUMS} `+` stand in an expression"
-        )
+        summary = f"an expression may nest at most {_MOST_NESTED} macros and contain at most {_MOST_SUMS} `+`"
         raise Problem(_CODE, summary, "split the guardrail")
     size = _Size(loops=loops, nested=nested, sums=sums, entries=commas + 1)
     return size, frozenset(bound)

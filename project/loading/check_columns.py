@@ -143,7 +143,7 @@ def _check_moving_keys(resolution: Resolution) -> None:
     loose = [name for name in known if not _follows_from_key(table, name)]
     if loose and all(type_of(resolution.types, name) is not None for name in table.spec.record_key):
         shown = " and ".join(f"'{name}'" for name in loose)
-        summary = f"a key that comes with another {shown}, which is not part of it, becomes a second row"
+        summary = f"a key with another value of {shown}, which is not part of the key, becomes a second row"
         hint = "set key_scope: table, add it to the record key, or accept it with an allow entry"
         resolution.report("PQ710", summary, "record_key", hint, at_key=True)
 

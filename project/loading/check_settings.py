@@ -199,7 +199,7 @@ def check_key(resolution: Resolution, path: str, reference: str) -> bool:
     if not colon or not name or kind not in known:
         # The text may be a key that was pasted by mistake, so only the name of a client is shown.
         named = f"'{kind}:'" if colon and _PLAIN_NAME.fullmatch(kind) else "the text (not shown)"
-        summary = f"{named} names no key: before the colon stands one of {', '.join(known)}"
+        summary = f"{named} does not refer to a key: a reference begins with one of {', '.join(known)}"
         hint = "write env:NAME or file:/PATH, or install the plug-in of your key management service"
         resolution.report("PQ505", summary, path, hint, shows_lines=False)
         return False

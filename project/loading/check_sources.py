@@ -55,7 +55,9 @@ def _check_unique(resolution: Resolution, section: str, noun: str) -> None:
         if (earlier := first.get(name.lower())) is not None:
             node = resolution.file.node.at((section, index, "name"))
             also = "" if earlier == name else f", also as '{earlier}'"
-            resolution.report_at("PQ301", f"{noun} '{name}' is there twice{also}", node, "rename one of them")
+            resolution.report_at(
+                "PQ301", f"{noun} '{name}' is declared twice{also}", node, "rename one of them"
+            )
         first.setdefault(name.lower(), name)
 
 
@@ -118,7 +120,9 @@ def _check_order(
         why = "on rows of files, of which the last one counts" if chooses else "where every row counts"
         no_effect("ties", why)
     if chooses and not is_ordered and source.ties is Ties.REFUSE and resolution.table.spec.ordering is None:
-        summary = f"source '{source.name}' gives rows without an order: two of one key in a batch are refused"
+        summary = (
+            f"source '{source.name}' has rows without an order: two rows with one key in a batch are refused"
+        )
         at = f"sources.{source.name}.{'select' if source.select else 'format'}"
         resolution.report("PQ709", summary, at, "declare ordering, or ties: any", at_key=True)
 
@@ -175,7 +179,7 @@ def _check_of_partitions(resolution: Resolution, found: Sequence[Token], path: s
     partitioned = {name.lower() for name in resolution.table.spec.partition_by}
     others = {name.lower(): name for name in resolution.types if name.lower() not in partitioned}
     for name in sorted(columns_read(found, others, effort=effort)):
-        summary = f"column '{others[name]}' is no partition column, so it chooses no partition"
+        summary = f"column '{others[name]}' is not a partition column, so it cannot select partitions"
         columns = ", ".join(resolution.table.spec.partition_by)
         hint = f"use {columns}" if columns else "remove it: the table has no partitions"
         resolution.report("PQ603", summary, path, hint)

@@ -69,7 +69,9 @@ def _check_columns_in_pairs(resolution: Resolution, test: TableTest, path: str) 
 def _check_location(resolution: Resolution, test: TableTest, path: str) -> None:
     """Report a relationship to a table by name, as a file of tests does not know a project."""
     if test.kind == RELATIONSHIPS and "/" not in test.arguments["to"]:
-        summary = f"'{test.arguments['to']}' is no path or URI, and a file of tests knows no other tables"
+        summary = (
+            f"'{test.arguments['to']}' is not a path or URI; a file of tests cannot refer to a table by name"
+        )
         hint = f"write ./{test.arguments['to']} for a folder"
         resolution.report("PQ311", summary, f"{path}.{RELATIONSHIPS}.to", hint)
 

@@ -28,7 +28,9 @@ def load_guardrails(
         if guardrail is None:
             continue
         if by_name.setdefault(guardrail.name, guardrail) is not guardrail:
-            summary = f"guardrail '{guardrail.name}' is there twice, also in {by_name[guardrail.name].file}"
+            summary = (
+                f"guardrail '{guardrail.name}' is declared twice, also in {by_name[guardrail.name].file}"
+            )
             place = SourceText(path=path, text="")
             found.append(diagnostic("PQ301", summary, source=place, hint="rename one of them"))
     return tuple(by_name[name] for name in sorted(by_name))
@@ -47,7 +49,7 @@ def _loaded(path: str, files: ProjectFiles, found: list[Diagnostic]) -> Guardrai
     problems: list[Diagnostic] = []
     value, name = file.value, str(file.value["name"])
     if name != PurePosixPath(path).stem:
-        summary = f"the name is '{name}' and the file's '{PurePosixPath(path).stem}'"
+        summary = f"the name '{name}' differs from the file name '{PurePosixPath(path).stem}'"
         problems.append(_at(file, ("name",), Problem("PQ302", summary, "make them equal")))
     expression = _read(file, "expression", compiled, problems)
     message = _read(file, "message", RuleMessage.of, problems)
@@ -81,7 +83,7 @@ def _example(file: SpecFile, index: int, entry: Mapping[str, Any], found: list[D
     try:
         datetime.fromisoformat(now or "2000-01-01T00:00:00Z")
     except ValueError as error:
-        found.append(_at(file, (*path, "now"), Problem("PQ103", f"no time: {error}")))
+        found.append(_at(file, (*path, "now"), Problem("PQ103", f"not a time: {error}")))
     return Example(
         plan=entry["plan"],
         expected=RuleOutcome(entry["expected"]),

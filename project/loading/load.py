@@ -294,7 +294,7 @@ def _twice(noun: str, name: str, file: SpecFile, earlier: SpecFile, found: list[
     span = file.node.at(("name",)).span
     other = earlier.value["name"]
     named = "" if other == name else f"as '{other}' "
-    summary = f"{noun} '{name}' is there twice, also {named}in {earlier.source.path}"
+    summary = f"{noun} '{name}' is declared twice, also {named}in {earlier.source.path}"
     found.append(diagnostic("PQ301", summary, source=file.source, span=span, hint="rename one of them"))
 
 
@@ -318,9 +318,9 @@ def _check_locations(resolutions: Sequence[Resolution], found: list[Diagnostic])
             if not same:
                 nested = second is resolution
                 where = (
-                    f"lies inside table '{first.table.name}'"
+                    f"is inside table '{first.table.name}'"
                     if nested
-                    else f"holds table '{first.table.name}'"
+                    else f"contains table '{first.table.name}'"
                 )
             path = "location" if "location" in second.layered.value else "name"
             second.found.clear()

@@ -61,7 +61,7 @@ class UndeclaredVariableError(ParquetryError):
     def __init__(self, name: str, declared: Collection[str]) -> None:
         known = one_of("variable", name, declared) if declared else "declare it under vars in parquetry.yml"
         given = phrase("--var (or PARQUETRY_VAR)", called="variables=")
-        super().__init__(given + f" gives {name!r}, which the project does not declare; {known}")
+        super().__init__(given + f" sets {name!r}, which the project does not declare; {known}")
         self.name = name
 
 

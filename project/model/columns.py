@@ -110,5 +110,5 @@ def _schema(path: str, read: Read) -> Any:
     for place, text, _ in texts(document.root.value, ()):
         what = {"name": "name", "doc": "description"}.get(str(place[-1:] and place[-1]))
         if what and (wrong := refused(text, (what,))):
-            raise AvroSchemaError(f"a {what} holds the character U+{ord(wrong):04X}, which nobody sees")
+            raise AvroSchemaError(f"a {what} contains the invisible character U+{ord(wrong):04X}")
     return document.root.value

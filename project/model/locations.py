@@ -35,7 +35,7 @@ def joined(base: str, path: str) -> str:
     """
     if path.startswith("~"):
         raise LocationProblem(
-            "PQ306", f"'{path}' begins with '~', which is another folder for every user", "write it out"
+            "PQ306", f"'{path}' begins with '~', which differs between users", "write it out"
         )
     if is_relative(path):
         return _within(normalised(base), path)
@@ -56,7 +56,7 @@ def normalised(path: str) -> str:
     if name == "file":
         parts = urlsplit(path)
         if parts.netloc not in ("", "localhost"):
-            raise LocationProblem("PQ306", f"'{path}' names another machine", "write file:///folder")
+            raise LocationProblem("PQ306", f"'{path}' is on another machine", "write file:///folder")
         return _clean(unquote(parts.path)) if "%" in parts.path else _clean(parts.path)
     if name not in _BUCKETS:
         raise LocationProblem(

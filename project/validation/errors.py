@@ -265,7 +265,7 @@ def _remedy(schema: Mapping[str, Any], value: Any, expected: str) -> str | None:
     elif expected.startswith(("a size", "a duration")):
         hint = unit_hint(shown(value), expected)
     elif kinds == ["string"]:
-        hint = "put it in quotes if it is meant as text"
+        hint = "quote it if it is a string"
     return hint
 
 
@@ -292,7 +292,10 @@ def _as_name(schema: Mapping[str, Any], value: str) -> str | None:
 
 def _repeated(_: _Failure, path: Path) -> Iterator[_Message]:
     yield _Message(
-        code="PQ105", summary=f"{_subject(path)} has an entry twice", path=path, hint="remove one of the two"
+        code="PQ105",
+        summary=f"{_subject(path)} has a duplicate entry",
+        path=path,
+        hint="remove one of the two",
     )
 
 

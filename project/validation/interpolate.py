@@ -223,22 +223,22 @@ def _evaluate(text: str, scope: TemplateScope, *, mask: bool) -> Any:
         template = environment().from_string(nodes.Template([assignment], lineno=1))
         return _accepted(TemplateExpression(template, undefined_to_none=False)(names))
     except (UndefinedError, SecurityError, ArithmeticError, TypeError, ValueError) as error:
-        raise TemplateProblem("PQ206", f"template gives no value: {error}", _TYPES) from None
+        raise TemplateProblem("PQ206", f"the template cannot be evaluated: {error}", _TYPES) from None
 
 
 def _accepted(value: Any) -> Any:
     """Return the value, or raise TemplateProblem if a spec cannot hold it."""
     wrong = None
     if isinstance(value, Undefined):
-        wrong = "no value: a variable that it reads is not defined"
+        wrong = "is undefined: a variable in it is not defined"
     elif isinstance(value, float) and not math.isfinite(value):
-        wrong = "no finite number"
+        wrong = "is not a finite number"
     elif value is not None and not isinstance(value, (str, int, float)):
-        wrong = "no text, number or flag"
+        wrong = "is not a string, number or boolean"
     elif is_template(value):
-        wrong = "a text that is a template itself"
+        wrong = "is a template itself"
     elif isinstance(value, str) and len(value) > MAX_TEXT:
-        wrong = f"a text of more than {MAX_TEXT:,} characters"
+        wrong = f"has more than {MAX_TEXT:,} characters"
     if wrong:
-        raise TemplateProblem("PQ206", f"template gives {wrong}", _TYPES)
+        raise TemplateProblem("PQ206", f"the template's result {wrong}", _TYPES)
     return value

@@ -39,7 +39,7 @@ def invisible_characters(value: Any, *, node: Node, source: SourceText) -> Itera
         what = f"key of {spoken(path[:-1]) or 'the file'}" if is_key else spoken(path)
         found = diagnostic(
             "PQ017",
-            f"{what} holds the character U+{ord(wrong):04X}, which nobody sees",
+            f"{what} contains the invisible character U+{ord(wrong):04X}",
             source=source,
             span=node.key_span(path) if is_key else node.at(path).span,
             hint="remove it"

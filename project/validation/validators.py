@@ -19,7 +19,7 @@ def _unique_items(_: Validator, unique: object, instance: Any, __: Any) -> Itera
     if unique and isinstance(instance, list):
         texts = {json.dumps(entry, sort_keys=True) for entry in instance}
         if len(texts) < len(instance):
-            yield ValidationError("an entry is there twice")
+            yield ValidationError("an entry occurs twice")
 
 
 def _pattern(_: Validator, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:

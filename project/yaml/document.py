@@ -227,7 +227,7 @@ class _Composer:
         if entry is None:
             known = event.anchor in self._anchors
             summary = (
-                f"alias *{event.anchor} stands inside its own anchor"
+                f"alias *{event.anchor} is inside its own anchor"
                 if known
                 else f"alias *{event.anchor} has no anchor before it"
             )
@@ -246,7 +246,7 @@ class _Composer:
                     "PQ014",
                     f"{_shown(event.value)} is not a usable number",
                     _span(event),
-                    "quote it if it is meant as text",
+                    "quote it if it is a string",
                 )
                 value = 0
         return Node(value, _span(event), {}, {})
@@ -275,7 +275,7 @@ class _Composer:
                 first = keys[key].start.line
                 self.report(
                     "PQ004",
-                    f"key {_shown(key)} is there twice, first in line {first}",
+                    f"key {_shown(key)} occurs twice, first in line {first}",
                     span,
                     "remove one of the two",
                 )
@@ -289,7 +289,7 @@ class _Composer:
         if _BARE_TEMPLATE.fullmatch(text):
             # YAML reads the braces as mappings; their diagnostics would only repeat this one.
             del self.found[before:]
-            self.report("PQ006", "a template without quotes is a mapping to YAML", span, _in_quotes(text))
+            self.report("PQ006", "YAML reads a template without quotes as a mapping", span, _in_quotes(text))
             return Node(text, span, {}, {})
         return Node(values, span, keys, children)
 

@@ -77,7 +77,7 @@ class FilesOnDisk:
             if not full.resolve(strict=True).is_relative_to(self.root):
                 return diagnostic(
                     "PQ011",
-                    f"'{path}' is a link that leads out of the project",
+                    f"'{path}' is a link to a file outside of the project",
                     source=place,
                     hint="copy the file",
                 )
@@ -88,7 +88,7 @@ class FilesOnDisk:
         except (OSError, RuntimeError, ValueError) as error:
             reason, hint = getattr(error, "strerror", None) or str(error), _PERMIT
             if full.is_symlink() and not full.exists():
-                reason, hint = "it is a link that leads nowhere", "remove the link"
+                reason, hint = "the target of the link does not exist", "remove the link"
             return diagnostic("PQ013", f"'{path}' cannot be read: {reason}", source=place, hint=hint)
 
     def absence(self) -> Diagnostic | None:

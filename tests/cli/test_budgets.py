@@ -21,7 +21,7 @@ from tests.support.small_table import COLUMNS, SmallTable
 BUDGETS = [
     (
         "seconds=0.05",
-        "error: the command took more than 0.05 seconds, and may not on files that nobody trusts",
+        "error: the command took more than 0.05 seconds, the limit for an untrusted project",
     ),
     (
         "memory=10MiB",

@@ -170,7 +170,7 @@ def test_options_have_twins_in_the_environment(folder):
         assert "'maybe' is neither yes nor no: write 1, true or yes" in " ".join(refused.stderr.split())
     undeclared = parquetry("validate", PARQUETRY_PROJECT=str(folder.root), PARQUETRY_VAR="a=1")
     assert undeclared.returncode == 2
-    assert "gives 'a', which the project does not declare" in undeclared.stderr
+    assert "sets 'a', which the project does not declare" in undeclared.stderr
     # What approves has none.
     assert parquetry("apply", PARQUETRY_PROJECT=str(folder.root), PARQUETRY_AUTO_APPROVE="1").returncode == 2
 
@@ -320,7 +320,7 @@ def test_a_current_directory_that_is_gone_is_no_bug(tmp_path):
     )
     assert (done.returncode, done.stderr) == (
         1,
-        "error: the current directory is gone; change to one that is there\n",
+        "error: the current directory was removed; change to one that exists\n",
     )
 
 

@@ -65,7 +65,7 @@ def test_findings_in_specs_are_a_line_each(folder):
     [
         (["inspect", "nothing"], 2, "no table 'nothing'"),
         (["plan", "--nonsense"], 2, "No such option"),
-        (["service", "rollback", "orders", "20990101000000000"], 2, "nobody can be asked here"),
+        (["service", "rollback", "orders", "20990101000000000"], 2, "stdin is not a terminal"),
     ],
 )
 def test_failures_are_objects_too(folder, arguments, code, said):

@@ -169,7 +169,7 @@ def test_dismissed_approval(shop, proposed):
     shop.forge.review(pull)["state"] = "DISMISSED"
     shop.merge(pull)
     assert shop.approved() is None
-    assert "nobody else has approved" in shop.refused()
+    assert "no other person approved" in shop.refused()
 
 
 def test_approval_that_its_reviewer_takes_back(shop, proposed):
@@ -569,7 +569,7 @@ def test_authority_that_changes_alone(guarded, change):
     file = guarded.post(pull)
     assert AUTHORITY[change][2:] in guarded.forge.of_workflow(pull)[0].replace("\\", "")
     guarded.merge(pull)
-    assert "nobody else has approved" in guarded.refused()
+    assert "no other person approved" in guarded.refused()
     guarded.forge.review(pull)
     assert guarded.approved() == id_in(file)
     done = guarded.apply()

@@ -59,7 +59,7 @@ def test_from_plan_to_timeline(shop):
 @pytest.mark.parametrize(
     ("packages", "said"),
     [
-        ("", "Spark has no client of S3; list {client} under spark.packages"),
+        ("", "Spark has no client for S3; list {client} under spark.packages"),
         ("org.apache.hadoop:hadoop-aws:2.7.4", "hadoop-aws 2.7.4 does not fit Spark's Hadoop"),
     ],
 )

@@ -209,4 +209,4 @@ def test_a_layout_that_nobody_can_read_is_refused(project, tmp_path, content):
     done = CliRunner().invoke(
         command_line, ["diff", "--base", "HEAD", "--state", str(file), "--project", str(project)]
     )
-    assert (done.exit_code, "is no saved layout" in done.stderr) == (2, True), done.output
+    assert (done.exit_code, "is not a saved layout" in done.stderr) == (2, True), done.output

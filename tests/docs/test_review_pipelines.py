@@ -101,9 +101,9 @@ def test_a_pipeline_that_is_there_is_left_alone(tmp_path):
     made = scaffold(folder.root, ci=CI.GITLAB)
     requirements = {"requirements.txt", "requirements.in", "requirements-build.txt"}
     assert set(made.files) == {*requirements, ".gitlab/parquetry-shop.yml"}
-    assert ".gitlab-ci.yml is there already: let it include .gitlab/parquetry-*.yml" in made.advice
+    assert ".gitlab-ci.yml already exists: include .gitlab/parquetry-*.yml in it" in made.advice
     assert (tmp_path / ".gitlab-ci.yml").read_text() == "stages: [mine]\n"
-    with pytest.raises(ScaffoldError, match=r"parquetry-shop\.yml is there already; remove it"):
+    with pytest.raises(ScaffoldError, match=r"parquetry-shop\.yml already exists; remove it"):
         scaffold(folder.root, ci=CI.GITLAB)
 
 
@@ -202,7 +202,7 @@ def test_a_change_from_the_merge_request_to_the_table(runner):
     runner.merge(pull)
     done, _ = runner.run("apply", "prod")
     assert done.returncode == 1
-    assert "nobody else has approved" in done.stderr
+    assert "no other person approved" in done.stderr
     forge.review(pull)
     done, place = runner.run("apply", "prod")
     assert done.returncode == 0, done.stdout + done.stderr

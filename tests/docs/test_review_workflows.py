@@ -169,7 +169,7 @@ def test_a_project_that_is_there_gets_workflows_alone(tmp_path):
         *(f".github/workflows/parquetry-{kind}-shop.yml" for kind in KINDS),
     }
     assert {path: path.read_bytes() for path in before} == before
-    with pytest.raises(ScaffoldError, match=r"parquetry-plan-shop\.yml is there already; remove it"):
+    with pytest.raises(ScaffoldError, match=r"parquetry-plan-shop\.yml already exists; remove it"):
         scaffold(folder.root, ci=CI.GITHUB)
 
 
@@ -318,7 +318,7 @@ def test_a_change_from_the_pull_request_to_the_table(runner):
     runner.merge()
     done, _ = runner.run("apply", "prod")
     assert done.returncode == 1
-    assert "nobody else has approved" in done.stderr
+    assert "no other person approved" in done.stderr
     forge.review(pull)
     done, plan = runner.run("apply", "prod")
     assert done.returncode == 0, done.stderr

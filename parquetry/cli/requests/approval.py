@@ -74,8 +74,8 @@ def saved_plan(file: Path, workspace: Workspace, *, approved: ApprovedId) -> Pla
     by_digest = approved.reviewed is None and wanted is not None and _is_same(wanted, digest)
     if wanted is not None and not by_id and not by_digest:
         raise StalePlanError(
-            f"{file} is {plan.plan_id} (the whole file {digest}), {wanted} was approved: it was edited, or "
-            "is another plan; give the file of that plan, or plan again"
+            f"{file} has the plan {plan.plan_id} and the digest {digest}, but {wanted} was approved: the "
+            "file was edited, or contains another plan; give the approved file, or plan again"
         )
     check_age(plan, now_ms(), name=str(file))
     check_fits(plan, workspace)
@@ -124,7 +124,7 @@ def approved_plan(
     if ask and plan.intent.actions and not plan.intent.blocked:
         if not is_terminal():
             raise click.UsageError(
-                "nobody can be asked here: give --auto-approve, or a PLANFILE saved by "
+                "stdin is not a terminal: give --auto-approve, or a PLANFILE saved by "
                 f"{typed_options.named('parquetry', 'plan', '--out', 'PLANFILE')}"
             )
         click.confirm("Apply this plan?", abort=True, err=True)

@@ -84,11 +84,11 @@ class ForgeRequest:
         variable, token = _first(environment, known.tokens)
         if not token:
             raise UsageError(
-                f"there is no token of {known.forge}: set the variable {' or '.join(known.tokens)}"
+                f"no token for {known.forge} is set: set the variable {' or '.join(known.tokens)}"
             )
         if not (token.isascii() and token.isprintable()):
             raise UsageError(
-                f"{variable} is no token of {known.forge}: it has characters that no token has; set it again"
+                f"{variable} is not a token of {known.forge}: no token has such characters; set it again"
             )
         _, address = _first(environment, known.addresses)
         if kind == "gitlab":
@@ -172,8 +172,8 @@ class ForgeRequest:
         merged = commit_named(commit or workspace.tree.commit)
         if merged is None:
             raise UsageError(
-                "no commit is checked out here, or --commit is not the whole name of one; name the commit "
-                "that a pull request was merged as"
+                "no commit is checked out here, or --commit is not a full commit id; name the commit that "
+                "a pull request was merged as"
             )
         project, forge = workspace.project, self.open()
         reviewed = self.reviewed(project=project.name, target=project.target.name)

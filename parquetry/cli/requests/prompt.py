@@ -17,7 +17,7 @@ def is_terminal() -> bool:
 def check_answerable(*, auto_approve: bool) -> None:
     """Raise click.UsageError if a question is necessary but stdin is not a terminal."""
     if not (auto_approve or is_terminal()):
-        raise click.UsageError("nobody can be asked here: give --auto-approve")
+        raise click.UsageError("stdin is not a terminal: give --auto-approve")
 
 
 def confirm(question: str, *, auto_approve: bool) -> None:

@@ -32,7 +32,9 @@ def save(file: Path, text: str, *, option: str, project: Path) -> None:
 
     """
     if str(file) == "-":
-        raise click.UsageError(f"{option} names a file; what goes to stdout is chosen with --format")
+        raise click.UsageError(
+            f"{option} needs the name of a file; --format chooses what is printed to stdout"
+        )
     place = Path(os.path.normpath(file.absolute()))
     own = _own_folder(place, project)
     try:
@@ -41,7 +43,7 @@ def save(file: Path, text: str, *, option: str, project: Path) -> None:
         flags = 0 if own is not None else _flags(file, option)
         if file.exists() and not _begins_alike(file, text):
             raise click.UsageError(
-                f"{file} is there and was not saved with {option}; name another file, or remove it first"
+                f"{file} exists and was not saved with {option}; name another file, or remove it first"
             )
         if own is not None:
             own.write(place, text)
@@ -82,7 +84,7 @@ def _flags(file: Path, option: str) -> int:
     except FileNotFoundError:
         return os.O_WRONLY | os.O_CREAT | os.O_EXCL
     if there.st_uid not in (0, os.geteuid()):
-        raise click.UsageError(f"{file} is another user's; name another file with {option}")
+        raise click.UsageError(f"{file} belongs to another user; name another file with {option}")
     if stat.S_ISLNK(there.st_mode):
         return os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     return os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW

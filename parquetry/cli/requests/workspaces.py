@@ -55,10 +55,10 @@ def _refuse_untrusted() -> None:
     value = os.environ.get(UNTRUSTED, "")
     if value and SWITCH.convert(value, None, None):
         raise UsageError(
-            f"{UNTRUSTED} says that nobody trusts the project, and this command reads the environment and "
-            "opens what the project names; plan it with "
+            f"{UNTRUSTED} marks the project as untrusted, and this command reads the environment and opens "
+            "what the project names; use "
             + command("plan")
-            + ", or look at its files: `validate`, `diff`, `explain` and `ls` open nothing"
+            + ", or `validate`, `diff`, `explain` and `ls`, which open nothing"
         )
 
 
@@ -159,7 +159,7 @@ def table_named(
         if _WITH_PASSWORD.match(table):
             # The password would be printed, and stored in reports.
             raise UsageError(
-                "the location of the table holds a password: leave it out, and set the environment"
+                "the location of the table contains a password: remove it, and set it in the environment"
             )
         return NamedTable(store=open_store(absolute_place(table)), declared=None)
     from parquetry.compiler.workspace.observation import is_there

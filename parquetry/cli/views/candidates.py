@@ -60,7 +60,7 @@ class SuggestionView:
         else:
             layout = outcome.best.execution
             same = layout == outcome.candidates.policy.execution
-            head = f"{paint.bold('Keep it as it is declared:' if same else 'Suggested:')}\n{_yaml(layout)}"
+            head = f"{paint.bold('Keep the declared layout:' if same else 'Suggested:')}\n{_yaml(layout)}"
         return "\n".join([f"{candidates}\n\n{head}", *(_wrapped(reason) for reason in outcome.reasons)])
 
     def json(self, outcome: Suggestion) -> Any:

@@ -87,7 +87,7 @@ def _target(target: TargetDiff, paint: Paint) -> Iterator[str]:
         case DiffStatus.ADDED:
             yield f"{paint.good('+')} {name}  new target"
         case DiffStatus.REMOVED:
-            yield f"{paint.dim('-')} {name}  target is gone"
+            yield f"{paint.dim('-')} {name}  target removed"
         case DiffStatus.CHANGED:
             yield f"{paint.warn('~')} {name}  {classes_text(target.change_class, target.changes)}"
     yield from (line for change in target.changes for line in _change(change, paint))
@@ -101,7 +101,7 @@ def _guardrail(rule: GuardrailDiff, paint: Paint) -> Iterator[str]:
         case DiffStatus.ADDED:
             yield f"{paint.good('+')} {name}  new rule"
         case DiffStatus.REMOVED:
-            yield f"{paint.dim('-')} {name}  rule is gone"
+            yield f"{paint.dim('-')} {name}  rule removed"
         case DiffStatus.CHANGED:
             yield f"{paint.warn('~')} {name}  changed rule"
     yield from (f"    {c.path}: {value_text(c.old)} -> {value_text(c.new)}" for c in rule.changes)
@@ -115,7 +115,7 @@ def _table(table: TableDiff, target: str, paint: Paint, typed_options: TypedOpti
             yield f"    {table.file}"
         case DiffStatus.REMOVED:
             yield f"{paint.dim('-')} {paint.bold(table.table)}  forget"
-            yield f"    {table.file} is gone; the table's data stays"
+            yield f"    {table.file} was removed; the table's data stays"
         case DiffStatus.CHANGED:
             kind = classes_text(table.change_class, table.changes)
             yield f"{paint.warn('~')} {paint.bold(table.table)}  {kind}"

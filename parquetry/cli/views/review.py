@@ -104,7 +104,7 @@ class FollowUpView:
     def text(self, outcome: FollowUp, paint: Paint) -> str:
         """Return a line for each table with tables of its queries and costs, and whether they were posted."""
         if not outcome.tables:
-            return "the plan predicted nothing of its tables: no file was due for clustering"
+            return "the plan has no predictions: no file was due for clustering"
         lines = []
         for table in outcome.tables:
             lines.append(f"{paint.bold(table.table)}  {_status(table)}")
@@ -113,7 +113,7 @@ class FollowUpView:
             if table.costs is not None:
                 lines += [measured_cost_table(table.costs, paint), ""]
         if self.pull_request is None:
-            return "\n".join([*lines, "not posted: that follows when all is paid"])
+            return "\n".join([*lines, "not posted yet: some debt is not paid"])
         posted = paint.good("posted") if self.is_new else "posted before"
         return "\n".join([*lines, f"{posted} on pull request {self.pull_request}"])
 
@@ -129,7 +129,7 @@ def follow_up_comment(outcome: FollowUp, *, max_bytes: int) -> str:
     """
     text = (
         f"<!-- parquetry:follow-up project={outcome.project} target={outcome.target} -->\n"
-        f"### parquetry: what the plan for {code(outcome.target)} was good for\n"
+        f"### parquetry: effect of the plan for {code(outcome.target)}\n"
     )
     end = f"\n---\nplan {code(outcome.plan_id)}\n"
     room = max_bytes - len(end.encode()) - _ROOM_FOR_NOTE

@@ -108,7 +108,7 @@ def test_a_guardrail_that_comes_or_goes_is_shown(ruled):
     other, small = diff(ruled).guardrails
     assert (other.guardrail, other.status, other.changes[0].old) == ("other", "added", None)
     assert (small.guardrail, small.status, small.changes) == ("small_files", "removed", ())
-    assert "- guardrail small_files  rule is gone" in said(ruled, "text")
+    assert "- guardrail small_files  rule removed" in said(ruled, "text")
     assert len(said(ruled, "github").splitlines()) == 2
 
 

@@ -301,7 +301,7 @@ ALIKE = [
     "tables/shut.yml:7:1",
     "SC101",  # the code of a breaking change
     "3.2 GB, 3 small by today's limit, 20 by the new one",
-    "apply records that it is forgotten",
+    "apply records that the table is no longer declared",
     "scope auto: one order over 1 partition: according to a sample, the queries then read at least a tenth less",
     "77",
     "33",

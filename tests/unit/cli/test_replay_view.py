@@ -227,7 +227,9 @@ def test_a_table_of_another_writer_is_replayed_by_the_default_limits(location, t
         path.write_text(json.dumps(commit))
     said = " ".join(replayed(str(folder), "--replay", "1w").split())
     assert "note: 4 of 5 commits are of other programs" in said
-    assert "note: nothing is applied to the table: the writer's default limits are taken for applied" in said
+    assert (
+        "note: no spec is applied to the table: the replay uses the writer's default limits instead" in said
+    )
     assert "applied: max_file_size 120MiB, small_file_limit 100MiB" in said
 
 
@@ -238,6 +240,4 @@ def test_limits_that_were_applied_within_the_period_are_named(location, tmp_path
     sizing = replace(table.spec.sizing, small_file_limit_bytes=0)
     table.apply(replace(table.spec, sizing=sizing))
     said = " ".join(replayed(str(folder), "--replay", "1w").split())
-    assert re.search(
-        r"note: the limits were applied at \d{17}: what was written before followed others", said
-    )
+    assert re.search(r"note: the limits were applied at \d{17}: earlier writes followed other limits", said)

@@ -18,14 +18,14 @@ from parquetry.cli.terminal.output import Output
 @click.option(
     "--approved",
     metavar="PLAN_ID",
-    help="Go on only if this is the plan: that of PLANFILE, or what is planned again. The digest in PLANFILE "
+    help="Apply only this plan, from PLANFILE or planned again. The digest in PLANFILE "
     "approves all of the file.",
 )
 @click.option(
     "--approved-by-review",
     "by_review",
     is_flag=True,
-    help="Go on only if this plan is approved in the pull request that became the checked-out commit. "
+    help="Apply only if this plan is approved in the pull request that became the checked-out commit. "
     "An empty plan needs no approval.",
 )
 @forge_options

@@ -58,9 +58,9 @@ def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, 
 
     if table is None:
         raise click.UsageError(
-            "--accept-loss and TABLE go together; --select says which tables are looked at"
+            "--accept-loss and TABLE belong together; --select chooses the tables to check"
         )
-    refuse_selection("TABLE is the one that is meant")
+    refuse_selection("TABLE names the table")
     named = table_in_force(request, table, applied=True)
     handle = named.open()
     found = lost_rows(handle)

@@ -20,7 +20,7 @@ from parquetry.cli.terminal.output import Output
     type=click.IntRange(1, 100_000),
     default=20,
     show_default=True,
-    help="Show at most so many entries.",
+    help="Maximum number of entries.",
 )
 @click.option("--record", type=click.IntRange(1), help="With --out: the number of an applied record.")
 @click.option(
@@ -48,7 +48,7 @@ def command(
     from parquetry.compiler.reports.history import report_history
 
     if (record is None) != (out is None):
-        raise click.UsageError("--record says which spec is written, --out where: give both")
+        raise click.UsageError("--record and --out belong together: give both, or neither")
     if record is not None and out is not None:
         _write_spec(request, table, record, out)
     else:
@@ -68,7 +68,7 @@ def _write_spec(request: ProjectRequest, table: str, record: int, out: Path) -> 
     from parquetry.compiler.spec_files.recorded import recorded_text
 
     if out.exists():
-        raise click.UsageError(f"{out} is there; name a new file with --out")
+        raise click.UsageError(f"{out} exists; name a new file with --out")
     name, place = (None, absolute_place(table)) if is_location(table) else (table, "")
     save(
         out,

@@ -16,7 +16,7 @@ from parquetry.cli.terminal.output import Output
     type=click.IntRange(1, 100),
     default=20,
     show_default=True,
-    help="List at most so many runs.",
+    help="Maximum number of runs.",
 )
 @directory_options
 @output_options("text", "json")

@@ -128,7 +128,7 @@ def restore_table(
 @click.option(
     "--keys", type=click.Path(path_type=Path), help="CSV or Parquet file with the columns of the record key."
 )
-@click.option("--plan-only", is_flag=True, help="Show which rows and files it is about and write nothing.")
+@click.option("--plan-only", is_flag=True, help="Show the affected rows and files, and write nothing.")
 @click.option("--auto-approve", is_flag=True, help="Do not ask.")
 @table_options
 @output_options("text", "json")

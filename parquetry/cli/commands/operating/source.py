@@ -31,7 +31,7 @@ def command() -> None:
 @table_options
 @output_options("text", "json")
 def list_files(*, request: ProjectRequest, output: Output, table: str) -> int:
-    """Count the files of each source that are known, waiting and refused; -v lists them."""
+    """Count the ingested, pending and refused files of each source; -v lists them."""
     from parquetry.cli.views.operating.services import SourcesView
 
     output.show(SourcesView(verbose=output.verbose), _sources(request, table).listed())
@@ -60,7 +60,7 @@ def accept(
 def skip(
     *, request: ProjectRequest, output: Output, source: str, files: tuple[str, ...], auto_approve: bool
 ) -> int:
-    """Never ingest FILES: they count as ingested as they are now."""
+    """Never ingest FILES: record them as ingested."""
     return _decide(request, output, source, "skipped", files, auto_approve=auto_approve)
 
 
@@ -73,7 +73,7 @@ def skip(
 def forget(
     *, request: ProjectRequest, output: Output, source: str, files: tuple[str, ...], auto_approve: bool
 ) -> int:
-    """Ingest FILES again that SOURCE has ingested, without FILES all of them, as far as they are there."""
+    """Ingest files again that SOURCE has ingested and that still exist: FILES, or all of them."""
     from parquetry.cli.views.operating.services import DecisionView
 
     sources = _sources(request, source)
@@ -90,7 +90,7 @@ def forget(
 @table_options
 @output_options("text", "json")
 def move(*, request: ProjectRequest, output: Output, former: str, source: str, auto_approve: bool) -> int:
-    """Count the files that the first table has ingested as ingested by the second, which has its rows."""
+    """Record files that the first table has ingested as ingested by the second, which has their rows."""
     from parquetry.cli.views.operating.services import DecisionView
 
     sources, other = _sources(request, source), _sources(request, former)

@@ -25,7 +25,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--history", is_flag=True, help="Show how the tests ended in earlier runs, and measure nothing."
 )
-@click.option("--junit", type=_FILE, help="Save the results as JUnit XML, for servers of CI.")
+@click.option("--junit", type=_FILE, help="Save the results as JUnit XML, for CI servers.")
 @click.option("--sarif", type=_FILE, help="Save what did not pass as SARIF 2.1.0, for code scanning.")
 @project_options
 @output_options("text", "json", "github", "html")

@@ -33,7 +33,7 @@ def command(
     if table is None:
         output.show(LocksView(typed_options=output.typed_options), held_locks(workspace_of(request)))
         return 0
-    refuse_selection("TABLE is the one that is meant")
+    refuse_selection("TABLE names the table")
     named = table_named(request, table, must_exist=False)
     found = held_lock(named.store)
     if found is None or only_list:

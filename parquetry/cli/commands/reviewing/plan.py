@@ -32,13 +32,13 @@ from parquetry.cli.terminal.output import Output
     is_flag=True,
     type=SWITCH,
     envvar=UNTRUSTED,
-    help="For what strangers wrote: open only what the base names, with the base's options and environment, "
-    "and within the budget of PARQUETRY_BUDGET.",
+    help="For an untrusted branch: open only what the base declares, with the base's options and "
+    "environment, and within the limits of PARQUETRY_BUDGET.",
 )
 @click.option(
     "--base",
     metavar="REV",
-    help="What an --untrusted branch is to be merged into. Default: the default branch of origin.",
+    help="Revision that an --untrusted branch is to be merged into. Default: the default branch of origin.",
 )
 @project_options
 @output_options("text", "json")

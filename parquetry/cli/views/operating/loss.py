@@ -35,7 +35,7 @@ class LossView:
         if not outcome.lost:
             return f"{paint.good('nothing is lost')}: every file of {outcome.table} is as its commit wrote it"
         accepted = f"{paint.good('loss accepted')} by {outcome.instant}"
-        return "\n".join([*loss_lines(outcome), f"{accepted}; a file that is put back is not read any more"])
+        return "\n".join([*loss_lines(outcome), f"{accepted}; restoring a file has no effect any more"])
 
     def json(self, outcome: Loss) -> Any:
         """Return the loss in the form of a doctor's check, with the files."""
@@ -61,7 +61,7 @@ def loss_lines(loss: Loss) -> Iterator[str]:
 
 def _parts(one: LostRows, shown_by: TableSpec | None) -> Iterator[str]:
     file = one.file
-    state = "is gone" if file.size_bytes is None else f"has {file.size_bytes:,} bytes"
+    state = "is missing" if file.size_bytes is None else f"has {file.size_bytes:,} bytes"
     if file.size_bytes is not None and file.written_bytes is not None:
         state += f" of {file.written_bytes:,}"
     yield f"{masked_path(file.path, file.partition, shown_by)} {state}"
@@ -69,7 +69,7 @@ def _parts(one: LostRows, shown_by: TableSpec | None) -> Iterator[str]:
     low, high = _keys(one, shown_by)
     yield f"{rows}, written by {file.instant}{'' if low is None else f', keys {low} to {high}'}"
     if file.older is not None:
-        yield f"its older version of {file.older} goes too"
+        yield f"its older version of {file.older} is given up too"
 
 
 def _document(one: LostRows, shown_by: TableSpec | None) -> dict[str, Any]:

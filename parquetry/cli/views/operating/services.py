@@ -53,12 +53,12 @@ class TakenBackView(ServiceView):
         for each in sources:
             name, files = each["source"], each["files"]
             if name.startswith(STREAM):
-                lines.append(f"{name} writes its batches again from a checkpoint before them only")
+                lines.append(
+                    f"{name} writes these batches again only if it restarts from an older checkpoint"
+                )
                 continue
             place = shell.place(f"{self.table}.{name}")
-            what = (
-                f"{count(files, 'file')}, {human_size(each['size_bytes'])}," if files else "what it brought"
-            )
+            what = f"{count(files, 'file')}, {human_size(each['size_bytes'])}," if files else "the files"
             lines.append(f"the next run ingests {what} of source {paint.bold(name)} again")
             if files:
                 known = options.named("parquetry", "source", "list", place, "-v")

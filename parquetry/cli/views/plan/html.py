@@ -135,7 +135,7 @@ def _ends(plan: PlanDocument) -> Iterator[Section]:
 def _authority(plan: PlanDocument) -> Section:
     return Section(
         title="Authority",
-        note="what later plans, runs and workflows obey, and no spec of a table contains",
+        note="settings that later plans, runs and workflows obey, outside the specs of tables",
         tone=Tone.WARN,
         blocks=(Lines(texts=tuple(f"{sign} {text}" for sign, text in authority_lines(plan))),),
     )

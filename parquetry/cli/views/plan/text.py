@@ -102,7 +102,7 @@ class PlanView:
                 return ["Next: resolve what is blocked."]
             return ["Next: resolve what is blocked, or leave these tables out with --exclude."]
         if plan.intent.actions and plan.evidence.options.base is not None:
-            return ["Next: read what changes; it is applied once it is merged."]
+            return ["Next: review the changes; they are applied after the merge."]
         if plan.intent.actions and not self.applying:
             return [f"Next: {self._apply()}"]
         if plan.is_empty and plan.evidence.tables_with_work:

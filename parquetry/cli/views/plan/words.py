@@ -73,7 +73,7 @@ def step_line(step: Step) -> str:
     """Return the effect of a step of apply."""
     match step:
         case Step.CREATE:
-            return "makes the table"
+            return "creates the table"
         case Step.RESTORE:
             return "restores the properties"
         case Step.EVOLVE:
@@ -81,9 +81,9 @@ def step_line(step: Step) -> str:
         case Step.RECORD:
             return "records the spec"
         case Step.REWRITE:
-            return "rewrites what the policy makes due"
+            return "rewrites the files that are due by the policy"
         case Step.FORGET:
-            return "records that it is forgotten; its data stays"
+            return "records that the table is no longer declared; its data stays"
         case _:
             assert_never(step)
 
@@ -267,7 +267,7 @@ def query_note(figures: TableFigures) -> str:
 def _dictionary_note(figures: TableFigures) -> str:
     if not any(map(dictionary_text, figures.queries)):
         return ""
-    return "by dictionaries: of readers that, like Spark, skip row groups whose dictionaries lack a value"
+    return "by dictionaries: for readers that skip row groups by their dictionaries, as Spark does"
 
 
 def _source_note(figures: TableFigures) -> str:
@@ -279,11 +279,11 @@ def _source_note(figures: TableFigures) -> str:
     if all(query.sampled for query in changed):
         made = changed[0].total_after
         by_sizes = figures.debt is None or figures.debt.files_after == made
-        then = "" if by_sizes else f", by which {count(made, 'file')} will hold them"
+        then = "" if by_sizes else f", which predicts {count(made, 'file')}"
         return f"now, and expected after the debt is paid: from a sample of the rows{then}"
     return (
-        "now, and expected after the debt is paid: estimated from statistics, for strings an upper bound, as "
-        "files are encrypted, cannot be read, or are more than a sample covers"
+        "now, and expected after the debt is paid: estimated from statistics (for strings an upper bound), "
+        "as files are encrypted, cannot be read, or are too many for a sample"
     )
 
 
@@ -395,7 +395,9 @@ def drift_line(plan: PlanDocument) -> str:
     if not places:
         return ""
     more = "" if len(places) <= _SHOWN else f" and {len(places) - _SHOWN} more"
-    return f"drift: {', '.join(places[:_SHOWN])}{more}; " + command("drift") + " says who and when"
+    return (
+        f"drift: {', '.join(places[:_SHOWN])}{more}; " + command("drift") + " shows who changed it and when"
+    )
 
 
 def unchanged_tables(plan: PlanDocument) -> int:
@@ -405,13 +407,13 @@ def unchanged_tables(plan: PlanDocument) -> int:
 
 
 _AUTHORITY: Final = {
-    AuthorityKind.ENVIRONMENT: "its value may be printed",
+    AuthorityKind.ENVIRONMENT: "a variable whose value may be printed",
     AuthorityKind.SETTING: "a setting of the project or target",
     AuthorityKind.GUARDRAIL: "a rule over plans",
     AuthorityKind.LINK: "a link",
     AuthorityKind.SUBMODULE: "files of another repository",
-    AuthorityKind.REQUIREMENTS: "says what is installed",
-    AuthorityKind.WORKFLOW: "says what the forge executes or who reviews",
+    AuthorityKind.REQUIREMENTS: "installed packages",
+    AuthorityKind.WORKFLOW: "what the forge executes, or who reviews",
     AuthorityKind.CODE: "code",
 }
 _OF_LINKS: Final = (AuthorityKind.LINK, AuthorityKind.SUBMODULE)
@@ -422,7 +424,7 @@ def authority_lines(plan: PlanDocument) -> list[tuple[str, str]]:
     lines = []
     for change in plan.intent.authority:
         verb, sign = ("changes", "~") if change.old and change.new else ("is new", "+")
-        verb, sign = (verb, sign) if change.new else ("is gone", "-")
+        verb, sign = (verb, sign) if change.new else ("was removed", "-")
         leads = ""
         if change.kind in _OF_LINKS:
             leads = f": {value_text(change.old)} -> {value_text(change.new)}"

@@ -558,7 +558,7 @@ def test_rows_that_are_left_by_dictionaries_are_what_they_are_after(scattered, c
     assert (none.files, none.rows, none.dictionary_rows) == (6, 3840, 0)
     text = plain_text(plan)
     assert "(640" in text
-    assert "by dictionaries: of readers that, like Spark, skip row groups" in text
+    assert "by dictionaries: for readers that skip row groups" in text
     assert decode(encode(plan), name="plan.json") == plan
     validate(json.loads(encode(plan)), answer_schema("plan"))
     applied(scattered)

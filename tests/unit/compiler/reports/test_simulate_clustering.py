@@ -245,7 +245,7 @@ def test_a_suggestion_keeps_what_else_the_policy_says(table):
     assert [candidate.execution.strategy for candidate in found.candidates.candidates] == ["sort", "stitch"]
     _, text, _ = tried(table, "--suggest")
     block = ["strategy: sort", "scope: partition", "columns: [v]", "split_by: [p]", "then: [prune]"]
-    assert "\n    ".join(["Keep it as it is declared:\n  execution:", *block]) + "\n" in text
+    assert "\n    ".join(["Keep the declared layout:\n  execution:", *block]) + "\n" in text
     apply_clustering(table, ClusteringSpec(plan=PLAN, execution=replace(policy, strategy="zorder")))
     apply_queries(table, NARROW)
     names = [candidate.execution.strategy for candidate in suggest(table.store).candidates.candidates]

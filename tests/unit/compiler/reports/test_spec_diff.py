@@ -181,7 +181,7 @@ def test_files_that_are_no_layout_are_refused(folder):
     for content in ("[]", "{}", "not json", '{"table": 3, "instant": null, "partitions": []}'):
         file.write_text(content)
         code, text = run(folder, "--state", str(file))
-        assert (code, "is no saved layout" in text) == (2, True), text
+        assert (code, "is not a saved layout" in text) == (2, True), text
 
 
 def test_a_revision_that_is_not_there_and_one_without_a_project(folder):
@@ -223,11 +223,11 @@ def test_each_side_takes_the_variables_that_it_declares(folder):
 
 def test_a_variable_that_neither_side_declares_is_a_mistake(folder):
     code, text = run(folder, "--var", "days=4")
-    assert (code, "gives 'days', which the project does not declare" in text) == (2, True)
+    assert (code, "sets 'days', which the project does not declare" in text) == (2, True)
     project = folder.root / "parquetry.yml"
     project.write_text(f"{project.read_text()}vars: {{days: 3}}\n")
     code, text = run(folder, "--var", "days=4", "--var", "dayz=4")
-    assert (code, "gives 'dayz'" in text, "did you mean 'days'?" in text) == (2, True, True)
+    assert (code, "sets 'dayz'" in text, "did you mean 'days'?" in text) == (2, True, True)
 
 
 def test_an_invalid_project_is_explained(folder):

@@ -275,9 +275,9 @@ def test_a_location_in_the_warehouse_is_declared_relative_to_it(folder):
 
 def test_a_name_that_is_none_or_is_taken_asks_for_another(folder):
     table = foreign(folder, name="orders")
-    with pytest.raises(UsageError, match=r"orders.yml declares another table 'orders'; .*--name"):
+    with pytest.raises(UsageError, match=r"orders.yml already declares a table 'orders'; .*--name"):
         do(folder, table.folder)
-    with pytest.raises(UsageError, match="'a-b' is no name"):
+    with pytest.raises(UsageError, match="'a-b' may only have letters"):
         do(folder, table.folder, "a-b")
     do(folder, table.folder, "old_orders")
     assert written(folder, "old_orders")["location"] == "t"

@@ -130,14 +130,14 @@ def test_types_of_parquet_become_types_of_columns(tmp_path, kind, expected):
     ("files", "message"),
     [
         ({}, "has no Parquet or CSV files"),
-        ({"a.json": b"{}"}, "a.json is no Parquet or CSV file"),
+        ({"a.json": b"{}"}, "a.json does not end as a Parquet or CSV file"),
         ({"a.csv": b"a\n1\n", "b.parquet": b""}, "files of several formats"),
-        ({"a.csv": b"Order ID,v\n1,2\n"}, '"Order ID" are no names of columns'),
+        ({"a.csv": b"Order ID,v\n1,2\n"}, 'unlike "Order ID"'),
         (
             {"a.csv": "Order-ID,v,€\n1,2,3\n".encode()},
             "with a select .*: SELECT `Order-ID` AS Order_ID, v, `€` AS column FROM",
         ),
-        ({"a.csv": b"a,A\n1,2\n"}, 'the columns "a" and "A" have one name'),
+        ({"a.csv": b"a,A\n1,2\n"}, 'the columns "a" and "A" differ only in case'),
         ({"a.csv": b"a,b\n1,2,3\n"}, "a.csv: .*Expected 2 columns, got 3"),
         ({"a.csv": b"a,b\n\xff,2\n"}, "a.csv is not UTF-8; .* declare encoding"),
         ({"a.csv": b""}, "Empty CSV file"),
@@ -235,6 +235,6 @@ def test_a_project_gets_the_table_and_plans_it(tmp_path):
         assert done.exit_code == 0, done.output
     assert yaml.safe_load((tmp_path / "tables/again.yml").read_text())["name"] == "again"
     taken = run.invoke(command_line, ["init", str(tmp_path), "--from", str(tmp_path / "in")])
-    assert "is there already" in taken.output
+    assert "already exists" in taken.output
     assert taken.exit_code != 0
     assert run.invoke(command_line, ["init", str(tmp_path / "x"), "--name", "t"]).exit_code == 2

@@ -77,7 +77,7 @@ def test_the_workflow_runs_commands_that_exist(tmp_path):
 def test_nothing_is_replaced(tmp_path, there):
     (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / there).write_text("mine\n")
-    with pytest.raises(ScaffoldError, match="is there already"):
+    with pytest.raises(ScaffoldError, match="already exists"):
         scaffold(tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / there]
     assert (tmp_path / there).read_text() == "mine\n"
@@ -127,7 +127,7 @@ def test_the_workflow_of_a_project_in_a_folder_lies_at_the_root_of_the_repositor
     assert second["defaults"]["run"]["working-directory"] == "other"
     (tmp_path / "again").mkdir()
     (tmp_path / ".github/workflows/parquetry-again.yml").write_text("mine\n")
-    with pytest.raises(ScaffoldError, match=r"parquetry-again\.yml is there already"):
+    with pytest.raises(ScaffoldError, match=r"parquetry-again\.yml already exists"):
         scaffold(tmp_path / "again")
 
 

@@ -138,16 +138,16 @@ def test_a_source_gets_another_name(folder):
     folder.orders(sources=[source | {"name": "first"}, source])
     parquetry(folder, "rename", "orders.feed", "deliveries")
     assert [each["name"] for each in spec_of(folder, "orders")["sources"]] == ["first", "deliveries"]
-    assert "has a source 'first' already" in parquetry(folder, "rename", "orders.deliveries", "first", code=2)
+    assert "already has a source 'first'" in parquetry(folder, "rename", "orders.deliveries", "first", code=2)
     assert "has no source 'fist'" in parquetry(folder, "rename", "orders.fist", "x", code=2)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("orders", "2x"), "is no name"),
-        (("orders", "../x"), "is no name"),
-        (("orders", "orders"), "is called orders already"),
+        (("orders", "2x"), "may only have letters"),
+        (("orders", "../x"), "may only have letters"),
+        (("orders", "orders"), "name of the table already is orders"),
         (("ordres", "sales"), "did you mean 'orders'?"),
     ],
 )
@@ -162,7 +162,7 @@ def test_a_location_for_some_targets_has_to_name_all(folder):
     project["targets"]["prod"] = {"warehouse": "/lake"}
     folder.write("parquetry.yml", project)
     folder.orders(location={"dev": "there"})
-    assert "no place for prod" in parquetry(folder, "rename", "orders", "sales", code=2)
+    assert "no entry for prod" in parquetry(folder, "rename", "orders", "sales", code=2)
 
 
 def test_files_are_put_back_where_the_project_would_be_invalid(folder, monkeypatch):

@@ -160,7 +160,7 @@ def test_every_shape_says_each_entry(shop):
     commit(shop, project(environment=["REGION"]), linked("landing/all.csv", "/etc/passwd"))
     made = plan(shop)
     said = [
-        "REGION is new (its value may be printed)",
+        "REGION is new (a variable whose value may be printed)",
         "landing/all.csv is new (a link): (none) -> /etc/passwd",
     ]
     text = PlanView().text(made, Paint(enabled=False))

@@ -51,7 +51,7 @@ def link(folder, path, to):
 def refused(folder, path, *words):
     code, said = run(folder, *words)
     assert code == 2, said
-    assert f"'{folder.root / path}' is a link, and parquetry follows none there" in said
+    assert f"'{folder.root / path}' is a link, and parquetry follows no links there" in said
     assert "remove it" in said
 
 
@@ -233,7 +233,7 @@ def test_what_is_neither_file_nor_folder_is_in_the_way(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_text("")
     for path in ("pipe", "file/below", "pipe/below"):
-        with pytest.raises(LinkInTheWayError, match="is in the way"):
+        with pytest.raises(LinkInTheWayError, match="is not a file"):
             place.write(path, "")
     with pytest.raises(LinkInTheWayError, match="leads out"):
         place.write("../x", "")

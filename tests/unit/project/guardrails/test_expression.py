@@ -23,8 +23,8 @@ def test_an_expression_reads_its_variables():
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("1 +", "no CEL expression"),
-        ("", "no CEL expression"),
+        ("1 +", "not a CEL expression"),
+        ("", "not a CEL expression"),
         ("tabel.name == 'a'", "no variable 'tabel'"),
         ("true || environment.HOME", "no variable 'environment'"),
         ("open('/etc/passwd') == ''", "no function 'open'"),
@@ -32,13 +32,13 @@ def test_an_expression_reads_its_variables():
         ("table.tags.exists(t, table.tags.exists(u, table.tags.exists(v, u == v)))", "at most 2 macros"),
         ("1" + " + 1" * 9 + " > 0", "at most 8"),
         ("table.name.matches('a')", "no function 'matches'"),
-        ("table.name == r'a'", "raw texts"),
-        ("table.name == b'a'", "raw texts"),
-        ("table.name == '''a'''", "raw texts"),
-        ('table.name == """a(""" ', "raw texts"),
+        ("table.name == r'a'", "raw strings"),
+        ("table.name == b'a'", "raw strings"),
+        ("table.name == '''a'''", "raw strings"),
+        ('table.name == """a(""" ', "raw strings"),
         ("table.name == 'a", "not closed"),
         ("true // table", "comments"),
-        ("(" * 900 + "true" + ")" * 900, "no CEL expression"),
+        ("(" * 900 + "true" + ")" * 900, "not a CEL expression"),
     ],
 )
 def test_what_is_no_expression_is_a_finding(text, complaint):

@@ -141,15 +141,15 @@ def test_table_names_that_differ_by_case_alone(tmp_path):
     files = {"tables/Flights.yml": table_named("Flights"), "tables/flights.yml": TABLE}
     (found,) = project.load(write_project(tmp_path, files)).diagnostics
     assert (found.code, found.file, found.line) == ("PQ301", "tables/flights.yml", 3)
-    assert found.summary == "table 'flights' is there twice, also as 'Flights' in tables/Flights.yml"
+    assert found.summary == "table 'flights' is declared twice, also as 'Flights' in tables/Flights.yml"
 
 
 @pytest.mark.parametrize(
     ("location_a", "location_b", "words"),
     [
         ("x", "./x/", "has the location of"),
-        ("x", "x/y", "lies inside"),
-        ("x/y", "x", "holds"),
+        ("x", "x/y", "is inside"),
+        ("x/y", "x", "contains"),
         ("s3a://b/x", "s3://b//x", "has the location of"),
         ("file:///data/x", "/data/x", "has the location of"),
         ("file:/data/a%20b", "/data/a b", "has the location of"),
@@ -206,7 +206,7 @@ def test_links_that_lead_out_are_not_followed(tmp_path):
         ("PQ011", "tables/secret.yml"),
     ]
     lost = project.load(root).diagnostics[0]
-    assert lost.message.endswith("it is a link that leads nowhere; remove the link")
+    assert lost.message.endswith("the target of the link does not exist; remove the link")
 
 
 def test_links_inside_the_project_are_files(tmp_path):

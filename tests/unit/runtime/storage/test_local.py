@@ -123,7 +123,7 @@ def test_no_folder_is_a_link(store, tmp_path, to):
         lambda: store.list_folders(""),
         lambda: store.list_folders("p"),
     ):
-        with pytest.raises(StorageError, match=r"t/p' is a link, and parquetry follows none .*; put what it"):
+        with pytest.raises(StorageError, match=r"t/p' is a link, and parquetry follows no links .*; put what it"):
             action()
     assert everything(theirs) == ["theirs"]
 
@@ -139,7 +139,7 @@ def test_no_file_is_a_link(store, tmp_path):
         lambda: store.list(""),
         lambda: store.put_if_absent("f", b"x", nonce="x"),
     ):
-        with pytest.raises(StorageError, match=r"t/f' is a link, and parquetry follows none .*; put what it"):
+        with pytest.raises(StorageError, match=r"t/f' is a link, and parquetry follows no links .*; put what it"):
             action()
 
 
@@ -181,7 +181,7 @@ def test_a_root_that_is_exchanged_for_a_link_is_refused(store, tmp_path):
     store.root.rename(tmp_path / "aside")
     store.root.symlink_to("theirs")
     for action in (lambda: store.read("p/f"), lambda: store.delete("p/f"), *all_writes(store, "p/f")):
-        with pytest.raises(StorageError, match=r"/t' is .*exchanged after it had been opened"):
+        with pytest.raises(StorageError, match=r"/t' is .*replaced after it was opened"):
             action()
     assert (tmp_path / "theirs/p/f").read_bytes() == b"mine"
     assert pickle.loads(pickle.dumps(store)).read("p/f") == b"mine"
@@ -195,7 +195,7 @@ def test_a_link_to_the_root_may_not_lead_elsewhere_meanwhile(tmp_path):
     store.put("f", b"x")
     (tmp_path / "link").unlink()
     (tmp_path / "link").symlink_to("two")
-    with pytest.raises(StorageError, match=r"/link' is another: it was exchanged"):
+    with pytest.raises(StorageError, match=r"/link' is another folder: it was replaced"):
         store.put("f", b"y")
     assert everything(tmp_path) == ["one/f"]
 
