@@ -66,7 +66,7 @@ def next_clustering(
     except InvalidDataError as failure:
         # A strategy or a step is not installed here, but it may be installed where the job runs.
         reason = masked_message(failure.message, shown_by, location=handle.store.uri)
-        _LOG.warning("%s: its clustering has no forecast: %s", handle.store.uri, reason)
+        _LOG.warning("%s: the clustering has no forecast: %s", handle.store.uri, reason)
         expected = ClusteringForecast(debt=due.debt)
     forecast = RunForecast(
         files=due.debt.files_before,

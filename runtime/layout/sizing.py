@@ -118,7 +118,10 @@ def plan_inserts(
     excluded = excluded or {}
     record = _exact(record_size_bytes)
     if inserts < 0 or record <= 0:
-        msg = f"cannot size {inserts} rows of {record_size_bytes} bytes: both must be positive"
+        msg = (
+            "the number of rows must not be negative, and their size must be positive: "
+            f"found {inserts} rows of {record_size_bytes} bytes"
+        )
         raise ValueError(msg)
     reasons: dict[str, str] = {}
     candidates: list[_Candidate] = []

@@ -245,7 +245,7 @@ class _Run:
                 )
                 self.publishable.groups.append(replace(group, queries=measure.measured([group])))
                 continue
-            reason = "a file of it was cleaned while it was read"
+            reason = "a clean deleted one of its files during the clustering"
             failed = (results.failures[number] for number in work.numbers if number in results.failures)
             if failure := next(failed, None):
                 self.failures.append(failure)

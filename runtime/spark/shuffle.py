@@ -120,9 +120,9 @@ def checked(work: GroupWork, results: WriteResults, *, shares: int) -> WriteResu
             Message(
                 "partition ",
                 Value.partition(work.partition),
-                f": of {sums[0][0]} rows to be clustered {sums[1][0]} were written, with contents "
-                f"{sums[0][1]:x} and {sums[1][1]:x}; they are not the same rows, so the group stays as it "
-                "was: report this, with the clustering spec",
+                f": the clustering read {sums[0][0]} rows with the fingerprint {sums[0][1]:x} and wrote "
+                f"{sums[1][0]} rows with the fingerprint {sums[1][1]:x}. They are not the same rows, so the "
+                "group is not published; report this with the clustering spec",
             )
         )
     buckets = {bucket.bucket: bucket for bucket in known_written}

@@ -61,7 +61,7 @@ def test_a_plan_that_does_not_wait_is_told_without_a_jvm(table, tmp_path):
     path = table.store.uri.removeprefix("file://")
     done = parquetry("service", "cluster", path, "--instant", "1", JAVA_HOME=str(tmp_path / "none"))
     assert done.returncode == 1
-    assert "no clustering plan 1 is pending; pending: none" in done.stderr
+    assert "the clustering plan 1 is not pending; pending plans: none" in done.stderr
 
 
 def test_the_steps_exclude_each_other(table):
@@ -82,6 +82,6 @@ def test_a_table_at_a_place_has_the_budget_of_a_target_that_declares_none(table,
     assert "1 group, 1 file" in planned.stdout, "one that is larger than the budget is rewritten by itself"
     monkeypatch.setattr(resolved, "SERVICES_BYTES", 0)
     planned = CliRunner().invoke(command_line, ["service", "cluster", path, "--plan-only"])
-    assert "Nothing is rewritten: what is left of the run's budget does not suffice for" in planned.stdout
+    assert "Nothing is rewritten: the rest of the run's budget is too small for" in planned.stdout
     assert CliRunner().invoke(command_line, ["service", "cluster", path]).exit_code == 0
     assert budgets == [0]

@@ -196,7 +196,7 @@ def test_rows_that_were_spoilt_are_not_published(spark, tmp_path, judges, monkey
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     monkeypatch.setattr(clustering, "group_rewriter", spoiling)
     try:
-        with pytest.raises(ParquetryError, match="not the same rows, so the group stays as it was"):
+        with pytest.raises(ParquetryError, match="not the same rows, so the group is not published"):
             cluster(ours)
     finally:
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
@@ -255,6 +255,8 @@ def test_an_execution_that_is_not_known_is_refused(spark, tmp_path):
         InvalidDataError, match="'spiral' is a plug-in that the applied spec or the plan names"
     ):
         parquetry.open(ours.path).cluster(spark)
-    with pytest.raises(InvalidDataError, match="there is no strategy 'spiral' here; known are stitch, sort"):
+    with pytest.raises(
+        InvalidDataError, match="'spiral' is not installed; the installed strategies are stitch, sort"
+    ):
         parquetry.open(ours.path, strategies=["spiral"]).cluster(spark)
     assert timeline(ours).pending_writes == ()

@@ -251,7 +251,7 @@ def _predicted(
         return {}
     except (ParquetryError, pa.ArrowException) as failure:
         reason = masked_message(message_of(failure), spec, location=store.uri)
-        _LOG.warning("%s: its clustering has no forecast: %s", store.uri, reason)
+        _LOG.warning("%s: the clustering has no forecast: %s", store.uri, reason)
         return {}
     return {
         group.files[0].key: forecast

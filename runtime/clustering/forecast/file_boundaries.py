@@ -24,7 +24,7 @@ class RowSizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowGroupRange:
+class PredictedRowGroup:
     """A row group in file number ``file``: the rows from ``first`` to ``end`` (exclusive), in their order."""
 
     file: int
@@ -39,7 +39,7 @@ def expected_row_groups(
     target_bytes: int,
     most_bytes: int,
     row_group_size_bytes: int | None,
-) -> list[RowGroupRange]:
+) -> list[PredictedRowGroup]:
     """Return the predicted row groups of rows that are written segment by segment.
 
     Args:
@@ -60,7 +60,7 @@ def expected_row_groups(
         )
         for is_first in (True, False)
     )
-    row_groups: list[RowGroupRange] = []
+    row_groups: list[PredictedRowGroup] = []
     file = 0
     total = sum(segments)
     end = 0
@@ -83,7 +83,7 @@ def expected_row_groups(
                 if not count:
                     file, file_first = file + 1, first
                     continue
-            row_groups.append(RowGroupRange(file=file, first=first, end=first + count))
+            row_groups.append(PredictedRowGroup(file=file, first=first, end=first + count))
             first += count
         file += 1
     return row_groups

@@ -61,7 +61,11 @@ class ScopeBySample:
             pass
         except (ParquetryError, pa.ArrowException) as failure:
             reason = masked_message(message_of(failure), self._spec, location=self._store.uri)
-            _LOG.warning("%s: statistics choose the scope of its clustering: %s", self._store.uri, reason)
+            _LOG.warning(
+                "%s: statistics choose the scope of the clustering, because the forecast failed: %s",
+                self._store.uri,
+                reason,
+            )
         return choices
 
     def _by_sample(

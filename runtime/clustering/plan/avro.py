@@ -78,7 +78,7 @@ def execution_of(plan: ClusteringPlan) -> PlannedExecution | None:
         )
     except (ValueError, KeyError) as error:
         raise CorruptTableError(
-            f"a clustering plan does not say how it is to be executed ({error!r}); roll it back"
+            f"a clustering plan has no valid execution policy ({error!r}); roll the plan back"
         ) from error
 
 

@@ -110,8 +110,8 @@ class PartlyClusteredError(PartialFailureError):
         if not isinstance(failures[0], ParquetryError):
             reason = of_library(str(failures[0]).strip().partition("\n")[0])
         instants = ", ".join(result.instants)
-        done = f"{place}: clustering {instants} is committed, but not all of the run could be done"
-        super().__init__(joined("", (done, ": ", reason, more)), "run again when that is fixed")
+        done = f"{place}: clustering {instants} is committed, but a part of the run failed"
+        super().__init__(joined("", (done, ": ", reason, more)), "remove the cause, then run again")
         self.result = result
 
 
@@ -233,7 +233,7 @@ def plan_result(
 
     """
     if commit.instant is None:
-        reason = joined("; ", commit.retry_reasons) or "no group of the plan was left"
+        reason = joined("; ", commit.retry_reasons) or "no group of the plan remained"
         left_out = [*left_out, *(unpublished_group(group, reason) for group in publishable)]
         publishable, queries = [], ()
     files = [file for group in publishable for file in group.files]

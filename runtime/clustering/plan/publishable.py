@@ -69,7 +69,7 @@ class PublishableGroups:
             if not changed.isdisjoint(_keys(group)):
                 self.left_out.append(unpublished_group(group, "a writer has changed its files"))
             elif why := next((reserved[key] for key in _keys(group) if key in reserved), None):
-                self.left_out.append(unpublished_group(group, f"of one of its files: {why}"))
+                self.left_out.append(unpublished_group(group, f"one of its files is reserved: {why}"))
             else:
                 publishable.append(group)
         self.groups = publishable

@@ -186,7 +186,7 @@ def _write_plan(
                 requested = publishable if _put_plan(session, lock, plan) else None
     finally:
         if samples and requested is None:
-            with tidying(store.uri, f"the sample of {session.instant} is left behind"):
+            with tidying(store.uri, f"the sample of the plan {session.instant} was not deleted"):
                 store.delete(sample_path(session.instant))
     return requested
 
@@ -197,15 +197,19 @@ def _put_plan(session: Session, lock: TableLock, plan: ClusteringPlan) -> bool:
     requested = Instant(time=session.instant, action=Action.REPLACECOMMIT, state=State.REQUESTED)
     request = RequestedReplace(operation=CLUSTER, plan=plan)
     if store.put_if_absent(requested.path, request.encode()) is PutOutcome.LOST:
-        _LOG.warning("%s: another program has taken %s", store.uri, requested.file_name)
+        _LOG.warning("%s: another program has created %s first; plan again", store.uri, requested.file_name)
         return False
     is_held = True
-    with tidying(store.uri, f"the plan {session.instant} is committed, but the lock could not be read again"):
+    with tidying(store.uri, f"the plan {session.instant} is written, but the lock could not be read again"):
         is_held = lock.is_held()
     if not is_held:
         # Another process took the lock while this one slept. It may have published or planned the same files.
         store.delete(requested.path)
-        _LOG.warning("%s: the lock was lost while %s was planned; plan again", store.uri, session.instant)
+        _LOG.warning(
+            "%s: the lock was lost while the clustering %s was planned; plan again",
+            store.uri,
+            session.instant,
+        )
     return is_held
 
 
@@ -243,13 +247,15 @@ def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
     now = Timeline.load(store)
     if instant not in now.pending_clusterings:
         pending = ", ".join(sorted(now.pending_clusterings)) or "none"
-        raise InvalidDataError(f"{store.uri}: no clustering plan {instant} is pending; pending: {pending}")
+        raise InvalidDataError(
+            f"{store.uri}: the clustering plan {instant} is not pending; pending plans: {pending}"
+        )
     claim = read_claim(store, instant)
     write = now.write_at(instant)
     has_begun = write is not None and write.state is State.INFLIGHT
     if has_begun or (claim is not None and claim.purpose != SCHEDULED and is_alive(store, claim, timing)):
         who = "another program" if claim is None else str(claim.owner)
         raise ConflictError(
-            f"{store.uri}: {who} is executing the clustering {instant}; wait for its end, or roll it "
-            "back with " + command("service", "rollback", table.name, instant)
+            f"{store.uri}: {who} is executing the clustering {instant}; wait until it ends, or roll "
+            "it back with " + command("service", "rollback", table.name, instant)
         )

@@ -134,7 +134,7 @@ def _opened(store: ObjectStore, part: FileSlice) -> Iterator[tuple[pa.NativeFile
     try:
         content = store.open_input(part.path)
     except NotFoundError as gone:
-        raise RetryWrite(Message(place, " has been cleaned meanwhile")) from gone
+        raise RetryWrite(Message("a clean deleted ", place, " during the clustering")) from gone
     with reading(place), content:
         yield content, place
 

@@ -59,7 +59,7 @@ def row_order(execution: ExecutionPolicy) -> RowOrder | None:
     unknown = sorted(set(execution.then) - {ENCRYPT, PRUNE})
     if unknown:
         raise InvalidDataError(
-            f"clustering.execution.then: {unknown[0]!r} cannot be done; take it out of the spec"
+            f"clustering.execution.then: the step {unknown[0]!r} is unknown; remove it from the spec"
         )
     if execution.strategy == STITCH:
         split = execution.split_by
@@ -110,13 +110,14 @@ class OrderKeys:
             keys = [*(values_of(rows, name) for name in self._split_by), *self._keys_of(rows)]
             found = pa.table(keys, names=[f"{_KEY}{number}" for number in range(len(keys))])
             if found.num_rows != rows.num_rows:
-                raise ValueError(f"{found.num_rows} sort keys for {rows.num_rows} rows")
+                raise ValueError(f"it returned {found.num_rows} sort keys for {rows.num_rows} rows")
             types = found.schema.types
             if nested := next((kind for kind in types if pa.types.is_nested(kind)), None):
-                raise TypeError(f"a sort key of type {nested}, which has no order")
+                raise TypeError(f"it returned a sort key of type {nested}, which has no order")
             if types != (self._types or types):
                 raise TypeError(
-                    f"sort keys of types {_type_names(types)}, and of {_type_names(self._types)} for others"
+                    f"it returned sort keys of types {_type_names(types)}, but {_type_names(self._types)} "
+                    "for other rows"
                 )
             self._types = types
             return found

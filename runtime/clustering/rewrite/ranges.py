@@ -268,10 +268,10 @@ class _Gathering:
         bucket = self._group.bucket(self._context.instant, first.task)
         ranges = groupby(chain((first,), received), key=lambda message: message.range)
         number, tallies = next(ranges)
-        assert number == _TALLY, "a task was not told how many rows it gets"
+        assert number == _TALLY, "the first messages of a task contain the number of its rows"
         tally_messages = list(tallies)
         if any(message.taken == _GONE for message in tally_messages):
-            raise RetryWrite("a file has been cleaned meanwhile")
+            raise RetryWrite("a clean deleted a file during the clustering")
         expected = sum(message.rows for message in tally_messages)
         with SpreadingWriter(self._context, bucket, rows=expected, ordered=True) as writer:
             append_in_order(writer, self._group, self._written.counted(self._ordered(ranges)))
@@ -282,8 +282,8 @@ class _Gathering:
                 Message(
                     "partition ",
                     Value.partition(self._group.partition),
-                    f": a task was sent {expected} rows to be clustered, got {self._written.rows} and wrote "
-                    f"{in_files}; nothing was published: report this, with the clustering spec",
+                    f": a clustering task had to write {expected} rows; it received {self._written.rows} and "
+                    f"wrote {in_files}. The group is not published; report this with the clustering spec",
                 )
             )
         yield result_rows(_counted(bucket.index, self._written.rows, self._written.fingerprint, tuple(files)))

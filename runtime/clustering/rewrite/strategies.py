@@ -82,8 +82,8 @@ def execution_strategy(name: str) -> ExecutionStrategy:
     if name not in installed:
         known = ", ".join([STITCH, *BUILT_IN, *sorted(installed)])
         raise InvalidDataError(
-            f"clustering.execution.strategy: there is no strategy {name!r} here; known are {known}. Install "
-            f"the package whose entry-point group {ENTRY_POINTS} has it"
+            f"clustering.execution.strategy: {name!r} is not installed; the installed strategies are "
+            f"{known}. Install the package that has it in the entry-point group {ENTRY_POINTS}"
         )
     with plug_in_errors(name):
         strategy: ExecutionStrategy = installed[name].load()
@@ -144,7 +144,7 @@ def values_of(rows: pa.Table, name: str) -> pa.ChunkedArray:
             column = pc.struct_field(column, field)
     except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError, IndexError) as error:
         raise InvalidDataError(
-            f"clustering.execution: the table has no column {name!r}; name one that it has"
+            f"clustering.execution: the table has no column {name!r}; choose an existing column"
         ) from error
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

@@ -253,8 +253,8 @@ def _refuse_many(values: int, order: RowOrder, group: GroupWork) -> None:
             Message(
                 "clustering.execution.split_by: rows of partition ",
                 Value.partition(group.partition),
-                f" have more than {_MOST_VALUES:,} different values of {', '.join(order.split_by)}, each of "
-                "which takes a file of its own; name columns of few values",
+                f" have more than {_MOST_VALUES:,} different values of {', '.join(order.split_by)}, and each "
+                "value takes at least one file; name columns with fewer values",
             )
         )
 
@@ -270,9 +270,10 @@ def _check(
         Message(
             "partition ",
             Value.partition(group.partition),
-            f": of {rows} rows to be clustered {arrived.rows + copied} were read and {in_files} written, "
-            f"with contents {arrived.fingerprint:x} and {written.fingerprint:x}; they are not the same rows, "
-            "so the group stays as it was: report this, with the clustering spec",
+            f": the clustering of {rows} rows read {arrived.rows + copied} rows with the fingerprint "
+            f"{arrived.fingerprint:x} and wrote {in_files} rows with the fingerprint "
+            f"{written.fingerprint:x}. They are not the same rows, so the group is not published; report "
+            "this with the clustering spec",
         )
     )
 
@@ -286,7 +287,7 @@ def _read_footers(context: WriteContext, group: GroupWork) -> tuple[int, int, fr
     try:
         footers = [read_metadata(context.store, part.path) for part in group.slices]
     except NotFoundError as gone:
-        raise RetryWrite(Message("a file has been cleaned meanwhile: ", gone.message)) from gone
+        raise RetryWrite(Message("a clean deleted a file during the clustering: ", gone.message)) from gone
     kept = [small_dictionaries(footer, context.schema) for footer in footers if footer.num_rows]
     shared = frozenset(kept[0]).intersection(*kept) if kept else frozenset[str]()
     if group.order is not None:

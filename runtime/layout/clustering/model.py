@@ -48,13 +48,11 @@ REASON_TEXTS: Mapping[ExclusionReason, str] = {
     ExclusionReason.KEPT: "older than the policy, and clustering.existing is keep",
     ExclusionReason.RESERVED: "in use",
     ExclusionReason.HEALTHY: "of good size and in order",
-    ExclusionReason.NOT_PICKED: (
-        "of another size than the target, which clustering.plan.strategy does not mind"
-    ),
+    ExclusionReason.NOT_PICKED: "not of the target size, but clustering.plan.strategy ignores sizes",
     ExclusionReason.NO_GAIN: "a rewrite would gain nothing",
     ExclusionReason.BUDGET: "over the byte budget of this run",
     ExclusionReason.LARGER_THAN_BUDGET: (
-        "larger than the byte budget of a run; the first run that rewrites nothing else takes it"
+        "larger than the byte budget of a run; the first run that rewrites nothing else rewrites it"
     ),
     ExclusionReason.GROUPS: "over clustering.plan.max_groups",
     ExclusionReason.FILES: "over the number of files in one plan",

@@ -197,7 +197,8 @@ def left_for_later(excluded_files: Iterable[ExcludedFile]) -> str | None:
     if not files:
         return None
     size_bytes = sum(file.size_bytes for file in files)
+    due, them = ("due file", "it") if len(files) == 1 else ("due files", "them")
     return (
-        f"what is left of the run's budget does not suffice for {len(files):,} "
-        f"{'file' if len(files) == 1 else 'files'} ({size_bytes:,} bytes) to cluster: a later run takes them"
+        f"the rest of the run's budget is too small for {len(files):,} {due} ({size_bytes:,} bytes); "
+        f"a later run clusters {them}"
     )

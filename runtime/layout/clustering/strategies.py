@@ -89,8 +89,8 @@ def plan_strategy(name: str) -> PlanStrategy:
     if name not in installed:
         known = ", ".join([*BUILT_IN, *sorted(installed)])
         raise InvalidDataError(
-            f"clustering.plan.strategy: there is no strategy {name!r} here; known are {known}. Install the "
-            f"package whose entry-point group {ENTRY_POINTS} has it"
+            f"clustering.plan.strategy: {name!r} is not installed; the installed strategies are {known}. "
+            f"Install the package that has it in the entry-point group {ENTRY_POINTS}"
         )
     return _checked(name, installed[name].load)
 
@@ -108,18 +108,18 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
             reason = of_library(" ".join(str(failure).split()))
             raise _wrong(name, Message(f"failed: {type(failure).__name__}: ", reason)) from failure
         if reasons is None:
-            raise _wrong(name, f"answered with {type(answer).__name__}, not with reasons by file id")
+            raise _wrong(name, f"returned {type(answer).__name__}, not a mapping of file ids to reasons")
         ids = {file.file_id for file in files}
         for file_id, why in reasons.items():
             if file_id not in ids or not isinstance(why, str):
                 raise _wrong(
                     name,
                     Message(
-                        "answered ",
+                        "returned ",
                         of_library(repr(why)),
                         " for ",
                         of_library(repr(file_id)),
-                        ", not a text for the id of a file it was given",
+                        ", not a text for the id of a given file",
                     ),
                 )
         return reasons
@@ -132,6 +132,7 @@ def _wrong(name: str, what: str) -> InvalidDataError:
         Message(
             f"clustering.plan.strategy: {name!r} ",
             what,
-            f"; correct the package whose entry-point group {ENTRY_POINTS} has it, or name another strategy",
+            f"; correct the package that has it in the entry-point group {ENTRY_POINTS}, or name another "
+            "strategy",
         )
     )

@@ -264,7 +264,7 @@ def test_what_another_program_carries_out_is_refused(table):
     "extra", [{EXECUTION_KEY: "{"}, {EXECUTION_KEY: "{}"}, {EXECUTION_KEY: "{}", TARGET_KEY: "x"}]
 )
 def test_a_plan_that_does_not_say_how_is_an_error(extra):
-    with pytest.raises(CorruptTableError, match="roll it back"):
+    with pytest.raises(CorruptTableError, match="roll the plan back"):
         execution_of(ClusteringPlan(groups=(), extra=extra))
 
 
@@ -295,7 +295,7 @@ def test_a_group_that_lost_three_rounds_waits_twice_as_long_each_time(table):
     table.insert({"y": (1, "b")})
     assert lost.partition in {group.partition for group in groups_owed(table)}
     publish_without(table, lost)
-    assert "waits for 4 more commits" in {e.words.partition("; ")[2] for e in owed(table).excluded}
+    assert "waits for 4 more commits" in {e.text.partition("; ")[2] for e in owed(table).excluded}
 
 
 def publish_without(table, group):

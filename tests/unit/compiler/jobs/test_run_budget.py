@@ -141,8 +141,8 @@ def test_what_the_budget_does_not_suffice_for_is_told(folder):
     _, result, _ = run(folder)
     text = RunView().text(result, Paint(enabled=False))
     (line,) = [line for line in text.splitlines() if line.startswith("second cluster")]
-    assert "nothing clustered; what is left of the run's budget does not suffice for 4 files" in line
-    assert "a later run takes them" in line
+    assert "nothing clustered; the rest of the run's budget is too small for 4 due files" in line
+    assert "a later run clusters them" in line
 
 
 def test_the_ingestion_of_all_tables_comes_before_any_clustering(folder):
@@ -178,7 +178,7 @@ def test_a_budget_of_nothing_is_told_and_pays_nothing(folder):
     with_budget(folder, per_run=0)
     rewrote, result, _ = run(folder)
     assert rewrote == {}
-    assert "does not suffice for 4 files" in RunView().text(result, Paint(enabled=False))
+    assert "is too small for 4 due files" in RunView().text(result, Paint(enabled=False))
     assert set(predicted(folder)[0].values()) == {0}
     plan = plan_workspace(folder.workspace(), now_ms=NOW, due=True)
     assert "to rewrite, by no run, as budget.per_run is 0" in PlanView().text(plan, Paint(enabled=False))

@@ -174,7 +174,7 @@ def test_where_the_forecast_fails_statistics_choose(table, caplog):
     choice = the_choice(table)
     assert (choice.scope, choice.chosen_by) == (ClusteringScope.PARTITION, ChosenBy.STATISTICS)
     assert choice.whole.expected_bytes is None
-    assert "statistics choose the scope of its clustering" in caplog.text
+    assert "statistics choose the scope of the clustering" in caplog.text
 
 
 def test_where_the_limits_of_a_sample_are_spent_statistics_choose(table):

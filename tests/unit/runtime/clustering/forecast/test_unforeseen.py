@@ -83,7 +83,9 @@ def test_what_is_no_strategy_is_named_too(installed):
     with pytest.raises(InvalidDataError, match="'theirs' failed: ArrowInvalid"):
         OrderKeys(ORDER, rows).of(rows)
     installed(lambda _columns, _sample: lambda _rows: [pa.array([1])])
-    with pytest.raises(InvalidDataError, match=r"'theirs' failed: ValueError: 1 sort keys for 2 rows"):
+    with pytest.raises(
+        InvalidDataError, match=r"'theirs' failed: ValueError: it returned 1 sort keys for 2 rows"
+    ):
         OrderKeys(ORDER, rows).of(rows)
     installed(load=broken)
     with pytest.raises(InvalidDataError, match=r"'theirs' failed: ImportError: no module named numpyy"):
@@ -115,7 +117,7 @@ def test_a_table_is_clustered_though_nothing_could_be_foreseen(installed, table,
     assert done.files_before == 6
     (query,) = done.queries
     assert query.expected is None
-    assert "its clustering has no forecast: " in caplog.text
+    assert "the clustering has no forecast: " in caplog.text
 
 
 def test_a_plan_is_made_though_a_file_cannot_be_read(installed, table, caplog):
@@ -125,4 +127,4 @@ def test_a_plan_is_made_though_a_file_cannot_be_read(installed, table, caplog):
     with caplog.at_level(logging.WARNING):
         scheduled = schedule_clustering(table.handle, timing=FAST)
     assert scheduled.forecast.debt.files_before == 6
-    assert f"its clustering has no forecast: {table.store.uri}/{whole.path} is no" in caplog.text
+    assert f"the clustering has no forecast: {table.store.uri}/{whole.path} is no" in caplog.text

@@ -71,7 +71,7 @@ def test_a_late_task_of_a_lost_group_leaves_no_file(table, path, monkeypatch, by
     instant, again = overtaken(table, monkeypatch, by_clean=by_clean)
     expected = view_rows(path)
     before_the_note(monkeypatch, asked)
-    with pytest.raises(ConflictError, match=f"{instant} has left files of partition 'p=a'"):
+    with pytest.raises(ConflictError, match=f"{instant} gave up files of partition 'p=a'"):
         again("p=a")
     assert files_of_instant(table.store, "p=a", instant) == []
     assert rows_of(path) == view_rows(path) == expected

@@ -186,7 +186,7 @@ def test_reserved_files_are_left_with_the_reason():
     owed = compute_debt(
         policy(columns=()), files, situation(reserved={("", "s2"): "the write 7 is about to change it"})
     )
-    assert [(e.file.file_id, e.words) for e in owed.excluded] == [("s2", "the write 7 is about to change it")]
+    assert [(e.file.file_id, e.text) for e in owed.excluded] == [("s2", "the write 7 is about to change it")]
 
 
 def test_partitions_that_are_not_chosen_are_left():
@@ -427,17 +427,19 @@ def test_a_strategy_of_another_package_is_an_entry_point(monkeypatch):
     files = [replace(f, instant=f.file_id) for f in files]
     assert due(spec, files)[0] == {f"f{n}": "odd" for n in range(1, 6)}
     known = ", ".join([*strategies.BUILT_IN, "odd"])
-    with pytest.raises(InvalidDataError, match=f"no strategy 'even' here; known are {known}"):
+    with pytest.raises(
+        InvalidDataError, match=f"'even' is not installed; the installed strategies are {known}"
+    ):
         compute_debt(policy("even"), files, situation())
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (None, "answered with NoneType, not with reasons by file id"),
-        (["f1"], "answered with list"),
-        ({"f1": 7}, "answered 7 for 'f1', not a text"),
-        ({"elsewhere": "odd"}, "answered 'odd' for 'elsewhere'"),
+        (None, "returned NoneType, not a mapping"),
+        (["f1"], "returned list"),
+        ({"f1": 7}, "returned 7 for 'f1', not a text"),
+        ({"elsewhere": "odd"}, "returned 'odd' for 'elsewhere'"),
         (KeyError("v"), "failed: KeyError: 'v'"),
     ],
 )

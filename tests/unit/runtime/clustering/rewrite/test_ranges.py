@@ -216,7 +216,7 @@ def lost(messages):
 @pytest.mark.parametrize("spoil", [doubled, lost])
 def test_messages_that_are_lost_or_doubled_are_noticed(many_files, spoil):
     ctx, files = many_files
-    with pytest.raises(ParquetryError, match="nothing was published"):
+    with pytest.raises(ParquetryError, match="The group is not published"):
         rewritten(ctx, work(files, order=ORDERS[0], tasks=TASKS), spoil=spoil)
 
 
@@ -232,7 +232,7 @@ def test_values_that_are_changed_on_the_way_are_noticed(many_files, monkeypatch)
         return pack(rows)
 
     monkeypatch.setattr(ranges, "_packed", packed)
-    with pytest.raises(ParquetryError, match="they are not the same rows"):
+    with pytest.raises(ParquetryError, match="not the same rows"):
         rewritten(ctx, work(files, order=ORDERS[0], tasks=TASKS))
 
 

@@ -429,5 +429,5 @@ def test_rows_that_change_while_they_are_decoded_are_noticed(tmp_path, monkeypat
 
     monkeypatch.setattr(stitch, "_decoded", spoilt)
     ctx, files = made(tmp_path, files=2)
-    with pytest.raises(ParquetryError, match="they are not the same rows"):
+    with pytest.raises(ParquetryError, match="not the same rows"):
         stitched(ctx, files)

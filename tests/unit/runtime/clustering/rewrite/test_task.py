@@ -357,7 +357,7 @@ def test_a_strategy_that_spoils_rows_is_caught(small_files, kind, way, monkeypat
         monkeypatch.setattr(task, way, lambda *a: next(spoil(iter([sort(*a)]))))
     else:
         monkeypatch.setattr(task, way, lambda *a, **k: spoil(sort(*a, **k)))
-    with pytest.raises(ParquetryError, match="they are not the same rows"):
+    with pytest.raises(ParquetryError, match="not the same rows"):
         rewrite_group(ctx, work(files, order=RowOrder(strategy="sort", columns=("n",))))
 
 
@@ -372,7 +372,7 @@ def test_rows_that_are_lost_on_the_way_into_files_are_missed(small_files, kind, 
             append(writer, rows.slice(0, 1))
 
     monkeypatch.setattr(SpreadingWriter, "append", spoils)
-    with pytest.raises(ParquetryError, match="they are not the same rows"):
+    with pytest.raises(ParquetryError, match="not the same rows"):
         rewrite_group(ctx, work(files))
 
 
