@@ -58,7 +58,7 @@ def are_surely_same(one: pa.Array, other: pa.Array) -> bool:
 
 
 def with_ordered_dictionaries(rows: pa.Table) -> pa.Table:
-    """Return the same rows, in which each dictionary contains exactly the values that occur, sorted.
+    """Return the same rows with sorted dictionaries, which contain exactly the values that occur.
 
     Otherwise the dictionary would depend on the batches in which the rows arrived.
     """
@@ -132,7 +132,14 @@ def _requires_fields(data_type: pa.DataType) -> bool:
 
 
 def _fill_required(array: pa.Array, present: pa.BooleanArray | None, name: str) -> pa.Array:
-    """Return the array without nulls in required fields; ``present`` marks elements of non-null parents."""
+    """Return the array without nulls in required fields.
+
+    Args:
+        array: The values of a column or field.
+        present: For each element, whether its parents are not null.
+        name: The dotted name, for errors.
+
+    """
     if not _requires_fields(array.type):
         return array
     if pa.types.is_struct(array.type):
@@ -160,7 +167,7 @@ def _fill_required_field(
 
 
 def _without_validity(array: pa.Array) -> pa.Array:
-    """Return the array with its nulls replaced by the values that lie below them."""
+    """Return the array without nulls. A null becomes the value that its buffer has at this position."""
     if pa.types.is_struct(array.type):
         children = [array.field(index) for index in range(array.type.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(array.type))

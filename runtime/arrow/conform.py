@@ -45,7 +45,10 @@ class Conformer:
         )
 
     def only(self, names: Collection[str]) -> Conformer:
-        """Return a conformer for batches with only the columns ``names``, in the types of :attr:`schema`."""
+        """Return a conformer for batches that have only the columns ``names``.
+
+        It converts them to the same types.
+        """
         source, wanted = (
             pa.schema([field for field in schema if field.name in names])
             for schema in (self.source, self.schema)
@@ -104,6 +107,10 @@ def conform(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _outgoing_type(have: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """Return the type of a column in the output.
+
+    This is the wanted type, or a dictionary of the wanted type if the column arrives as one.
+    """
     if pa.types.is_dictionary(have) and have.value_type.equals(wanted):
         return have
     return wanted

@@ -47,7 +47,10 @@ _ROWS_AT_ONCE: Final = 4096
 
 
 def fingerprint(rows: pa.RecordBatch) -> int:
-    """Return the fingerprint of rows. The sum of the fingerprints of all parts is that of the whole."""
+    """Return the fingerprint of rows.
+
+    The fingerprints of parts of the rows add up to that of all rows, modulo :data:`MODULUS`.
+    """
     columns = _columns_of(rows)
     most = min(rows.num_rows, _ROWS_AT_ONCE)
     sums, room = np.empty(most, np.uint64), np.empty(most, np.uint64)
@@ -66,7 +69,10 @@ class _Column(Protocol):
     """A column of a batch."""
 
     def cells(self, part: slice, room: Hashes) -> Hashes:
-        """Return the hashes of cells times the column's factor; ``room`` is a buffer of the same length."""
+        """Return the hashes of the cells of the rows ``part``, each multiplied by the column's factor.
+
+        ``room`` is a buffer with an element per row, which the function may fill and return.
+        """
         ...
 
 
@@ -99,7 +105,7 @@ class _Words:
         self._words = [(word, np.uint64(by)) for word, by in zip(words, factors, strict=True)]
 
     def cells(self, part: slice, room: Hashes) -> Hashes:
-        """See :class:`_Column`."""
+        """Return the hashes of the cells of some rows; see :meth:`_Column.cells`."""
         (first, factor), *others = self._words
         _product(first[part], factor, room)
         for words, factor in others:
@@ -127,7 +133,7 @@ class _Entries:
         self._indices = indices.to_numpy()
 
     def cells(self, part: slice, room: Hashes) -> Hashes:
-        """See :class:`_Column`."""
+        """Return the hashes of the cells of some rows; see :meth:`_Column.cells`."""
         return self._hashes.take(self._indices[part], out=room, mode="clip")
 
 
@@ -139,7 +145,7 @@ class _Cells:
         self.factor = factor
 
     def cells(self, part: slice, room: Hashes) -> Hashes:
-        """See :class:`_Column`."""
+        """Return the hashes of the cells of some rows; see :meth:`_Column.cells`."""
         cells = cell_hashes(self.values[part])
         return np.multiply(cells, np.uint64(self.factor % MODULUS), out=room)
 
@@ -185,6 +191,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _mixed(values: Hashes) -> Hashes:
+    """Return well-distributed hashes of 64-bit numbers."""
     mixed = values + _GAMMA
     mixed ^= mixed >> np.uint64(30)
     mixed *= _FIRST
@@ -253,7 +260,10 @@ def _width_of(kind: pa.DataType) -> int:
 
 
 def _of_bytes(array: pa.Array) -> Hashes:
-    """Return hashes of texts. Long ones are hashed in pieces, so that a few do not slow down the others."""
+    """Return the hashes of texts.
+
+    A long text is hashed in pieces, so that a few long texts do not slow down the others.
+    """
     offsets = _offsets(array).astype(np.int64)
     offsets, first = offsets - offsets[0], int(offsets[0])
     starts, lengths = offsets[:-1], np.diff(offsets)
@@ -276,7 +286,14 @@ def _of_bytes(array: pa.Array) -> Hashes:
 
 
 def _of_pieces(content: npt.NDArray[np.uint8], starts: RowNumbers, lengths: RowNumbers) -> Hashes:
-    """Return hashes of texts of at most a piece; ``content`` has a block more than they need."""
+    """Return the hashes of texts that have at most ``_PIECE_BYTES`` bytes each.
+
+    Args:
+        content: The bytes of the texts, with at least ``_BLOCK_BYTES`` further bytes at the end.
+        starts: The position of each text.
+        lengths: The number of bytes of each text.
+
+    """
     hashes = lengths.astype(np.uint64) * _GAMMA
     longest = int(lengths.max(initial=0))
     hashes += _of_blocks(content, starts, lengths, number=0, longest=longest)
@@ -292,7 +309,16 @@ def _of_pieces(content: npt.NDArray[np.uint8], starts: RowNumbers, lengths: RowN
 def _of_blocks(
     content: npt.NDArray[np.uint8], starts: RowNumbers, lengths: RowNumbers, *, number: int, longest: int
 ) -> Hashes:
-    """Return what block ``number`` of each text adds to its hash; ``lengths`` count from that block on."""
+    """Return the amount that block ``number`` of each text adds to the hash of the text.
+
+    Args:
+        content: The bytes of the texts.
+        starts: The position of the block in each text.
+        lengths: The number of bytes from the block to the end of each text.
+        number: The number of the block.
+        longest: The largest of the lengths.
+
+    """
     count = min(-(-longest // _WORD), _BLOCK_WORDS)
     if count == 0:
         return np.zeros(len(starts), np.uint64)
@@ -314,20 +340,20 @@ def _sliced(child: pa.Array, parent: pa.Array) -> Hashes:
 
 
 def _sums(elements: Hashes, offsets: npt.NDArray[np.int32]) -> Hashes:
-    """Return hashes of lists from those of their elements, which lie between the offsets."""
+    """Return the hashes of lists, given the hashes of their elements and the offsets of the lists."""
     bounds = offsets.astype(np.int64) - int(offsets[0])
     positioned = _mixed(elements + _numbers(bounds).astype(np.uint64) * _SECOND)
     return _mixed(_between(positioned, bounds) + np.diff(bounds).astype(np.uint64) * _GAMMA)
 
 
 def _numbers(bounds: RowNumbers) -> RowNumbers:
-    """Return 0, 1, 2 and so on from each bound to the next."""
+    """Return the numbers 0, 1, 2 and so on, beginning again with 0 at each of the bounds."""
     numbers: RowNumbers = np.arange(bounds[-1]) - np.repeat(bounds[:-1], np.diff(bounds))
     return numbers
 
 
 def _between(values: Hashes, bounds: RowNumbers) -> Hashes:
-    """Return the sums, modulo 2^64, of the values between consecutive bounds."""
+    """Return the sum, modulo 2^64, of the values between each bound and the next."""
     running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
     sums: Hashes = running[bounds[1:]] - running[bounds[:-1]]
     return sums
@@ -364,14 +390,14 @@ class Tally:
         self.fingerprint = 0
 
     def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches, and count each before it is yielded."""
+        """Yield the batches. Each one is counted before it is yielded."""
         for batch in batches:
             self.rows += batch.num_rows
             self.add(batch)
             yield batch
 
     def add(self, columns: pa.RecordBatch) -> None:
-        """Add the fingerprint of some columns, whose rows are counted elsewhere."""
+        """Add the fingerprint of columns without counting their rows, which another call counts."""
         self.fingerprint = (self.fingerprint + fingerprint(columns)) % MODULUS
 
     def add_all(self, other: Tally) -> None:

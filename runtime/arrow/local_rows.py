@@ -134,7 +134,7 @@ def _check_names(names: Sequence[Any]) -> None:
 def _of_pandas(
     frame: pd.DataFrame, named: Sequence[str], types: Mapping[str, ColumnType]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches. The size of each batch determines the number of rows of the next one."""
+    """Yield the rows in batches. The size of each batch determines the number of rows of the next one."""
     start, count = 0, _FIRST_ROWS
     while start < len(frame):
         part = frame.iloc[start : start + count]
@@ -162,7 +162,7 @@ def _of_arrow(reader: pa.RecordBatchReader, types: Mapping[str, ColumnType]) -> 
 
 
 def _pandas_array(values: pd.Series[Any], kind: ColumnType, name: str) -> pa.Array:
-    """Return the values in the type that Arrow infers, with entries of maps as pairs of key and value."""
+    """Return the values in the type that Arrow infers. Maps become lists of pairs of key and value."""
     if values.dtype == object and _has_map(kind):
         values = values.map(lambda value: _with_pairs(value, kind, name))
     if isinstance(values.dtype, pd.SparseDtype):
@@ -306,7 +306,7 @@ def _is_list(found: pa.DataType) -> bool:
 
 
 def _is_map(found: pa.DataType) -> bool:
-    """Return whether the type is a map, or a list of entries that represents one."""
+    """Return whether the type is a map, or a list of key-value pairs that stands for a map."""
     if pa.types.is_map(found):
         return True
     if not _is_list(found):
@@ -432,7 +432,10 @@ _ALIKE: Final[Mapping[str, Sequence[Callable[[pa.DataType], bool]]]] = {
 
 
 def _cast_exactly(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return the values as ``wanted``; ArrowInvalid if one changes. A double may become the nearest float."""
+    """Return the values as ``wanted``, or raise ArrowInvalid if a value would change.
+
+    A double may become the nearest float.
+    """
     if pa.types.is_float16(array.type):
         array = pc.cast(array, pa.float32())
     found = array.type
@@ -468,7 +471,7 @@ def _check_unchanged(array: pa.Array, again: pa.Array, wanted: pa.DataType) -> N
 
 
 def _target(kind: ColumnType) -> pa.DataType:
-    """Return the Arrow type that Spark accepts for a column type."""
+    """Return the Arrow type in which Spark accepts a column type; byte and short keep their size."""
     match kind:
         case Primitive(name=name) if name in _SHORT_INTEGERS:
             return _SHORT_INTEGERS[name]

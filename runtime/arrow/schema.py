@@ -58,7 +58,7 @@ def fields_named(schema: pa.Schema, wanted: pa.Schema) -> pa.Schema:
 
 
 def arrow_type(column_type: ColumnType) -> pa.DataType:
-    """Return the Arrow type of a column type. Like Hudi, it stores byte and short as 32-bit numbers."""
+    """Return the Arrow type of a column type. As in Hudi, byte and short are stored as 32-bit numbers."""
     match column_type:
         case Primitive():
             return _ARROW_PRIMITIVES[column_type.name]

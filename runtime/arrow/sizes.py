@@ -12,7 +12,7 @@ _OFFSET_BYTES = 4
 
 
 def batch_bytes_before(batch: pa.RecordBatch, rows: Counts) -> Counts:
-    """Return, for each row number, the Arrow bytes of all earlier rows of the batch.
+    """Return the Arrow bytes of all rows before each of the given row numbers.
 
     Offsets count four bytes per row, validity nothing, booleans one byte, dictionaries only their indices. So
     the sum over consecutive slices equals the size of the whole.

@@ -31,18 +31,24 @@ class SystematicSample:
         self._lock = Lock()
 
     def accepted_indices(self, numbers: RowNumbers) -> RowNumbers:
-        """Return the indices of those numbers that are multiples of the current stride."""
+        """Return the positions in ``numbers`` of the multiples of the current stride."""
         return np.flatnonzero(numbers % self.stride == 0)
 
     def add(self, numbers: RowNumbers, rows: pa.RecordBatch) -> None:
-        """Add rows with these numbers. Each row is added only once."""
+        """Add those of the rows that belong to the sample. ``numbers`` are their row numbers.
+
+        No row may be added twice.
+        """
         with self._lock:
             self._append(numbers, rows)
             while self._size > self._most_bytes and sum(map(len, self._numbers)) > 1:
                 self._widen(2 * self.stride)
 
     def widen(self, stride: int) -> None:
-        """Keep only multiples of ``stride``, which is a multiple of the current stride."""
+        """Increase the stride, which drops the rows whose numbers are not multiples of it.
+
+        The new stride is a multiple of the current one. A smaller stride has no effect.
+        """
         with self._lock:
             if stride > self.stride:
                 self._widen(stride)
