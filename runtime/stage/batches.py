@@ -28,9 +28,10 @@ class BatchSink:
         self._stream.write_batch(pa.RecordBatch.from_pylist([], schema=schema))
 
     def write(self, rows: pa.RecordBatch, *, first: int) -> list[dict[str, int]]:
-        """Write the rows in batches of some MiB, and return number, row count, offset and size of each batch.
+        """Write the rows in batches of some MiB, and return the entry of each batch for the index.
 
-        ``first`` is the number of the first row.
+        An entry has the number of the first row, the row count, the offset and the size. ``first`` is the
+        number of the first of all rows.
         """
         step = max(int(_BATCH_BYTES * rows.num_rows / max(rows.nbytes, 1)), 1)
         written = []
@@ -76,7 +77,10 @@ class GroupedFile:
                 self._put_together()
 
     def write(self, group: str, rows: pa.RecordBatch, *, first: int) -> None:
-        """Write rows of a group; ``first`` is the reference of the first row, unless rows are renumbered."""
+        """Write rows of a group.
+
+        ``first`` is the reference of the first row; it is ignored if rows are renumbered.
+        """
         with nullcontext() if self._place.is_mapped else as_storage_error(self._folder):
             written = self._sink.write(rows, first=first & PLACE_MASK)
         self.batches.setdefault(group, []).extend(written)
@@ -109,7 +113,7 @@ class GroupedFile:
 
 
 def joined_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of some MiB."""
+    """Yield the same rows in larger batches of some MiB."""
     small: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

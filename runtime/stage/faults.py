@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 
 def required_holes(array: pa.Array, field: pa.Field, place: str) -> Iterator[tuple[str, pa.Array]]:
-    """Yield each required struct field that is null in some rows: its path and a mask of these rows.
+    """Yield the required struct fields that are null in some rows: the path of each and a mask of these rows.
 
     Structs within structs are checked row by row. Elements of lists and maps are checked as a whole; the mask
     then selects all rows that are not null.
@@ -51,10 +51,11 @@ def has_required(kind: pa.DataType) -> bool:
 
 
 def with_readable_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[str, pa.Array]]:
-    """Return the rows, and by column name a mask of the rows whose text is not valid UTF-8.
+    """Return the rows with valid UTF-8 in text columns, and masks of the rows that had invalid text.
 
-    In text columns, invalid bytes are replaced by escapes, so that the text can be shown. Within lists, maps
-    and structs they stay, and the mask selects all rows that are not null.
+    Invalid bytes of text columns are replaced by escapes, so that the text can be shown. The masks are by
+    column name. Within lists, maps and structs invalid bytes stay, and the mask selects all rows that are not
+    null.
     """
     found: dict[str, pa.Array] = {}
     for number, field in enumerate(rows.schema):

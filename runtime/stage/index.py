@@ -72,7 +72,7 @@ class StageIndex:
         return found
 
     def by_place(self, batches: IndexNumbers) -> IndexNumbers:
-        """Return the permutation that sorts the batches by file and offset."""
+        """Return the order of the batches by file and offset, as positions in ``batches``."""
         order: IndexNumbers = np.lexsort((self.offset[batches], self.first[batches] >> REFERENCE_SHIFT))
         return order
 
@@ -88,11 +88,13 @@ class StageIndex:
 
     @cached_property
     def _by_group(self) -> IndexNumbers:
+        """The numbers of the batches, sorted by their group."""
         order: IndexNumbers = np.argsort(self.group, kind="stable")
         return order
 
     @cached_property
     def _sorted_groups(self) -> IndexNumbers:
+        """The group of each batch, ascending."""
         ordered: IndexNumbers = self.group[self._by_group]
         return ordered
 
@@ -106,7 +108,10 @@ class IndexBuilder:
         self._found: list[IndexNumbers] = []
 
     def add(self, part: int, name: str, groups: Sequence[str], batches: pa.ListArray) -> None:
-        """Add the file ``name`` of task ``part``; ``batches`` has one list per group, in their order."""
+        """Add the batches of the file ``name``, which task ``part`` wrote.
+
+        ``batches`` has one list of batches for each of ``groups``, in the same order.
+        """
         values = batches.flatten()
         if not len(values):
             return

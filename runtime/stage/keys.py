@@ -81,6 +81,7 @@ class BatchKeys:
 
 
 def _sorted_once(keys: pa.ChunkedArray) -> pa.Array:
+    """Return the distinct keys, sorted as UTF-8 bytes."""
     unique = pc.unique(keys)
     return unique.take(pc.sort_indices(unique))
 
@@ -88,13 +89,13 @@ def _sorted_once(keys: pa.ChunkedArray) -> pa.Array:
 def key_tables(
     place: StagePlace, names: Sequence[str], columns: Sequence[str] | None = None
 ) -> list[pa.Table]:
-    """Return the keys files of the task attempts, or some of their columns, read in parallel."""
+    """Read the keys files of the task attempts, or some of their columns, in parallel."""
     files = map_each(names, lambda name: place.read(keys_name(name)))
     return [read_parquet(pa.BufferReader(file), columns) for file in files]
 
 
 def merged_keys(place: StagePlace, names: Sequence[str]) -> str:
-    """Merge the keys files into one, so that later tasks open only one file, and return its name."""
+    """Write the contents of all keys files to one file, which later tasks open instead; return its name."""
     rows = pa.concat_tables(key_tables(place, names))
     name = uuid.uuid4().hex
     with place.create(keys_name(name)) as sink:
@@ -144,7 +145,7 @@ def winning_rows(rows: pa.Table, *, refuses_ties: bool = False) -> pa.Table:
 
 
 def tied_rows(key: str) -> InvalidDataError:
-    """Return the error for rows with the same key that no rule ranks."""
+    """Return the error for rows with the same key of which no rule determines the winner."""
     return InvalidDataError(
         Message(
             "rows with the record key ",
@@ -157,7 +158,10 @@ def tied_rows(key: str) -> InvalidDataError:
 
 
 def _folded(rows: pa.Table) -> pa.Table:
-    """Return the last valid row of every key by order of arrival, with the key's greatest ordering value."""
+    """Return the row of every key that is valid after all its rows, in order of arrival.
+
+    Its ordering value is the greatest of the key.
+    """
     order = _sorted_indices([rows.column(RECORD_KEY), rows.column(ARRIVAL)])
     rows = rows.take(order)
     is_last = np.append(_differs([rows.column(RECORD_KEY)]), True)
@@ -207,7 +211,7 @@ def is_rankable(kind: pa.DataType) -> bool:
 
 
 def _ordering_ranks(values: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
-    """Yield the columns by which ordering values are sorted: nulls first, NaN last."""
+    """Yield the sort columns of ordering values, which place nulls first and NaN last."""
     yield pc.cast(pc.is_valid(values), pa.int8())
     if pa.types.is_floating(values.type):
         not_a_number = pc.is_nan(values)
@@ -220,6 +224,6 @@ def _ordering_ranks(values: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
 
 
 def references(tables: Sequence[pa.Table]) -> npt.NDArray[np.int64]:
-    """Return the references of all rows of the tables."""
+    """Return the column of references of all rows of the tables, in one array."""
     found = [table.column(REFERENCE).to_numpy() for table in tables]
     return np.concatenate(found) if found else np.empty(0, np.int64)

@@ -131,7 +131,7 @@ def keys_name(name: str) -> str:
 
 
 def totals_name(name: str) -> str:
-    """Return the name of the file with the totals and batches of each partition of a task attempt."""
+    """Return the name of the file with a task attempt's totals and batch positions by partition."""
     return f"{name}.totals"
 
 
@@ -313,7 +313,10 @@ class _PartWriter:
         return table.set_column(at, pa.field(PARTITION, encoded.type), encoded)
 
     def _with_control(self, table: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows with hash and delete flag; rows without a hash get the hash of their reference."""
+        """Return the rows with a hash and a delete flag.
+
+        The hash of a row without one is that of its reference.
+        """
         if HASH not in table.schema.names:
             table = table.append_column(HASH, pa.array(mixed(self._references(table.num_rows).to_numpy())))
         if DELETE not in table.schema.names:
@@ -344,7 +347,7 @@ class _PartWriter:
                 self._count(fault, table, pc.fill_null(pc.equal(said, fault), fill_value=False))
 
     def _check_alone(self, table: pa.RecordBatch) -> None:
-        """Count rows whose partition value is not null but has the path of null.
+        """Count the rows with a partition value that is not null but has the same path as null.
 
         An insert overwrite of such rows would replace the partition of null.
         """
@@ -375,7 +378,7 @@ class _PartWriter:
                 self._count(fault, table, stands)
 
     def _count(self, fault: str, table: pa.RecordBatch, mask: pa.Array) -> None:
-        """Add the rows of the mask to the fault, with the first as example."""
+        """Add the rows of the mask to the count of a fault. The first of them becomes its example."""
         count = pc.sum(mask).as_py() or 0
         if count:
             before, example = self._faults.get(fault, (0, ""))

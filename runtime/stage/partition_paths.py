@@ -30,9 +30,9 @@ class PartitionPaths:
 
     @classmethod
     def of(cls, rules: KeyRules, columns: Sequence[Column]) -> Self | None:
-        """Return the paths, or None if only Spark can produce the text of a partition column.
+        """Return the rules, or None if only Spark can produce the text of a partition column.
 
-        This is so for columns within structs, and for types other than :data:`SPELLED_TYPES`.
+        That is so for columns within structs, and for types other than :data:`SPELLED_TYPES`.
         """
         kinds = {column.name: str(parse_type(column.type)) for column in columns}
         is_spelled = all(kinds.get(field) in SPELLED_TYPES for field in rules.partition_by)
@@ -74,7 +74,10 @@ def _texts(values: pa.Array) -> list[str | None]:
 
 
 def _date_text(days: int) -> str:
-    """Return a day in the ISO calendar, also beyond Python's years: the calendar repeats after 400 years."""
+    """Return a day in ISO form, also for years that Python's dates lack.
+
+    The calendar repeats after 400 years.
+    """
     periods, rest = divmod(days, _DAYS_OF_400_YEARS)
     day = _EPOCH + dt.timedelta(days=rest)
     year = day.year + 400 * periods

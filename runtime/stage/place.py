@@ -151,7 +151,7 @@ class StorePlace:
 
     @contextmanager
     def reading(self) -> Iterator[ReadRanges]:
-        """Yield a function that reads ranges; it merges adjacent ranges and sends requests ahead."""
+        """Yield a function that reads ranges of files. It merges adjacent ranges and sends requests ahead."""
         with ThreadPoolExecutor(max_workers=_AHEAD_REQUESTS) as pool:
             yield lambda ranges: self._fetched(pool, ranges)
 
@@ -225,7 +225,7 @@ def mapped_ranges(mapped: Callable[[str], mmap.mmap], ranges: Iterable[ByteRange
 
 
 def mapped_bytes() -> int:
-    """Return the bytes of mapped files that count as this process's memory, or 0 if that is unknown."""
+    """Return how much of this process's memory is mapped files, in bytes, or 0 if that is unknown."""
     try:
         text = Path("/proc/self/statm").read_bytes()
     except OSError:
@@ -234,7 +234,7 @@ def mapped_bytes() -> int:
 
 
 def _requests(ranges: Iterable[ByteRange]) -> Iterator[list[ByteRange]]:
-    """Yield lists of ranges that are adjacent, or nearly so, each to be read by one request."""
+    """Yield the ranges in lists; the ranges of a list are adjacent, or nearly so, and read by one request."""
     neighbours: list[ByteRange] = []
     for wanted in ranges:
         if neighbours and not (

@@ -132,12 +132,12 @@ class StageReader:
                 yield self._with_key(rows, order[:0])
 
     def samples(self, files: int) -> Iterator[pa.RecordBatch]:
-        """Yield the first batch of ``files`` evenly chosen files, or of all files if there are fewer."""
+        """Yield the first batch of ``files`` files at equal distances, or of all files if there are fewer."""
         first = self._index.first_of_files
         yield from self._batches.read(first[:: -(-len(first) // files) or 1])
 
     def _copied(self, batches: Iterable[pa.RecordBatch], file: Any) -> _Batches:
-        """Copy the batches to a file and return a reader of it; the rows are numbered from 0."""
+        """Copy the batches to a local file and return a reader of it. The copied rows are numbered from 0."""
         schema = rows_schema(self._spec)
         sink = BatchSink(file, schema, compress=False)
         written: list[dict[str, int]] = []
@@ -155,7 +155,7 @@ class StageReader:
         return _Batches(index.index(), schema, lambda ranges: mapped_ranges(lambda _: pages, ranges), place)
 
     def _with_key(self, rows: pa.RecordBatch, references: IndexNumbers) -> pa.RecordBatch:
-        """Return the rows with their record keys."""
+        """Return the rows with their record keys: those of the key column, or generated ones."""
         if RECORD_KEY in rows.schema.names:
             return rows
         if self._spec.key_column:
@@ -188,7 +188,7 @@ class _Batches:
     def having(self, ascending: IndexNumbers) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         """Yield the rows of ascending references, batch by batch in the order of the files.
 
-        Each batch comes with the range (stop exclusive) of references that it covers.
+        Each batch comes with the positions (start and exclusive stop) of its references in ``ascending``.
         """
         numbers, starts = np.unique(self._index.having(ascending), return_index=True)
         stops = np.append(starts[1:], len(ascending))
@@ -198,7 +198,7 @@ class _Batches:
             yield start, stop, batch.take(pa.array(ascending[start:stop] - self._index.first[numbers[at]]))
 
     def taken(self, references: IndexNumbers) -> Iterator[tuple[IndexNumbers, pa.RecordBatch]]:
-        """Yield the rows of the references in their order: some references at a time, with their rows.
+        """Yield references and their rows in the given order, some at a time.
 
         Each piece takes a few MiB, estimated by the mean uncompressed row size of each batch.
         """

@@ -39,17 +39,17 @@ class RangeReader(Protocol):
 
     @property
     def expected_inserts(self) -> int:
-        """The number of rows that it reads in order of arrival."""
+        """The number of new rows that it reads, in order of arrival."""
         ...
 
     @property
     def expected_updates(self) -> int:
-        """The number of rows that it reads because of their keys."""
+        """The number of updates that it reads, located by their keys."""
         ...
 
     @property
     def expected_deletes(self) -> int:
-        """The number of deletes that it reads because of their keys."""
+        """The number of deletes that it reads, located by their keys."""
         ...
 
 
@@ -90,9 +90,10 @@ def regrouping_tasks(index: StageIndex, readers: Iterable[RangeReader]) -> int:
 
 
 def regrouped_spec(spec: StageSpec, *, folds: bool) -> StageSpec:
-    """Return the spec for the second stage: it adds the results of the index lookup and omits other files.
+    """Return the spec of the second stage, which adds the results of the index lookup and omits other files.
 
-    ``folds``: rows may be compared by another ordering value than their own, so this value is staged too.
+    If ``folds`` is set, a row may be compared by another ordering value than its own, so this value is staged
+    too.
     """
     schema = spec.schema.append(pa.field(POSITION, pa.int64())).append(pa.field(DELETE, pa.bool_()))
     if folds and spec.ordering is not None:
@@ -151,7 +152,7 @@ def stage_by_bucket(
 
 
 def group_of(bucket: int) -> str:
-    """Return the group name of a bucket, which takes the place of a partition in the second stage."""
+    """Return the name of a bucket's group in the second stage, whose groups are buckets."""
     return str(bucket)
 
 

@@ -71,7 +71,10 @@ class StagedRows:
 
     @cached_property
     def folds(self) -> bool:
-        """Whether a row may be compared by an ordering value other than its own: see ``winning_rows``."""
+        """Whether a row may be compared by an ordering value other than its own.
+
+        See :func:`winning_rows` for the rule.
+        """
         spec = self.spec
         return spec.arrives and spec.ordering is not None and any(t.deletes for t in self.totals.values())
 
@@ -81,7 +84,13 @@ class StagedRows:
         return sum(total.size_bytes for total in self.totals.values()) / self.rows if self.rows else None
 
     def check(self, what: str) -> None:
-        """Raise InvalidDataError, with counts and examples, if rows violate the declaration of the table."""
+        """Raise an error if staged rows violate the declaration of the table.
+
+        Raises:
+            InvalidDataError: With the number of rows and an example of each fault. The message starts with
+                ``what``.
+
+        """
         by_kind: dict[str, RowFault] = {}
         for fault in self.faults:
             seen = by_kind.get(fault.description)
@@ -102,7 +111,10 @@ class StagedRows:
 
 
 def staged_rows(spec: StageSpec, summary: Iterable[Mapping[str, Any]]) -> StagedRows:
-    """Return the stage that the tasks' summary rows describe; the totals are read task by task."""
+    """Return the stage that the summaries of its tasks describe.
+
+    The totals are read from the files of each task.
+    """
     names: dict[int, str] = {}
     faults = []
     for row in summary:
@@ -130,7 +142,7 @@ def staged_rows(spec: StageSpec, summary: Iterable[Mapping[str, Any]]) -> Staged
 
 
 def _totals(spec: StageSpec, name: str) -> pa.RecordBatch:
-    """Read the totals of a task attempt."""
+    """Return the totals in the file of a task attempt."""
     content = spec.place.read(totals_name(name))
     with checking(spec.place, totals_name(name)) as check, pa.ipc.open_file(content) as file:
         if file.schema != TOTALS:
