@@ -18,7 +18,7 @@ _REMEDIES: Final = {
 
 
 def foreign_columns(schema: str) -> tuple[Mapping[str, str], str]:
-    """Return the reasons why columns with such types cannot be read, and a schema without these types.
+    """Return why columns with such types cannot be read, and a schema without these types.
 
     The types may be at any depth. Some versions of Spark read no file whose schema has such a type, not even
     other columns.
@@ -27,7 +27,8 @@ def foreign_columns(schema: str) -> tuple[Mapping[str, str], str]:
         schema: The schema with which a file was written, as JSON.
 
     Returns:
-        The reasons by the names of the columns, and the schema with the stored numbers and bytes.
+        The reason by the name of the column, and the schema with the types as which the values are stored.
+
     """
     document = json.loads(schema)
     found: dict[str, str] = {}
@@ -40,7 +41,7 @@ def foreign_columns(schema: str) -> tuple[Mapping[str, str], str]:
 
 
 def _without_foreign_types(schema: Any, named: dict[str, str | None]) -> str | None:
-    """Remove such types from a schema and return the first, or None.
+    """Remove such types from a schema, and return the first of them, or None if there is none.
 
     ``named`` records the result of each named type, because later references use only the name.
     """

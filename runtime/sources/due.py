@@ -77,7 +77,7 @@ class KnownBySource:
 
 
 def sums_by_source(known: Sequence[KnownFiles]) -> tuple[KnownBySource, ...]:
-    """Return the sums of known files by the source that ingested them, one per line of a message."""
+    """Return the sums of known files by the source that ingested them."""
     by_source: dict[str, list[KnownFiles]] = {}
     for each in known:
         by_source.setdefault(each.source, []).append(each)
@@ -157,7 +157,7 @@ class DueSize:
 def preview_due(
     handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
 ) -> DueBatch | None:
-    """Return what is due, or None if there is nothing new and nothing to report; nothing is written.
+    """Return what is due, or None if there is nothing new and nothing to report. Nothing is written.
 
     Args:
         handle: The table that ingests the source.
@@ -166,14 +166,15 @@ def preview_due(
         storage: The options of the file system.
 
     Raises:
-        InvalidDataError: If the path does not exist and this is not only a warning, or if a file changed
-            after an insert had ingested it.
+        MissingSourceError: If the path does not exist, unless the source declares only a warning for this.
+        InvalidDataError: If a file changed after an insert had ingested it.
+
     """
-    return _look(handle, source, _effective(handle), directory=directory, storage=storage, writes=False)
+    return _find(handle, source, _effective(handle), directory=directory, storage=storage, writes=False)
 
 
 def preview_first(source: Source, *, directory: str, storage: Mapping[str, Any]) -> DueBatch | None:
-    """Return what is due for a table that does not exist yet: all data of the source, or None.
+    """Return what is due for a table that does not exist yet: all data of the source, or None without data.
 
     Args:
         source: The source.
@@ -181,7 +182,8 @@ def preview_first(source: Source, *, directory: str, storage: Mapping[str, Any])
         storage: The options of the file system.
 
     Raises:
-        InvalidDataError: If the path does not exist and this is not only a warning.
+        MissingSourceError: If the path does not exist, unless the source declares only a warning for this.
+
     """
     consumption = Consumption(source=source.name)
     if source.format == TABLE_FORMAT:
@@ -202,10 +204,10 @@ def find_due(
     storage: Mapping[str, Any],
     without: Collection[str] = (),
 ) -> DueBatch | None:
-    """Return what is due for the write that follows, or None.
+    """Return what is due for the write that follows, or None if nothing is.
 
-    In addition to :func:`preview_due`, files get digests, and a long ledger is folded. A ledger for which the
-    archive log was read is folded too, so that the log need not be read again.
+    In contrast to :func:`preview_due`, digests of files are computed and stored, and a long ledger is folded.
+    A ledger for which the archive log was read is folded too, so that the log need not be read again.
 
     Args:
         handle: The table that ingests the source.
@@ -213,9 +215,10 @@ def find_due(
         directory: The folder to which relative paths refer.
         storage: The options of the file system.
         without: The paths of files that are left out.
+
     """
     effective = _effective(handle)
-    due = _look(handle, source, effective, directory=directory, storage=storage, writes=True, without=without)
+    due = _find(handle, source, effective, directory=directory, storage=storage, writes=True, without=without)
     if due is not None and due.missing is not None:
         return due
     if (due is not None and due.consumption is not None) or effective().has_asked_archive:
@@ -228,7 +231,8 @@ def check_unchanged(
 ) -> None:
     """Raise SourceChangedError if one of the files has changed since it was listed.
 
-    The data that was read is then unknown. A file that is gone was read completely, or its read has failed.
+    It is then unknown which data was read. A file that is gone was either read completely, or its read has
+    failed.
     """
     now = {found.file.path: found for found in list_files(source.path, base=directory, options=storage)}
     for found in files:
@@ -257,11 +261,11 @@ _Effective: TypeAlias = Callable[[], EffectiveWrites]
 
 
 def _effective(handle: TableHandle) -> _Effective:
-    """Return a function that returns the effective writes; the timeline is read on the first call only."""
+    """Return a function that returns the effective writes. Its first call reads the timeline."""
     return cache(lambda: EffectiveWrites(handle.timeline(), handle.config.archive_folder))
 
 
-def _look(
+def _find(
     handle: TableHandle,
     source: Source,
     effective: _Effective,
@@ -271,7 +275,7 @@ def _look(
     writes: bool,
     without: Collection[str] = (),
 ) -> DueBatch | None:
-    """Return what is due, or None; ``writes`` is set if a write follows."""
+    """Return what is due, or None. If ``writes`` is set, digests of files are computed and stored."""
     if source.format == TABLE_FORMAT:
         return _due_of_table(handle, source, effective, directory=directory, storage=storage)
     found = _list(source, directory=directory, storage=storage)
@@ -301,7 +305,7 @@ def _look(
 
 
 def _list(source: Source, *, directory: str, storage: Mapping[str, Any]) -> tuple[FoundFile, ...] | DueBatch:
-    """Return the files of a source, or the warning that its path does not exist if that is no error."""
+    """Return the files of a source. If its path does not exist, return a warning or raise the error."""
     try:
         return list_files(source.path, base=directory, options=storage, must_exist=True)
     except MissingSourceError as missing:
@@ -439,7 +443,7 @@ def _known_elsewhere(source: Source, files: Iterable[JudgedFile], place: _Place)
 
 
 def _is_own(source: Source, each: JudgedFile, place: _Place) -> bool:
-    """Return whether this source ingested the file from its present path."""
+    """Return whether this source itself ingested the file from the path that the file has now."""
     by = each.by
     if by is None or by.source != source.name:
         return False
@@ -447,13 +451,13 @@ def _is_own(source: Source, each: JudgedFile, place: _Place) -> bool:
 
 
 def _is_noted(file: SourceFile, hints: Mapping[str, SourceFile]) -> bool:
-    """Return whether a hint exists for the unchanged file."""
+    """Return whether the hints contain the file in its present state."""
     hint = hints.get(file.path)
     return hint is not None and hint.is_same_as(file)
 
 
 def _known(files: Iterable[JudgedFile]) -> tuple[KnownFiles, ...]:
-    """Return the sums of known files by source and commit, in the order of the commits."""
+    """Return the number and size of known files by source and commit, in the order of the commits."""
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for each in files:
         assert each.by is not None, "what is known was taken by somebody"
@@ -467,7 +471,11 @@ def _known(files: Iterable[JudgedFile]) -> tuple[KnownFiles, ...]:
 
 
 def _is_error(source: Source) -> bool:
-    """Return whether a missing source is an error; with wildcards it is not, as files may appear later."""
+    """Return whether a missing source is an error.
+
+    Unless the source declares otherwise, it is an error for a path without wildcards. With wildcards it is
+    not, because files may appear later.
+    """
     return source.if_missing == "error" or (source.if_missing is None and not split_pattern(source.path)[1])
 
 
@@ -510,7 +518,7 @@ def _in_full(
 
 
 def _emptied(source: Source) -> DueBatch:
-    """Return the warning, or raise the error, for a source whose files were read and are gone."""
+    """Return a warning, or raise an error, because a source that was read before has no files any more."""
     gone = (
         f"source {source.name}: all its files are gone, and the table keeps the rows of the last read; put "
         "the files back, or delete the rows"
@@ -521,9 +529,9 @@ def _emptied(source: Source) -> DueBatch:
 
 
 def _reading(handle: TableHandle, source: Source, state: object) -> str:
-    """Return the digest of a full read: its files, the declaration of the source, and the columns.
+    """Return the digest that identifies a full read: its files, the source's declaration and the columns.
 
-    Name and path of the source are not included, only the data that is there.
+    The name and the path of the source do not change the digest. ``state`` identifies the files.
     """
     columns = () if handle.spec is None else handle.spec.columns
     what = replace(source, name="", path="")
@@ -579,7 +587,7 @@ def _due_of_table(
 
 
 def _ingested_there(other: TableHandle, since: str | None, until: str) -> tuple[SourceFile, ...]:
-    """Return the files that a table ingested between two instants, as a reader of its rows has them too.
+    """Return the files that another table ingested between two instants; a reader of its rows has them too.
 
     Only files with known content are returned, because their paths may refer to another folder.
     """

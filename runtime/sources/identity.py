@@ -142,11 +142,11 @@ class _Ledger:
                     self._sizes.add(file.size_bytes)
 
     def may_know(self, size_bytes: int) -> bool:
-        """Return whether a file of that size was ingested whose digest is recorded."""
+        """Return whether a file of that size was ingested and has a recorded digest."""
         return size_bytes in self._sizes
 
     def before(self, path: str) -> Mention | None:
-        """Return the last ingestion from a path, in any of the path's spellings."""
+        """Return the last ingestion from a path, however the path is spelled, or None."""
         if self._names is None:
             self._names = {}
             for known in self._at:
@@ -188,7 +188,10 @@ class _Ledger:
         return JudgedFile(found=found, state=FileState.CHANGED, by=before)
 
     def _acceptance(self, file: SourceFile, *, since: str | None) -> Mention | None:
-        """Return the open decision to ingest the content, preferably one for this path, or None."""
+        """Return a decision to ingest the content that no ingestion has followed yet, or None.
+
+        Decisions for the path of the file are preferred.
+        """
         found = [m for c in file.contents for m in self._accepted.get(c, {}).values()]
         open_ones = [m for m in found if since is None or m.instant > since]
         exact = [m for m in open_ones if m.file.path == file.path]
@@ -196,7 +199,7 @@ class _Ledger:
 
 
 def _hinted(found: FoundFile, *known: SourceFile | None) -> FoundFile:
-    """Return the file with the digest of the first known file from which it is unchanged."""
+    """Return the file with the digest of the first known file that is the same as it, if there is one."""
     same = next((each for each in known if each is not None and each.is_same_as(found.file)), None)
     if same is None or found.file.digest is not None:
         return found
@@ -209,7 +212,10 @@ def with_contents(
     *,
     digests: Callable[[Sequence[FoundFile]], Mapping[str, str]],
 ) -> tuple[FoundFile, ...]:
-    """Return the files with etags or digests; ``digests`` computes those that the hints do not contain."""
+    """Return the files with etags or digests.
+
+    ``digests`` computes the digests that the hints do not contain.
+    """
     listed = [_hinted(each, hints.get(each.file.path)) for each in found]
     unknown = [each for each in listed if each.file.token is None]
     read = digests(unknown) if unknown else {}

@@ -78,6 +78,7 @@ class LandingFolder(LocalStore):
             yield _Entry(prefix, place, status)
 
     def _visible(self, folder: _Entry) -> Iterator[_Entry]:
+        """Yield the entries of a folder that are not hidden, with links followed."""
         with self._entries(folder.place) as entries:
             for entry in entries:
                 if is_hidden(entry.name):

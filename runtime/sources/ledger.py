@@ -86,7 +86,7 @@ class SourceFile:
 
     @property
     def token(self) -> str | None:
-        """The identifier of the content beside the size, or None if the content was never read."""
+        """The etag or digest, which identifies the content together with the size; None without both."""
         return next(iter(token for _, token in self.contents), None)
 
     @property
@@ -133,7 +133,10 @@ class Consumption:
     apart: bool = field(default=False, compare=False)
 
     def is_of_one_table_with(self, other: Consumption) -> bool:
-        """Return whether both read the same Hudi table, by its id, or by the source if it has no id."""
+        """Return whether both read the same Hudi table.
+
+        Tables without an id are compared by the name of the source.
+        """
         if self.table_id is None or other.table_id is None:
             return self.source == other.source
         return self.table_id == other.table_id
@@ -161,7 +164,7 @@ def is_ledger_entry(path: str) -> bool:
 
 
 def record(store: ObjectStore, instant: str, consumption: Consumption) -> None:
-    """Write the entry of ``instant``; call this before the commit is published."""
+    """Write the entry of ``instant``. Call this before the commit is published."""
     document = {"instant": instant} | asdict(consumption)
     for unrecorded in ("directory", "listed", "apart"):
         del document[unrecorded]
@@ -198,7 +201,7 @@ def history(
 
 
 def table_history(store: ObjectStore, effective: EffectiveWrites) -> tuple[tuple[str, Consumption], ...]:
-    """Return the effective entries of all sources but streams with their instants, oldest first."""
+    """Return the effective entries of all sources except streams, each with its instant, oldest first."""
     folders = (path.rstrip("/").rpartition("/")[2] for path in store.list_folders(LEDGER_FOLDER))
     sources = sorted(name for name in map(unquote, folders) if not name.startswith(STREAM))
     found = map_each(sources, lambda source: history(store, source, effective))
@@ -215,7 +218,10 @@ class ReadAgain:
 
 
 def read_again(store: ObjectStore, instants: Collection[str]) -> tuple[ReadAgain, ...]:
-    """Return the data that these writes have ingested, by source; call this before they are rolled back."""
+    """Return the data that becomes new to its sources when these writes are rolled back, by source.
+
+    Call this before the writes are rolled back.
+    """
     return tuple(
         ReadAgain(source=source, files=len(files), size_bytes=sum(file.size_bytes for file in files))
         for source, files in ingested_by(store, instants).items()
@@ -223,7 +229,7 @@ def read_again(store: ObjectStore, instants: Collection[str]) -> tuple[ReadAgain
 
 
 def ingested_by(store: ObjectStore, instants: Collection[str]) -> Mapping[str, Sequence[SourceFile]]:
-    """Return the files that these writes have ingested, by source; a table or a stream has no files."""
+    """Return the files that these writes have ingested, by source. Tables and streams have no files."""
     rows = pc.field("instant").isin(sorted(instants))
     folders = (path.rstrip("/").rpartition("/")[2] for path in store.list_folders(LEDGER_FOLDER))
     found = {}
@@ -239,7 +245,7 @@ def ingested_by(store: ObjectStore, instants: Collection[str]) -> Mapping[str, S
 def in_common(
     files: Iterable[SourceFile], entry: Consumption, place: Callable[[str], str]
 ) -> tuple[SourceFile, ...]:
-    """Return those of the files that the entry consumed too.
+    """Return those of the files that the write of the entry has consumed.
 
     Such a file has the same content, or is unchanged at the same location. ``place`` returns the absolute
     location of a path.
@@ -264,12 +270,15 @@ def newest_until(entries: Iterable[tuple[str, Consumption]]) -> str | None:
 
 
 def newest_readings(entries: Iterable[tuple[str, Consumption]]) -> Mapping[str, tuple[str, str]]:
-    """Return the digest and the instant of the last full read, by source; entries come oldest first."""
+    """Return the digest and the instant of the last full read of each source, by source.
+
+    ``entries`` are in the order of time, oldest first.
+    """
     return {entry.source: (entry.reading, time) for time, entry in entries if entry.reading is not None}
 
 
 def who_read(entries: Iterable[tuple[str, Consumption]], mine: Consumption) -> tuple[str, str] | None:
-    """Return source and instant of a last full read that equals ``mine``, or None.
+    """Return the source and the instant of the last full read if it read the same data as ``mine``, or None.
 
     If the source of ``mine`` was never read, all sources are compared, because it may have been renamed.
     """
@@ -333,7 +342,7 @@ class _Entry:
 
 
 def _entries(store: ObjectStore, source: str, *, rows: pc.Expression | None) -> Mapping[str, _Entry]:
-    """Return all entries by instant; of folded files, only the rows that ``rows`` selects."""
+    """Return all entries by instant. In folded files, only the rows that ``rows`` selects are read."""
 
     def read(path: str) -> Iterable[tuple[str, _Entry]]:
         if not is_folded(path):
@@ -416,7 +425,10 @@ def _read_table(store: ObjectStore, path: str) -> pa.Table:
 
 
 def _joined(tables: Iterable[pa.Table]) -> pa.Table:
-    """Join the tables; each instant keeps the rows of the first table that has it, settled if any is."""
+    """Join the tables. If several have rows of an instant, those of the first table are kept.
+
+    An instant is settled if it is settled in any of the tables.
+    """
     parts: list[pa.Table] = []
     seen: set[str] = set()
     settled: set[str] = set()
@@ -429,7 +441,7 @@ def _joined(tables: Iterable[pa.Table]) -> pa.Table:
 
 
 def _judged(table: pa.Table, effective: EffectiveWrites) -> pa.Table:
-    """Return the rows without writes that were rolled back for good; mark those whose state is final."""
+    """Return the rows of all writes that were not rolled back, with those marked whose state is final."""
     settled = _instants(table.filter(pc.field("is_settled")))
     states = {instant: effective.state_of(instant) for instant in _instants(table) - settled}
     rolled_back = {instant for instant, state in states.items() if state is WriteState.ROLLED_BACK}

@@ -70,22 +70,22 @@ def find_cell(file: Any, cell: SoughtCell, *, kind: str, options: Mapping[str, s
     :data:`SEARCHED_BYTES` characters are read.
     """
     if kind == "csv":
-        return _place(file, options, lambda lines: _line_of_cell(lines, cell, options))
+        return _search(file, options, lambda lines: _line_of_cell(lines, cell, options))
     if _is_set(options, "multiline"):
-        return _place(file, options, lambda lines: _only_line(lines, cell))
-    return _place(file, options, lambda lines: _line_of_field(lines, cell))
+        return _search(file, options, lambda lines: _only_line(lines, cell))
+    return _search(file, options, lambda lines: _line_of_field(lines, cell))
 
 
 def find_malformed(file: Any, *, kind: str, options: Mapping[str, str]) -> FoundLine:
-    """Find the first line that is not a record: JSON that is invalid, or a CSV row of another width.
+    """Find the first line that is not a record: invalid JSON, or a CSV row with another number of cells.
 
     The header, or the first row, sets the number of cells.
     """
     if kind == "csv":
-        return _place(file, options, lambda lines: _line_of_other_width(lines, options))
+        return _search(file, options, lambda lines: _line_of_other_width(lines, options))
     if _is_set(options, "multiline"):
         return FoundLine()
-    return _place(file, options, lambda lines: _line_of_no_json(lines, options))
+    return _search(file, options, lambda lines: _line_of_no_json(lines, options))
 
 
 def find_line(file: Any, begin: str, *, options: Mapping[str, str]) -> FoundLine:
@@ -94,11 +94,16 @@ def find_line(file: Any, begin: str, *, options: Mapping[str, str]) -> FoundLine
     def search(lines: Iterator[str]) -> int | None:
         return next((number for number, line in enumerate(lines, start=1) if line.startswith(begin)), None)
 
-    return _place(file, options, search)
+    return _search(file, options, search)
 
 
-def _place(file: Any, options: Mapping[str, str], search: Callable[[Iterator[str]], int | None]) -> FoundLine:
-    """Decode the file and search its lines; nothing is certain if Python cannot read it as Spark does."""
+def _search(
+    file: Any, options: Mapping[str, str], search: Callable[[Iterator[str]], int | None]
+) -> FoundLine:
+    """Search the lines of a file with ``search``, and return the line found.
+
+    No line is returned if Python cannot read the file as Spark does, such as with an encoding of Java only.
+    """
     if "linesep" in options:
         return FoundLine()
     try:
@@ -220,7 +225,10 @@ def _holds_anywhere(found: Any, cell: SoughtCell) -> bool:
 
 
 def _holds(found: Any, path: list[str], cell: SoughtCell) -> bool:
-    """Return whether a value at the path, which leads through elements and values, is the cell."""
+    """Return whether the cell's text is the value at ``path`` in a JSON value.
+
+    The path leads through the elements of lists and the values of maps.
+    """
     if not path:
         if isinstance(found, dict | list):
             return cell.text[:1] == ("{" if isinstance(found, dict) else "[")

@@ -146,7 +146,7 @@ def _files_below(
 
 
 def _check_way(base: str, root: str) -> None:
-    """Raise an error if a link on the way from the base leads out of it.
+    """Raise an error if the path leads through a link out of the base.
 
     A project may contain such a link, because links can be committed.
     """
@@ -162,7 +162,7 @@ def _check_way(base: str, root: str) -> None:
 
 
 def _is_there(store: ObjectStore, name: str = "") -> bool:
-    """Return whether the folder exists although it has no file.
+    """Return whether a folder without files exists.
 
     In an object store, return whether the prefix has any object.
     """
@@ -172,7 +172,7 @@ def _is_there(store: ObjectStore, name: str = "") -> bool:
 
 
 def _each_once(found: list[ObjectInfo]) -> list[ObjectInfo]:
-    """Return the files without links to other listed files."""
+    """Return the files without the links to files that are listed too."""
     if not any(info.is_link for info in found):
         return found
     seen, once = set[FileIdentity | None](), list[ObjectInfo]()
@@ -184,7 +184,7 @@ def _each_once(found: list[ObjectInfo]) -> list[ObjectInfo]:
 
 
 def _check_visible(pattern: str, path: str) -> None:
-    """Raise an error if the path can only match names that are left out."""
+    """Raise an error if the pattern can only match hidden names, which are left out."""
     hidden = next((part for part in pattern.split("/") if is_hidden(part)), None)
     if hidden is not None:
         raise InvalidDataError(
@@ -196,10 +196,10 @@ def _check_visible(pattern: str, path: str) -> None:
 def _check_no_folder(
     store: ObjectStore, infos: Sequence[ObjectInfo], pattern: str, path: str, *, found: Collection[str]
 ) -> None:
-    """Raise an error if the path matches a folder with files but no file in it, as these would never be read.
+    """Raise an error if the path matches a folder with files, but no file in that folder.
 
-    A path that ends in ``*`` alone is accepted: it means the files beside any folders, even if there are none
-    now.
+    These files would never be read. A path that ends in ``*`` alone is accepted, even if it matches no file
+    yet: it means the files beside any folders.
     """
     if not pattern.rpartition("/")[2].strip("*"):
         return

@@ -77,7 +77,7 @@ class ParquetColumns:
 
 
 def _in_utc(field: pa.Field) -> pa.Field:
-    """Return the field with its times in UTC, as 96-bit timestamps are points in time."""
+    """Return the field with its times in UTC, because 96-bit timestamps are points in time."""
     kind = field.type
     if pa.types.is_timestamp(kind):
         return field.with_type(pa.timestamp(kind.unit, "UTC"))
@@ -91,7 +91,7 @@ def _in_utc(field: pa.Field) -> pa.Field:
 
 
 def _index(note: bytes | None) -> frozenset[str]:
-    """Return the index columns; an index that is a range of numbers has no column."""
+    """Return the columns of the index in pandas' note. An index of consecutive numbers has no column."""
     try:
         return frozenset(name for name in json.loads(note or b"{}")["index_columns"] if isinstance(name, str))
     except (ValueError, KeyError, TypeError):
@@ -177,6 +177,7 @@ def nanoseconds(one: Any, other: Any, names: Sequence[str]) -> Mapping[str, int]
 
 
 def _differences(exact: pa.Array, cut: pa.Array) -> int:
+    """Return the number of timestamps that lost nanoseconds when they were truncated to microseconds."""
     kind = exact.type
     if is_list(kind):
         return _differences(exact.flatten(), cut.flatten())

@@ -38,7 +38,7 @@ def removal_between(table: TableHandle, since: str, until: str) -> str | None:
 
 
 def _loss(metadata: CommitMetadata) -> str | None:
-    """Return how a commit removed rows, or None."""
+    """Return how a commit removed rows, as text, or None if it removed none."""
     if metadata.replaced and metadata.operation.upper() != CLUSTER:
         groups = sum(map(len, metadata.replaced.values()))
         return f"replaced {groups} file groups"
@@ -49,7 +49,7 @@ def _loss(metadata: CommitMetadata) -> str | None:
 def _archived_writes(
     table: TableHandle, timeline: Timeline, since: str, until: str
 ) -> Iterator[tuple[str, CommitMetadata] | None]:
-    """Yield the archived writes between two instants; yield None if the log is incomplete.
+    """Yield the archived writes between two instants. If the log is incomplete, also yield None.
 
     A log file contains the instants of one archival, and newer files contain newer writes.
     """
