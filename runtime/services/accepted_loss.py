@@ -38,7 +38,7 @@ class LostRows:
 
 
 def lost_rows(handle: TableHandle) -> tuple[LostRows, ...]:
-    """Return the files whose rows :func:`accept_loss` would give up; empty if no file is damaged."""
+    """Return the damaged files whose rows :func:`accept_loss` would give up."""
     found = damaged_files(handle)
     instants = sorted({file.instant for file in found})
     recorded = dict(

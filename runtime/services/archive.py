@@ -55,7 +55,7 @@ class ArchiveResult(Brief):
 def archive(
     table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
 ) -> ArchiveResult:
-    """Move the instants that the policy does not keep to the archive log; the default is the applied policy.
+    """Move the instants that the policy does not keep to the archive log. The default is the applied policy.
 
     All partitions are listed. The statistics of archived writes that have no file left are deleted. Errors
     are those of :func:`parquetry.runtime.commit.recovery.recover`.
@@ -90,7 +90,10 @@ def archive(
 
 
 def archive_if_due(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> ArchiveResult | None:
-    """Archive if the timeline allows a full batch, else return None; this check lists no partition."""
+    """Archive if a full batch of instants may be archived, and return the result, or None if not.
+
+    The check lists no partition.
+    """
     timeline = Timeline.load(table.store)
     policy = retention_of(table)
     enough = policy.archive_keep_commits + ARCHIVE_BATCH
@@ -116,7 +119,17 @@ def _leaving(
     now_ms: int,
     lost: Sequence[str] = (),
 ) -> list[Instant]:
-    """Return the instants to archive, ascending, except those of ``lost`` files and newer ones."""
+    """Return the instants that may be archived now, ascending.
+
+    Args:
+        timeline: The timeline.
+        files: The files of all partitions.
+        policy: The retention policy.
+        zone: The time zone of the instants.
+        now_ms: The current time.
+        lost: The instants of writes with missing or damaged files. These and all later writes stay.
+
+    """
     completed = [instant.time for instant in timeline.completed_writes]
     keep = writes_to_keep(
         completed, configured=policy.archive_keep_commits, earliest_retained=timeline.earliest_retained
@@ -140,7 +153,10 @@ def _leaving(
 
 
 def _oldest(timeline: Timeline, action: Action, keep: int) -> Sequence[Instant]:
-    """Return the completed instants of an action that exceed ``keep``, but none after a pending one."""
+    """Return the completed instants of an action without the newest ``keep``.
+
+    Instants after a pending one are left out too.
+    """
     completed = timeline.of(action, state=State.COMPLETED)
     pending = min((i.time for i in timeline.of(action) if not i.is_completed), default=None)
     return [
@@ -151,7 +167,7 @@ def _oldest(timeline: Timeline, action: Action, keep: int) -> Sequence[Instant]:
 
 
 def _obstacles(timeline: Timeline, files: Iterable[ObjectInfo], *, zone: Timezone, now_ms: int) -> Obstacles:
-    """Collect what prevents instants from being archived, from the timeline and the listed files."""
+    """Return the limits of archiving that the timeline and the listed files set."""
     listed = list(files)
     unsettled = {instant.time for instant in timeline.pending_writes}
     unsettled.update(time for path in find_orphans(listed, timeline) if (time := instant_of_file(path)))
@@ -237,7 +253,7 @@ class Obstacles:
 
 
 def leaving_writes(completed: Sequence[str], *, keep: int, obstacles: Obstacles) -> Sequence[str]:
-    """Return the oldest completed writes that may be archived; at least ``keep`` of them stay.
+    """Return the oldest completed writes that may be archived. At least ``keep`` writes stay.
 
     ``completed`` are the instants of all completed writes, ascending.
     """

@@ -114,13 +114,14 @@ def clean_if_due(
 def clean_groups(
     table: TableHandle, groups: Collection[FileGroupId], *, timing: Timing = DEFAULT_TIMING
 ) -> CleanResult:
-    """Delete all versions of these file groups but the current ones, and all orphan files of the table.
+    """Delete all versions of these file groups except the current ones, and all orphan files of the table.
 
-    Retention does not keep them; files that a savepoint protects stay.
+    Retention keeps none of these versions; only the files of savepoints stay.
 
     Raises:
         ConflictError: If an unfinished write may need one of the versions.
         StorageError: As in :func:`clean`.
+
     """
 
     def plan(timeline: Timeline) -> Expiry | None:
@@ -210,7 +211,7 @@ def _clean_up(
 def _plan(
     table: TableHandle, timeline: Timeline, *, policy: RetentionPolicy, whole_table: bool
 ) -> Expiry | None:
-    """Return the files that the policy lets expire, or None if nothing may be deleted."""
+    """Return the files that have expired under the policy, or None if nothing may be deleted."""
     limits = clean_horizon(timeline, policy, table.config, now_ms=table.store.now_ms())
     if limits is None:
         return None
@@ -267,7 +268,7 @@ def _delete_expired(
 
 
 def _basis(timeline: Timeline) -> tuple[object, ...]:
-    """Return the parts of the timeline on which a plan depends."""
+    """Return the parts of the timeline on which the plan of a clean depends, to compare two timelines."""
     pending = tuple(instant.time for instant in timeline.pending_writes)
     return (timeline.completed_writes, pending[:1], timeline.savepoints, timeline.of(Action.RESTORE))
 

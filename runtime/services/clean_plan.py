@@ -53,9 +53,9 @@ def clean_horizon(
 ) -> Horizon | None:
     """Return the limits that the policy sets now, or None if nothing may be deleted.
 
-    If versions are kept by number, clustering plans that have not begun do not restrict the clean: they name
-    the newest versions, which stay. Otherwise every pending write restricts it, as in Hudi. Only the reading
-    of such plans takes requests.
+    If versions are kept by number, scheduled clusterings that have not begun do not restrict the clean: their
+    plans name the newest versions, which stay. Otherwise every pending write restricts it, as in Hudi. The
+    function reads no files except these clustering plans.
     """
     age = policy.max_age_seconds
     waiting: Collection[str] = timeline.pending_clusterings if is_by_number(policy) else ()
@@ -72,7 +72,7 @@ def clean_horizon(
 
 
 def plan_expiry(view: FileSystemView, limits: Horizon, partitions: Iterable[str]) -> Expiry:
-    """Return the expired files of the partitions, which are listed; the files of savepoints stay."""
+    """List the partitions and return their expired files, without the files of savepoints."""
     protected = protected_files(view.timeline)
     listed = list(partitions)
     files: dict[str, tuple[str, ...]] = {}
@@ -104,12 +104,13 @@ def check_no_writes(timeline: Timeline) -> None:
 
 
 def versions_behind(view: FileSystemView, groups: Collection[FileGroupId]) -> Expiry:
-    """Return all versions of the file groups that no current reader needs, regardless of the retention.
+    """Return all versions of the file groups except the current ones, regardless of the retention.
 
-    The files of savepoints stay.
+    The files of savepoints are left out.
 
     Raises:
         ConflictError: As in :func:`check_no_writes`.
+
     """
     timeline = view.timeline
     check_no_writes(timeline)
@@ -196,8 +197,8 @@ def execute_clean(table: TableHandle, clean: Instant, plan: CleanerPlan) -> int:
 def finish_cleans(table: TableHandle, timeline: Timeline) -> int:
     """Execute all requested cleans of this project, and return the number of files deleted.
 
-    The caller holds the lock. If another writer executes the same clean at the same time, it is only done
-    twice. A clean of another program is left alone, as that program may be alive.
+    The caller holds the lock. It does no harm if another writer executes the same clean at the same time. A
+    clean of another program is left alone, because that program may be alive.
     """
     files = 0
     for clean in pending_cleans(timeline, ours=True):
@@ -206,7 +207,7 @@ def finish_cleans(table: TableHandle, timeline: Timeline) -> int:
 
 
 def pending_cleans(timeline: Timeline, *, ours: bool) -> list[Instant]:
-    """Return the cleans that were requested and not completed, either ours or those of other programs."""
+    """Return the requested cleans that are not completed, of this project or else of other programs."""
     pending = [clean for clean in timeline.of(Action.CLEAN) if not clean.is_completed]
     return [c for c in pending if (timeline.store.stat(claim_path(c.time)) is not None) == ours]
 

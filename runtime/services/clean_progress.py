@@ -50,24 +50,24 @@ class CleanProgress:
 
 
 def read_progress(timeline: Timeline) -> CleanProgress | None:
-    """Return the newer of the note and the last completed clean, or None before the first clean."""
+    """Return the newer one of the recorded progress and the last completed clean, or None without either."""
     found = [progress for progress in (_noted(timeline.store), _last_clean(timeline)) if progress is not None]
     return max(found, key=lambda progress: progress.last_completed, default=None)
 
 
 def note_progress(store: ObjectStore, progress: CleanProgress) -> None:
-    """Note that all files that these limits let expire are deleted."""
+    """Record that all files that had expired under these limits are deleted."""
     store.put(CLEAN_PROGRESS_PATH, json.dumps(asdict(progress)).encode())
 
 
 def partitions_to_check(
     timeline: Timeline, limits: Horizon, progress: CleanProgress | None
 ) -> Iterable[str] | None:
-    """Return the partitions in which something may have expired since, or None for all partitions.
+    """Return the partitions in which versions may have expired since the last clean, or None for all.
 
-    These are the partitions of writes whose versions the limits have reached since, or were held back for a
-    pending write. All partitions are checked before the first clean, if its limits were archived, and if a
-    savepoint was deleted.
+    Versions may have expired where a write has passed out of the limits since, and where a pending write had
+    held versions back. All partitions are checked if there was no clean before, if the commit of its limits
+    was archived, or if a savepoint was deleted.
     """
     if progress is None or not set(progress.savepoints) <= set(timeline.savepoints):
         return None
@@ -85,7 +85,7 @@ def partitions_to_check(
 
 
 def _noted(store: ObjectStore) -> CleanProgress | None:
-    """Return the progress in the note, or None if there is no readable note."""
+    """Return the recorded progress, or None if there is none or it is unreadable."""
     try:
         return from_json_value(
             CleanProgress, parsed_json(store.read(CLEAN_PROGRESS_PATH)), place=CLEAN_PROGRESS_PATH

@@ -111,10 +111,11 @@ def drop_statistics(store: ObjectStore) -> int:
 
 
 def rolled_back_entries(entries: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
-    """Return the ledger entries of rolled back writes, among ``entries`` listed before the timeline was read.
+    """Return those of the listed ledger entries that belong to rolled back writes.
 
-    A suspended write put such an entry after its rollback. It must be deleted before its instant is older
-    than the timeline, because entries older than the timeline count.
+    A suspended write stored such an entry after its rollback. The entry must be deleted before the timeline
+    begins after its instant, because then entries count. ``entries`` were listed before the timeline was
+    read.
     """
     if not timeline.completed_writes:
         return []
@@ -129,8 +130,8 @@ def rolled_back_entries(entries: Iterable[ObjectInfo], timeline: Timeline) -> li
 def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
     """Return the orphan files among ``files``, which were listed before the timeline was read.
 
-    Files older than the active timeline are trusted, because their commits were archived. Unfinished files
-    are orphans as soon as their write is no longer pending.
+    Files older than the active timeline are no orphans, because their commits were archived. An unfinished
+    file is an orphan as soon as its write is no longer pending.
     """
     if not timeline.completed_writes:
         return []
@@ -180,7 +181,10 @@ def delete_leftovers(store: ObjectStore, *, zone: Timezone, timing: Timing) -> i
 
 
 def _grace_ms(timing: Timing) -> float:
-    """Return how long an unfinished file may belong to a process that was suspended while writing it."""
+    """Return the age in milliseconds from which an unfinished file no longer belongs to a live process.
+
+    A process may have been suspended while it wrote the file.
+    """
     return timing.dead_after_seconds * 1000 * _LONGEST_SLEEP
 
 
@@ -250,7 +254,7 @@ class _Leftovers:
         yield from self._sidecars()
 
     def unfinished(self) -> Iterable[str]:
-        """Return the temporary files that a dead process left."""
+        """Yield the temporary files of processes that have died."""
         return (
             path
             for path in self._files
@@ -264,7 +268,7 @@ class _Leftovers:
                 yield f"{MARKER_FOLDER}/{time}"
 
     def stages(self) -> Iterable[str]:
-        """Yield the stages of runs that are dead and will not try again."""
+        """Yield the stages of runs that have ended and do not continue."""
         runs = {claim.run for time in self._alive if (claim := self._claims[time]) is not None}
         for run in self._folders(STAGE_FOLDER):
             claim = read_claim(self._store, run)
@@ -289,9 +293,9 @@ class _Leftovers:
                 yield path
 
     def _is_abandoned(self, path: str) -> bool:
-        """Return whether a dead writer of this project began the savepoint.
+        """Return whether the unfinished savepoint was begun by a writer of this project that has died.
 
-        Another program's file is empty.
+        A file of another program is empty, so that it never counts.
         """
         try:
             claim = Claim.from_bytes(self._store.read(path), place=path)
@@ -306,6 +310,7 @@ class _Leftovers:
         return self._now_ms - parse_instant_ms(time, self._zone) > DAY_MS
 
     def _age_ms(self, path: str) -> int:
+        """Return the age of a file, or 0 if it was not listed."""
         info = self._files.get(path)
         return 0 if info is None else self._now_ms - info.modified_ms
 

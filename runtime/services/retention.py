@@ -81,7 +81,7 @@ def horizon(
 
 
 def is_by_number(policy: RetentionPolicy) -> bool:
-    """Return whether the policy counts only versions of files, and neither commits nor their age."""
+    """Return whether the policy keeps versions by their number alone, and not by commits or their age."""
     return policy.keep_commits is None and policy.max_age_seconds is None
 
 

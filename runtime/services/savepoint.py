@@ -89,7 +89,7 @@ def create_savepoint(
             store.put_if_absent(inflight.with_state(State.COMPLETED).path, metadata.encode())
             # If this process was suspended and lost the lock, another one may have cleaned files that the
             # savepoint names, or published an older write.
-            if _may_stand(table, timeline, time, lock):
+            if _is_valid(table, timeline, time, lock):
                 break
             delete_files(table, time)
             lock.release()
@@ -157,12 +157,18 @@ def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str
 
 
 def _gives_way(timeline: Timeline, pending: str) -> bool:
-    """Return whether this is a clustering of this project, which is never published before a savepoint."""
+    """Return whether the pending write is a clustering of this project.
+
+    Such a clustering is never published with an instant before a savepoint.
+    """
     return pending in timeline.pending_clusterings and read_claim(timeline.store, pending) is not None
 
 
 def _withdraw_plans_before(timeline: Timeline, time: str) -> None:
-    """Withdraw older clustering plans: a process that ignores savepoints might execute them."""
+    """Withdraw clustering plans that are older than ``time``.
+
+    A process that ignores savepoints might execute them.
+    """
     groups = timeline.groups_in_pending_clustering
     withdraw_pending({group for group, planned in groups.items() if planned < time}, timeline, but="")
 
@@ -198,7 +204,7 @@ def _names_as_of(view: FileSystemView, time: str) -> dict[str, tuple[str, ...]]:
     return {partition: files for partition, files in names.items() if files}
 
 
-def _may_stand(table: TableHandle, timeline: Timeline, time: str, lock: TableLock) -> bool:
+def _is_valid(table: TableHandle, timeline: Timeline, time: str, lock: TableLock) -> bool:
     """Return whether the new savepoint is valid: the lock is still held, or it names what readers see.
 
     If the state of the lock cannot be read, the lock counts as held. If it was lost, the timeline is read
@@ -213,7 +219,7 @@ def _may_stand(table: TableHandle, timeline: Timeline, time: str, lock: TableLoc
 
 
 def _is_as_of(table: TableHandle, timeline: Timeline, time: str) -> bool:
-    """Return whether the savepoint names exactly the files that readers see as of it."""
+    """Return whether the savepoint names exactly the files that readers see at its time."""
     finish_cleans(table, timeline)
     now = timeline.reload()
     return dict(now.savepoint_metadata(time).files) == _names_as_of(table.view(now), time)

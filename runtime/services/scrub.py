@@ -108,6 +108,7 @@ def _without_keys(entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _without_range(entry: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of an archived entry, without the key range in the metadata of a commit."""
     for name, value in entry.items():
         extra = value.get("extraMetadata") if name in _COMMITS and value else None
         if extra and INSERTED_KEYS in extra:
@@ -118,7 +119,10 @@ def _without_range(entry: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _drop_stale_lines(table: TableHandle, timeline: Timeline) -> int:
-    """Remove deleted files from recorded statistics, delete unreadable statistics, and count changes."""
+    """Remove the lines of deleted files from recorded statistics, and return the number of files changed.
+
+    Unreadable statistics are deleted.
+    """
     store, view = table.store, table.view(timeline)
     listings = map_each(view.partitions(), store.list)
     there = {info.path for listing in listings for info in listing}
@@ -151,7 +155,7 @@ def _delete_samples(timeline: Timeline) -> int:
 
 
 def _settled(timeline: Timeline) -> list[str]:
-    """Return the statistics and samples of writes that are neither pending nor newer than the timeline."""
+    """Return the statistics and samples of writes that are not pending, except of writes that began later."""
     pending = {write.time for write in timeline.pending_writes}
     newest = max((write.time for write in timeline.completed_writes), default="")
     paths = [info.path for info in timeline.store.list(STATISTICS_FOLDER)]

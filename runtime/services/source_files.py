@@ -192,7 +192,10 @@ def _entries(handle: TableHandle) -> tuple[tuple[str, Consumption], ...]:
 
 
 def _known(handle: TableHandle, source: str | None) -> dict[str, SourceFile]:
-    """Return the files that a source, or any source, has ingested and must not ingest again, by path."""
+    """Return the files that a source has ingested and must not ingest again, by path.
+
+    Without ``source``, the files of all sources are returned.
+    """
     known: dict[str, SourceFile] = {}
     for _, entry in _entries(handle):
         for file in entry.files if source in (None, entry.source) else ():

@@ -57,19 +57,23 @@ class Text:
 
 
 def found_in(store: ObjectStore, path: str, values: frozenset[str]) -> list[str]:
-    """Return the names under which a file without rows contains one of the values, and ``path`` for its path.
+    """Return the names in a file without rows under which one of the values is found, sorted.
+
+    If the path of the file contains a value, the word ``path`` is among the names.
 
     Raises:
         NotFoundError: If there is no such file.
+
     """
     content = store.read(path, most_bytes=MOST_BYTES)
     return sorted({*places_of(_texts(content, path), values), *path_holds(path, values)})
 
 
 def footer_holds(store: ObjectStore, path: str, values: frozenset[str]) -> list[str]:
-    """Return the bounds in a base file's footer that equal one of the values, and ``path`` for its path.
+    """Return the names of the bounds in a base file's footer that equal one of the values, sorted.
 
-    Errors are those of :func:`parquetry.runtime.parquet.footer.read_metadata`.
+    If the path of the file contains a value, the word ``path`` is among the names. Errors are those of
+    :func:`parquetry.runtime.parquet.footer.read_metadata`.
     """
     metadata = read_metadata(store, path)
     pairs = metadata.metadata or {}
@@ -87,7 +91,7 @@ def footer_holds(store: ObjectStore, path: str, values: frozenset[str]) -> list[
 
 
 def path_holds(path: str, values: frozenset[str]) -> list[str]:
-    """Return the word ``path`` if a part of the path is one of the values."""
+    """Return the word ``path`` in a list if a part of the path is one of the values, else an empty list."""
     return ["path"] if places_of([Text("path", path)], values) else []
 
 
@@ -103,7 +107,7 @@ def _holds(text: Text, values: frozenset[str]) -> bool:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Yield the text and its parts, also with percent-encoding decoded."""
+    """Yield the text and its parts, as they are and with percent-encoding decoded."""
     for spelled in {text, unquote(text)}:
         yield spelled
         for separators in _SEPARATORS:
@@ -156,6 +160,7 @@ def _parquet_texts(content: bytes, *, is_value: bool) -> Iterator[Text]:
 
 
 def _leaves(value: Any, place: str, *, is_value: bool = False) -> Iterator[Text]:
+    """Yield the texts of a value as read from JSON or Avro, each with the innermost name above it."""
     match value:
         case dict():
             for key, member in value.items():
