@@ -58,7 +58,7 @@ class UndecodedColumns:
         )
 
     def rows(self, number: int) -> pa.RecordBatch:
-        """Return all rows of a row group."""
+        """Return all rows of a row group, without the column of file names."""
         names = [name for name in self._file.schema_arrow.names if name != FILE_NAME]
         rows = self._file.read_row_group(number, columns=names, use_threads=False)
         return one_batch(rows.to_batches())
