@@ -110,7 +110,7 @@ def executes(path: str, value: Any) -> bool:
 
 
 def _allowed_value(path: str) -> re.Pattern[str] | None:
-    """Return the pattern of harmless values, or None if no value is harmless."""
+    """Return the pattern of the values of a setting that cannot do harm, or None if any value can."""
     if path == "spark.master":
         return _LOCAL_MASTER
     if path == "spark.launcher":
