@@ -10,7 +10,6 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from parquetry.message import command, phrase, run
@@ -129,7 +128,7 @@ class TableIdentity:
             table_id=fields.required("id", str),
             project=fields.required("project", str),
             first_instant=fields.optional("first_instant", str),
-            spec=None if spec is None else _spec(spec, place, remedy=remedy)[0],
+            spec=None if spec is None else _spec(spec, place, remedy=remedy),
             fault=_fault(document, place, remedy="restore it from a copy, or delete it and adopt the table"),
             digest=record_digest(document),
         )
@@ -389,7 +388,8 @@ def write_applied(
         KeyUnavailableError: If the signing key is not available.
 
     """
-    digest = digest_of(spec.to_json())
+    spec_document = spec.to_json()
+    digest = digest_of(spec_document)
     ref = AppliedRef(
         number=number,
         digest=digest,
@@ -413,7 +413,7 @@ def write_applied(
         "settings": settings,
         "applied_at_ms": store.now_ms(),
         "nonce": nonce,
-        "spec": spec.to_json(),
+        "spec": spec_document,
     }
     if signing_key is not None:
         identity = read_identity(store)
@@ -451,7 +451,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
     fields = _Fields(document, place, remedy=_RENEW)
     if "spec" not in document:
         raise fields.missing("spec")
-    spec, digest = _spec(document["spec"], place, remedy=_RENEW)
+    spec = _spec(document["spec"], place, remedy=_RENEW)
     fault = _fault(document, place, remedy=_RENEW)
     if fault is None and document.get("number") != number:
         reason = f"{place}: it is record {document.get('number')} under another name"
@@ -460,7 +460,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
         fault = RecordFault(code=RECORD_CODE, reason=f"{place}: no table has so many records", remedy=_RENEW)
     ref = AppliedRef(
         number=number,
-        digest=digest,
+        digest=digest_of(spec.to_json()),
         plan_id=fields.optional("plan_id", str),
         git_commit=commit_named(document.get("git_commit")),
         forgotten=fields.optional("forgotten", bool) or False,
@@ -479,24 +479,14 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
     )
 
 
-def _spec(value: Any, place: str, *, remedy: str) -> tuple[TableSpec, str]:
-    """Return the spec in a record and its digest."""
+def _spec(value: Any, place: str, *, remedy: str) -> TableSpec:
+    """Return the spec in a record. Fields that an older parquetry did not know have their defaults."""
     try:
-        return _read_spec(json.dumps(value))
+        spec = TableSpec.from_json(value)
+        spec.check_types()
     except InvalidDataError as error:
         raise CorruptTableError(f"{place}: {error}; {remedy}") from error
-
-
-@lru_cache(maxsize=64)
-def _read_spec(text: str) -> tuple[TableSpec, str]:
-    """Return the spec in a JSON text and its digest.
-
-    Results are cached, as the identity of a table and its first records contain the same spec.
-    """
-    spec = TableSpec.from_json(json.loads(text))
-    spec.check_types()
-    # An older parquetry had fewer fields. The missing ones have their defaults, which are thus applied.
-    return spec, digest_of(spec.to_json())
+    return spec
 
 
 def seal_of(
