@@ -9,6 +9,10 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
+NULL_KEY_PART: Final = "__null__"
+EMPTY_KEY_PART: Final = "__empty__"
+"""The texts that a record key of several fields contains for null and for an empty text."""
+
 _PACKAGE: Final = "org.apache.hudi.keygen."
 
 

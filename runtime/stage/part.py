@@ -27,6 +27,7 @@ from parquetry.message import Message, Value, parts_json
 from parquetry.runtime.arrow.columns import values_at
 from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING
+from parquetry.runtime.spec.key_generator import EMPTY_KEY_PART, NULL_KEY_PART
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.batches import GroupedFile
 from parquetry.runtime.stage.faults import required_holes, with_readable_text
@@ -41,9 +42,6 @@ ARRIVAL = "__arrival"
 """A text column that sorts rows by their order of arrival, if they have one."""
 PARTITION = "__partition"
 GENERATED_WRONG = "__generated_wrong"
-
-PLACEHOLDERS = ("__null__", "__empty__")
-"""The texts that a record key of several fields contains for null and for an empty text."""
 
 _TEXTS = {RECORD_KEY: "the record key", PARTITION: "the partition path"}
 
@@ -370,12 +368,13 @@ class _PartWriter:
             again = pc.greater(pc.count_substring(keys, f",{name}:"), 1)
             fault = f"the record key can be read in two ways, as a value of it contains ',{name}:'"
             self._count(fault, table, pc.fill_null(again, fill_value=False))
+        placeholders = (NULL_KEY_PART, EMPTY_KEY_PART)
         for name in self._spec.key_fields if self._spec.rows else ():
             values = values_at(table, name)
             if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-                stands = pc.is_in(values, value_set=pa.array(PLACEHOLDERS, values.type))
-                fault = f"column {name!r} is {' or '.join(PLACEHOLDERS)}, which a record key has for no value"
-                self._count(fault, table, stands)
+                is_placeholder = pc.is_in(values, value_set=pa.array(placeholders, values.type))
+                fault = f"column {name!r} is {' or '.join(placeholders)}, which a record key has for no value"
+                self._count(fault, table, is_placeholder)
 
     def _count(self, fault: str, table: pa.RecordBatch, mask: pa.Array) -> None:
         """Add the rows of the mask to the count of a fault. The first of them becomes its example."""

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.spark.session.settings import ARROW_BATCH_BYTES
+from parquetry.runtime.spec.key_generator import EMPTY_KEY_PART, NULL_KEY_PART
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
@@ -107,7 +108,8 @@ def record_keys(rules: KeyRules, values: Sequence[pa.Array]) -> pa.Array:
     for name, text in zip(rules.record_key, texts, strict=True):
         empty = pc.fill_null(pc.equal(text, ""), fill_value=True)
         lacking = empty if lacking is None else pc.and_(lacking, empty)
-        spelled = pc.if_else(pc.is_null(text), "__null__", pc.if_else(pc.equal(text, ""), "__empty__", text))
+        present = pc.if_else(pc.equal(text, ""), EMPTY_KEY_PART, text)
+        spelled = pc.if_else(pc.is_null(text), NULL_KEY_PART, present)
         parts.append(pc.binary_join_element_wise(f"{name}:", spelled, ""))
     joined = pc.binary_join_element_wise(*parts, ",")
     return pc.if_else(lacking, pa.scalar(None, pa.string()), joined)

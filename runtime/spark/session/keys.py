@@ -10,9 +10,8 @@ from typing import Final
 from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.spec.key_generator import EMPTY_KEY_PART, NULL_KEY_PART
 from parquetry.runtime.table.partition_path import ESCAPED, NULL_PARTITION, KeyRules
-
-_NULL_PART, _EMPTY_PART = "__null__", "__empty__"
 
 
 def fixed_width(number: str) -> str:
@@ -102,8 +101,8 @@ def record_key_sql(rules: KeyRules, schema: T.StructType) -> str | None:
     if not rules.named_key:
         return f"nullif({next(iter(texts.values()))}, '')"
     parts = [
-        f"CASE WHEN {text} IS NULL THEN {literal(f'{name}:{_NULL_PART}')} "
-        f"WHEN {text} = '' THEN {literal(f'{name}:{_EMPTY_PART}')} "
+        f"CASE WHEN {text} IS NULL THEN {literal(f'{name}:{NULL_KEY_PART}')} "
+        f"WHEN {text} = '' THEN {literal(f'{name}:{EMPTY_KEY_PART}')} "
         f"ELSE concat({literal(name + ':')}, {text}) END"
         for name, text in texts.items()
     ]
