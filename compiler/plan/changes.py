@@ -11,11 +11,11 @@ from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.compiler.workspace.masking import masked_for, masked_sql
 from parquetry.compiler.workspace.spec_words import document, flatten, format_size, is_default
 from parquetry.project import ResolvedTable
-from parquetry.project.loading.check_settings import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
 from parquetry.runtime.spec.clustering import Existing, Trigger
 from parquetry.runtime.spec.evolution import holds_every, is_widening, widenings
 from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.paths import ColumnPath, types_by_path
+from parquetry.runtime.spec.plug_ins import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.target_settings import EXECUTES
 from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Struct, parse_type
@@ -243,9 +243,9 @@ def _rule_change(path: str, old: Any, new: Any) -> Change:
 
 def _is_plugin(path: str, value: Any) -> bool:
     """Return whether a value, or an entry of a list, names a strategy or KMS client outside parquetry."""
-    known = KMS_CLIENTS if _KEYS.fullmatch(path) else _PLUGGABLE.get(path)
+    group = KMS_CLIENTS if _KEYS.fullmatch(path) else _PLUGGABLE.get(path)
     names = value if isinstance(value, list) else [value]
-    return known is not None and any(name and name.partition(":")[0] not in known for name in names)
+    return group is not None and any(name and name.partition(":")[0] not in group.built_in for name in names)
 
 
 def _located(change: Change, origin: Callable[[str], str | None]) -> Change:

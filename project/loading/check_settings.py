@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import entry_points
 
 from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.loading.resolve import Resolution
+from parquetry.runtime.spec.plug_ins import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
 from parquetry.runtime.spec.table_spec import EXACT_FILTER_BYTES, BloomFilter
 from parquetry.text.linear_regex import LinearRegex, RegexError
 
-PLAN_STRATEGIES = ("size", "overlap", "commits")
-EXECUTION_STRATEGIES = ("sort", "zorder", "hilbert", "stitch")
-KMS_CLIENTS = ("env", "file")
 _CURVES = ("zorder", "hilbert")
 _PLAIN_NAME = re.compile(r"[a-z][a-z0-9_-]{0,19}")
 
@@ -75,20 +72,14 @@ def _report_order(resolution: Resolution, lower: str, upper: str) -> None:
 
 def _check_strategies(resolution: Resolution) -> None:
     clustering = resolution.table.spec.clustering
-    for path, name, built_in, group in (
-        ("clustering.plan.strategy", clustering.plan.strategy, PLAN_STRATEGIES, "parquetry.plan_strategies"),
-        (
-            "clustering.execution.strategy",
-            clustering.execution.strategy,
-            EXECUTION_STRATEGIES,
-            "parquetry.execution_strategies",
-        ),
+    for path, name, group in (
+        ("clustering.plan.strategy", clustering.plan.strategy, PLAN_STRATEGIES),
+        ("clustering.execution.strategy", clustering.execution.strategy, EXECUTION_STRATEGIES),
     ):
-        if name in built_in:
+        if name in group.built_in:
             continue
-        installed = sorted(point.name for point in entry_points(group=group))
-        if name not in installed:
-            known = [*built_in, *installed]
+        known = group.known_names()
+        if name not in known:
             hint = did_you_mean(name, known) or f"known are {', '.join(known)}"
             resolution.report("PQ503", f"there is no strategy '{name}'", path, hint)
 
@@ -195,7 +186,7 @@ def _check_files(resolution: Resolution) -> None:
 def check_key(resolution: Resolution, path: str, reference: str) -> bool:
     """Return whether a text refers to a key, and report it if not. The text itself is never shown."""
     kind, colon, name = reference.partition(":")
-    known = [*KMS_CLIENTS, *sorted(point.name for point in entry_points(group="parquetry.kms_clients"))]
+    known = KMS_CLIENTS.known_names()
     if not colon or not name or kind not in known:
         # The text may be a key that was pasted by mistake, so only the name of a client is shown.
         named = f"'{kind}:'" if colon and _PLAIN_NAME.fullmatch(kind) else "the text (not shown)"

@@ -12,14 +12,12 @@ import binascii
 import os
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from parquetry.runtime.errors import KeyUnavailableError
+from parquetry.runtime.spec.plug_ins import KMS_CLIENTS
 from parquetry.runtime.storage.regular_file import read_regular
-
-ENTRY_POINTS: Final = "parquetry.kms_clients"
 
 REMEDY: Final = "fix the package that provides it, or use a key of another client"
 
@@ -173,14 +171,10 @@ def kms_client(kind: str) -> KmsClient:
     """
     if kind in BUILT_IN:
         return BUILT_IN[kind]
-    installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-    if kind not in installed:
-        known = ", ".join([*BUILT_IN, *sorted(installed)])
-        raise KeyUnavailableError(
-            f"no client for keys {kind!r} is installed here, only {known}; install the package that "
-            f"provides it in the entry-point group {ENTRY_POINTS}"
-        )
-    make = installed[kind].load()
+    point = KMS_CLIENTS.entry_point(kind)
+    if point is None:
+        raise KeyUnavailableError(KMS_CLIENTS.missing(kind))
+    make = point.load()
     client: KmsClient = make() if callable(make) else make
     for method in ("wrap_key", "unwrap_key"):
         if not callable(getattr(client, method, None)):
@@ -191,4 +185,4 @@ def kms_client(kind: str) -> KmsClient:
 
 def describe_plug_in(kind: str) -> str:
     """Return the text by which messages refer to the client of a plug-in."""
-    return f"the client for keys {kind!r} of entry-point group {ENTRY_POINTS}"
+    return f"the client for keys {kind!r} of entry-point group {KMS_CLIENTS.name}"

@@ -11,13 +11,12 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from parquetry.project.loading.check_settings import EXECUTION_STRATEGIES, PLAN_STRATEGIES
-from parquetry.runtime.clustering.rewrite import strategies as clustering_strategies
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
-from parquetry.runtime.layout.clustering import strategies
 from parquetry.runtime.layout.clustering.debt import compute_debt
+from parquetry.runtime.spec import plug_ins
 from parquetry.runtime.spec.clustering import ExecutionPolicy
+from parquetry.runtime.spec.plug_ins import EXECUTION_STRATEGIES, PLAN_STRATEGIES
 from parquetry.runtime.spec.table_spec import Column
 from tests.support.base_files import FIRST, SECOND, Incoming, bucket, context, read, slice_of, write
 from tests.support.clustering_model import MIB, file, policy, situation
@@ -47,7 +46,7 @@ def declared_points(about):
 
 
 @pytest.mark.parametrize(
-    ("section", "known"), [("plan", PLAN_STRATEGIES), ("execution", EXECUTION_STRATEGIES)]
+    ("section", "known"), [("plan", PLAN_STRATEGIES.built_in), ("execution", EXECUTION_STRATEGIES.built_in)]
 )
 def test_every_strategy_is_in_the_guide_the_schema_and_the_glossary(section, known):
     key = f"`{section}.strategy`"
@@ -64,7 +63,7 @@ def test_every_strategy_is_in_the_guide_the_schema_and_the_glossary(section, kno
 def test_a_strategy_of_ones_own_is_a_function_and_an_entry_point(tmp_path, monkeypatch):
     (tmp_path / "crowded.py").write_text(block("python", "crowded"))
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(strategies, "entry_points", declared_points("crowded"))
+    monkeypatch.setattr(plug_ins, "entry_points", declared_points("crowded"))
     spec = policy("crowded", columns=())
     few = [file(f"f{n}", 50 * MIB, partition="few") for n in range(4)]
     many = [file(f"m{n}", 10 * MIB, partition="many") for n in range(9)]
@@ -78,7 +77,7 @@ def test_a_strategy_of_ones_own_is_a_function_and_an_entry_point(tmp_path, monke
 def test_an_execution_strategy_of_ones_own_is_one_too(tmp_path, monkeypatch):
     (tmp_path / "by_length.py").write_text(block("python", "by_length"))
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(clustering_strategies, "entry_points", declared_points("by_length"))
+    monkeypatch.setattr(plug_ins, "entry_points", declared_points("by_length"))
     columns = (Column(name="word", type="string"),)
     ctx = context(tmp_path, columns, instant=FIRST)
     words = ["ccc", "a", "", "dddd", "bb", "a"]

@@ -42,6 +42,7 @@ from parquetry.runtime.parquet.key_management import LocalKeys, kms_client
 from parquetry.runtime.spark.lookup.tagging import FILE
 from parquetry.runtime.spark.read.encrypted import _reader
 from parquetry.runtime.spark.session.settings import failures_translated
+from parquetry.runtime.spec import plug_ins
 from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.statistics import decode_statistics, encode_statistics, look_up
@@ -357,7 +358,7 @@ def test_the_client_in_the_manual_works_as_it_stands_there(tmp_path, monkeypatch
     importlib.import_module("our_kms").SERVICE = Service()
     declared = tomllib.loads(declared)["project"]["entry-points"]["parquetry.kms_clients"]
     points = [EntryPoint(name=name, value=value, group="") for name, value in declared.items()]
-    monkeypatch.setattr(key_management, "entry_points", lambda group: points)
+    monkeypatch.setattr(plug_ins, "entry_points", lambda group: points)
     kms_client.cache_clear()
     try:
         ctx = context(tmp_path, COLUMNS, files=FilesPolicy(encryption_key="vault:transit/patients"))
@@ -467,7 +468,7 @@ def test_a_client_that_answers_with_another_type_is_named(tmp_path, service, mon
 @pytest.mark.parametrize("made", [object, lambda: None, "text"])
 def test_what_is_no_client_is_named(monkeypatch, made):
     point = SimpleNamespace(name="vault", load=lambda: made)
-    monkeypatch.setattr(key_management, "entry_points", lambda group: [point])
+    monkeypatch.setattr(plug_ins, "entry_points", lambda group: [point])
     kms_client.cache_clear()
     encryption._crypto.cache_clear()
     said = (

@@ -20,12 +20,12 @@ from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.clustering.plan.due import due_clustering, schedule_clustering
 from parquetry.runtime.clustering.rewrite import strategies
 from parquetry.runtime.errors import InvalidDataError, KeyUnavailableError
-from parquetry.runtime.parquet import key_management
 from parquetry.runtime.parquet.encryption import encryption_properties
 from parquetry.runtime.parquet.footer import read_metadata
 from parquetry.runtime.parquet.key_management import kms_client
 from parquetry.runtime.sources.due import preview_first
 from parquetry.runtime.spark import cluster
+from parquetry.runtime.spec import plug_ins
 from parquetry.runtime.spec.clustering import ExecutionPolicy, PlanPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, Source, TableSpec
 from parquetry.runtime.storage.open import open_store
@@ -128,7 +128,7 @@ def test_a_base_file_has_no_path_read_as_a_key(tmp_path, attacked, place):
 def test_a_base_file_has_no_client_loaded(attacked, monkeypatch):
     loaded = []
     point = SimpleNamespace(name="vault", load=lambda: loaded.append("vault"))
-    monkeypatch.setattr(key_management, "entry_points", lambda group: [point])
+    monkeypatch.setattr(plug_ins, "entry_points", lambda group: [point])
     kms_client.cache_clear()
     attacked.name("vault:drop?all=1")
     with pytest.raises(KeyUnavailableError, match="is not declared here"):
@@ -233,7 +233,7 @@ def plug_in(monkeypatch):
         return strategies.by_columns
 
     point = SimpleNamespace(name="mine", load=load)
-    monkeypatch.setattr(strategies, "entry_points", lambda group: [point])
+    monkeypatch.setattr(plug_ins, "entry_points", lambda group: [point])
     return loaded
 
 

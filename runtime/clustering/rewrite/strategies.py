@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import entry_points
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
@@ -21,12 +20,10 @@ from parquetry.message import Message
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.clustering.rewrite.stable_order import stable_order
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering.strategies import BUILT_IN as PLAN_STRATEGIES
 from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_index, z_index
 from parquetry.runtime.quoting import of_library
-from parquetry.runtime.spec.clustering import STITCH, ClusteringSpec
-
-ENTRY_POINTS: Final = "parquetry.execution_strategies"
+from parquetry.runtime.spec.clustering import ClusteringSpec
+from parquetry.runtime.spec.plug_ins import EXECUTION_STRATEGIES, PLAN_STRATEGIES
 
 _RANKED_AT_ONCE: Final = 16_384
 """The number of rows whose curve positions are computed at once: each takes several numbers per column."""
@@ -78,15 +75,11 @@ def execution_strategy(name: str) -> ExecutionStrategy:
     """
     if name in BUILT_IN:
         return BUILT_IN[name]
-    installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-    if name not in installed:
-        known = ", ".join([STITCH, *BUILT_IN, *sorted(installed)])
-        raise InvalidDataError(
-            f"clustering.execution.strategy: {name!r} is not installed; the installed strategies are "
-            f"{known}. Install the package that has it in the entry-point group {ENTRY_POINTS}"
-        )
+    point = EXECUTION_STRATEGIES.entry_point(name)
+    if point is None:
+        raise InvalidDataError(f"clustering.execution.strategy: {EXECUTION_STRATEGIES.missing(name)}")
     with plug_in_errors(name):
-        strategy: ExecutionStrategy = installed[name].load()
+        strategy: ExecutionStrategy = point.load()
     return strategy
 
 
@@ -94,9 +87,9 @@ def plug_ins_of(policy: ClusteringSpec) -> list[tuple[str, str]]:
     """Return the strategies of the policy that are not built in, each with its path in the spec."""
     named = (
         ("clustering.plan.strategy", policy.plan.strategy, PLAN_STRATEGIES),
-        ("clustering.execution.strategy", policy.execution.strategy, (STITCH, *BUILT_IN)),
+        ("clustering.execution.strategy", policy.execution.strategy, EXECUTION_STRATEGIES),
     )
-    return [(path, name) for path, name, built_in in named if name not in built_in]
+    return [(path, name) for path, name, group in named if name not in group.built_in]
 
 
 def are_allowed(policy: ClusteringSpec, allowed: Allowed) -> bool:

@@ -8,7 +8,6 @@ budget. Files of another policy are due whatever the strategy returns.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import entry_points
 from typing import Final, Protocol
 
 from parquetry.errors import ParquetryError
@@ -17,8 +16,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.depth import DEEP
 from parquetry.runtime.layout.clustering.model import ClusteringFile, DueReason, PlanContext
 from parquetry.runtime.quoting import of_library
-
-ENTRY_POINTS: Final = "parquetry.plan_strategies"
+from parquetry.runtime.spec.plug_ins import PLAN_STRATEGIES
 
 
 class PlanStrategy(Protocol):
@@ -85,14 +83,10 @@ def plan_strategy(name: str) -> PlanStrategy:
     """
     if name in BUILT_IN:
         return BUILT_IN[name]
-    installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-    if name not in installed:
-        known = ", ".join([*BUILT_IN, *sorted(installed)])
-        raise InvalidDataError(
-            f"clustering.plan.strategy: {name!r} is not installed; the installed strategies are {known}. "
-            f"Install the package that has it in the entry-point group {ENTRY_POINTS}"
-        )
-    return _checked(name, installed[name].load)
+    point = PLAN_STRATEGIES.entry_point(name)
+    if point is None:
+        raise InvalidDataError(f"clustering.plan.strategy: {PLAN_STRATEGIES.missing(name)}")
+    return _checked(name, point.load)
 
 
 def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
@@ -132,7 +126,7 @@ def _wrong(name: str, what: str) -> InvalidDataError:
         Message(
             f"clustering.plan.strategy: {name!r} ",
             what,
-            f"; correct the package that has it in the entry-point group {ENTRY_POINTS}, or name another "
+            f"; correct the package that has it in the entry-point group {PLAN_STRATEGIES.name}, or name another "
             "strategy",
         )
     )

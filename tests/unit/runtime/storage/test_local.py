@@ -123,7 +123,9 @@ def test_no_folder_is_a_link(store, tmp_path, to):
         lambda: store.list_folders(""),
         lambda: store.list_folders("p"),
     ):
-        with pytest.raises(StorageError, match=r"t/p' is a link, and parquetry follows no links .*; put what it"):
+        with pytest.raises(
+            StorageError, match=r"t/p' is a link, and parquetry follows no links .*; put what it"
+        ):
             action()
     assert everything(theirs) == ["theirs"]
 
@@ -139,7 +141,9 @@ def test_no_file_is_a_link(store, tmp_path):
         lambda: store.list(""),
         lambda: store.put_if_absent("f", b"x", nonce="x"),
     ):
-        with pytest.raises(StorageError, match=r"t/f' is a link, and parquetry follows no links .*; put what it"):
+        with pytest.raises(
+            StorageError, match=r"t/f' is a link, and parquetry follows no links .*; put what it"
+        ):
             action()
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.clustering.plan.due import schedule_clustering
-from parquetry.runtime.clustering.rewrite import strategies
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spark.cluster_inline import cluster_inline
+from parquetry.runtime.spec import plug_ins
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Trigger
 from parquetry.runtime.storage.open import open_store
 from tests.support.one_process_spark import OneProcessSpark
@@ -48,7 +48,7 @@ def installed(monkeypatch):
 
     def install(strategy=None, *, load=None):
         point = SimpleNamespace(name="theirs", load=load or (lambda: strategy))
-        monkeypatch.setattr(strategies, "entry_points", lambda group: [point])
+        monkeypatch.setattr(plug_ins, "entry_points", lambda group: [point])
 
     return install
 

@@ -11,7 +11,6 @@ import pytest
 
 from parquetry.runtime.base_file.result import failure_row, read_independent_results
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
-from parquetry.runtime.clustering.rewrite import strategies as clustering_strategies
 from parquetry.runtime.clustering.rewrite import task
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork
@@ -23,10 +22,10 @@ from parquetry.runtime.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from parquetry.runtime.layout.clustering import strategies
 from parquetry.runtime.spark import cluster
 from parquetry.runtime.spark import cluster_inline as clustering_inline
 from parquetry.runtime.spark.cluster_inline import cluster_inline
+from parquetry.runtime.spec import plug_ins
 from parquetry.runtime.spec.clustering import PlanPolicy, Trigger
 from tests.support.base_files import context
 from tests.support.one_process_spark import OneProcessSpark
@@ -251,7 +250,7 @@ def test_a_plan_strategy_of_somebody_else_fails_no_write(table, monkeypatch, ans
         def load(self):
             return lambda _files, _context: answer
 
-    monkeypatch.setattr(strategies, "entry_points", lambda **_: [Point()])
+    monkeypatch.setattr(plug_ins, "entry_points", lambda **_: [Point()])
     apply_clustering(table, replace(INLINE, plan=PlanPolicy(strategy="mine")))
     written = table.insert({"new": (9, "a")})
     result = cluster_inline(OneProcessSpark(), table.handle, written, timing=FAST)
@@ -290,7 +289,7 @@ def test_keys_of_somebody_else_that_cannot_be_sorted_are_named(monkeypatch, keys
         def load(self):
             return lambda _columns, _sample: keys
 
-    monkeypatch.setattr(clustering_strategies, "entry_points", lambda **_: [Point()])
+    monkeypatch.setattr(plug_ins, "entry_points", lambda **_: [Point()])
     rows = pa.table({"n": [3, 1, 2]})
     found = OrderKeys(RowOrder(strategy="mine", columns=("n",)), rows)
     with pytest.raises(

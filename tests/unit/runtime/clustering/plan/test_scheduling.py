@@ -20,6 +20,7 @@ from parquetry.runtime.layout.clustering.depth import depths_of, value_order
 from parquetry.runtime.layout.clustering.model import DueReason, ExclusionReason, PlannedGroup
 from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget, limited_to_budget
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
+from parquetry.runtime.spec import plug_ins
 from parquetry.runtime.spec.clustering import (
     ClusteringScope,
     ClusteringSpec,
@@ -420,8 +421,8 @@ def test_a_strategy_of_another_package_is_an_entry_point(monkeypatch):
         def load(self):
             return odd_ones
 
-    point = Point(name="odd", value="x:y", group=strategies.ENTRY_POINTS)
-    monkeypatch.setattr(strategies, "entry_points", lambda group: [point] if group == point.group else [])
+    point = Point(name="odd", value="x:y", group=plug_ins.PLAN_STRATEGIES.name)
+    monkeypatch.setattr(plug_ins, "entry_points", lambda group: [point] if group == point.group else [])
     spec = policy("odd")
     files = spread(6, width=1000, digest=spec.execution.digest)
     files = [replace(f, instant=f.file_id) for f in files]
@@ -450,7 +451,7 @@ def test_a_strategy_of_another_package_that_answers_wrongly_is_named(monkeypatch
         return answer
 
     point = SimpleNamespace(name="wrong", load=lambda: wrong)
-    monkeypatch.setattr(strategies, "entry_points", lambda group: [point])
+    monkeypatch.setattr(plug_ins, "entry_points", lambda group: [point])
     spec = policy("wrong")
     with pytest.raises(InvalidDataError, match=f"^clustering.plan.strategy: 'wrong' {re.escape(said)}"):
         compute_debt(spec, spread(5, digest=spec.execution.digest), situation())
