@@ -17,7 +17,7 @@ from parquetry.compiler.reports.timeline import pending_seconds
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.compiler.workspace.observation import admit, observe
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.spec_words import elapsed
+from parquetry.compiler.workspace.spec_words import human_duration
 from parquetry.errors import ParquetryError
 from parquetry.message import command, joined
 from parquetry.project import ResolvedTable
@@ -249,7 +249,7 @@ def _kind(timeline: Timeline, instant: Instant) -> str:
 
 def _pending_of(kind: str, timeline: Timeline, found: Sequence[Instant], zone: Timezone) -> str:
     age = pending_seconds(timeline, found[0], zone)
-    oldest = f"{found[0].time}{'' if age is None else f' for {elapsed(age)}'}"
+    oldest = f"{found[0].time}{'' if age is None else f' for {human_duration(age)}'}"
     return (
         f"a {kind} is pending: {oldest}"
         if len(found) == 1
@@ -267,7 +267,7 @@ def _lock(workspace: Workspace, table: ResolvedTable) -> str:
     lock = held_lock(workspace.store(table), name=table.name)
     if lock is None:
         return ""
-    age = elapsed(lock.age_seconds)
+    age = human_duration(lock.age_seconds)
     if lock.abandoned:
         return (
             f"; the next write of parquetry removes the lock of a dead one ({lock.holder}, held for {age}), "

@@ -33,8 +33,9 @@ def format_size(size_bytes: int) -> str:
     return min(exact, key=len) if exact else f"{size_bytes}B"
 
 
-def elapsed(seconds: int) -> str:
+def human_duration(seconds: float) -> str:
     """Return a duration rounded down to its largest useful unit: ``40 s``, ``4 min``, ``3 days``."""
+    seconds = round(seconds)
     for unit, length in (("days", _DAY), ("h", _HOUR), ("min", _MINUTE)):
         if seconds >= 2 * length:
             return f"{seconds // length} {unit}"

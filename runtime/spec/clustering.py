@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from parquetry.runtime.spec.codec import UNLESS_NONE, to_json_value
-from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.sizing import MAX_FILE_SIZE_BYTES, SizingPolicy
 
 MIB: Final = 1024 * 1024
 STITCH: Final = "stitch"
@@ -64,7 +64,7 @@ class PlanPolicy:
 
     strategy: str = "size"
     small_file_limit_bytes: int = 100 * MIB
-    target_file_size_bytes: int = 120 * MIB
+    target_file_size_bytes: int = MAX_FILE_SIZE_BYTES
     max_group_size_bytes: int = 2048 * MIB
     max_groups: int = 30
     partitions: PartitionFilter = field(default_factory=PartitionFilter)

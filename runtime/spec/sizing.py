@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+MAX_FILE_SIZE_BYTES: Final = 120 * 1024 * 1024
+"""The default of ``sizing.max_file_size``. A test compares it with the default in the JSON Schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +18,7 @@ class SizingPolicy:
     file's size that the file must at least receive to be rewritten; 0 means always.
     """
 
-    max_file_size_bytes: int = 120 * 1024 * 1024
+    max_file_size_bytes: int = MAX_FILE_SIZE_BYTES
     small_file_limit_bytes: int = 100 * 1024 * 1024
     insert_split_size: int | None = None
     record_size_bytes: int | None = None

@@ -11,6 +11,7 @@ from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.queries import touched_cells
 from parquetry.compiler.reports.simulate_clustering import CandidateLayout, CandidateLayouts
 from parquetry.compiler.reports.suggestion import Suggestion, in_words
+from parquetry.compiler.workspace.spec_words import human_duration
 from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy
 
 _HEADER = ("layout", "rewrites", "", "into", "time", "reads")
@@ -85,7 +86,9 @@ def _cost(candidate: CandidateLayout, *, are_read: bool) -> tuple[str, ...]:
         count(candidate.rewritten_files, "file") if candidate.rewritten_files else "nothing",
         human_size(candidate.rewritten_bytes) if candidate.rewritten_files else "",
         f"{candidate.files_after:,}",
-        "" if candidate.seconds is None or not candidate.rewritten_files else _duration(candidate.seconds),
+        ""
+        if candidate.seconds is None or not candidate.rewritten_files
+        else human_duration(candidate.seconds),
         f"{candidate.share:.0%}" if are_read else "",
     )
 
@@ -103,11 +106,6 @@ def _query(number: int, outcome: CandidateLayouts, paint: Paint) -> str:
 
 def _short(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min" if minutes else f"{rest} s"
 
 
 def _wrapped(reason: str) -> str:

@@ -12,7 +12,7 @@ from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.queries import measured_cost_table, measured_table
 from parquetry.compiler.reports.history import ApplyEntry, CommitEntry, HistoryEntry, HistoryReport
 from parquetry.compiler.reports.timeline import InstantReport, TimelineReport
-from parquetry.compiler.workspace.spec_words import elapsed
+from parquetry.compiler.workspace.spec_words import human_duration
 from parquetry.runtime.clustering.forecast.records import MEASURED_KEY
 from parquetry.runtime.commit.publish import PLAN_KEY
 from parquetry.runtime.spec.codec import parsed_json, to_json_value
@@ -69,7 +69,7 @@ def _is_completed(instant: InstantReport) -> bool:
 
 def _pending(instant: InstantReport) -> str:
     """Return the line of an unfinished instant, which has no figures but an age."""
-    lasting = "" if instant.age_seconds is None else f", for {elapsed(instant.age_seconds)}"
+    lasting = "" if instant.age_seconds is None else f", for {human_duration(instant.age_seconds)}"
     return f"{instant.time}  {instant.action} {instant.state}{lasting}"
 
 

@@ -19,7 +19,7 @@ from parquetry.cli.views.plan.github import render_github
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
-from parquetry.cli.views.plan.words import duration_text, value_text
+from parquetry.cli.views.plan.words import value_text
 from parquetry.compiler.evidence.model import (
     DueFigures,
     ExcludedFiles,
@@ -520,13 +520,6 @@ values = st.recursive(
 @given(values)
 def test_a_value_on_a_line_of_yaml_is_read_as_itself(value):
     assert yaml.safe_load(f"k: {scalar(value)}") == {"k": value}
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "about 1 s"), (59, "about 59 s"), (240, "about 4 min"), (7200, "about 2 h")]
-)
-def test_durations_are_rounded_to_what_can_be_known(seconds, text):
-    assert duration_text(seconds) == text
 
 
 def test_lines_keep_to_the_terminal(monkeypatch):

@@ -11,6 +11,7 @@ from parquetry.cli.grouped import Grouped
 from parquetry.cli.requests import completion
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
 from parquetry.cli.terminal.output import Output
+from parquetry.runtime.spec.sizing import MAX_FILE_SIZE_BYTES
 
 
 def size(value: str) -> int:
@@ -95,7 +96,7 @@ def command() -> None:
     "max_file_size_bytes",
     type=size,
     metavar="SIZE",
-    help="Size up to which files are filled; 120MiB.",
+    help=f"Size up to which files are filled; {MAX_FILE_SIZE_BYTES // 2**20}MiB.",
 )
 @click.option(
     "--small-file-limit",

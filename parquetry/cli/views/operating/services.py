@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
-from parquetry.compiler.workspace.spec_words import elapsed
+from parquetry.compiler.workspace.spec_words import human_duration
 from parquetry.runtime.sources.ledger import STREAM
 from parquetry.runtime.spec.codec import to_json_value
 from parquetry.text import shell
@@ -129,7 +129,7 @@ def _lines(lock: HeldLock, paint: Paint, typed_options: TypedOptions) -> str:
     )
     return (
         f"{paint.bold(lock.table)}  held by {lock.holder}\n"
-        f"  for {elapsed(lock.age_seconds)}, {lock.path}\n"
+        f"  for {human_duration(lock.age_seconds)}, {lock.path}\n"
         f"  {advice}"
     )
 

@@ -11,7 +11,6 @@ from parquetry.cli.views.plan.words import (
     authority_lines,
     authority_text,
     blocked_text,
-    duration_text,
     kind_of,
     shown_actions,
     unchanged_tables,
@@ -21,6 +20,7 @@ from parquetry.compiler.evidence.model import DueFigures, QueryFigures
 from parquetry.compiler.plan.guarding import DENIED
 from parquetry.compiler.plan.model import ChangeClass, PlanDocument, Step, TableAction
 from parquetry.compiler.reports.costs import cost_rows
+from parquetry.compiler.workspace.spec_words import human_duration
 from parquetry.project.guardrails.model import RuleOutcome
 
 _NAMED: Final = 6
@@ -114,7 +114,7 @@ def _rewritten(plan: PlanDocument) -> str:
         now, due = now + at_once, due + debt.rewrite_bytes - at_once
         seconds += debt.seconds or 0
     later = f"; {human_size(due)} by later runs" if due else ""
-    duration = f", {duration_text(seconds)} in all at past throughput" if seconds else ""
+    duration = f", about {human_duration(seconds)} in all at past throughput" if seconds else ""
     return f"{human_size(now)} by apply{later}{duration}" if plan.intent.actions else ""
 
 

@@ -13,7 +13,7 @@ from parquetry.compiler.plan.changes import CODES, highest
 from parquetry.compiler.plan.model import Change, ChangeClass, PlanDocument, Step, TableAction
 from parquetry.compiler.replay.model import Replay
 from parquetry.compiler.workspace.authority import AuthorityKind
-from parquetry.compiler.workspace.spec_words import flow, format_size
+from parquetry.compiler.workspace.spec_words import flow, format_size, human_duration
 from parquetry.message import command, joined
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.sources.due import sums_by_source
@@ -22,7 +22,6 @@ from parquetry.text.printable import quoted
 _ABSENT = "(none)"
 _SHORT_COMMIT = 12
 _SHOWN = 3
-_MINUTE, _HOUR = 60, 3600
 
 
 def kind_of(action: TableAction) -> str:
@@ -120,7 +119,9 @@ def debt_text(debt: DueFigures) -> str:
         runs = "by no run, as budget.per_run is 0"
         if debt.budget_bytes:
             runs = f"about {count(debt.runs, 'run')} at {format_size(debt.budget_bytes)}"
-        seconds = "" if debt.seconds is None else f", {duration_text(debt.seconds)} at its past throughput"
+        seconds = (
+            "" if debt.seconds is None else f", about {human_duration(debt.seconds)} at its past throughput"
+        )
         more = debt.commits_until_due
         waits = f", from {count(more, 'more commit')} on" if more else ""
         parts.append(f"{human_size(debt.rewrite_bytes)} to rewrite, {runs}{seconds}{waits}")
@@ -205,14 +206,6 @@ def cost_text(action: TableAction, debt: DueFigures | None) -> str:
     if debt is None or limit_bytes is None or debt.rewrite_bytes <= limit_bytes:
         return f"now {due}{limit}"
     return f"now at most {format_size(limit_bytes)} of {due}; the rest is debt, {debt_text(debt)} in all"
-
-
-def duration_text(seconds: int) -> str:
-    """Return a duration in its largest sensible unit, such as ``about 4 min``."""
-    for unit, length in (("h", _HOUR), ("min", _MINUTE)):
-        if seconds >= length:
-            return f"about {round(seconds / length)} {unit}"
-    return f"about {max(seconds, 1)} s"
 
 
 def files_text(figures: TableFigures) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from parquetry.cli.terminal.format import columns, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.compiler.testing.model import LimitOutcome, Outcome, Status, TableTests, to_json
-from parquetry.compiler.workspace.spec_words import elapsed, format_age, format_size
+from parquetry.compiler.workspace.spec_words import format_age, format_size, human_duration
 from parquetry.project.model.table_tests import Unit
 
 _HEADER = ("", "test", "measured", "limit")
@@ -113,7 +113,7 @@ def _measured(value: float, unit: Unit) -> str:
             return f"{value:,.2f}"
         case Unit.BYTES:
             return human_size(value)
-    return elapsed(int(value))
+    return human_duration(value)
 
 
 def _declared(bound: float, unit: Unit) -> str:

@@ -16,7 +16,7 @@ from parquetry.cli.main import command_line
 from parquetry.cli.terminal.schema import answer_schema
 from parquetry.compiler.reports.doctor import check_project
 from parquetry.compiler.reports.locks import held_lock, held_locks
-from parquetry.compiler.workspace.spec_words import elapsed
+from parquetry.compiler.workspace.spec_words import human_duration
 from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, heartbeat_path, open_session
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH, TableLock
 from parquetry.runtime.commit.locking import table_lock
@@ -185,7 +185,7 @@ def test_ages_of_pending_instants_are_told_alike_by_doctor_and_timeline(tmp_path
     ],
 )
 def test_what_has_lasted_is_told_in_the_largest_unit_of_which_it_has_two(seconds, words):
-    assert elapsed(seconds) == words
+    assert human_duration(seconds) == words
 
 
 def test_releasing_asks_first_and_no_leaves_the_lock(table, tmp_path, monkeypatch):
