@@ -76,7 +76,7 @@ class ConfinedFolder:
             The path below the root.
 
         """
-        with self._opened(path, makes=True, private=private) as (folder, name):
+        with self._opened(path, create_parents=True, private=private) as (folder, name):
             there = self._status(path, name, folder)
             passing = f".{secrets.token_hex(8)}.part"
             file = os.open(passing, NEW_FILE, 0o600 if private else 0o666, dir_fd=folder)
@@ -94,7 +94,7 @@ class ConfinedFolder:
 
     def append(self, path: Path | str, *, private: bool = False) -> int:
         """Return a descriptor that appends to a file, and create the file and its folders as `write` does."""
-        with self._opened(path, makes=True, private=private) as (folder, name):
+        with self._opened(path, create_parents=True, private=private) as (folder, name):
             self._status(path, name, folder)
             how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _FILE
             file = os.open(name, how, 0o600 if private else 0o666, dir_fd=folder)
@@ -149,7 +149,7 @@ class ConfinedFolder:
 
     @contextmanager
     def _opened(
-        self, path: Path | str, *, makes: bool = False, private: bool = False
+        self, path: Path | str, *, create_parents: bool = False, private: bool = False
     ) -> Iterator[tuple[int, str]]:
         """Yield what `opened` yields; errors become LinkInTheWayError, or name the file."""
         below = Path(path)
@@ -158,7 +158,7 @@ class ConfinedFolder:
         if ".." in below.parts:
             raise LinkInTheWayError(f"{path} leads out of {self.root}; name a path inside")
         try:
-            with self.opened(str(below), makes=makes, private=private) as at:
+            with self.opened(str(below), create_parents=create_parents, private=private) as at:
                 yield at
         except NotADirectoryError as error:
             raise _in_the_way(error.filename, "folder") from error
@@ -184,39 +184,41 @@ class ConfinedFolder:
         return there
 
     @contextmanager
-    def opened(self, path: str, *, makes: bool = False, private: bool = False) -> Iterator[tuple[int, str]]:
+    def opened(
+        self, path: str, *, create_parents: bool = False, private: bool = False
+    ) -> Iterator[tuple[int, str]]:
         """Yield a descriptor of a file's folder and the file's name, for calls that take ``dir_fd``."""
         above, _, name = path.rpartition("/")
-        folder = self.open_folder(above, makes=makes, private=private)
+        folder = self.open_folder(above, create_parents=create_parents, private=private)
         try:
             yield folder, name
         finally:
             os.close(folder)
 
-    def open_folder(self, path: str, *, makes: bool = False, private: bool = False) -> int:
+    def open_folder(self, path: str, *, create_parents: bool = False, private: bool = False) -> int:
         """Return a descriptor of the folder at a relative path; an empty path is the root.
 
         Args:
             path: The path, with `/` between its steps and without `..`.
-            makes: Create the folders that do not exist.
+            create_parents: Create the folders that do not exist.
             private: Let only the owner use the last folder, if it is created.
 
         Raises:
             NotADirectoryError: A step is neither a folder nor a link; the error names its path.
             LinkInTheWayError: A step is a link.
-            FileNotFoundError: A folder does not exist and ``makes`` is False.
+            FileNotFoundError: A folder does not exist and ``create_parents`` is False.
 
         """
         if len(path) >= _MOST_CHARACTERS:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(self.root / path))
-        folder = self._open_root(makes=makes and self.durable)
+        folder = self._open_root(create_parents=create_parents and self.durable)
         steps = path.split("/") if path else []
         for number, step in enumerate(steps, 1):
             above = folder
             try:
                 folder = os.open(step, _FOLDER, dir_fd=above)
             except FileNotFoundError:
-                if not makes:
+                if not create_parents:
                     raise
                 mode = 0o700 if private and number == len(steps) else 0o777
                 folder = self._make(steps[:number], above, mode)
@@ -267,13 +269,13 @@ class ConfinedFolder:
                 raise
             raise self.refusal(path) from error
 
-    def _open_root(self, *, makes: bool) -> int:
+    def _open_root(self, *, create_parents: bool) -> int:
         try:
             folder = os.open(self.root, _ROOT)
         except FileNotFoundError:
-            if not makes:
+            if not create_parents:
                 raise
-            folder = ConfinedFolder(_TOP, durable=True).open_folder(_real(self.root), makes=True)
+            folder = ConfinedFolder(_TOP, durable=True).open_folder(_real(self.root), create_parents=True)
         identity = identity_of(os.fstat(folder))
         if identity == self._identity or self.root == _TOP:
             return folder

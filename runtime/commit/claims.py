@@ -27,7 +27,7 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
-from parquetry.runtime.storage.os_errors import FAILURES
+from parquetry.runtime.storage.os_errors import LATE_FAILURES
 from parquetry.runtime.timeline.instant import Timezone, next_instant, parse_instant_ms
 from parquetry.runtime.timeline.sidecars import claim_path
 from parquetry.runtime.timing import Timing
@@ -203,7 +203,7 @@ class Heartbeat:
         while not self._stopping.wait(self._timing.heartbeat_seconds):
             try:
                 self.beat()
-            except FAILURES:
+            except LATE_FAILURES:
                 # The next refresh may succeed. Publishing notices a silence that lasts too long.
                 continue
 
@@ -246,7 +246,7 @@ def _removed(store: ObjectStore, path: str) -> tuple[str, ...]:
     """Delete the file; return a message if that fails."""
     try:
         store.delete(path)
-    except FAILURES as error:
+    except LATE_FAILURES as error:
         _LOG.warning("%s/%s is left behind for the next clean: %s", store.uri, path, error)
         return (joined("", (f"{path} is left behind: ", message_of(error))),)
     return ()

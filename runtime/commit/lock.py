@@ -22,7 +22,7 @@ from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.errors import LockHeldError, NotFoundError
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
-from parquetry.runtime.storage.os_errors import FAILURES, tidying
+from parquetry.runtime.storage.os_errors import LATE_FAILURES, logging_failures
 from parquetry.runtime.timeline.sidecars import BREAKING_FOLDER
 from parquetry.runtime.timing import Timing
 
@@ -122,7 +122,7 @@ def break_lock(session: Session, lock: LockInfo, *, fence: Callable[[str], None]
             fence(lock.instant)
         return _still_stands(store, lock) and store.delete(lock.path)
     finally:
-        with tidying(store.uri, f"{token} is left behind"):
+        with logging_failures(store.uri, f"{token} is left behind"):
             store.delete(token)
 
 
@@ -238,7 +238,7 @@ class TableLock:
                 if self.is_held():
                     self._store.delete(self._path)
                 break
-            except FAILURES as error:
+            except LATE_FAILURES as error:
                 if attempt == _ATTEMPTS_TO_RELEASE:
                     place = f"{self._store.uri}/{self._path}"
                     _LOG.warning("%s is left to the next writer, who breaks it: %s", place, error)
@@ -258,7 +258,7 @@ class TableLock:
         self._content = content
         try:
             outcome = self._store.put_if_absent(self._path, content, nonce=nonce)
-        except FAILURES:
+        except LATE_FAILURES:
             # The store may have created the file despite the failure, and nobody else would release it.
             self.release()
             raise

@@ -42,7 +42,7 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.sources.ledger import record
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.model import PutOutcome
-from parquetry.runtime.storage.os_errors import FAILURES
+from parquetry.runtime.storage.os_errors import LATE_FAILURES
 from parquetry.runtime.storage.regular_file import MOST_BYTES
 from parquetry.runtime.table.creation import TABLE_ID_KEY, VERSION_KEY
 from parquetry.runtime.table.handle import TableHandle
@@ -185,7 +185,7 @@ def _was_rolled_back(transaction: Transaction) -> bool:
     try:
         now = transaction.timeline.reload()
         return requested.file_name not in now.files or find_rollback_of(now, requested.time) is not None
-    except FAILURES:
+    except LATE_FAILURES:
         return False
 
 
@@ -303,7 +303,7 @@ class _Publication:
         Only a failure of the store leaves this open. A failed put may have taken effect, so the completed
         file is read, unless the store itself reports an unknown outcome. A published write stays published.
         """
-        if not isinstance(error, FAILURES):
+        if not isinstance(error, LATE_FAILURES):
             return False
         match self._state:
             case _State.PENDING:
@@ -387,7 +387,7 @@ def _put_commit(transaction: Transaction, candidate: Candidate, now: Timeline, l
             there = transaction.store.read(completed.path)
         except NotFoundError:
             return False
-        except FAILURES:
+        except LATE_FAILURES:
             # The store acknowledged the put; a failed read does not revert it.
             continue
         return there == candidate.content
@@ -398,7 +398,7 @@ def _is_there(transaction: Transaction, content: bytes) -> bool:
     """Return whether the completed file exists with this content, although the store reported a failure."""
     try:
         return transaction.store.read(transaction.state(State.COMPLETED).path) == content
-    except FAILURES:
+    except LATE_FAILURES:
         return False
 
 
@@ -427,7 +427,7 @@ def _roll_back_after(
             transaction.roll_back(also=_paths(outcome))
         elif not _was_rolled_back(transaction):
             error.add_note(f"the commit {transaction.instant} is complete")
-    except FAILURES as failure:
+    except LATE_FAILURES as failure:
         table = transaction.table
         reason = masked_message(message_of(failure), table.spec, location=table.store.uri)
         error.add_note(f"{transaction.instant} is left pending, the next write rolls it back: {reason}")
@@ -438,7 +438,7 @@ def _tidy(transaction: Transaction) -> tuple[str, ...]:
     left: list[str] = []
     try:
         remove_markers(transaction.store, transaction.instant)
-    except FAILURES as error:
+    except LATE_FAILURES as error:
         left.append(message_of(error))
     left += transaction.session.acknowledge()
     return tuple(

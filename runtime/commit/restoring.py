@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from parquetry.runtime.commit.claims import Session, claim_instant, heartbeat_path
 from parquetry.runtime.commit.rollback import remove_completed, remove_sidecars
 from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
-from parquetry.runtime.storage.os_errors import tidying
+from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import absolute_path, instant_of_file, relative_path
 from parquetry.runtime.timeline.active import Timeline
@@ -68,7 +68,9 @@ def finish_restore(
     )
     store.put_if_absent(restore.with_state(State.COMPLETED).path, metadata.encode())
     own = {rollback_step.rollback.time for rollback_step in rollback_steps}
-    with tidying(store.uri, f"rollbacks that the restore {restore.time} has done with are left behind"):
+    with logging_failures(
+        store.uri, f"rollbacks that the restore {restore.time} has done with are left behind"
+    ):
         _remove_rollbacks_after(timeline.reload(), plan.savepoint, before=restore.time, own=own)
     return sum(
         len(request.files) for rollback_step in rollback_steps for request in rollback_step.plan.requests

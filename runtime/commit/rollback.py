@@ -14,7 +14,7 @@ from parquetry.runtime.commit.claims import Session, claim_instant, heartbeat_pa
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.sources.ledger import ReadAgain
 from parquetry.runtime.storage.model import ObjectStore
-from parquetry.runtime.storage.os_errors import tidying
+from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import (
     absolute_path,
@@ -100,7 +100,7 @@ def roll_back(
         store.delete(claim_path(claim.instant))
         return None
     result = _execute(store, requested, plan)
-    with tidying(store.uri, f"the claim on {claim.instant} is left behind"):
+    with logging_failures(store.uri, f"the claim on {claim.instant} is left behind"):
         store.delete(claim_path(claim.instant))
     return result
 
@@ -203,7 +203,7 @@ def _execute(store: ObjectStore, rollback: Instant, plan: RollbackPlan) -> Rollb
         partitions={path: RolledBackPartition(deleted=tuple(gone)) for path, gone in files.items()},
     )
     store.put_if_absent(rollback.with_state(State.COMPLETED).path, metadata.encode())
-    with tidying(store.uri, f"markers and heartbeat of {victim.time} are left behind"):
+    with logging_failures(store.uri, f"markers and heartbeat of {victim.time} are left behind"):
         remove_markers(store, victim.time)
         store.delete(heartbeat_path(victim.time))
     return RollbackResult(

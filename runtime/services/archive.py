@@ -28,7 +28,7 @@ from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.model import ObjectInfo
-from parquetry.runtime.storage.os_errors import tidying
+from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import BaseFileName, instant_of_file
 from parquetry.runtime.table.handle import TableHandle, masks_failures
@@ -84,7 +84,7 @@ def archive(
                 raise
             leaving = []  # the process that took over the lock has archived them
     if leaving:
-        with tidying(store.uri, "statistics of what was archived are left behind"):
+        with logging_failures(store.uri, "statistics of what was archived are left behind"):
             _delete_stale_statistics(before, files, timeline.reload())
     return ArchiveResult(instants=tuple(instant.time for instant in leaving))
 

@@ -43,7 +43,7 @@ from parquetry.runtime.services.orphans import (
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.storage.os_errors import FAILURES, is_full, tidying
+from parquetry.runtime.storage.os_errors import LATE_FAILURES, is_full, logging_failures
 from parquetry.runtime.table.handle import TableHandle, masks_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanerPlan
@@ -136,7 +136,7 @@ def _clean_with_room(table: TableHandle, *, plan: _Plan, timing: Timing, whole_t
     while True:
         try:
             return _clean(table, plan=plan, timing=timing, whole_table=whole_table)
-        except FAILURES as error:
+        except LATE_FAILURES as error:
             if not is_full(error):
                 raise
             # Only once, because each failed attempt leaves new orphan files.
@@ -150,7 +150,7 @@ def _clean_up_without_room(table: TableHandle, timing: Timing) -> int:
     """Delete orphan files and leftovers without writing a file, and return how many were deleted."""
     table.confirm_owner()
     shown = partial(masked_message, spec=table.spec, location=table.store.uri)
-    with tidying(table.store.uri, "some orphans are left until the disk has room", shown=shown):
+    with logging_failures(table.store.uri, "some orphans are left until the disk has room", shown=shown):
         return sum(_clean_up(table, Timeline.load(table.store), timing=timing, whole_table=True))
     return 0
 
@@ -182,7 +182,7 @@ def _clean(table: TableHandle, *, plan: _Plan, timing: Timing, whole_table: bool
     orphans = leftovers = 0
     try:
         orphans, leftovers = _clean_up(table, timeline, timing=timing, whole_table=whole_table)
-    except FAILURES as error:
+    except LATE_FAILURES as error:
         if instant is None:
             raise
         reason = masked_message(message_of(error), table.spec, location=store.uri)

@@ -14,7 +14,7 @@ from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.services.archive import archive_if_due
 from parquetry.runtime.services.clean import clean_if_due
 from parquetry.runtime.spec.masking import masked_message
-from parquetry.runtime.storage.os_errors import FAILURES
+from parquetry.runtime.storage.os_errors import LATE_FAILURES
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timing import Timing
 
@@ -57,7 +57,7 @@ def _attempt(
         except StaleTimelineError:
             # Another writer archived instants while the service read the timeline.
             return service()
-    except FAILURES as error:
+    except LATE_FAILURES as error:
         reason = masked_message(message_of(error), table.spec, location=table.store.uri)
         _LOG.warning("%s after the write failed; the commit is not affected: %s", name, reason)
         warnings.append(joined("", (name, ": ", reason)))

@@ -18,7 +18,7 @@ from parquetry.runtime.commit.recovery import recover, recovered_timeline, withd
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.spec.masking import masked_message
-from parquetry.runtime.storage.os_errors import tidying
+from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle, masks_failures
 from parquetry.runtime.table.view import FileSystemView
@@ -120,7 +120,7 @@ def delete_files(table: TableHandle, time: str) -> None:
     store = table.store
     inflight = Instant(time=time, action=Action.SAVEPOINT, state=State.INFLIGHT)
     store.delete(inflight.with_state(State.COMPLETED).path)
-    with tidying(store.uri, f"{inflight.file_name} is left behind"):
+    with logging_failures(store.uri, f"{inflight.file_name} is left behind"):
         store.delete(inflight.path)
 
 
@@ -213,7 +213,7 @@ def _is_valid(table: TableHandle, timeline: Timeline, time: str, lock: TableLock
     is_held = True
     shown = partial(masked_message, spec=table.spec, location=table.store.uri)
     what = f"the savepoint of {time} is complete, but could not be checked again"
-    with tidying(table.store.uri, what, shown=shown):
+    with logging_failures(table.store.uri, what, shown=shown):
         is_held = lock.is_held()
     return is_held or _is_as_of(table, timeline.reload(), time)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parquetry.confined_folder import FileIdentity, identity_of
-from parquetry.runtime.storage.local import LocalStore, below, info_of
+from parquetry.runtime.storage.local import LocalStore, child_path, info_of
 from parquetry.runtime.storage.model import Objects, ObjectStore, Paths
 from parquetry.runtime.storage.open import open_store
 
@@ -72,7 +72,7 @@ class LandingFolder(LocalStore):
 
     def _top(self, prefix: str) -> Iterator[_Entry]:
         with self._reporting(prefix, "list"):
-            place = self._place(prefix, folder=True)
+            place = self._checked(prefix, folder=True)
             status = self._status(place)
         if status is not None and stat.S_ISDIR(status.st_mode):
             yield _Entry(prefix, place, status)
@@ -83,7 +83,7 @@ class LandingFolder(LocalStore):
             for entry in entries:
                 if is_hidden(entry.name):
                     continue
-                path, place = below(folder.path, entry.name), below(folder.place, entry.name)
+                path, place = child_path(folder.path, entry.name), child_path(folder.place, entry.name)
                 with self._reporting(path, "look at"):
                     is_link = entry.is_symlink()
                     place = self.tree.without_links(place) if is_link else place
@@ -91,5 +91,5 @@ class LandingFolder(LocalStore):
                 if status is not None:
                     yield _Entry(path, place, status, is_link)
 
-    def _place(self, path: str, *, folder: bool = False) -> str:
-        return self.tree.without_links(super()._place(path, folder=folder))
+    def _checked(self, path: str, *, folder: bool = False) -> str:
+        return self.tree.without_links(super()._checked(path, folder=folder))

@@ -19,7 +19,7 @@ from parquetry.runtime.layout.clustering.run_budget import RunBudget
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message
-from parquetry.runtime.storage.os_errors import FAILURES
+from parquetry.runtime.storage.os_errors import LATE_FAILURES
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timing import Timing
 
@@ -62,7 +62,7 @@ def cluster_inline(
     except PartlyClusteredError as partly:
         done, partial_warnings = partly.result, (_logged_warning(table, partly),)
     except Exception as failure:  # noqa: BLE001 - a plug-in may raise anything, and the commit stays
-        with suppress(*FAILURES):
+        with suppress(*LATE_FAILURES):
             record_check(table)
         return replace(result, warnings=(*result.warnings, _logged_warning(table, failure)))
     return replace(

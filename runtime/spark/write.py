@@ -29,7 +29,7 @@ from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.stage.place import StagePlace
-from parquetry.runtime.storage.os_errors import FAILURES
+from parquetry.runtime.storage.os_errors import LATE_FAILURES
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -107,7 +107,7 @@ class _Job:
     def close(self) -> None:
         """Remove the stages of this write."""
         for place in self._places:
-            with suppress(*FAILURES):  # the next clean deletes the rest of a stage
+            with suppress(*LATE_FAILURES):  # the next clean deletes the rest of a stage
                 place.remove()
 
     def counted(self, result: CommitResult) -> CommitResult:

@@ -67,7 +67,7 @@ class Answer:
         )
 
     @classmethod
-    def none(cls, *, never_sent: bool = False, not_connected: bool = False) -> Answer:
+    def unanswered(cls, *, never_sent: bool = False, not_connected: bool = False) -> Answer:
         """Return the answer for a request without a response.
 
         Args:
@@ -78,27 +78,27 @@ class Answer:
         return cls(status=None, final=never_sent, may_have_worked=not never_sent and not not_connected)
 
 
-def failure(doing: str, where: Value, error: BaseException, answer: Answer) -> StorageError:
+def failure(operation: str, where: Value, error: BaseException, answer: Answer) -> StorageError:
     """Return a StorageError ``cannot <doing> <where>: <reason>; <remedy>``.
 
     It is a NotFoundError if the object is absent.
 
     Args:
-        doing: The verb of the operation, such as "read".
+        operation: The verb of the operation, such as "read".
         where: The URI of the object.
         error: The error of the client.
         answer: The meaning of that error.
 
     """
-    what = (f"cannot {doing} ", where, ": ")
+    prefix = (f"cannot {operation} ", where, ": ")
     reason = of_library(without_secrets(str(error)), kind=type(error).__name__)
     if answer.no_bucket:
-        return StorageError(Message(*what, "there is no such bucket; create it"))
+        return StorageError(Message(*prefix, "there is no such bucket; create it"))
     if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         code = f" ({answer.code})" if answer.code else ""
-        return StorageError(Message(*what, reason, f"{code}; grant these credentials the permission"))
+        return StorageError(Message(*prefix, reason, f"{code}; grant these credentials the permission"))
     if isinstance(error, FileNotFoundError) or answer.status == HTTPStatus.NOT_FOUND:
-        return NotFoundError(Message(*what, "there is no such object; check the path"))
+        return NotFoundError(Message(*prefix, "there is no such object; check the path"))
     if answer.status is not None and isinstance(error, OSError):
-        return storage_error(doing, where, error)
-    return StorageError(Message(*what, reason, "; check the endpoint, the credentials and the connection"))
+        return storage_error(operation, where, error)
+    return StorageError(Message(*prefix, reason, "; check the endpoint, the credentials and the connection"))

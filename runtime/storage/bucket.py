@@ -97,7 +97,7 @@ class BucketStore(ObjectStore):
         """Return the metadata of an object with one request. Its ``path`` is the key."""
 
     @abstractmethod
-    def _pages(self, below: str, *, recursive: bool) -> Iterator[ListingPage]:
+    def _pages(self, prefix: str, *, recursive: bool) -> Iterator[ListingPage]:
         """Yield the pages of the listing below a prefix, with one request for each page."""
 
     @abstractmethod
@@ -141,22 +141,22 @@ class BucketStore(ObjectStore):
         return self._allowed
 
     def read(self, path: str, *, most_bytes: int = MOST_RECORD_BYTES) -> bytes:
-        with self._reporting("read", self._where(path)):
-            content = self._get(self._key(path), most_bytes=most_bytes)
+        with self._reporting("read", self._uri_of(path)):
+            content = self._get(self._key_of_path(path), most_bytes=most_bytes)
         count_read(len(content))
         return content
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
-        with self._reporting("read", self._where(path)):
-            content = self._get_range(self._key(path), start, stop)
+        with self._reporting("read", self._uri_of(path)):
+            content = self._get_range(self._key_of_path(path), start, stop)
         count_read(len(content))
         return content
 
     def open_input(self, path: str) -> pa.NativeFile:
-        where = self._where(checked_path(path, root=self.uri))
+        where = self._uri_of(checked_path(path, root=self.uri))
         with self._reporting("read", where):
             file = self._filesystem().open(
-                f"{self.bucket}/{self._key(path)}",
+                f"{self.bucket}/{self._key_of_path(path)}",
                 "rb",
                 block_size=_READ_AHEAD_BYTES,
                 cache_type="readahead",
@@ -165,32 +165,32 @@ class BucketStore(ObjectStore):
 
     def stat(self, path: str) -> ObjectInfo | None:
         try:
-            with self._reporting("look at", self._where(path)):
-                return self._relative(self._head(self._key(path)))
+            with self._reporting("look at", self._uri_of(path)):
+                return self._with_relative_path(self._head(self._key_of_path(path)))
         except NotFoundError:
             return None
 
     def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
-        found = [
-            self._relative(info)
-            for page in self._listed(prefix, recursive=recursive)
+        objects = [
+            self._with_relative_path(info)
+            for page in self._listing_pages(prefix, recursive=recursive)
             for info in page.objects
             # Other tools create empty objects whose keys end in "/" to make folders visible.
             if not info.path.endswith("/")
         ]
-        return sorted(found, key=lambda info: info.path)
+        return sorted(objects, key=lambda info: info.path)
 
     def list_folders(self, prefix: str = "") -> Paths:
-        pages = self._listed(prefix, recursive=False)
-        return sorted(self._path(folder.rstrip("/")) for page in pages for folder in page.folders)
+        pages = self._listing_pages(prefix, recursive=False)
+        return sorted(self._path_of_key(folder.rstrip("/")) for page in pages for folder in page.folders)
 
     def put(self, path: str, data: bytes) -> None:
-        with self._reporting("write", self._where(path)):
-            self._put(self._key(path), data)
+        with self._reporting("write", self._uri_of(path)):
+            self._put(self._key_of_path(path), data)
 
     def put_if_absent(self, path: str, data: bytes, *, nonce: str | None = None) -> PutOutcome:
-        key = self._key(path)
-        where = self._where(path)
+        key = self._key_of_path(path)
+        where = self._uri_of(path)
         deadline = time.monotonic() + self.patience_seconds
         uncertain = False
         for attempt in itertools.count():
@@ -200,7 +200,7 @@ class BucketStore(ObjectStore):
                 answer = self._answer(error)
                 uncertain = uncertain or answer.may_have_worked
                 if answer.status == HTTPStatus.PRECONDITION_FAILED:
-                    outcome = self._whose(path, data, nonce=nonce, uncertain=uncertain)
+                    outcome = self._outcome_for_existing(path, data, nonce=nonce, uncertain=uncertain)
                     if outcome is not None:
                         return outcome
                 expired = attempt > 0 and time.monotonic() > deadline
@@ -224,10 +224,10 @@ class BucketStore(ObjectStore):
 
     @contextmanager
     def create_file(self, path: str) -> Iterator[Any]:
-        where = self._where(path)
+        where = self._uri_of(path)
         with self._reporting("write", where):
             sink = self._filesystem().open(
-                f"{self.bucket}/{self._key(path)}", "wb", block_size=PART_SIZE_BYTES
+                f"{self.bucket}/{self._key_of_path(path)}", "wb", block_size=PART_SIZE_BYTES
             )
         try:
             yield sink
@@ -243,13 +243,13 @@ class BucketStore(ObjectStore):
             sink.close()
 
     def delete(self, path: str) -> bool:
-        there = self.stat(path) is not None
-        with self._reporting("delete", self._where(path)):
-            self._delete(self._key(path))
-        return there
+        existed = self.stat(path) is not None
+        with self._reporting("delete", self._uri_of(path)):
+            self._delete(self._key_of_path(path))
+        return existed
 
     def delete_all(self, paths: Iterable[str]) -> None:
-        keys = [self._key(path) for path in paths]
+        keys = [self._key_of_path(path) for path in paths]
         with self._reporting("delete", Value.uri(self.uri)):
             self._delete_all(keys)
 
@@ -268,34 +268,36 @@ class BucketStore(ObjectStore):
         key = f"{self.prefix}/{folder}".strip("/")
         return f"{self.spark_scheme}://{self.bucket}/{escape_glob(key)}".rstrip("/")
 
-    def _where(self, path: str) -> Value:
+    def _uri_of(self, path: str) -> Value:
         return Value.uri(f"{self.uri}/{path}")
 
-    def _key(self, path: str) -> str:
+    def _key_of_path(self, path: str) -> str:
         return f"{self.prefix}/{checked_path(path, root=self.uri)}".lstrip("/")
 
     def _check_size(self, key: str, size_bytes: int, *, most_bytes: int) -> None:
         check_size(Value.uri(f"{self.scheme}://{self.bucket}/{key}"), size_bytes, most_bytes=most_bytes)
 
-    def _path(self, key: str) -> str:
+    def _path_of_key(self, key: str) -> str:
         return key.removeprefix(f"{self.prefix}/") if self.prefix else key
 
-    def _relative(self, info: ObjectInfo) -> ObjectInfo:
+    def _with_relative_path(self, info: ObjectInfo) -> ObjectInfo:
         """Return the metadata with the path relative to the root instead of the key."""
         return ObjectInfo(
-            path=self._path(info.path),
+            path=self._path_of_key(info.path),
             size_bytes=info.size_bytes,
             modified_ms=info.modified_ms,
             etag=info.etag,
         )
 
-    def _listed(self, prefix: str, *, recursive: bool) -> Iterator[ListingPage]:
+    def _listing_pages(self, prefix: str, *, recursive: bool) -> Iterator[ListingPage]:
         folder = checked_path(prefix, root=self.uri, folder=True)
-        below = "".join(f"{part}/" for part in (self.prefix, folder) if part)
-        with self._reporting("list", self._where(folder)):
-            yield from self._pages(below, recursive=recursive)
+        folder_prefix = "".join(f"{part}/" for part in (self.prefix, folder) if part)
+        with self._reporting("list", self._uri_of(folder)):
+            yield from self._pages(folder_prefix, recursive=recursive)
 
-    def _whose(self, path: str, data: bytes, *, nonce: str | None, uncertain: bool) -> PutOutcome | None:
+    def _outcome_for_existing(
+        self, path: str, data: bytes, *, nonce: str | None, uncertain: bool
+    ) -> PutOutcome | None:
         """Return MINE if this caller wrote the existing object, and LOST if another one did.
 
         The result is None if the object is gone or cannot be read now.
@@ -303,12 +305,12 @@ class BucketStore(ObjectStore):
         if nonce is None and not uncertain:
             return PutOutcome.LOST
         try:
-            there = self.read(path, most_bytes=max(MOST_RECORD_BYTES, len(data)))
+            existing = self.read(path, most_bytes=max(MOST_RECORD_BYTES, len(data)))
         except TooLargeError:
             return PutOutcome.LOST
         except StorageError:
             return None
-        mine = there == data if nonce is None else nonce.encode() in there
+        mine = existing == data if nonce is None else nonce.encode() in existing
         return PutOutcome.MINE if mine else PutOutcome.LOST
 
     def _read_clock(self) -> tuple[float, int]:
@@ -321,11 +323,11 @@ class BucketStore(ObjectStore):
         return time.monotonic(), milliseconds(email.utils.parsedate_to_datetime(date).timestamp())
 
     @contextmanager
-    def _reporting(self, doing: str, where: Value) -> Iterator[None]:
+    def _reporting(self, operation: str, where: Value) -> Iterator[None]:
         try:
             yield
         except self._client_errors() as error:
-            raise failure(doing, where, error, self._answer(error)) from error
+            raise failure(operation, where, error, self._answer(error)) from error
 
     def _filesystem(self) -> Any:
         """Return the file system of this process. An event loop does not survive a fork."""

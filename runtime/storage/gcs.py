@@ -79,22 +79,22 @@ class GcsStore(BucketStore):
                 retry.validate_response(answer.status, data, _OBJECT, (self.bucket, key))
                 return data
 
-        with _bad_request():
-            found: bytes = self._run(retry.retry_request(get))
-        return found
+        with _bad_request_errors():
+            content: bytes = self._run(retry.retry_request(get))
+        return content
 
     def _get_range(self, key: str, start: int, stop: int) -> bytes:
-        wanted = {"Range": f"bytes={start}-{stop - 1}"}
-        return self._call("GET", _OBJECT, self.bucket, key, alt="media", headers=wanted)[1]
+        headers = {"Range": f"bytes={start}-{stop - 1}"}
+        return self._call("GET", _OBJECT, self.bucket, key, alt="media", headers=headers)[1]
 
     def _head(self, key: str) -> ObjectInfo:
         return _info(json.loads(self._call("GET", _OBJECT, self.bucket, key, fields=_FIELDS)[1]))
 
-    def _pages(self, below: str, *, recursive: bool) -> Iterator[ListingPage]:
-        request = {"prefix": below, "fields": f"items({_FIELDS}),prefixes,nextPageToken"}
+    def _pages(self, prefix: str, *, recursive: bool) -> Iterator[ListingPage]:
+        request = {"prefix": prefix, "fields": f"items({_FIELDS}),prefixes,nextPageToken"}
         request |= {} if recursive else {"delimiter": "/"}
         while True:
-            with _of_bucket():
+            with _missing_bucket_errors():
                 page = json.loads(self._call("GET", _OBJECTS, self.bucket, **request)[1])
             objects = [_info(entry) for entry in page.get("items", ())]
             yield ListingPage(objects=objects, folders=page.get("prefixes", []))
@@ -103,7 +103,7 @@ class GcsStore(BucketStore):
             request["pageToken"] = page["nextPageToken"]
 
     def _put(self, key: str, data: bytes) -> None:
-        with _of_bucket():
+        with _missing_bucket_errors():
             self._call("POST", self._uploads(), **_upload(key, data))
 
     def _send_put_if_absent(self, key: str, data: bytes) -> None:
@@ -115,7 +115,7 @@ class GcsStore(BucketStore):
             upload = _upload(key, data, ifGenerationMatch="0")
             await once(filesystem, "POST", self._uploads(), **upload)
 
-        with _of_bucket(), _bad_request():
+        with _missing_bucket_errors(), _bad_request_errors():
             self._run(send)
 
     def _delete(self, key: str) -> None:
@@ -128,15 +128,15 @@ class GcsStore(BucketStore):
             with suppress(FileNotFoundError):
                 await filesystem._call("DELETE", _OBJECT, self.bucket, key)  # noqa: SLF001
 
-        async def delete_some(some: list[str]) -> None:
-            await asyncio.gather(*map(delete, some))
+        async def delete_batch(batch: list[str]) -> None:
+            await asyncio.gather(*map(delete, batch))
 
         for start in range(0, len(keys), _DELETES_AT_ONCE):
-            some = keys[start : start + _DELETES_AT_ONCE]
-            self._run(functools.partial(delete_some, some))
+            batch = keys[start : start + _DELETES_AT_ONCE]
+            self._run(functools.partial(delete_batch, batch))
 
     def _date(self) -> str:
-        with _of_bucket():
+        with _missing_bucket_errors():
             date: str = self._call("GET", _OBJECTS, self.bucket, maxResults=1, fields="kind")[0]["Date"]
         return date
 
@@ -145,7 +145,7 @@ class GcsStore(BucketStore):
         return f"{base}b/{importlib.import_module('gcsfs.core').quote(self.bucket)}/o"
 
     def _call(self, method: str, path: str, *names: str, **request: Any) -> tuple[Mapping[str, str], bytes]:
-        with _bad_request():
+        with _bad_request_errors():
             headers, content = self._filesystem().call(method, path, *names, **request)
         return headers, bytes(content)
 
@@ -179,7 +179,7 @@ def _upload(key: str, data: bytes, **condition: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _of_bucket() -> Iterator[None]:
+def _missing_bucket_errors() -> Iterator[None]:
     """Yield, and convert a 404 to NoBucketError. The request concerns no object, so the bucket is missing."""
     try:
         yield
@@ -188,7 +188,7 @@ def _of_bucket() -> Iterator[None]:
 
 
 @contextmanager
-def _bad_request() -> Iterator[None]:
+def _bad_request_errors() -> Iterator[None]:
     """Yield, and convert the ValueError by which gcsfs reports a bad request to an error of the client."""
     try:
         yield
@@ -230,4 +230,6 @@ def answer_of(error: BaseException) -> Answer:
             status = None if code is None else int(code)
     if status is not None:
         return Answer.answered(status, no_bucket=isinstance(error, NoBucketError))
-    return Answer.none(never_sent="GoogleAuthError" in names, not_connected="ClientConnectorError" in names)
+    return Answer.unanswered(
+        never_sent="GoogleAuthError" in names, not_connected="ClientConnectorError" in names
+    )

@@ -91,7 +91,7 @@ class LocalStore(ObjectStore):
     def check_writable(self, folder: str) -> None:
         """Raise StorageError if no file can be created in the existing folder. No file is left behind."""
         with self._reporting(folder, "write in"):
-            opened = self.tree.open_folder(self._place(folder))
+            opened = self.tree.open_folder(self._checked(folder))
             try:
                 os.close(os.open(".", os.O_TMPFILE | os.O_WRONLY, 0o600, dir_fd=opened))
             except OSError as error:
@@ -104,7 +104,7 @@ class LocalStore(ObjectStore):
     def is_folder(self, path: str) -> bool:
         """Return whether there is a folder at the path."""
         with self._reporting(path, "look at"), suppress(*_ABSENT):
-            os.close(self.tree.open_folder(self._place(path, folder=True)))
+            os.close(self.tree.open_folder(self._checked(path, folder=True)))
             return True
         return False
 
@@ -124,41 +124,41 @@ class LocalStore(ObjectStore):
 
     def stat(self, path: str) -> ObjectInfo | None:
         with self._reporting(path, "look at"):
-            status = self._status(self._place(path))
+            status = self._status(self._checked(path))
         return None if status is None or not stat_module.S_ISREG(status.st_mode) else info_of(path, status)
 
     def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
-        found = []
+        objects = []
         folders = [checked_path(prefix, root=self.uri, folder=True)]
         while folders:
             folder = folders.pop()
             with self._entries(folder) as entries:
                 for entry in entries:
-                    path = below(folder, entry.name)
+                    path = child_path(folder, entry.name)
                     with suppress(FileNotFoundError):
                         status = entry.stat(follow_symlinks=False)
                         if stat_module.S_ISREG(status.st_mode):
-                            found.append(info_of(path, status))
+                            objects.append(info_of(path, status))
                         elif stat_module.S_ISLNK(status.st_mode):
                             raise self.tree.refusal(path)
                         elif stat_module.S_ISDIR(status.st_mode) and recursive:
                             folders.append(path)
-        return sorted(found, key=lambda info: info.path)
+        return sorted(objects, key=lambda info: info.path)
 
     def list_folders(self, prefix: str = "") -> Paths:
         folder = checked_path(prefix, root=self.uri, folder=True)
-        found = []
+        paths = []
         with self._entries(folder) as entries:
             for entry in entries:
                 if entry.is_symlink():
-                    raise self.tree.refusal(below(folder, entry.name))
+                    raise self.tree.refusal(child_path(folder, entry.name))
                 if entry.is_dir(follow_symlinks=False):
-                    found.append(below(folder, entry.name))
-        return sorted(found)
+                    paths.append(child_path(folder, entry.name))
+        return sorted(paths)
 
     def put(self, path: str, data: bytes) -> None:
         with (
-            self._opened(path, "write", makes=True) as (folder, name),
+            self._opened(path, "write", create_parents=True) as (folder, name),
             _new_file(name, folder) as (temporary, file),
         ):
             _write(file, data)
@@ -166,7 +166,7 @@ class LocalStore(ObjectStore):
 
     def put_if_absent(self, path: str, data: bytes, *, nonce: str | None = None) -> PutOutcome:
         is_mine = False
-        with self._opened(path, "write", makes=True) as (folder, name):
+        with self._opened(path, "write", create_parents=True) as (folder, name):
             if not _is_there(name, folder):
                 with _new_file(name, folder) as (temporary, file):
                     _write(file, data)
@@ -179,14 +179,14 @@ class LocalStore(ObjectStore):
                     raise UnknownOutcomeError(
                         Message("whether ", where, f" will last is unknown: {error.strerror}; check the disk")
                     ) from error
-        return PutOutcome.WON if is_mine else self._whose(path, nonce)
+        return PutOutcome.WON if is_mine else self._outcome_for_existing(path, nonce)
 
     @contextmanager
     def create_file(self, path: str) -> Iterator[Any]:
         written = False
         with ExitStack() as stack:
             with self._reporting(path, "write"):
-                folder, name = stack.enter_context(self.tree.opened(self._place(path), makes=True))
+                folder, name = stack.enter_context(self.tree.opened(self._checked(path), create_parents=True))
                 temporary, file = stack.enter_context(_new_file(name, folder))
                 sink = _arrow_file(file, "wb")
             try:
@@ -214,20 +214,20 @@ class LocalStore(ObjectStore):
         with (
             self._reporting(paths[0], "delete"),
             suppress(*_ABSENT),
-            self.tree.opened(self._place(paths[0])) as (folder, _),
+            self.tree.opened(self._checked(paths[0])) as (folder, _),
         ):
             for path in paths:
                 with self._reporting(path, "delete"):
-                    is_any |= _unlink(self._place(path).rpartition("/")[2], folder)
+                    is_any |= _unlink(self._checked(path).rpartition("/")[2], folder)
             if is_any:
                 sync_folder(folder)
         return is_any
 
     def delete_folder(self, prefix: str) -> None:
         with self._reporting(prefix, "delete"):
-            place = self._place(prefix)
+            checked = self._checked(prefix)
             try:
-                with self.tree.opened(place) as (folder, name):
+                with self.tree.opened(checked) as (folder, name):
                     if stat_module.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                         os.unlink(name, dir_fd=folder)
                     else:
@@ -245,23 +245,28 @@ class LocalStore(ObjectStore):
         folder = checked_path(path, root=self.uri, folder=True)
         return "file://" + escape_glob(str(self.root / folder))
 
-    def _place(self, path: str, *, folder: bool = False) -> str:
+    def _checked(self, path: str, *, folder: bool = False) -> str:
         """Return the relative path of an object in ``tree``, or raise StorageError if it leaves the root."""
         return checked_path(path, root=self.uri, folder=folder)
 
     @contextmanager
-    def _opened(self, path: str, doing: str, *, makes: bool = False) -> Iterator[tuple[int, str]]:
-        with self._reporting(path, doing), self.tree.opened(self._place(path), makes=makes) as opened:
+    def _opened(
+        self, path: str, operation: str, *, create_parents: bool = False
+    ) -> Iterator[tuple[int, str]]:
+        with (
+            self._reporting(path, operation),
+            self.tree.opened(self._checked(path), create_parents=create_parents) as opened,
+        ):
             yield opened
 
     @contextmanager
     def _opened_file(self, path: str) -> Iterator[int]:
         with self._reporting(path, "read"):
-            place = self._place(path)
-            above, _, name = place.rpartition("/")
-            folder = self.tree.open_folder(above)
+            checked = self._checked(path)
+            parent, _, name = checked.rpartition("/")
+            folder = self.tree.open_folder(parent)
             try:
-                file = self.tree.open_file(place, name, folder)
+                file = self.tree.open_file(checked, name, folder)
             finally:
                 os.close(folder)
             try:
@@ -280,27 +285,27 @@ class LocalStore(ObjectStore):
                 entries = stack.enter_context(entries_of(opened))
             yield sorted(entries, key=lambda entry: entry.name)
 
-    def _status(self, place: str) -> os.stat_result | None:
+    def _status(self, checked: str) -> os.stat_result | None:
         """Return the status of a file or folder, or None if it is absent. A symbolic link raises an error."""
-        with suppress(*_ABSENT), self.tree.opened(place) as (folder, name):
+        with suppress(*_ABSENT), self.tree.opened(checked) as (folder, name):
             status = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
             if stat_module.S_ISLNK(status.st_mode):
-                raise self.tree.refusal(place)
+                raise self.tree.refusal(checked)
             return status
         return None
 
     @contextmanager
-    def _reporting(self, path: str, doing: str) -> Iterator[None]:
-        """Yield, and turn errors of the operating system into StorageErrors with ``doing`` and the path."""
+    def _reporting(self, path: str, operation: str) -> Iterator[None]:
+        """Yield, and turn errors of the operating system into StorageErrors with the operation and path."""
         try:
             yield
         except LinkInTheWayError as error:
             raise StorageError(error.message) from error
         except OSError as error:
             # The write needs a folder where there is a file: name that file.
-            is_above = doing == "write" and isinstance(error, NotADirectoryError)
+            is_above = operation == "write" and isinstance(error, NotADirectoryError)
             where = error.filename if is_above else self.root / path
-            raise storage_error(doing, Value.uri(str(where)), error) from error
+            raise storage_error(operation, Value.uri(str(where)), error) from error
 
     def _link(self, path: str, temporary: str, name: str, folder: int) -> bool:
         """Hard-link a temporary file to its final name; return False if another file has that name."""
@@ -328,18 +333,18 @@ class LocalStore(ObjectStore):
             ) from error
         return True
 
-    def _whose(self, path: str, nonce: str | None) -> PutOutcome:
+    def _outcome_for_existing(self, path: str, nonce: str | None) -> PutOutcome:
         """Return MINE if the existing file contains the nonce, and LOST if not."""
         if nonce is None:
             return PutOutcome.LOST
         try:
-            there = self.read(path)
+            existing = self.read(path)
         except (NotFoundError, TooLargeError):
             return PutOutcome.LOST
-        return PutOutcome.MINE if nonce.encode() in there else PutOutcome.LOST
+        return PutOutcome.MINE if nonce.encode() in existing else PutOutcome.LOST
 
 
-def below(folder: str, name: str) -> str:
+def child_path(folder: str, name: str) -> str:
     """Return the path of an entry of a folder. The root is the empty path."""
     return f"{folder}/{name}" if folder else name
 

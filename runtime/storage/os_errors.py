@@ -40,12 +40,12 @@ WRITE_FAILURES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, 
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
-FAILURES: Final = (ParquetryError, OSError)
+LATE_FAILURES: Final = (ParquetryError, OSError)
 """Errors that may occur after a commit without invalidating it. Plug-in stores may raise any of them."""
 
 
 @contextmanager
-def tidying(where: str, what: str, *, shown: Callable[[str], str] = str) -> Iterator[None]:
+def logging_failures(where: str, what: str, *, shown: Callable[[str], str] = str) -> Iterator[None]:
     """Yield to a block of cleanup that follows a commit, and log its failure instead of raising it.
 
     The next clean or writer repeats the cleanup. The log contains the warning ``<where>: <what>: <reason>``.
@@ -58,11 +58,11 @@ def tidying(where: str, what: str, *, shown: Callable[[str], str] = str) -> Iter
     """
     try:
         yield
-    except FAILURES as error:
+    except LATE_FAILURES as error:
         _LOG.warning("%s: %s: %s", where, what, shown(message_of(error)))
 
 
-def storage_error(doing: str, where: Value, error: OSError) -> StorageError:
+def storage_error(operation: str, where: Value, error: OSError) -> StorageError:
     """Return a StorageError ``cannot <doing> <where>: <reason>; <remedy>``.
 
     A FileNotFoundError becomes a NotFoundError.
@@ -70,9 +70,9 @@ def storage_error(doing: str, where: Value, error: OSError) -> StorageError:
     reason = os.strerror(error.errno) if error.errno else of_library(str(error), kind=type(error).__name__)
     remedy = _REMEDIES.get(error.errno or 0, _DEFAULT_REMEDY)
     kind = NotFoundError if isinstance(error, FileNotFoundError) else StorageError
-    said = kind(Message(f"cannot {doing} ", where, ": ", reason, f"; {remedy}"))
-    said.__cause__ = error
-    return said
+    failure = kind(Message(f"cannot {operation} ", where, ": ", reason, f"; {remedy}"))
+    failure.__cause__ = error
+    return failure
 
 
 def is_full(error: BaseException | None) -> bool:

@@ -11,7 +11,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _WORKERS: Final = 8
-_FEW: Final = 3
+_MOST_SEQUENTIAL: Final = 3
 
 
 class OnceProperty(Generic[_Result]):
@@ -51,13 +51,13 @@ class _AbandonedError(Exception):
     """A request was not sent, because an outer call of map_each has already failed."""
 
 
-class _Tasks(threading.local):
+class _OuterCalls(threading.local):
     """The calls of :func:`map_each` that the current thread works for, the outermost first."""
 
     calls: tuple[threading.Event, ...] = ()
 
 
-_TASKS: Final = _Tasks()
+_CALLS: Final = _OuterCalls()
 
 
 def map_each(items: Iterable[_Item], request: Callable[[_Item], _Result]) -> list[_Result]:
@@ -66,16 +66,16 @@ def map_each(items: Iterable[_Item], request: Callable[[_Item], _Result]) -> lis
     After a failure or Ctrl-C, no further request starts. This includes the requests that a running request
     would start with this function. The first failure is raised after all running requests have ended.
     """
-    outer = _TASKS.calls
+    outer = _CALLS.calls
     if any(call.is_set() for call in outer):
         raise _AbandonedError
     listed = list(items)
-    if len(listed) <= _FEW:
+    if len(listed) <= _MOST_SEQUENTIAL:
         return [request(item) for item in listed]
     abandoned = threading.Event()
 
     def task(item: _Item) -> _Result:
-        _TASKS.calls = (*outer, abandoned)
+        _CALLS.calls = (*outer, abandoned)
         return request(item)
 
     with ThreadPoolExecutor(max_workers=_WORKERS) as pool:

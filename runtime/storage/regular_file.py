@@ -31,7 +31,7 @@ def check_size(where: Value, size_bytes: int, *, most_bytes: int) -> None:
         raise TooLargeError(Message("cannot read ", where, f": {what}; restore it from a copy"))
 
 
-class _Reads:
+class _ReadBudget:
     """The number of bytes that this process may still read from stores, and the action when none are left."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class _Reads:
         self._refuse()
 
 
-_READS: Final = _Reads()
+_READS: Final = _ReadBudget()
 limit_reads = _READS.limit
 count_read = _READS.count
 

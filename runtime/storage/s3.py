@@ -62,8 +62,8 @@ class S3Store(BucketStore):
                     answer["Body"].close()
             raise AssertionError
 
-        found: bytes = self._run(get)
-        return found
+        content: bytes = self._run(get)
+        return content
 
     def _get_range(self, key: str, start: int, stop: int) -> bytes:
         data: bytes = self._filesystem().cat_file(f"{self.bucket}/{key}", start=start, end=stop)
@@ -78,8 +78,8 @@ class S3Store(BucketStore):
             etag=head["ETag"].strip('"'),
         )
 
-    def _pages(self, below: str, *, recursive: bool) -> Iterator[ListingPage]:
-        request: dict[str, str] = {"Prefix": below, **({} if recursive else {"Delimiter": "/"})}
+    def _pages(self, prefix: str, *, recursive: bool) -> Iterator[ListingPage]:
+        request: dict[str, str] = {"Prefix": prefix, **({} if recursive else {"Delimiter": "/"})}
         while True:
             page = self._call("list_objects_v2", **request)
             yield ListingPage(
@@ -163,7 +163,7 @@ def answer_of(error: BaseException) -> Answer:
     response = getattr(source, "response", None)
     if not isinstance(response, dict):
         name = type(source).__name__
-        return Answer.none(never_sent=name in _NEVER_SENT, not_connected=name in _NOT_CONNECTED)
+        return Answer.unanswered(never_sent=name in _NEVER_SENT, not_connected=name in _NOT_CONNECTED)
     metadata = response.get("ResponseMetadata", {})
     code = response.get("Error", {}).get("Code")
     return Answer.answered(

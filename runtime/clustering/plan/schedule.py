@@ -30,7 +30,7 @@ from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.layout.model import FileKey
 from parquetry.runtime.storage.model import PutOutcome
-from parquetry.runtime.storage.os_errors import tidying
+from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.handle import TableHandle
@@ -186,7 +186,7 @@ def _write_plan(
                 requested = publishable if _put_plan(session, lock, plan) else None
     finally:
         if samples and requested is None:
-            with tidying(store.uri, f"the sample of the plan {session.instant} was not deleted"):
+            with logging_failures(store.uri, f"the sample of the plan {session.instant} was not deleted"):
                 store.delete(sample_path(session.instant))
     return requested
 
@@ -200,7 +200,9 @@ def _put_plan(session: Session, lock: TableLock, plan: ClusteringPlan) -> bool:
         _LOG.warning("%s: another program has created %s first; plan again", store.uri, requested.file_name)
         return False
     is_held = True
-    with tidying(store.uri, f"the plan {session.instant} is written, but the lock could not be read again"):
+    with logging_failures(
+        store.uri, f"the plan {session.instant} is written, but the lock could not be read again"
+    ):
         is_held = lock.is_held()
     if not is_held:
         # Another process took the lock while this one slept. It may have published or planned the same files.

@@ -428,9 +428,7 @@ def test_a_strategy_of_another_package_is_an_entry_point(monkeypatch):
     files = [replace(f, instant=f.file_id) for f in files]
     assert due(spec, files)[0] == {f"f{n}": "odd" for n in range(1, 6)}
     known = ", ".join([*strategies.BUILT_IN, "odd"])
-    with pytest.raises(
-        InvalidDataError, match=f"'even' is not installed; the installed strategies are {known}"
-    ):
+    with pytest.raises(InvalidDataError, match=f"no strategy 'even' is installed here, only {known}"):
         compute_debt(policy("even"), files, situation())
 
 
