@@ -84,7 +84,7 @@ class LandingFolder(LocalStore):
                 if is_hidden(entry.name):
                     continue
                 path, place = child_path(folder.path, entry.name), child_path(folder.place, entry.name)
-                with self._reporting(path, "look at"):
+                with self._reporting(path, "check"):
                     is_link = entry.is_symlink()
                     place = self.tree.without_links(place) if is_link else place
                     status = self._status(place)

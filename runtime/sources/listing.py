@@ -158,7 +158,7 @@ def _check_way(base: str, root: str) -> None:
     except LinkInTheWayError as error:
         raise InvalidDataError(error.message) from error
     except OSError as error:
-        raise storage_error("look at", Value.uri(join_base(base, root)), error) from error
+        raise storage_error("check", Value.uri(join_base(base, root)), error) from error
 
 
 def _is_there(store: ObjectStore, name: str = "") -> bool:

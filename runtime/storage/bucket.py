@@ -165,7 +165,7 @@ class BucketStore(ObjectStore):
 
     def stat(self, path: str) -> ObjectInfo | None:
         try:
-            with self._reporting("look at", self._uri_of(path)):
+            with self._reporting("check", self._uri_of(path)):
                 return self._with_relative_path(self._head(self._key_of_path(path)))
         except NotFoundError:
             return None
@@ -210,9 +210,9 @@ class BucketStore(ObjectStore):
                     reason = of_library(str(error), kind=type(error).__name__)
                     raise UnknownOutcomeError(
                         Message(
-                            "whether ",
+                            "cannot tell if ",
                             where,
-                            " was written is unknown: ",
+                            " was written: ",
                             reason,
                             "; restore the connection, then run again",
                         )
@@ -318,7 +318,7 @@ class BucketStore(ObjectStore):
 
         The ``Date`` header has whole seconds, rounded down, so the time is never ahead of the store's clock.
         """
-        with self._reporting("look at", Value.uri(self.uri)):
+        with self._reporting("check", Value.uri(self.uri)):
             date = self._date()
         return time.monotonic(), milliseconds(email.utils.parsedate_to_datetime(date).timestamp())
 

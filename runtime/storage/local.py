@@ -50,18 +50,16 @@ class LocalStore(ObjectStore):
     deleted before its file changes.
     """
 
-    remedy = (
-        "whoever can write here may lead it anywhere; put what it leads to in its place, or mount that there"
-    )
+    remedy = "anyone who can write here can redirect it; replace it by what it points to, or mount that there"
 
     def __init__(self, root: str, allowed: Allowed = NOTHING_ALLOWED) -> None:
         if "\0" in root:
-            raise StorageError(f"the location {root!r} holds a NUL byte; choose another one")
+            raise StorageError(f"the location {root!r} contains a NUL byte; choose another one")
         encoding = sys.getfilesystemencoding()
         if encoding != "utf-8":
             raise StorageError(
-                f"this Python spells names of files in {encoding}, and tables have theirs in UTF-8; "
-                "start it with PYTHONUTF8=1 in the environment"
+                f"this Python encodes file names as {encoding}, but tables need UTF-8; start it with "
+                "PYTHONUTF8=1 in the environment"
             )
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links
         self._allowed = allowed
@@ -103,7 +101,7 @@ class LocalStore(ObjectStore):
 
     def is_folder(self, path: str) -> bool:
         """Return whether there is a folder at the path."""
-        with self._reporting(path, "look at"), suppress(*_ABSENT):
+        with self._reporting(path, "check"), suppress(*_ABSENT):
             os.close(self.tree.open_folder(self._checked(path, folder=True)))
             return True
         return False
@@ -123,7 +121,7 @@ class LocalStore(ObjectStore):
             return _arrow_file(file, "rb")
 
     def stat(self, path: str) -> ObjectInfo | None:
-        with self._reporting(path, "look at"):
+        with self._reporting(path, "check"):
             status = self._status(self._checked(path))
         return None if status is None or not stat_module.S_ISREG(status.st_mode) else info_of(path, status)
 
@@ -177,7 +175,11 @@ class LocalStore(ObjectStore):
                 except OSError as error:
                     where = Value.uri(str(self.root / path))
                     raise UnknownOutcomeError(
-                        Message("whether ", where, f" will last is unknown: {error.strerror}; check the disk")
+                        Message(
+                            where,
+                            " was written, but may not survive a power failure: ",
+                            f"{error.strerror}; check the disk",
+                        )
                     ) from error
         return PutOutcome.WON if is_mine else self._outcome_for_existing(path, nonce)
 
@@ -327,8 +329,8 @@ class LocalStore(ObjectStore):
                 Message(
                     "cannot write ",
                     Value.uri(str(self.root / path)),
-                    ": its file system refuses hard links, which keep two writers apart; choose a location "
-                    "on a file system that has them",
+                    ": its file system does not support hard links, which keep two writers apart; choose a "
+                    "location on a file system that does",
                 )
             ) from error
         return True

@@ -64,7 +64,7 @@ def _bucket(text: str, rest: str) -> tuple[str, str]:
     """
     bucket, _, prefix = rest.removeprefix("//").partition("/")
     if not bucket:
-        msg = f"cannot open {text}: it names no bucket; write {text.partition(':')[0]}://bucket/folder"
+        msg = f"cannot open {text}: it does not name a bucket; write {text.partition(':')[0]}://bucket/folder"
         raise StorageError(msg)
     return bucket, prefix.strip("/")
 
@@ -72,7 +72,7 @@ def _bucket(text: str, rest: str) -> tuple[str, str]:
 def _local_path(text: str, rest: str) -> str:
     path = re.sub(r"^//(localhost)?(?=/)", "", rest)
     if not path.startswith("/") or path.startswith("//"):
-        msg = f"cannot open {text}: it names no absolute local path; write file:///folder/table"
+        msg = f"cannot open {text}: it is not an absolute local path; write file:///folder/table"
         raise StorageError(msg)
     return path
 
@@ -97,7 +97,7 @@ def probe_put_if_absent(store: ObjectStore, path: str) -> None:
         store.delete(path)
     if outcomes[1] is not PutOutcome.LOST or kept != nonces[0]:
         msg = (
-            f"the store of {store.uri} does not honour conditional puts: a second "
+            f"the store of {store.uri} does not honour conditional puts, so a second "
             "writer would overwrite a commit; use a store that does"
         )
         raise StorageError(msg)

@@ -27,10 +27,10 @@ _REMEDIES = {
     errno.ENAMETOOLONG: "shorten the location or the partition values",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "raise the system's limit of open files",
-    errno.ELOOP: "remove the circle of symbolic links",
+    errno.ELOOP: "remove the loop of symbolic links",
     errno.ENOENT: "check the path",
     errno.ENXIO: "replace the pipe, socket or device there by a file",
-    errno.EFBIG: "no file of a table that is read whole is so large: restore it from a copy",
+    errno.EFBIG: "the file is too large for a file of a table; restore it from a copy",
     errno.EIO: "check the disk, then run again",
 }
 _DEFAULT_REMEDY = "check the storage, then run again"

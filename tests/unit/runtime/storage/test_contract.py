@@ -228,7 +228,7 @@ def test_the_probe_refuses_a_store_that_overwrites():
 def test_the_probe_of_a_store_that_cannot_be_reached_puts_nothing():
     class Unreachable:
         def stat(self, path):
-            raise StorageError(f"cannot look at {path}: no connection")
+            raise StorageError(f"cannot check {path}: no connection")
 
     with pytest.raises(StorageError, match="no connection"):
         probe_put_if_absent(Unreachable(), probe_path())
