@@ -13,7 +13,7 @@ from parquetry.runtime.sources.due import DueBatch, DueSize, preview_due, previe
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.table.handle import TableHandle
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 
 
 def due_sources(
@@ -111,7 +111,7 @@ def _location(handle: TableHandle | None) -> str:
     return "" if handle is None else handle.store.uri
 
 
-@read_again
+@retry_stale
 def _due_of(
     handle: TableHandle | None, source: Source, *, directory: str, storage: Mapping[str, Any]
 ) -> tuple[DueBatch | None, DueSize]:

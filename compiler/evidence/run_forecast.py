@@ -29,7 +29,7 @@ from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message, masked_path
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.handle import TableHandle
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 
 MAX_LISTED_FILES: Final = 100
 """The most excluded files that are listed by path, per table."""
@@ -45,7 +45,7 @@ class NextClustering:
     excluded: ExcludedFiles
 
 
-@read_again
+@retry_stale
 def next_clustering(
     observation: Observation, declared: TableSpec, *, budget: RunBudget
 ) -> NextClustering | None:

@@ -331,7 +331,7 @@ def _applied(workspace: Workspace, table: ResolvedTable, *, trusts_record: bool)
         raise workspace.unapplied(table)
     if observation.handle.fault is not None:
         raise observation.handle.fault.error()
-    check_signed(observation.handle.store.uri, observation.handle.seal, workspace.signing_keys)
+    check_signed(observation.handle.store.uri, observation.handle.record_signature, workspace.signing_keys)
     if not trusts_record:
         check_declared(observation, table.spec)
     else:

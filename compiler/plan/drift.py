@@ -37,7 +37,7 @@ from parquetry.runtime.table.signing import check_signed
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, format_instant
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 
 CODES = {
     "DR100": "the table cannot be read or written as it is now",
@@ -103,7 +103,7 @@ def _drift_at(workspace: Workspace, table: ResolvedTable) -> TableDrift:
     )
 
 
-@read_again
+@retry_stale
 def table_drift(
     store: ObjectStore, *, table: str, location: str, owner: TableOwner | None = None
 ) -> TableDrift:
@@ -128,7 +128,7 @@ def table_drift(
     return TableDrift(table=table, location=location, is_applied=is_applied, drifts=found)
 
 
-@read_again
+@retry_stale
 def observed_drift(observation: Observation) -> tuple[Drift, ...]:
     """Return the drift of an observed table, or nothing if no spec is applied.
 
@@ -181,7 +181,7 @@ def _signature(observation: Observation, owner: TableOwner | None) -> Iterator[D
     """Yield a drift if no declared key signed the record. Without the keys, yield nothing."""
     handle = observation.handle
     try:
-        check_signed(handle.store.uri, handle.seal, () if owner is None else owner.keys)
+        check_signed(handle.store.uri, handle.record_signature, () if owner is None else owner.keys)
     except CorruptTableError as wrong:
         yield Drift(code="DR102", path="applied", applied=None, live=None, remedy=wrong.message)
     except KeyUnavailableError:

@@ -7,7 +7,7 @@ from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import KeyUnavailableError
-from parquetry.runtime.table.signing import SIGNATURE_CODE, Signed, wrong_signature
+from parquetry.runtime.table.signing import SIGNATURE_CODE, SignatureState, wrong_signature
 
 SIGNATURE_PATH = "applied.signature"
 
@@ -17,14 +17,17 @@ def signature_changes(workspace: Workspace, observation: Observation) -> tuple[C
 
     If the keys are not available here, only a missing or superfluous signature is found.
     """
-    seal, keys = observation.handle.seal, workspace.signing_keys
-    if seal is None or not observation.is_applied:
+    signature, keys = observation.handle.record_signature, workspace.signing_keys
+    if signature is None or not observation.is_applied:
         return ()
     state = _state(workspace, observation)
     if not keys:
-        wanted, found = Signed.MISSING, Signed.MISSING if seal.signature is None else Signed.CURRENT
+        wanted, found = (
+            SignatureState.MISSING,
+            SignatureState.MISSING if signature.signature is None else SignatureState.CURRENT,
+        )
     else:
-        wanted, found = Signed.CURRENT, state or Signed.CURRENT
+        wanted, found = SignatureState.CURRENT, state or SignatureState.CURRENT
     if found is wanted:
         return ()
     return (
@@ -45,10 +48,10 @@ def refuse_wrong_signature(
 
     If the keys are not available here, the signature is not checked and the result is None.
     """
-    seal = observation.handle.seal
-    if seal is None or _state(workspace, observation) is not Signed.WRONG:
+    signature = observation.handle.record_signature
+    if signature is None or _state(workspace, observation) is not SignatureState.WRONG:
         return None
-    wrong = wrong_signature(observation.handle.store.uri, seal)
+    wrong = wrong_signature(observation.handle.store.uri, signature)
     return Blocked(
         table=table.name,
         location=table.location_declared,
@@ -62,29 +65,30 @@ def unchecked_signature(
     workspace: Workspace, table: ResolvedTable, observation: Observation
 ) -> tuple[PlanWarning, ...]:
     """Return a warning if the signature cannot be checked because a key is not available here."""
-    seal = observation.handle.seal
-    if seal is None or seal.signature is None or not workspace.signing_keys:
+    signature = observation.handle.record_signature
+    if signature is None or signature.signature is None or not workspace.signing_keys:
         return ()
     if _state(workspace, observation) is not None:
         return ()
     name = table.name
     message = (
-        f"the signature of record {seal.number} of table {name} is not checked: the key is not here; apply "
+        f"the signature of record {signature.number} of table {name} is not checked: the key is not here; "
+        "apply "
         "and run check it"
     )
     return (PlanWarning(code=SIGNATURE_CODE, table=name, message=message),)
 
 
-def _state(workspace: Workspace, observation: Observation) -> Signed | None:
+def _state(workspace: Workspace, observation: Observation) -> SignatureState | None:
     """Return which key signed the record, or None if that cannot be checked here."""
-    seal, keys = observation.handle.seal, workspace.signing_keys
-    if seal is None or not keys:
+    signature, keys = observation.handle.record_signature, workspace.signing_keys
+    if signature is None or not keys:
         return None
-    if seal.signature is None:
-        return Signed.MISSING
+    if signature.signature is None:
+        return SignatureState.MISSING
     if workspace.base is not None:
         return None
     try:
-        return seal.state(keys)
+        return signature.state(keys)
     except KeyUnavailableError:
         return None

@@ -177,7 +177,7 @@ class _Reading:
         since = self._since(active)
         writes = self._active_writes([write for write in active if write.time >= since])
         cleans = self._active_cleans(since) if self._reach.cleans else []
-        if self._reach.archive and since < (timeline.unbroken_since or ""):
+        if self._reach.archive and since < (timeline.first_contiguous_write or ""):
             logged, logged_cleans = self._archived(since, known={write.time for write in active})
             writes, cleans = logged + writes, logged_cleans + cleans
         self._note_missing_writes(writes, since)
@@ -214,7 +214,7 @@ class _Reading:
     def _read(self, instant: Instant) -> CommitMetadata:
         """Return a commit without adding it to the commits that the timeline keeps in memory."""
         timeline = self._timeline
-        if timeline.has_read(instant.time):
+        if timeline.is_cached(instant.time):
             return timeline.commit_metadata(instant.time)
         place = f"{timeline.store.uri}/{instant.path}"
         try:
@@ -305,7 +305,7 @@ class _Reading:
         """Note a gap if the records begin after ``since``, unless the table itself begins there."""
         if not writes or self._reach.newest is not None or writes[0].time == self._handle.first_instant:
             return
-        if self._before or (self._timeline.unbroken_since or "") < since:
+        if self._before or (self._timeline.first_contiguous_write or "") < since:
             return
         first = writes[0]
         begins_table = not first.replaced and all(
@@ -393,7 +393,7 @@ class _Reading:
         """Return the writes before the period on the timeline that describe these file versions."""
         before = [write for write in self._timeline.completed_writes if write.time < begin]
         if not self._reach.archive:
-            before = [write for write in before if self._timeline.has_read(write.time)]
+            before = [write for write in before if self._timeline.is_cached(write.time)]
         if all(version.instant for version in live.values()):
             times = {version.instant for version in live.values()}
             before = [write for write in before if write.time in times]

@@ -16,7 +16,7 @@ from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_log import newest_logs_first
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, format_instant
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 
 _SHOWN = WRITE_ACTIONS | {Action.ROLLBACK, Action.RESTORE}
 _UNREAD_LOG = "a file of the archive log cannot be read, or went meanwhile: its commits are missing here"
@@ -51,7 +51,7 @@ class HistoryReport(Brief):
     warnings: tuple[str, ...] = ()
 
 
-@read_again
+@retry_stale
 def report_history(store: ObjectStore, *, most: int) -> HistoryReport:
     """Return the newest ``most`` entries of the table in ``store``.
 

@@ -45,7 +45,7 @@ from parquetry.runtime.table.consistent_read import read_consistently
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class LiveFiles:
     files: tuple[LiveFile, ...]
 
 
-@read_again
+@retry_stale
 def live_files(store: ObjectStore) -> LiveFiles:
     """Return the files that hold the table's current rows, without reading any footer.
 
@@ -169,7 +169,7 @@ def live_files(store: ObjectStore) -> LiveFiles:
     )
 
 
-@read_again
+@retry_stale
 def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> LayoutReport:
     """Return the layout of the table in ``store``.
 

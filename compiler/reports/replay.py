@@ -14,7 +14,7 @@ from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import applied_history
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.instant import format_instant
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class ReplayReport:
     replay: Replay | None
 
 
-@read_again
+@retry_stale
 def replay_table(
     store: ObjectStore, *, seconds: int, limits: Limits, declared: TableSpec | None
 ) -> ReplayReport:

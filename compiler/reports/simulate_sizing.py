@@ -18,7 +18,7 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 from parquetry.text import shell
 
 DEFAULT_RECORD_SIZE_BYTES = 1024
@@ -66,7 +66,7 @@ def simulate_given(file_sizes: Sequence[int], *, inserts: int, limits: Limits) -
     return Simulation(plan=plan, policy=policy, record_size_origin=origin)
 
 
-@read_again
+@retry_stale
 def simulate_table(
     store: ObjectStore,
     *,

@@ -15,7 +15,7 @@ from parquetry.runtime.layout.clustering.depth import CURVES
 from parquetry.runtime.spec.clustering import STITCH, ClusteringScope, ExecutionPolicy
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import open_table
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 
 _STRATEGIES: Final = ("sort", "zorder", "hilbert")
 _MOST_COLUMNS: Final = 3
@@ -60,7 +60,7 @@ class Suggestion:
     reasons: tuple[str, ...]
 
 
-@read_again
+@retry_stale
 def simulate_layouts(
     store: ObjectStore,
     *,
@@ -102,7 +102,7 @@ def simulate_layouts(
     )
 
 
-@read_again
+@retry_stale
 def suggest(store: ObjectStore) -> Suggestion:
     """Simulate the layouts that fit the declared queries, and suggest the one to use.
 

@@ -28,7 +28,7 @@ from parquetry.runtime.timeline.instant import (
     Timezone,
     parse_instant_ms,
 )
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 from parquetry.runtime.write.plan import DECISIONS_KEY
 from parquetry.text.secret_names import MASK
 
@@ -86,7 +86,7 @@ class TimelineReport(Brief):
     warnings: tuple[str, ...] = ()
 
 
-@read_again
+@retry_stale
 def report_timeline(
     store: ObjectStore,
     *,

@@ -15,7 +15,7 @@ from parquetry.errors import UsageError
 from parquetry.message import command
 from parquetry.project.model.locations import LocationProblem, normalised
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.table.applied import applied_record, check_owned, read_identity, seal_of
+from parquetry.runtime.table.applied import applied_record, check_owned, read_identity, record_signature_of
 from parquetry.runtime.table.signing import check_signed
 
 _ROUNDS: Final = 3
@@ -59,8 +59,8 @@ def recorded_text(
         )
     if record.fault is not None:
         raise record.fault.error()
-    seal = seal_of(store, read_identity(store), record)
-    check_signed(store.uri, seal, workspace.signing_keys, signs=True)
+    record_signature = record_signature_of(store, read_identity(store), record)
+    check_signed(store.uri, record_signature, workspace.signing_keys, signs=True)
     named = name or record.spec.name
     document = structure(
         replace(record.spec, name=named), location=declared_location(workspace, location, named)

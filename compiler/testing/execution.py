@@ -36,7 +36,7 @@ from parquetry.runtime.spec.row_tests import FailingKeys, RowAnswer
 from parquetry.runtime.spec.table_spec import TableSpec, TableTest
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle, open_table
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 
 _OF_ROWS_ONLY = "it needs rows, and --no-spark reads none"
 _NO_ANSWER = "the job that reads its rows ended without a result"
@@ -143,7 +143,7 @@ def _measure_reporting(table: TableUnderTest, rows: RowExecution | None, *, stop
         )
 
 
-@read_again
+@retry_stale
 def _measure(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) -> _Measured:
     handle = open_table(table.store(), owner=table.owner)
     shown_by = masked_by(handle.spec, table.declared)

@@ -18,13 +18,13 @@ from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.admission_to_read import check_readable
 from parquetry.runtime.table.applied import (
-    Foreign,
+    OwnershipConflict,
     check_owner,
     fault_of,
-    foreign,
+    ownership_conflict,
     read_applied,
     read_identity,
-    seal_of,
+    record_signature_of,
 )
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.creation import first_commit, refuse_missing_properties
@@ -60,9 +60,9 @@ class Observation:
         """True if the project declared the table before and no longer does."""
         return self.handle.applied is not None and self.handle.applied.forgotten
 
-    def foreign_to(self, owner: TableOwner) -> Foreign | None:
+    def foreign_to(self, owner: TableOwner) -> OwnershipConflict | None:
         """Return why the table does not belong to the owner, or None if it does."""
-        return foreign(owner, project=self.handle.project, applied=self.handle.applied)
+        return ownership_conflict(owner, project=self.handle.project, applied=self.handle.applied)
 
     def check_owner(self, owner: TableOwner) -> None:
         """Raise ForeignTableError if the table does not belong to the owner."""
@@ -120,7 +120,7 @@ def observe(store: ObjectStore) -> Observation | None:
         table_id=identity.table_id if identity else None,
         project=identity.project if identity else None,
         fault=fault_of(identity, applied),
-        seal=seal_of(store, identity, applied),
+        record_signature=record_signature_of(store, identity, applied),
     )
     return Observation(
         handle=handle,

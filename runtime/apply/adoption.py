@@ -31,7 +31,7 @@ from parquetry.runtime.table.creation import check_spec
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.key_encoding import sampled_row
 from parquetry.runtime.table.partition_path import KeyRules, partition_path
-from parquetry.runtime.table.signing import Signed
+from parquetry.runtime.table.signing import SignatureState
 from parquetry.runtime.timeline.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
 
 _SAMPLED_PARTITIONS: Final = 8
@@ -102,7 +102,7 @@ def adopt_table(
     _own(store, project)
     applied = handle.applied
     # The signature covers the owner of the table, so a new owner requires a new signature.
-    signed = key is None or (was == project and _state(handle, signing_keys) is Signed.CURRENT)
+    signed = key is None or (was == project and _state(handle, signing_keys) is SignatureState.CURRENT)
     if applied is not None and (applied.digest, applied.target) == (digest, target) and signed:
         return applied
     number = (applied.number if applied else 0) + 1
@@ -128,9 +128,9 @@ def _adopted_settings(declared: Settings | None, applied: AppliedRef | None) -> 
     return harmless | {path: value for path, value in before if executes(path, value)}
 
 
-def _state(handle: TableHandle, keys: tuple[str, ...]) -> Signed | None:
+def _state(handle: TableHandle, keys: tuple[str, ...]) -> SignatureState | None:
     """Return the state of the record's signature, or None if there is no record."""
-    return None if handle.seal is None else handle.seal.state(keys)
+    return None if handle.record_signature is None else handle.record_signature.state(keys)
 
 
 def _own(store: ObjectStore, project: str) -> None:

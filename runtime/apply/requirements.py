@@ -11,9 +11,9 @@ from parquetry.runtime.spec.target_settings import Settings, check_settings
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.applied import (
     AppliedRef,
-    check_acted_by,
     check_faults,
     check_owner,
+    check_record_usable,
     read_applied,
     read_identity,
 )
@@ -90,7 +90,7 @@ def _check_applied(
     project = identity.project if identity else None
     check_owner(store.uri, owner, project=project, applied=applied.ref if applied else None)
     check_faults(identity, applied)
-    check_acted_by(store, owner, applied=applied, identity=identity)
+    check_record_usable(store, owner, applied=applied, identity=identity)
     table_id = identity.table_id if identity else None
     if requirements.table_id is not None and table_id != requirements.table_id:
         raise StalePlanError(

@@ -21,7 +21,7 @@ from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import WriteStat
-from parquetry.runtime.timeline.effective_writes import completed_being_rolled_back
+from parquetry.runtime.timeline.effective_writes import invalid_completed_writes
 from parquetry.runtime.timeline.versions import FileGroupId
 
 _NAMED: Final = 10
@@ -155,7 +155,7 @@ def check_read(
         sorted({f.instant for f in files if timeline.is_completed(f.instant)}),
         lambda time: _remember(timeline, time),
     )
-    known = [i.time for i in timeline.completed_writes if i.time <= until and timeline.has_read(i.time)]
+    known = [i.time for i in timeline.completed_writes if i.time <= until and timeline.is_cached(i.time)]
     named = {group: one for group, one in newest_files(timeline, known).items() if one[0] > after}
     if _look(view, named, until, wanted) or any(f.size_bytes < _LEAST_BYTES for f in files):
         refuse_damage(handle, damaged_files(handle, until=until, wanted=wanted))
@@ -235,7 +235,7 @@ def newest_files(timeline: Timeline, times: Iterable[str] | None = None) -> dict
     Writes that are being rolled back do not count. Replaced file groups are left out.
     """
     listed = [i.time for i in timeline.completed_writes] if times is None else sorted(times)
-    rolled_back = completed_being_rolled_back(timeline)
+    rolled_back = invalid_completed_writes(timeline)
     listed = [time for time in listed if time not in rolled_back]
     newest: dict[FileGroupId, Written] = {}
     for instant, metadata in zip(listed, map_each(listed, timeline.commit_metadata), strict=True):

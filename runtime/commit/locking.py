@@ -25,7 +25,7 @@ def table_lock(table: TableHandle, session: Session, *, rolls_back: bool = False
         session,
         lock_path(table.config.raw),
         fence=lambda instant: _roll_back_pending(table, session, instant),
-        confirm=None if rolls_back else table.confirm_owner,
+        confirm=None if rolls_back else table.check_owner,
     )
 
 

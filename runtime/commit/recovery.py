@@ -21,7 +21,7 @@ from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.effective_writes import rolled_back_writes, writes_being_rolled_back
+from parquetry.runtime.timeline.effective_writes import completed_after_rollback, writes_being_rolled_back
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.sidecars import claim_path, sample_path
 from parquetry.runtime.timing import Timing
@@ -117,7 +117,7 @@ def find_unfinished(timeline: Timeline, timing: Timing) -> Unfinished:
     return Unfinished(
         ours=tuple(ours),
         dead=tuple(dead),
-        rolled_back=rolled_back_writes(timeline),
+        rolled_back=completed_after_rollback(timeline),
         blocking=tuple(blocking),
         foreign=tuple(foreign),
     )

@@ -46,7 +46,7 @@ from parquetry.runtime.table.applied import check_owner, read_newer
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata
-from parquetry.runtime.timeline.effective_writes import EffectiveWrites, completed_being_rolled_back
+from parquetry.runtime.timeline.effective_writes import EffectiveWrites, invalid_completed_writes
 from parquetry.runtime.timeline.instant import Action, Instant, State
 
 SOURCES_KEY: Final = "parquetry.sources"
@@ -166,7 +166,7 @@ def revalidate(transaction: Transaction, candidate: Candidate, validated: Timeli
     reason = _damaged_files(transaction, now)
     if reason is None and completed.file_name not in now.files:
         reason = f"another writer has rolled {transaction.instant} back after it was published"
-    if reason is None and transaction.instant in completed_being_rolled_back(now):
+    if reason is None and transaction.instant in invalid_completed_writes(now):
         reason = f"{transaction.instant} is being rolled back"
     if reason is not None:
         return Conflict(verdict=Verdict.RETRY, reason=reason)
@@ -257,7 +257,7 @@ def _rolled_back_meanwhile(transaction: Transaction, now: Timeline) -> str | Non
             now.rollback_plan(rollback.time).instant.time == transaction.instant
         ):
             return f"{transaction.instant} is being rolled back by {rollback.time}"
-    if victims := completed_being_rolled_back(now):
+    if victims := invalid_completed_writes(now):
         return f"{victims[0]} is being rolled back"
     first = now.completed_writes[0].time if now.completed_writes else None
     for instant in before.completed_writes:
@@ -329,7 +329,7 @@ def _of_files(spec: TableSpec) -> TableSpec:
 def _check_table(transaction: Transaction, now: Timeline) -> None:
     """Raise UnsupportedTableError if the table was upgraded, or got a metadata table, meanwhile."""
     store = transaction.store
-    config = transaction.table.confirmed_config()
+    config = transaction.table.config_under_lock()
     check_writable(replace(transaction.table, config=config), now, store.now_ms())
 
 

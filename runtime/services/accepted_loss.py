@@ -16,7 +16,7 @@ from parquetry.runtime.errors import UNUSABLE, StalePlanError
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.storage.regular_file import MOST_BYTES
-from parquetry.runtime.table.handle import TableHandle, masks_failures
+from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.table.statistics import decode_statistics
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.sidecars import statistics_path
@@ -52,7 +52,7 @@ def lost_rows(handle: TableHandle) -> tuple[LostRows, ...]:
     )
 
 
-@masks_failures
+@with_masked_failures
 def accept_loss(
     handle: TableHandle, paths: Collection[str] | None = None, *, timing: Timing = DEFAULT_TIMING
 ) -> CommitResult:

@@ -31,7 +31,7 @@ from parquetry.runtime.storage.model import ObjectInfo
 from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import BaseFileName, instant_of_file
-from parquetry.runtime.table.handle import TableHandle, masks_failures
+from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import read_newest_log, write_archive_log
@@ -51,7 +51,7 @@ class ArchiveResult(Brief):
     instants: tuple[str, ...]
 
 
-@masks_failures
+@with_masked_failures
 def archive(
     table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
 ) -> ArchiveResult:

@@ -44,10 +44,10 @@ from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.os_errors import LATE_FAILURES, is_full, logging_failures
-from parquetry.runtime.table.handle import TableHandle, masks_failures
+from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanerPlan
-from parquetry.runtime.timeline.effective_writes import completed_being_rolled_back
+from parquetry.runtime.timeline.effective_writes import invalid_completed_writes
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.versions import FileGroupId
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -73,7 +73,7 @@ class CleanResult:
     leftovers_deleted: int
 
 
-@masks_failures
+@with_masked_failures
 def clean(
     table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
 ) -> CleanResult:
@@ -110,7 +110,7 @@ def clean_if_due(
     return _clean_with_room(table, plan=plan, timing=timing, whole_table=False)
 
 
-@masks_failures
+@with_masked_failures
 def clean_groups(
     table: TableHandle, groups: Collection[FileGroupId], *, timing: Timing = DEFAULT_TIMING
 ) -> CleanResult:
@@ -148,7 +148,7 @@ def _clean_with_room(table: TableHandle, *, plan: _Plan, timing: Timing, whole_t
 
 def _clean_up_without_room(table: TableHandle, timing: Timing) -> int:
     """Delete orphan files and leftovers without writing a file, and return how many were deleted."""
-    table.confirm_owner()
+    table.check_owner()
     shown = partial(masked_message, spec=table.spec, location=table.store.uri)
     with logging_failures(table.store.uri, "some orphans are left until the disk has room", shown=shown):
         return sum(_clean_up(table, Timeline.load(table.store), timing=timing, whole_table=True))
@@ -197,7 +197,7 @@ def _clean_up(
 ) -> tuple[int, int]:
     """Delete orphan files and leftovers of dead writes, and return the two numbers."""
     store = table.store
-    table.confirm_owner()
+    table.check_owner()
     partitions = set(table.view(timeline).partitions()) if whole_table else set()
     partitions |= _partitions_of_rolled_back_writes(timeline)
     partitions |= partitions_with_abandoned(store)
@@ -240,7 +240,7 @@ def _delete_expired(
                 # only a few.
                 is_overtaken = any(clean.time > requested.time for clean in now.of(Action.CLEAN))
                 # A pending rollback restores older versions, which look expired until it is done.
-                is_overtaken = is_overtaken or bool(completed_being_rolled_back(now))
+                is_overtaken = is_overtaken or bool(invalid_completed_writes(now))
                 if is_overtaken:
                     break
                 if _basis(now) != _basis(timeline):

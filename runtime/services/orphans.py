@@ -123,7 +123,7 @@ def rolled_back_entries(entries: Iterable[ObjectInfo], timeline: Timeline) -> li
     return [
         path
         for path, time in times
-        if is_ledger_entry(path) and not timeline.contains(time) and not timeline.is_left_behind(time)
+        if is_ledger_entry(path) and not timeline.contains(time) and not timeline.counts_as_archived(time)
     ]
 
 
@@ -143,7 +143,7 @@ def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
         if time is None or time in pending:
             continue
         is_unfinished = finished_name(info.path) is not None
-        is_rolled_back = not timeline.is_completed(time) and not timeline.is_left_behind(time)
+        is_rolled_back = not timeline.is_completed(time) and not timeline.counts_as_archived(time)
         if is_unfinished or is_rolled_back or (time in named and info.path not in named[time]):
             orphans.append(info.path)
     return orphans
@@ -288,7 +288,7 @@ class _Leftovers:
             time = path.rpartition("/")[2].partition(".")[0]
             is_statistics = path.startswith(f"{STATISTICS_FOLDER}/") and time.isdigit()
             is_entry = is_statistics or is_ledger_entry(path)
-            stands = timeline.is_completed(time) or self._is_busy(time) or timeline.is_left_behind(time)
+            stands = timeline.is_completed(time) or self._is_busy(time) or timeline.counts_as_archived(time)
             if is_entry and not stands:
                 yield path
 

@@ -15,7 +15,7 @@ from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import finish_cleans
 from parquetry.runtime.sources.ledger import ReadAgain, read_again
 from parquetry.runtime.spec.codec import Brief
-from parquetry.runtime.table.handle import TableHandle, masks_failures
+from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.restore import RestorePlan
@@ -39,7 +39,7 @@ class RestoreResult(Brief):
     reads_again: tuple[ReadAgain, ...] = ()
 
 
-@masks_failures
+@with_masked_failures
 def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMING) -> RestoreResult:
     """Roll back every write after the savepoint, including pending ones; the savepoint stays.
 

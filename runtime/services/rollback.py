@@ -19,16 +19,16 @@ from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.sources.ledger import read_again
 from parquetry.runtime.storage.model import ObjectStore
-from parquetry.runtime.table.handle import TableHandle, masks_failures
+from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Instant
-from parquetry.runtime.timeline.versions import FileGroupId, versions_as_of
+from parquetry.runtime.timeline.versions import FileGroupId, slices_as_of
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 _REMEDY: Final = "put the file back from a copy, or put the rows right with a new write"
 
 
-@masks_failures
+@with_masked_failures
 def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMING) -> RollbackResult:
     """Roll back a pending write, also of another program, or the newest completed write.
 
@@ -108,7 +108,7 @@ def _check_uncovered(table: TableHandle, timeline: Timeline, victim: Instant) ->
     before = max(write.time for write in timeline.completed_writes if write.time < victim.time)
     check_no_foreign_clean(timeline, before)
     metadata = timeline.commit_metadata(victim.time)
-    versions = versions_as_of(timeline, before)
+    versions = slices_as_of(timeline, before)
     uncovered: dict[FileGroupId, str | None] = {
         (partition, file_id): versions[partition, file_id]
         for partition, file_ids in metadata.replaced.items()
@@ -119,7 +119,7 @@ def _check_uncovered(table: TableHandle, timeline: Timeline, victim: Instant) ->
         if stat.prev_commit is not None:
             uncovered[stat.partition_path, stat.file_id] = stat.prev_commit
     view = table.view(timeline)
-    if lost := view.lacking(uncovered, before):
+    if lost := view.missing_slices(uncovered, before):
         partition, file_id = lost[0]
         raise InvalidDataError(
             Message(

@@ -20,10 +20,10 @@ from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table.handle import TableHandle, masks_failures
+from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.effective_writes import completed_being_rolled_back
+from parquetry.runtime.timeline.effective_writes import invalid_completed_writes
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.restore import SavepointMetadata
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -37,7 +37,7 @@ class SavepointResult:
     files: int
 
 
-@masks_failures
+@with_masked_failures
 def create_savepoint(
     table: TableHandle,
     instant: str | None = None,
@@ -67,7 +67,7 @@ def create_savepoint(
     with locked_session(table, timeline, purpose="savepoint", timing=timing) as (session, lock):
         while True:
             timeline = timeline.reload()
-            if completed_being_rolled_back(timeline):
+            if invalid_completed_writes(timeline):
                 lock.release()
                 recover(table, timeline, timing=timing)
                 lock.acquire()
@@ -97,7 +97,7 @@ def create_savepoint(
     return SavepointResult(instant=time, files=sum(len(names) for names in files.values()))
 
 
-@masks_failures
+@with_masked_failures
 def delete_savepoint(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMING) -> None:
     """Delete a savepoint; the next clean may delete its files.
 
@@ -129,7 +129,7 @@ def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str
     uri = table.store.uri
     if not timeline.completed_writes:
         raise InvalidDataError(f"{uri}: nothing was committed yet; write to the table first")
-    time = instant or timeline.last_settled() or timeline.completed_writes[-1].time
+    time = instant or timeline.last_before_pending() or timeline.completed_writes[-1].time
     if not timeline.is_completed(time):
         raise InvalidDataError(
             f"{uri}: there is no completed write {time} on the active timeline; "

@@ -18,7 +18,7 @@ from parquetry.runtime.errors import CorruptTableError, NotFoundError, TooLargeE
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.storage.regular_file import MOST_BYTES
-from parquetry.runtime.table.handle import TableHandle, masks_failures
+from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.table.statistics import decode_statistics, encode_statistics
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_log import changed_log, log_paths
@@ -39,7 +39,7 @@ class ScrubResult(Brief):
     samples: int = 0
 
 
-@masks_failures
+@with_masked_failures
 def scrub(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> ScrubResult:
     """Remove the key ranges of completed writes, and the statistics and samples of deleted files.
 

@@ -188,7 +188,7 @@ def preview_first(source: Source, *, directory: str, storage: Mapping[str, Any])
     consumption = Consumption(source=source.name)
     if source.format == TABLE_FORMAT:
         other = open_table(open_store(join_base(directory, source.path), storage, source.allowed))
-        until = other.timeline().last_settled()
+        until = other.timeline().last_before_pending()
         return None if until is None else DueBatch(table=other, until=until, consumption=consumption)
     found = _list(source, directory=directory, storage=storage)
     if isinstance(found, DueBatch):
@@ -221,7 +221,7 @@ def find_due(
     due = _find(handle, source, effective, directory=directory, storage=storage, writes=True, without=without)
     if due is not None and due.missing is not None:
         return due
-    if (due is not None and due.consumption is not None) or effective().has_asked_archive:
+    if (due is not None and due.consumption is not None) or effective().has_unknown_writes:
         ledger.fold(handle.store, source.name, effective())
     return due
 
@@ -553,7 +553,7 @@ def _due_of_table(
         if source.if_missing != "warn":
             raise
         return DueBatch(missing=str(missing))
-    until = other.timeline().last_settled()
+    until = other.timeline().last_before_pending()
     if until is None:
         return None
     entries = ledger.table_history(handle.store, effective())

@@ -299,7 +299,7 @@ def fold(store: ObjectStore, source: str, effective: EffectiveWrites) -> int:
     listed = [info.path for info in store.list(_folder(source))]
     own = [path for path in listed if path.endswith(_ENTRY)]
     ready = [path for path in own if effective.counts(_instant_of(path), is_settled=True)]
-    if len(ready) <= FOLD_ABOVE and not effective.has_asked_archive:
+    if len(ready) <= FOLD_ABOVE and not effective.has_unknown_writes:
         return 0
     former = [path for path in listed if is_folded(path)]
     try:

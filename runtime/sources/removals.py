@@ -25,7 +25,7 @@ def removal_between(table: TableHandle, since: str, until: str) -> str | None:
     for write in timeline.completed_writes:
         if since < write.time <= until and (loss := _loss(timeline.commit_metadata(write.time))):
             return f"commit {write.time} of {name} {loss}"
-    first = timeline.unbroken_since
+    first = timeline.first_contiguous_write
     if first is None or since >= first:
         return None
     for archived in _archived_writes(table, timeline, since, until):

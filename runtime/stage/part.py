@@ -35,7 +35,7 @@ from parquetry.runtime.stage.index import BATCHES, REFERENCE_SHIFT
 from parquetry.runtime.stage.keys_file import KeysFile
 from parquetry.runtime.stage.partition_paths import PartitionPaths
 from parquetry.runtime.stage.place import StagePlace
-from parquetry.runtime.table.partition_path import NULL_PARTITION, SHARED_TEXTS
+from parquetry.runtime.table.partition_path import NULL_FOLDER_TEXTS, NULL_PARTITION
 
 REFERENCE = "__ref"
 ARRIVAL = "__arrival"
@@ -352,7 +352,7 @@ class _PartWriter:
         for name in self._spec.overwrites:
             values = values_at(table, name)
             if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-                shared = pc.is_in(values, value_set=pa.array(SHARED_TEXTS, values.type))
+                shared = pc.is_in(values, value_set=pa.array(NULL_FOLDER_TEXTS, values.type))
                 fault = (
                     f"column {name!r} is an empty text or {NULL_PARTITION}, not null, but in its partition"
                 )

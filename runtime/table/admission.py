@@ -12,7 +12,7 @@ from typing import Final
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.spec.key_generator import KeyGenerator
 from parquetry.runtime.table.admission_to_read import check_readable
-from parquetry.runtime.table.applied import check_rules
+from parquetry.runtime.table.applied import check_declared_spec
 from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.schema import recorded_schema
@@ -46,8 +46,8 @@ def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None
     if handle.fault is not None:
         raise handle.fault.error()
     if handle.owner is not None:
-        check_signed(handle.store.uri, handle.seal, handle.owner.keys, signs=handle.owner.signs)
-    check_rules(handle.store.uri, handle.owner, handle.applied, handle.spec)
+        check_signed(handle.store.uri, handle.record_signature, handle.owner.keys, signs=handle.owner.signs)
+    check_declared_spec(handle.store.uri, handle.owner, handle.applied, handle.spec)
     check_readable(handle.store, handle.config)
     for problem in writing_problems(handle.config):
         raise UnsupportedTableError(f"{handle.store.uri}: {problem}")
@@ -80,7 +80,7 @@ def writing_problems(config: TableConfig) -> Iterator[str]:
             "rewrite the table without that setting"
         )
     if not config.populate_meta_fields:
-        yield ("hoodie.populate.meta.fields=false: rows carry no record keys; rewrite the table with true")
+        yield ("hoodie.populate.meta.fields=false: rows have no record keys; rewrite the table with true")
     if _flag(config, "hoodie.table.cdc.enabled"):
         yield (
             "hoodie.table.cdc.enabled=true: a write without change log files would be missing from "
@@ -110,8 +110,8 @@ def _key_generator_problems(config: TableConfig) -> Iterator[str]:
             generator for generator in KeyGenerator if generator is not KeyGenerator.TIMESTAMP
         )
         yield (
-            f"unknown key generator {config.key_generator_class}, so keys and partition paths cannot be "
-            f"made alike; rewrite the table with one of {supported}"
+            f"unknown key generator {config.key_generator_class}, so parquetry cannot write the same keys "
+            f"and partition paths; rewrite the table with one of {supported}"
         )
     time_based = any(".keygen.timebased." in key for key in config.raw)
     if config.key_generator is KeyGenerator.TIMESTAMP or (
@@ -135,7 +135,7 @@ def _check_schema(handle: TableHandle, timeline: Timeline) -> None:
     newest = timeline.completed_writes[-1]
     if timeline.commit_metadata(newest.time).extra.get(_LATEST_INTERNAL_SCHEMA):
         raise UnsupportedTableError(
-            f"{handle.store.uri}: the commit {newest.time} carries a schema history "
+            f"{handle.store.uri}: the commit {newest.time} has a schema history "
             f"(hoodie.schema.on.read.enable), which a write without it would cut off; "
             f"rewrite the table without that setting"
         )
@@ -145,12 +145,13 @@ def _future_instant(handle: TableHandle, timeline: Timeline, ahead: int) -> str:
     remedy = (
         "set TZ to the zone of the machines that write this table"
         if handle.config.timezone is Timezone.LOCAL
-        else "set this machine's clock right, or wait until then"
+        else "correct the clock of this machine, or wait until then"
     )
     return (
-        f"{handle.store.uri}: the newest instant {timeline.last_instant} lies {ahead / 1000:.0f} s ahead of "
-        f"the clock (time zone of the table: {handle.config.timezone}), and rows written now would vanish "
-        f"behind it; {remedy}"
+        f"{handle.store.uri}: the newest instant {timeline.last_instant} is {ahead / 1000:.0f} s ahead of "
+        f"the clock (time zone of the table: {handle.config.timezone}), so readers would not see rows that "
+        "are "
+        f"written now; {remedy}"
     )
 
 

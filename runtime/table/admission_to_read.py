@@ -28,7 +28,7 @@ def check_readable(store: ObjectStore, config: TableConfig) -> None:
     if config.bootstrap_base_path is not None:
         raise UnsupportedTableError(
             f"{store.uri}: bootstrapped from {config.bootstrap_base_path} (hoodie.bootstrap.base.path), so "
-            f"rows lie outside the table; write it into a new table with Hudi"
+            f"some rows are outside the table; write it into a new table with Hudi"
         )
     if config.base_file_format != "PARQUET":
         raise UnsupportedTableError(
@@ -38,16 +38,16 @@ def check_readable(store: ObjectStore, config: TableConfig) -> None:
 
 
 def _other_version(store: ObjectStore, config: TableConfig) -> str:
-    found = f"{store.uri}: table version {config.version}, timeline layout {config.layout}"
+    prefix = f"{store.uri}: table version {config.version}, timeline layout {config.layout}"
     if config.version < TABLE_VERSION:
         return (
-            f"{found}; only version {TABLE_VERSION} is supported: upgrade it by a write with Hudi 0.15, or "
+            f"{prefix}; only version {TABLE_VERSION} is supported: upgrade it by a write with Hudi 0.15, or "
             f"1.x with hoodie.write.table.version={TABLE_VERSION}"
         )
     newest = _newest_of_layout_2(store)
     upgraded = f" (newest completed instant there: {newest})" if newest else ""
     return (
-        f"{found}; a Hudi 1.x writer has upgraded it{upgraded}. Take it back with Hudi's own "
+        f"{prefix}; a Hudi 1.x writer has upgraded it{upgraded}. Downgrade it with Hudi's own "
         f"CALL downgrade_table(table => '{config.name}', to_version => 'SIX') and "
         f"CALL delete_metadata_table(table => '{config.name}'), and give every Hudi writer "
         f"hoodie.write.table.version={TABLE_VERSION}, hoodie.write.auto.upgrade=false and "

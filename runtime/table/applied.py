@@ -50,10 +50,10 @@ RECORD_CODE: Final = "SC505"
 DRIFT_CODE: Final = "SC506"
 """The code of messages about an applied spec that differs from the declared one."""
 
-_RENEW: Final = "restore it from a copy, or delete it, plan and apply again"
+_RECORD_REMEDY: Final = "restore it from a copy, or delete it, plan and apply again"
 _NUMBER_WIDTH: Final = 20
-_MOST_RECORDS: Final = 10**12
-_LATEST_MS: Final = 253_402_214_400_000
+_MAX_RECORDS: Final = 10**12
+_MAX_MS: Final = 253_402_214_400_000
 """The last day of the year 9999, which is a valid date in every time zone."""
 
 _Value = TypeVar("_Value")
@@ -62,7 +62,7 @@ _APPLIED_NAME = re.compile(rf"(\d{{{_NUMBER_WIDTH}}})\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreign:
+class OwnershipConflict:
     """The reason why a table does not belong to an owner (SC501 or SC504), and a remedy.
 
     ``remedy`` is None if the table may be adopted.
@@ -80,7 +80,7 @@ class Foreign:
         return (
             f"give the table another location, or remove {file}, "
             + adopting
-            + " and put back from it what you want"
+            + " and restore from it what you want"
         )
 
 
@@ -109,7 +109,7 @@ class TableIdentity:
             "first_instant": self.first_instant,
             "spec": None if self.spec is None else self.spec.to_json(),
         }
-        return _dump(document)
+        return _sealed_json(document)
 
     @classmethod
     def from_bytes(cls, content: bytes, *, place: str) -> TableIdentity:
@@ -177,7 +177,7 @@ def check_faults(identity: TableIdentity | None, applied: AppliedRecord | None) 
         raise fault.error()
 
 
-def check_rules(
+def check_declared_spec(
     place: str, owner: TableOwner | None, applied: AppliedRef | None, spec: TableSpec | None
 ) -> None:
     """Raise StalePlanError if the applied spec is not the one for which the owner opened the table.
@@ -196,16 +196,15 @@ def check_rules(
         return
     if applied is None or spec is None:
         raise StalePlanError(
-            f"{DRIFT_CODE} {place}: no spec is applied to the table; look at "
-            + command("plan")
-            + " and apply it"
+            f"{DRIFT_CODE} {place}: no spec is applied to the table; run " + command("plan") + " and apply it"
         )
     if rules_digest(spec) != owner.rules:
         raise StalePlanError(
-            f"{DRIFT_CODE} {place}: record {applied.number} is applied, and its spec is not the one that the "
-            "project declared when this began; run again if it was applied meanwhile, else look at "
+            f"{DRIFT_CODE} {place}: the applied record {applied.number} differs from the spec that the "
+            "project "
+            "declared when this command started; if it was applied meanwhile, run again, else run "
             + command("plan")
-            + ": apply it, or find out who wrote the record"
+            + " and apply it, or find out who wrote the record"
         )
 
 
@@ -215,7 +214,9 @@ def fault_of(identity: TableIdentity | None, applied: AppliedRecord | None) -> R
     return next((fault for fault in faults if fault is not None), None)
 
 
-def foreign(owner: TableOwner, *, project: str | None, applied: AppliedRef | None) -> Foreign | None:
+def ownership_conflict(
+    owner: TableOwner, *, project: str | None, applied: AppliedRef | None
+) -> OwnershipConflict | None:
     """Return why the table does not belong to the owner, or None if it does.
 
     `plan`, every command that names a table of its project, and the jobs that write all use this function. A
@@ -228,7 +229,7 @@ def foreign(owner: TableOwner, *, project: str | None, applied: AppliedRef | Non
 
     """
     if project != owner.project:
-        named = f"give the table another location, or name this project {project!r} as it was"
+        named = f"give the table another location, or rename this project to {project!r}"
         if project is None:
             reason = "belongs to no parquetry project"
         elif project == NO_PROJECT:
@@ -236,17 +237,17 @@ def foreign(owner: TableOwner, *, project: str | None, applied: AppliedRef | Non
         else:
             reason = f"belongs to project {project!r}"
         remedy = None if project in (None, NO_PROJECT) else named
-        return Foreign(code="SC501", reason=reason, remedy=remedy)
+        return OwnershipConflict(code="SC501", reason=reason, remedy=remedy)
     if applied is None or applied.forgotten or None in (applied.target, owner.target):
         return None
     if applied.target == owner.target:
         return None
-    return Foreign(
+    return OwnershipConflict(
         code="SC504",
         reason=f"is applied for target {applied.target!r}, not {owner.target!r}",
-        remedy="give it a location of its own at each target, or "
+        remedy="give it another location at each target, or "
         + phrase(f"use --target {applied.target}", called=f"load target {applied.target!r}")
-        + "; `apply` takes a table over when its target is not declared any more",
+        + "; if its target is no longer declared, `apply` takes the table over",
     )
 
 
@@ -257,9 +258,11 @@ def check_owner(
 
     If ``owner`` is None, every table is accepted.
     """
-    found = None if owner is None else foreign(owner, project=project, applied=applied)
-    if found is not None:
-        raise ForeignTableError(f"{found.code} the table at {place} {found.reason}", found.remedy_for())
+    conflict = None if owner is None else ownership_conflict(owner, project=project, applied=applied)
+    if conflict is not None:
+        raise ForeignTableError(
+            f"{conflict.code} the table at {place} {conflict.reason}", conflict.remedy_for()
+        )
 
 
 def check_owned(store: ObjectStore, owner: TableOwner) -> None:
@@ -307,11 +310,11 @@ def read_newer(
         return None
     newer = read_applied(store)
     check_faults(None, newer)
-    check_acted_by(store, owner, applied=newer)
+    check_record_usable(store, owner, applied=newer)
     return newer
 
 
-def check_acted_by(
+def check_record_usable(
     store: ObjectStore,
     owner: TableOwner | None,
     *,
@@ -320,14 +323,14 @@ def check_acted_by(
 ) -> None:
     """Check that the owner may use the applied record, by its signature and its spec.
 
-    Raises the errors of :func:`check_rules` and :func:`check_signed`. If the signature is checked and no
-    ``identity`` is given, the identity is read.
+    Raises the errors of :func:`check_declared_spec` and :func:`check_signed`. If the signature is checked
+    and no ``identity`` is given, the identity is read.
     """
     if owner is not None and owner.keys and applied is not None:
         identity = identity or read_identity(store)
         check_faults(identity, None)
-        check_signed(store.uri, seal_of(store, identity, applied), owner.keys, signs=owner.signs)
-    check_rules(
+        check_signed(store.uri, record_signature_of(store, identity, applied), owner.keys, signs=owner.signs)
+    check_declared_spec(
         store.uri, owner, None if applied is None else applied.ref, None if applied is None else applied.spec
     )
 
@@ -422,14 +425,14 @@ def write_applied(
         )
         document["signature"] = signature_of(payload, signing_key)
     path = _applied_path(number)
-    if store.put_if_absent(path, _dump(document), nonce=nonce) is not PutOutcome.LOST:
+    if store.put_if_absent(path, _sealed_json(document), nonce=nonce) is not PutOutcome.LOST:
         return ref
     winner = _record_from_bytes(store.read(path), number, place=f"{store.uri}/{path}").ref
-    said = (winner.digest, winner.plan_id, winner.forgotten, winner.target, winner.settings)
-    if said == (digest, plan_id, forgotten, target, settings):
+    winner_key = (winner.digest, winner.plan_id, winner.forgotten, winner.target, winner.settings)
+    if winner_key == (digest, plan_id, forgotten, target, settings):
         return winner
     raise StalePlanError(
-        f"{store.uri}: record {number} was applied by somebody else (plan {winner.plan_id}, "
+        f"{store.uri}: record {number} was applied by another user or process (plan {winner.plan_id}, "
         f"commit {winner.git_commit}); plan again"
     )
 
@@ -448,16 +451,18 @@ def _applied_path(number: int) -> str:
 
 def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRecord:
     document = _load(content, place)
-    fields = _Fields(document, place, remedy=_RENEW)
+    fields = _Fields(document, place, remedy=_RECORD_REMEDY)
     if "spec" not in document:
         raise fields.missing("spec")
-    spec = _spec(document["spec"], place, remedy=_RENEW)
-    fault = _fault(document, place, remedy=_RENEW)
+    spec = _spec(document["spec"], place, remedy=_RECORD_REMEDY)
+    fault = _fault(document, place, remedy=_RECORD_REMEDY)
     if fault is None and document.get("number") != number:
-        reason = f"{place}: it is record {document.get('number')} under another name"
-        fault = RecordFault(code=RECORD_CODE, reason=reason, remedy=_RENEW)
-    if fault is None and number > _MOST_RECORDS:
-        fault = RecordFault(code=RECORD_CODE, reason=f"{place}: no table has so many records", remedy=_RENEW)
+        reason = f"{place}: it contains record {document.get('number')}, not the record of its name"
+        fault = RecordFault(code=RECORD_CODE, reason=reason, remedy=_RECORD_REMEDY)
+    if fault is None and number > _MAX_RECORDS:
+        fault = RecordFault(
+            code=RECORD_CODE, reason=f"{place}: its number is too large", remedy=_RECORD_REMEDY
+        )
     ref = AppliedRef(
         number=number,
         digest=digest_of(spec.to_json()),
@@ -471,7 +476,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
     return AppliedRecord(
         ref=ref,
         spec=spec,
-        applied_at_ms=min(max(fields.optional("applied_at_ms", int) or 0, 0), _LATEST_MS),
+        applied_at_ms=min(max(fields.optional("applied_at_ms", int) or 0, 0), _MAX_MS),
         applied_by=None if applied_by is None else bounded_user(applied_by),
         dirty=fields.optional("dirty", bool),
         fault=fault,
@@ -489,7 +494,7 @@ def _spec(value: Any, place: str, *, remedy: str) -> TableSpec:
     return spec
 
 
-def seal_of(
+def record_signature_of(
     store: ObjectStore, identity: TableIdentity | None, applied: AppliedRecord | None
 ) -> RecordSignature | None:
     """Return the signature of the applied record with the payload to sign, or None without a record."""
@@ -513,16 +518,16 @@ def record_digest(document: Mapping[str, Any]) -> str:
 def _fault(document: Mapping[str, Any], place: str, *, remedy: str) -> RecordFault | None:
     if document.get("digest") == record_digest(document):
         return None
-    written = document.get("format", RECORD_FORMAT)
-    if "digest" not in document and written < RECORD_FORMAT:
+    format_version = document.get("format", RECORD_FORMAT)
+    if "digest" not in document and format_version < RECORD_FORMAT:
         return RecordFault(
             code=RECORD_CODE,
-            reason=f"{place}: it is of format {written}, in which nothing said whether it was changed since",
+            reason=f"{place}: it has the old format {format_version}, which has no digest",
             remedy=remedy,
         )
     return RecordFault(
         code=RECORD_CODE,
-        reason=f"{place}: its digest does not match its content: something other than parquetry changed it",
+        reason=f"{place}: its digest does not match its content, so another program changed it",
         remedy=f"find out who did, then {remedy}",
     )
 
@@ -553,16 +558,16 @@ class _Fields:
 
 def _load(content: bytes, place: str) -> Mapping[str, Any]:
     document = json_object(content, place=place)
-    written = document.get("format", RECORD_FORMAT)
-    if not isinstance(written, int) or written > RECORD_FORMAT:
+    format_version = document.get("format", RECORD_FORMAT)
+    if not isinstance(format_version, int) or format_version > RECORD_FORMAT:
         raise UnsupportedTableError(
             f"{place}: written by parquetry {document.get('parquetry', 'of a later version')} in format "
-            f"{written}; parquetry {VERSION}, which is installed here, reads formats up to {RECORD_FORMAT}: "
-            f"upgrade parquetry"
+            f"{format_version}; the installed parquetry {VERSION} reads formats up to {RECORD_FORMAT}: "
+            "upgrade it"
         )
     return document
 
 
-def _dump(document: Mapping[str, Any]) -> bytes:
+def _sealed_json(document: Mapping[str, Any]) -> bytes:
     document = {**document, "digest": record_digest(document)}
     return json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True).encode()

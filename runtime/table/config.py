@@ -118,7 +118,7 @@ def _number(raw: Mapping[str, str], key: str, default: int, place: str) -> int:
     value = raw.get(key, str(default)).strip()
     if not (value.isascii() and value.isdigit()):
         raise CorruptTableError(
-            f"{place}/{PROPERTIES_PATH}: {key}={value} is no number; restore the file from a copy"
+            f"{place}/{PROPERTIES_PATH}: {key}={value} is not a number; restore the file from a copy"
         )
     return int(value)
 

@@ -11,12 +11,12 @@ from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 
 _ATTEMPTS: Final = 5
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 def read_consistently(
-    handle: TableHandle, read: Callable[[FileSystemView], tuple[IncrementalSlices, _Found]]
-) -> tuple[IncrementalSlices, _Found]:
+    handle: TableHandle, read: Callable[[FileSystemView], tuple[IncrementalSlices, _Result]]
+) -> tuple[IncrementalSlices, _Result]:
     """Return the result of ``read`` for the current table, without any slice deleted before it was listed.
 
     If a clean deletes file slices between the reading of the timeline and the listing of their folder, the
@@ -28,16 +28,16 @@ def read_consistently(
     """
     for _ in range(_ATTEMPTS):
         view = handle.view(handle.timeline())
-        changes, found = read(view)
-        if not _is_lacking(view, changes.end):
-            return changes, found
+        changes, result = read(view)
+        if not _was_cleaned_meanwhile(view, changes.end):
+            return changes, result
     raise ConflictError(
         f"{handle.store.uri} was cleaned {_ATTEMPTS} times while its folders were listed, so that rows might "
         "be missing; read again, or keep more with retention.clean"
     )
 
 
-def _is_lacking(view: FileSystemView, time: str) -> bool:
+def _was_cleaned_meanwhile(view: FileSystemView, time: str) -> bool:
     """Return whether a clean that started after the view's snapshot may have deleted slices of that time.
 
     If retention counts versions, each deleted file is checked.
@@ -47,6 +47,6 @@ def _is_lacking(view: FileSystemView, time: str) -> bool:
             return True
         limit = clean.earliest_commit_to_retain
         taken = clean.files.items()
-        if time < limit if limit else any(view.needs(path, names, time) for path, names in taken):
+        if time < limit if limit else any(view.is_needed_at(path, names, time) for path, names in taken):
             return True
     return False

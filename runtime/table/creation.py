@@ -54,7 +54,7 @@ from parquetry.version import VERSION
 TABLE_ID_KEY: Final = "parquetry.table_id"
 VERSION_KEY: Final = "parquetry.version"
 
-_LOOKED_AT: Final = 5
+_CHECKED_FOLDERS: Final = 5
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _IDENTIFYING_KEYS: Final = (
     "hoodie.table.name",
@@ -74,11 +74,11 @@ def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms:
 
     """
     check_spec(spec)
-    identity = read_identity(store) or _refuse_foreign_table(store)
+    identity = read_identity(store) or _new_identity_or_refuse(store)
     if identity is None:
         check_new_spec(spec)
         try:
-            _refuse_left_files(store, levels=len(spec.partition_by))
+            _refuse_leftover_files(store, levels=len(spec.partition_by))
         except UnsupportedTableError:
             identity = read_identity(store)  # the files may be those of a table that was created just now
             if identity is None:
@@ -101,15 +101,15 @@ def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms:
             f"choose another location"
         )
     if identity.spec is None or identity.spec.to_json() != spec.to_json():
-        raise StalePlanError(f"{store.uri}: the table was made with another spec meanwhile; plan again")
+        raise StalePlanError(f"{store.uri}: another process created the table with another spec; plan again")
     return identity
 
 
 def finish_creation(store: ObjectStore, identity: TableIdentity) -> None:
     """Write the parts of the table that are missing. Repeated and concurrent calls have no further effect."""
-    spec, first_instant = _recipe(store, identity)
+    spec, first_instant = _creation_input(store, identity)
     properties = table_properties(spec)
-    if _is_whole(store, properties):
+    if _check_complete(store, properties):
         return
     refuse_missing_properties(store, identity)
     content = first_commit(spec, table_id=identity.table_id)
@@ -117,9 +117,9 @@ def finish_creation(store: ObjectStore, identity: TableIdentity) -> None:
         instant = Instant(time=first_instant, action=Action.COMMIT, state=state)
         store.put_if_absent(instant.path, content if instant.is_completed else b"")
     comment = f"Made by parquetry {VERSION} at {first_instant} (UTC)"
-    said = format_properties(properties, comment=comment)
-    if store.put_if_absent(PROPERTIES_PATH, said) is PutOutcome.LOST:
-        _is_whole(store, properties)
+    content = format_properties(properties, comment=comment)
+    if store.put_if_absent(PROPERTIES_PATH, content) is PutOutcome.LOST:
+        _check_complete(store, properties)
 
 
 def first_commit(spec: TableSpec, *, table_id: str) -> bytes:
@@ -163,7 +163,8 @@ def check_new_spec(spec: TableSpec) -> None:
     """Raise InvalidDataError, naming the invalid part, if no table may be created from the spec."""
     if not _NAME.fullmatch(spec.name):
         raise InvalidDataError(
-            f"table name {spec.name!r}: use ASCII letters, digits, '_', '-' and '.', which every reader takes"
+            f"table name {spec.name!r}: use ASCII letters, digits, '_', '-' and '.', which every reader "
+            "accepts"
         )
     check_new_columns(spec.columns)
     check_spec(spec)
@@ -188,7 +189,7 @@ def _check_references(spec: TableSpec, rules: Collection[Rule]) -> None:
             raise InvalidDataError(f"table {spec.name}: {broken.problem}; {broken.remedy}")
 
 
-def _refuse_foreign_table(store: ObjectStore) -> TableIdentity | None:
+def _new_identity_or_refuse(store: ObjectStore) -> TableIdentity | None:
     """Return the identity of a table that was created just now, or None if there is no table at all."""
     try:
         name = read_table_properties(store).get("hoodie.table.name")
@@ -197,13 +198,13 @@ def _refuse_foreign_table(store: ObjectStore) -> TableIdentity | None:
     identity = read_identity(store)
     if identity is None:
         raise UnsupportedTableError(
-            f"{store.uri}: there is a Hudi table {name!r} that parquetry did not make; choose another "
+            f"{store.uri}: there is a Hudi table {name!r} that parquetry did not create; choose another "
             "location, or write to it from Python with parquetry.open"
         )
     return identity
 
 
-def _refuse_left_files(store: ObjectStore, *, levels: int) -> None:
+def _refuse_leftover_files(store: ObjectStore, *, levels: int) -> None:
     """Raise UnsupportedTableError if there are files of a table that lost its timeline.
 
     Readers would take these files for rows of the new table. A few folders of each level are checked, down to
@@ -214,15 +215,17 @@ def _refuse_left_files(store: ObjectStore, *, levels: int) -> None:
         for folder in folders:
             if store.stat(partition_metadata_path(folder)) is not None:
                 raise UnsupportedTableError(
-                    f"{store.uri}: there are files of a table, but its {TIMELINE_FOLDER} is lost; restore "
-                    "that from a copy, empty the folder, or choose another location"
+                    f"{store.uri}: there are files of a table, but its {TIMELINE_FOLDER} is missing; restore "
+                    "it from a copy, empty the folder, or choose another location"
                 )
         if level < levels:
-            below = (path for folder in folders for path in store.list_folders(folder))
-            folders = list(islice((path for path in below if not path.startswith(".")), _LOOKED_AT))
+            subfolders = (path for folder in folders for path in store.list_folders(folder))
+            folders = list(
+                islice((path for path in subfolders if not path.startswith(".")), _CHECKED_FOLDERS)
+            )
 
 
-def _is_whole(store: ObjectStore, ours: Mapping[str, str]) -> bool:
+def _check_complete(store: ObjectStore, ours: Mapping[str, str]) -> bool:
     """Return whether the creation is complete. Raise an error if a Hudi writer created its own table."""
     try:
         theirs = read_table_properties(store)
@@ -231,18 +234,18 @@ def _is_whole(store: ObjectStore, ours: Mapping[str, str]) -> bool:
     for key in _IDENTIFYING_KEYS:
         if theirs.get(key) != ours.get(key):
             raise UnsupportedTableError(
-                f"{store.uri}: while the table was made, another program put a {PROPERTIES_PATH} with "
-                f"{key}={theirs.get(key)}; choose another location"
+                f"{store.uri}: during the creation of the table, another program wrote a {PROPERTIES_PATH} "
+                f"with {key}={theirs.get(key)}; choose another location"
             )
     return True
 
 
-def _recipe(store: ObjectStore, identity: TableIdentity) -> tuple[TableSpec, str]:
+def _creation_input(store: ObjectStore, identity: TableIdentity) -> tuple[TableSpec, str]:
     """Return the spec and the instant of the creation, or raise an error for an adopted table."""
     check_faults(identity, None)
     if identity.spec is None or identity.first_instant is None:
         raise UnsupportedTableError(
-            f"{store.uri}: {IDENTITY_PATH} is there, {PROPERTIES_PATH} is not; restore it from a copy"
+            f"{store.uri}: {IDENTITY_PATH} exists, but {PROPERTIES_PATH} is missing; restore it from a copy"
         )
     return identity.spec, identity.first_instant
 
@@ -257,9 +260,10 @@ def refuse_missing_properties(store: ObjectStore, identity: TableIdentity) -> No
         UnsupportedTableError: If the table was adopted.
 
     """
-    _, first_instant = _recipe(store, identity)
+    _, first_instant = _creation_input(store, identity)
     later = Timeline.load(store).last_instant or first_instant
     if later > first_instant:
         raise CorruptTableError(
-            f"{store.uri}: {PROPERTIES_PATH} is lost, but there is an instant {later}; restore it from a copy"
+            f"{store.uri}: {PROPERTIES_PATH} is missing, but there is an instant {later}; restore it from a "
+            "copy"
         )

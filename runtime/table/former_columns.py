@@ -33,18 +33,20 @@ def former_columns(table: TableHandle, paths: Collection[ColumnPath]) -> tuple[F
     listed only if one of the paths was dropped.
     """
     drops: list[tuple[ColumnPath, ColumnType, str]] = []
-    later: tuple[int, Collection[ColumnPath]] | None = None
+    next_record: tuple[int, Collection[ColumnPath]] | None = None
     for record in applied_history(table.store):
         types = {_folded(path): kind for path, kind in types_by_path(record.spec.columns).items()}
-        if later is not None:
-            dropped_at = format_instant(later[0], table.config.timezone)
-            gone = (path for path in paths if _folded(path) in types and _folded(path) not in later[1])
-            drops += [(path, types[_folded(path)], dropped_at) for path in gone]
-        later = record.applied_at_ms, types
+        if next_record is not None:
+            dropped_at = format_instant(next_record[0], table.config.timezone)
+            dropped = (
+                path for path in paths if _folded(path) in types and _folded(path) not in next_record[1]
+            )
+            drops += [(path, types[_folded(path)], dropped_at) for path in dropped]
+        next_record = record.applied_at_ms, types
     if not drops:
         return ()
     written = [part.instant for part in table.view(table.timeline()).all_slices()]
-    found = (
+    candidates = (
         FormerColumn(
             path=path,
             type=kind,
@@ -53,7 +55,7 @@ def former_columns(table: TableHandle, paths: Collection[ColumnPath]) -> tuple[F
         )
         for path, kind, dropped_at in drops
     )
-    return tuple(former for former in found if former.files)
+    return tuple(column for column in candidates if column.files)
 
 
 def _folded(path: ColumnPath) -> ColumnPath:

@@ -22,7 +22,7 @@ from parquetry.runtime.table.applied import (
     fault_of,
     read_applied,
     read_identity,
-    seal_of,
+    record_signature_of,
 )
 from parquetry.runtime.table.config import TIMEZONE_KEY, TableConfig
 from parquetry.runtime.table.creation import begin_creation, finish_creation
@@ -46,7 +46,7 @@ class TableHandle:
     ``first_instant`` is the instant of the creation, and None for a table that parquetry did not create.
     ``owner`` is the required owner of the table, checked before changes; it is None for a table that was
     opened by its location. ``fault`` is the reason why the identity or the applied record must not be used,
-    or None; reads are still allowed. ``seal`` is the signature of the applied record.
+    or None; reads are still allowed. ``record_signature`` is the signature of the applied record.
     """
 
     store: ObjectStore
@@ -58,7 +58,7 @@ class TableHandle:
     first_instant: str | None = None
     owner: TableOwner | None = None
     fault: RecordFault | None = None
-    seal: RecordSignature | None = None
+    record_signature: RecordSignature | None = None
 
     @property
     def name(self) -> str:
@@ -86,7 +86,7 @@ class TableHandle:
         """
         return open_table(self.store, owner=self.owner)
 
-    def confirm_owner(self) -> None:
+    def check_owner(self) -> None:
         """Check, under the lock, that the table still belongs to the project of its owner.
 
         This takes one request if the handle has an owner, and none otherwise.
@@ -102,7 +102,7 @@ class TableHandle:
             check_owner(self.store.uri, self.owner, project=project, applied=None)
             check_faults(identity, None)
 
-    def confirmed_config(self) -> TableConfig:
+    def config_under_lock(self) -> TableConfig:
         """Return the current configuration, for a writer that holds the lock of the table.
 
         If the time zone of a table that parquetry created is missing, it is restored: Hudi 0.15 drops it in
@@ -110,7 +110,7 @@ class TableHandle:
         """
         raw = read_table_properties(self.store)
         if self.first_instant is not None and TIMEZONE_KEY not in raw:
-            comment = f"{TIMEZONE_KEY} put back by parquetry"
+            comment = f"{TIMEZONE_KEY} restored by parquetry"
             raw = update_table_properties(self.store, {TIMEZONE_KEY: str(Timezone.UTC)}, comment=comment)
         return TableConfig.from_properties(raw, place=self.store.uri)
 
@@ -144,8 +144,8 @@ class TableHandle:
 
     def key_encoding(self, view: FileSystemView) -> KeyEncoding:
         """Return the encoding of record keys. If the key generator is ambiguous, one file is read."""
-        known = key_encoding_of(self.config.key_generator, self.config.record_key)
-        return known or detect_key_encoding(self.store, view, self.config.record_key)
+        declared = key_encoding_of(self.config.key_generator, self.config.record_key)
+        return declared or detect_key_encoding(self.store, view, self.config.record_key)
 
 
 def create_table(
@@ -195,7 +195,7 @@ def open_table(store: ObjectStore, *, owner: TableOwner | None = None) -> TableH
         first_instant=None if identity is None else identity.first_instant,
         owner=owner,
         fault=fault_of(identity, applied),
-        seal=seal_of(store, identity, applied),
+        record_signature=record_signature_of(store, identity, applied),
     )
 
 
@@ -215,7 +215,7 @@ def read_config(store: ObjectStore, identity: TableIdentity | None) -> TableConf
     except NotFoundError:
         if identity is None or identity.spec is None:
             raise TableNotFoundError(
-                f"{store.uri}: no Hudi table is there (no {PROPERTIES_PATH}); check the location or create it"
+                f"{store.uri}: there is no Hudi table (no {PROPERTIES_PATH}); check the location or create it"
             ) from None
         finish_creation(store, identity)
         raw = read_table_properties(store)
@@ -226,7 +226,7 @@ def read_config(store: ObjectStore, identity: TableIdentity | None) -> TableConf
     return config
 
 
-def masks_failures(
+def with_masked_failures(
     service: Callable[Concatenate[TableHandle, _Parameters], _Result],
 ) -> Callable[Concatenate[TableHandle, _Parameters], _Result]:
     """Return a service that masks the personal values of its table in failures."""

@@ -76,7 +76,7 @@ def _encoding_of(pairs: Sequence[tuple[str, str]], field: str, place: str) -> Ke
     raise CorruptTableError(
         Message(
             place,
-            f": some record keys begin with {prefix!r} and some do not, so two writers spelled them "
-            "differently; rewrite the table with one of them",
+            f": some record keys begin with {prefix!r} and some do not, so two writers used "
+            "different encodings; rewrite the table with one of them",
         )
     )

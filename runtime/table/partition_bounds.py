@@ -26,7 +26,7 @@ class PartitionBounds:
         self._config = table.config
         self._paths_hold_values = table.paths_hold_values
         # Other programs may write milliseconds instead of microseconds in timestamp paths.
-        self._unread = frozenset[str]() if table.first_instant else frozenset({"timestamp"})
+        self._unparsed_types = frozenset[str]() if table.first_instant else frozenset({"timestamp"})
         self._types = types
 
     def of(self, partition: str) -> Mapping[str, Bounds]:
@@ -34,14 +34,14 @@ class PartitionBounds:
         config, levels = self._config, partition.split("/")
         if not self._paths_hold_values or not config.partition_by or len(levels) != len(config.partition_by):
             return {}
-        found: dict[str, Bounds] = {}
+        bounds: dict[str, Bounds] = {}
         for field, level in zip(config.partition_by, levels, strict=True):
             text = level.removeprefix(f"{field}=") if config.hive_style else level
             kind = self._types.get(field)
-            if kind is not None and kind not in self._unread:
-                bounds = _bounds_of_text(unquote(text) if config.url_encode else text, kind)
-                found |= {} if bounds is None else {field: bounds}
-        return found
+            if kind is not None and kind not in self._unparsed_types:
+                parsed = _bounds_of_text(unquote(text) if config.url_encode else text, kind)
+                bounds |= {} if parsed is None else {field: parsed}
+        return bounds
 
 
 def _bounds_of_text(text: str, kind: str) -> Bounds | None:

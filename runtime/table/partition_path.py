@@ -19,7 +19,7 @@ from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.config import TableConfig
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-SHARED_TEXTS: Final = ("", NULL_PARTITION)
+NULL_FOLDER_TEXTS: Final = ("", NULL_PARTITION)
 """Texts whose rows are in the folder of null."""
 
 ESCAPED: Final = (*(chr(c) for c in range(1, 0x20)), *"\"#%'*/:=?\\\x7f{[]^")
@@ -27,7 +27,7 @@ ESCAPED: Final = (*(chr(c) for c in range(1, 0x20)), *"\"#%'*/:=?\\\x7f{[]^")
 
 _ESCAPED_CLASS = re.compile("[" + re.escape("".join(ESCAPED)) + "]")
 _PARTITION_FILE = ".hoodie_partition_metadata"
-_UNFIT_AS_FIRST_LEVEL = frozenset({".hoodie", "metadata", "_delta_log"})
+_RESERVED_FOLDERS = frozenset({".hoodie", "metadata", "_delta_log"})
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -128,19 +128,19 @@ def check_partition_path(rules: KeyRules, path: str) -> None:
         raise InvalidDataError(
             Message(
                 where,
-                ": a value contains the character NUL, which no folder name can, however it is spelled; "
-                "take it out in the source's select: replace(COLUMN, chr(0), '')",
+                ": a value contains the character NUL, which no folder name can contain; "
+                "remove it in the source's select: replace(COLUMN, chr(0), '')",
             )
         )
     if any(level in ("", ".", "..") for level in levels):
         raise InvalidDataError(
             Message(
                 where,
-                ": a value is '.' or '..' or has an empty level, which is no folder name; "
+                ": a value is '.' or '..' or has an empty level, which is not a valid folder name; "
                 "create the table with hive_style and url_encode (the defaults)",
             )
         )
-    if levels[0] in _UNFIT_AS_FIRST_LEVEL:
+    if levels[0] in _RESERVED_FOLDERS:
         raise InvalidDataError(
             Message(
                 where,
@@ -180,7 +180,7 @@ def check_nesting(store: ObjectStore, rules: KeyRules, paths: Iterable[str]) -> 
                     Value.partition(path),
                     f" of {rules.partition_by[0]} and partition ",
                     Value.partition(str(outer or inner)),
-                    " would lie inside each other and Hudi would miss rows; create the table with "
+                    " would be inside each other, so Hudi would miss rows; create the table with "
                     "url_encode: true (the default)",
                 )
             )

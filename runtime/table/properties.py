@@ -72,18 +72,18 @@ def read_table_properties(store: ObjectStore) -> dict[str, str]:
         CorruptTableError: If neither file is intact.
 
     """
-    found = False
+    exists = False
     for path in (PROPERTIES_PATH, BACKUP_PATH, PROPERTIES_PATH):
         properties = _read(store, path)
         if properties is None:
             continue
         if is_intact(properties):
             return properties
-        found = True
-    if not found:
+        exists = True
+    if not exists:
         raise NotFoundError(f"{store.uri}: there is no {PROPERTIES_PATH}")
     message = (
-        f"{store.uri}/{PROPERTIES_PATH}: cut off or edited, its {CHECKSUM_KEY} does not fit "
+        f"{store.uri}/{PROPERTIES_PATH}: truncated or edited: its {CHECKSUM_KEY} does not match "
         f"the names of database and table; restore the file from a copy"
     )
     raise CorruptTableError(message)
@@ -114,7 +114,7 @@ def update_table_properties(
     store.put(PROPERTIES_PATH, format_properties(new, comment=comment))
     if _read(store, PROPERTIES_PATH) != new:
         raise CorruptTableError(
-            f"{store.uri}/{PROPERTIES_PATH}: changed by somebody else while it was replaced; "
+            f"{store.uri}/{PROPERTIES_PATH}: another program changed it while it was replaced; "
             f"compare it with {BACKUP_PATH} and keep the right one"
         )
     store.delete(BACKUP_PATH)

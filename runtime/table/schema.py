@@ -69,7 +69,7 @@ def reconcile(declared: Iterable[Column], live: Iterable[Column]) -> tuple[Colum
     declared, live = tuple(declared), tuple(live)
     by_name = {column.name: column for column in live}
     names = {column.name for column in declared}
-    kept = (_as_wide(column, by_name.get(column.name)) for column in declared)
+    kept = (_widened(column, by_name.get(column.name)) for column in declared)
     return (*kept, *(column for column in live if column.name not in names))
 
 
@@ -91,27 +91,27 @@ def schema_json(
 
     """
     own = table_avro_schema(name, columns)
-    if recorded and _but_for_null_keys(recorded, keys) == _but_for_null_keys(own, keys):
+    if recorded and _ignoring_key_nullability(recorded, keys) == _ignoring_key_nullability(own, keys):
         return with_nullable_elements(recorded)
     return own
 
 
-def _but_for_null_keys(schema: str, keys: Collection[str]) -> list[Column]:
+def _ignoring_key_nullability(schema: str, keys: Collection[str]) -> list[Column]:
     columns = columns_from_avro(schema)
     return [replace(column, nullable=column.nullable or column.name in keys) for column in columns]
 
 
-def _as_wide(declared: Column, live: Column | None) -> Column:
-    if live is None or _stored(declared) == _stored(live):
+def _widened(declared: Column, live: Column | None) -> Column:
+    if live is None or _avro_columns(declared) == _avro_columns(live):
         return declared
-    wanted, found = parse_type(declared.type), parse_type(live.type)
-    if is_widening(wanted, found):
-        wide = in_order_of(wanted, found)
+    declared_type, live_type = parse_type(declared.type), parse_type(live.type)
+    if is_widening(declared_type, live_type):
+        wide = in_order_of(declared_type, live_type)
         return replace(declared, type=str(wide), nullable=declared.nullable or live.nullable)
     return declared
 
 
-def _stored(column: Column) -> tuple[Column, ...]:
+def _avro_columns(column: Column) -> tuple[Column, ...]:
     """Return the column as Avro stores it, where small integers are ints."""
     bare = Column(name=column.name, type=column.type, nullable=True)
     return columns_from_avro(table_avro_schema("t", [bare]))

@@ -27,7 +27,7 @@ _UNSIGNED: Final = ("digest", "signature")
 _LOCAL: Final = "file://"
 
 
-class Signed(StrEnum):
+class SignatureState(StrEnum):
     """The state of a record's signature, as plans spell it."""
 
     CURRENT = "signed"
@@ -60,7 +60,7 @@ class RecordSignature:
     payload: str
     signature: str | None
 
-    def state(self, keys: Sequence[str]) -> Signed:
+    def state(self, keys: Sequence[str]) -> SignatureState:
         """Return the state of the signature.
 
         Args:
@@ -71,11 +71,11 @@ class RecordSignature:
 
         """
         if self.signature is None:
-            return Signed.MISSING
+            return SignatureState.MISSING
         for key in keys:
             if hmac.compare_digest(signature_of(self.payload, key).encode(), self.signature.encode()):
-                return Signed.CURRENT if key == keys[0] else Signed.FORMER
-        return Signed.WRONG
+                return SignatureState.CURRENT if key == keys[0] else SignatureState.FORMER
+        return SignatureState.WRONG
 
 
 def payload_of(record: Mapping[str, Any], *, identity_digest: str | None, uri: str) -> str:
@@ -88,9 +88,9 @@ def payload_of(record: Mapping[str, Any], *, identity_digest: str | None, uri: s
 
     """
     place = f"{_LOCAL}{os.path.realpath(uri.removeprefix(_LOCAL))}" if uri.startswith(_LOCAL) else uri
-    said = {key: value for key, value in record.items() if key not in _UNSIGNED}
+    fields = {key: value for key, value in record.items() if key not in _UNSIGNED}
     return canonical_json(
-        {"signed": "parquetry applied record", "place": place, "identity": identity_digest, "record": said}
+        {"signed": "parquetry applied record", "place": place, "identity": identity_digest, "record": fields}
     )
 
 
@@ -105,13 +105,13 @@ def signature_of(payload: str, key: str) -> str:
 
 
 def check_signed(
-    place: str, seal: RecordSignature | None, keys: Sequence[str], *, signs: bool = False
+    place: str, record_signature: RecordSignature | None, keys: Sequence[str], *, signs: bool = False
 ) -> None:
     """Raise CorruptTableError if keys are declared and none of them signed the applied record.
 
     Args:
         place: The location of the table for error messages.
-        seal: The signature of the applied record, or None without a record.
+        record_signature: The signature of the applied record, or None without a record.
         keys: References to the declared keys.
         signs: Whether the caller will sign a new record. A missing signature is then accepted.
 
@@ -119,25 +119,29 @@ def check_signed(
         KeyUnavailableError: If a key is not available.
 
     """
-    if not keys or seal is None:
+    if not keys or record_signature is None:
         return
-    state = seal.state(keys)
-    if state is Signed.WRONG:
-        raise wrong_signature(place, seal).error()
-    if state is Signed.MISSING and not signs:
+    state = record_signature.state(keys)
+    if state is SignatureState.WRONG:
+        raise wrong_signature(place, record_signature).error()
+    if state is SignatureState.MISSING and not signs:
         raise CorruptTableError(
-            f"{SIGNATURE_CODE} {place}: record {seal.number} is not signed, and the project declares "
-            "applied.signing_key: it was applied before that, or by somebody who does not have the key; look "
-            "at " + command("plan") + ", and " + command("apply") + " signs what is declared"
+            f"{SIGNATURE_CODE} {place}: record {record_signature.number} is not signed, and the project "
+            "declares "
+            "applied.signing_key: it was applied before that, or by a user without the key; run "
+            + command("plan")
+            + ", then sign what is declared with "
+            + command("apply")
         )
 
 
-def wrong_signature(place: str, seal: RecordSignature) -> RecordFault:
+def wrong_signature(place: str, record_signature: RecordSignature) -> RecordFault:
     """Return the fault of a signature that no declared key made."""
     return RecordFault(
         code=SIGNATURE_CODE,
-        reason=f"{place}: the signature of record {seal.number} is by no declared key: somebody else wrote "
-        "the record or table.json, it comes from another table, or the table was moved",
+        reason=f"{place}: the signature of record {record_signature.number} was made with no declared key: "
+        "another user "
+        "wrote the record or table.json, it comes from another table, or the table was moved",
         remedy="find out which, then restore both from a copy, or delete the record, plan and apply again; "
-        "of a key that was exchanged put the old one under applied.former_signing_keys",
+        "if the key was replaced, list the old one under applied.former_signing_keys",
     )

@@ -89,7 +89,7 @@ def decode_statistics(
     try:
         table = read_parquet(pa.BufferReader(content))
         if (table.schema.metadata or {}).get(_VERSION_KEY) != _VERSION:
-            msg = f"{place} is of another format version; delete it, the footers say the same"
+            msg = f"{place} has another format version; delete it: the footers contain the same"
             raise CorruptTableError(msg)
         indexed = _columns_by_row(table, columns)
         numbered = enumerate(table.drop_columns(["columns"]).to_pylist())
@@ -100,9 +100,9 @@ def decode_statistics(
         raise CorruptTableError(
             Message(
                 place,
-                " is not a whole parquet file of statistics: ",
+                " is not a complete Parquet file of statistics: ",
                 message_of(error),
-                "; delete it, the footers say the same",
+                "; delete it: the footers contain the same",
             )
         ) from error
 
@@ -123,13 +123,13 @@ def look_up(
     """
     wanted = {file_slice.path: file_slice for file_slice in slices}
 
-    def content(instant: str) -> bytes | None:
+    def read_sidecar(instant: str) -> bytes | None:
         try:
             return store.read(statistics_path(instant), most_bytes=MOST_BYTES)
         except UNUSABLE:
             return None
 
-    def recorded(instant: str, content: bytes | None) -> list[FileStatistics]:
+    def decoded(instant: str, content: bytes | None) -> list[FileStatistics]:
         if content is None:
             return []
         place = f"{store.uri}/{statistics_path(instant)}"
@@ -139,20 +139,20 @@ def look_up(
             return []
         return [f for f in files if f.path in wanted and wanted[f.path].size_bytes == f.size_bytes]
 
-    def from_footer(file_slice: FileSlice) -> FileStatistics:
+    def read_footer(file_slice: FileSlice) -> FileStatistics:
         metadata = read_metadata(store, file_slice.path)
         file = file_statistics(file_slice.path, metadata, size_bytes=file_slice.size_bytes)
-        return file if columns is None else _only(file, columns)
+        return file if columns is None else _with_columns(file, columns)
 
     instants = sorted({file_slice.instant for file_slice in slices})
     # Requests run concurrently. Decoding needs the CPU, so threads would not speed it up.
-    contents = zip(instants, map_each(instants, content), strict=True)
-    found = {file.path: file for files in starmap(recorded, contents) for file in files}
-    missing = [file_slice for path, file_slice in sorted(wanted.items()) if path not in found]
-    return found | {file.path: file for file in map_each(missing, from_footer)}
+    contents = zip(instants, map_each(instants, read_sidecar), strict=True)
+    decoded_files = {file.path: file for files in starmap(decoded, contents) for file in files}
+    missing = [file_slice for path, file_slice in sorted(wanted.items()) if path not in decoded_files]
+    return decoded_files | {file.path: file for file in map_each(missing, read_footer)}
 
 
-def _only(file: FileStatistics, columns: Collection[str]) -> FileStatistics:
+def _with_columns(file: FileStatistics, columns: Collection[str]) -> FileStatistics:
     names = {name.lower() for name in columns}
     groups = (
         replace(group, columns={n: c for n, c in group.columns.items() if n.lower() in names})

@@ -25,7 +25,7 @@ from parquetry.runtime.table.file_names import SUFFIX, BaseFileName
 from parquetry.runtime.table.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action
-from parquetry.runtime.timeline.versions import FileGroupId, cleanable_as_of, versions_as_of
+from parquetry.runtime.timeline.versions import FileGroupId, cleanable_slices_as_of, slices_as_of
 
 _NAME_PARTS = 3
 
@@ -122,7 +122,9 @@ class FileSystemView:
                 is_committed = committed[part.instant] = self._is_committed(part.instant)
             if is_committed:
                 other = versions[part.file_id].get(part.instant)
-                versions[part.file_id][part.instant] = part if other is None else self._named(other, part)
+                versions[part.file_id][part.instant] = (
+                    part if other is None else self._committed_one(other, part)
+                )
         return [
             FileGroup(
                 partition=partition,
@@ -133,7 +135,7 @@ class FileSystemView:
             for file_id, parts in sorted(versions.items())
         ]
 
-    def needs(self, partition: str, names: Iterable[str], time: str) -> bool:
+    def is_needed_at(self, partition: str, names: Iterable[str], time: str) -> bool:
         """Return whether readers of that time need one of these base files, even if it is no longer listed.
 
         If the folder of the partition has not been listed, the result is False.
@@ -178,9 +180,9 @@ class FileSystemView:
         earliest = timeline.earliest_retained
         if earliest is not None and as_of < earliest and seen not in timeline.savepoints:
             whole = next((time for time in times if time >= earliest), self.newest)
-        elif timeline.may_be_cleaned(as_of) and (seen is None or self._cleaned_as_of(seen)):
+        elif timeline.may_be_cleaned(as_of) and (seen is None or self._changed_and_cleaned_as_of(seen)):
             later = (time for time in times if as_of < time < self.newest)
-            whole = next((time for time in later if not self._cleaned_as_of(time)), self.newest)
+            whole = next((time for time in later if not self._changed_and_cleaned_as_of(time)), self.newest)
         else:
             return
         raise InvalidDataError(
@@ -193,9 +195,9 @@ class FileSystemView:
 
         The active timeline determines the expected slices.
         """
-        return self.lacking(versions_as_of(self._timeline, time), time)
+        return self.missing_slices(slices_as_of(self._timeline, time), time)
 
-    def lacking(self, versions: Mapping[FileGroupId, str | None], time: str) -> list[FileGroupId]:
+    def missing_slices(self, versions: Mapping[FileGroupId, str | None], time: str) -> list[FileGroupId]:
         """Return the file groups of ``versions`` whose slice at that time is missing or has another instant.
 
         Args:
@@ -205,11 +207,11 @@ class FileSystemView:
         """
         partitions = sorted({partition for partition, _ in versions})
         self._list_all(partitions)
-        there = {p.key: p.instant for path in partitions for p in self.slices(path, time)}
+        present = {p.key: p.instant for path in partitions for p in self.slices(path, time)}
         return sorted(
             group
             for group, instant in versions.items()
-            if group not in there or instant not in {None, there[group]}
+            if group not in present or instant not in {None, present[group]}
         )
 
     def changed_between(self, begin: str, end: str | None = None) -> IncrementalSlices:
@@ -225,10 +227,10 @@ class FileSystemView:
         """
         if not self._config.populate_meta_fields:
             raise UnsupportedTableError(
-                f"{self._store.uri}: hoodie.populate.meta.fields=false, so rows do not say when they were "
-                f"written; read the table as a whole"
+                f"{self._store.uri}: hoodie.populate.meta.fields=false, so rows have no commit time; read "
+                f"the whole table"
             )
-        last = self._timeline.last_settled(end)
+        last = self._timeline.last_before_pending(end)
         if last is None or last <= begin:
             return IncrementalSlices(begin=begin, end=begin, slices=())
         self.check_time_travel(last)
@@ -237,22 +239,18 @@ class FileSystemView:
         slices = [part for path in touched for part in self.slices(path, last) if part.instant > begin]
         return IncrementalSlices(begin=begin, end=last, slices=tuple(slices))
 
-    def _cleaned_as_of(self, time: str) -> list[FileGroupId]:
+    def _changed_and_cleaned_as_of(self, time: str) -> list[FileGroupId]:
         """Return the file groups that later writes changed and whose slice of that time is gone, sorted."""
-        return self.lacking(cleanable_as_of(self._timeline, time), time)
+        return self.missing_slices(cleanable_slices_as_of(self._timeline, time), time)
 
     @OnceProperty
     def _commit_times(self) -> tuple[str, ...]:
         return tuple(instant.time for instant in self._timeline.completed_writes)
 
-    @property
-    def _first(self) -> str:
-        return self._timeline.unbroken_since or ""
-
     def _is_committed(self, time: str) -> bool:
         if time > self.newest:
             return False
-        return self._timeline.is_completed(time) or self._timeline.is_left_behind(time)
+        return self._timeline.is_completed(time) or self._timeline.counts_as_archived(time)
 
     @OnceProperty
     def _replaced(self) -> Mapping[tuple[str, str], str]:
@@ -269,7 +267,7 @@ class FileSystemView:
                     replaced.setdefault((partition, file_id), time)
         return replaced
 
-    def _named(self, one: FileSlice, other: FileSlice) -> FileSlice:
+    def _committed_one(self, one: FileSlice, other: FileSlice) -> FileSlice:
         """Return the one of two files, with equal group and instant, that the commit names."""
         if self._timeline.is_completed(one.instant):
             named = {stat.path for stat in self._timeline.commit_metadata(one.instant).all_stats()}
@@ -289,7 +287,7 @@ class FileSystemView:
 
     def _touched_partitions(self, begin: str, end: str) -> list[str]:
         """Return the partitions of the commits in the range, or all if some of the commits were archived."""
-        if begin < self._first:
+        if begin < (self._timeline.first_contiguous_write or ""):
             return self.partitions()
         times = [time for time in self._commit_times if begin < time <= end]
         commits = map_each(times, self._timeline.commit_metadata)

@@ -24,10 +24,10 @@ from parquetry.runtime.timeline.rollback import RollbackMetadata, RollbackPlan
 _Record = TypeVar("_Record", bound=AvroRecord)
 
 _CONSEQUENCES = {
-    Action.REPLACECOMMIT: "a plan that was not executed is then lost, and is made again when it is due",
+    Action.REPLACECOMMIT: "a plan that was not executed is then lost, and is created again when it is due",
     Action.CLEAN: "the clean is then planned again",
     Action.ROLLBACK: "the rollback is then planned again",
-    Action.SAVEPOINT: "the savepoint is then gone; make it again",
+    Action.SAVEPOINT: "the savepoint is then gone; create it again",
     Action.RESTORE: "the restore is then planned again",
 }
 _COMPLETES_AS = {Action.COMPACTION: Action.COMMIT, Action.LOGCOMPACTION: Action.DELTACOMMIT}
@@ -84,7 +84,7 @@ class Timeline:
         return tuple(instant for instant in self._writes if not instant.is_completed)
 
     @OnceProperty
-    def unbroken_since(self) -> str | None:
+    def first_contiguous_write(self) -> str | None:
         """Return the first completed write from which on no completed write has been archived.
 
         The result is None if there is no completed write. Savepoints can keep older commits on the timeline
@@ -94,22 +94,24 @@ class Timeline:
         savepoints = set(self.savepoints)
         return next((time for time in times if time not in savepoints), times[0] if times else None)
 
-    def is_left_behind(self, time: str) -> bool:
+    def counts_as_archived(self, time: str) -> bool:
         """Return whether an instant that is not on the timeline counts as an archived write.
 
         It counts if it is older than all writes of the timeline, as for Hudi's readers. It also counts if it
-        lies between savepointed commits and :attr:`unbroken_since`, because Hudi may have archived writes
-        there (its own readers then miss those rows). In that case a rollback or restore on the timeline that
+        lies between savepointed commits and :attr:`first_contiguous_write`, because Hudi may have archived
+        writes there (its own readers then miss those rows). In that case a rollback or restore on the timeline that
         names it shows the contrary.
         """
-        first = self.unbroken_since
+        first = self.first_contiguous_write
         if first is None or time >= first or time in self._pending_times:
             return False
         return time < self.completed_writes[0].time or not self.was_rolled_back(time)
 
     def was_rolled_back(self, time: str) -> bool:
         """Return whether a rollback or restore that is still on the timeline undid that write."""
-        return time in self._rolled_back or any(begin < time < end for begin, end in self._restored)
+        return time in self._rolled_back_times or any(
+            begin < time < end for begin, end in self._restored_ranges
+        )
 
     @property
     def last_instant(self) -> str | None:
@@ -163,16 +165,16 @@ class Timeline:
         instant = self.write_at(time)
         if instant is None or not instant.is_completed:
             raise CorruptTableError(
-                f"{self._place(f'{time}.commit')}: there is no completed write at that time"
+                f"{self._location_of(f'{time}.commit')}: there is no completed write at that time"
             )
-        known = self._contents.get(instant.file_name)
-        if isinstance(known, CommitMetadata):
-            return known
+        cached = self._contents.get(instant.file_name)
+        if isinstance(cached, CommitMetadata):
+            return cached
         metadata = self._parse_commit(instant)
         self._contents[instant.file_name] = metadata
         return metadata
 
-    def has_read(self, time: str) -> bool:
+    def is_cached(self, time: str) -> bool:
         """Return whether the content of the completed write of that time is in memory."""
         instant = self.write_at(time)
         return instant is not None and instant.is_completed and instant.file_name in self._contents
@@ -225,7 +227,7 @@ class Timeline:
             for part in group.slices
         }
 
-    def last_settled(self, end: str | None = None) -> str | None:
+    def last_before_pending(self, end: str | None = None) -> str | None:
         """Return the newest completed write that is older than all pending writes, or None if there is none.
 
         If ``end`` is given, only writes up to ``end`` count. An incremental read that continues from the
@@ -264,11 +266,11 @@ class Timeline:
         were rolled back.
         """
         for cleans in growing_batches(self.of(Action.CLEAN)[::-1]):
-            for found in map_each(cleans, self._limits_of):
-                last = None if found is None else found.last_completed_commit
+            for record in map_each(cleans, self._clean_record):
+                last = None if record is None else record.last_completed_commit
                 if last and last <= time and not self.has_rollbacks:
                     return False
-                limit = None if found is None else found.earliest_commit_to_retain
+                limit = None if record is None else record.earliest_commit_to_retain
                 if limit is None or time < limit:
                     return True
         return False
@@ -279,7 +281,7 @@ class Timeline:
         The entry of a clean whose file is gone is None.
         """
         fresh = [clean for clean in self.of(Action.CLEAN) if not before.contains(clean.time, Action.CLEAN)]
-        return map_each(fresh, self._limits_of)
+        return map_each(fresh, self._clean_record)
 
     @OnceProperty
     def has_rollbacks(self) -> bool:
@@ -317,7 +319,7 @@ class Timeline:
     def _completed_times(self) -> frozenset[str]:
         return frozenset(instant.time for instant in self.completed_writes)
 
-    def _limits_of(self, clean: Instant) -> CleanMetadata | CleanerPlan | None:
+    def _clean_record(self, clean: Instant) -> CleanMetadata | CleanerPlan | None:
         """Return the metadata of a completed clean or the plan of a pending one; None if its file is gone."""
         try:
             return self.clean_metadata(clean.time) if clean.is_completed else self.cleaner_plan(clean.time)
@@ -329,7 +331,7 @@ class Timeline:
         return frozenset(instant.time for instant in self.pending_writes)
 
     @OnceProperty
-    def _rolled_back(self) -> frozenset[str]:
+    def _rolled_back_times(self) -> frozenset[str]:
         """Return the times of the writes that rollbacks and restores of the timeline name."""
         rollbacks = [r.time for r in self.of(Action.ROLLBACK, state=State.COMPLETED)]
         victims = [
@@ -341,7 +343,7 @@ class Timeline:
         return frozenset(victims)
 
     @OnceProperty
-    def _restored(self) -> tuple[tuple[str, str], ...]:
+    def _restored_ranges(self) -> tuple[tuple[str, str], ...]:
         """Return the instant of the savepoint and the instant of the restore, for each restore.
 
         A restore undoes all writes between the two. It also removes older rollbacks from the timeline.
@@ -350,9 +352,9 @@ class Timeline:
         return tuple((plan.savepoint, time) for time, plan in restores.items() if plan.savepoint is not None)
 
     def _parse_commit(self, instant: Instant) -> CommitMetadata:
-        place = self._place(instant.file_name)
+        location = self._location_of(instant.file_name)
         try:
-            return CommitMetadata.from_json(self._read(instant), place=place)
+            return CommitMetadata.from_json(self._read(instant), place=location)
         except CorruptTableError as error:
             raise CorruptTableError(
                 Message(
@@ -363,12 +365,12 @@ class Timeline:
             ) from error
 
     def _record(self, instant: Instant, record: type[_Record]) -> _Record:
-        known = self._contents.get(instant.file_name)
-        if isinstance(known, record):
-            return known
-        place = self._place(instant.file_name)
+        cached = self._contents.get(instant.file_name)
+        if isinstance(cached, record):
+            return cached
+        location = self._location_of(instant.file_name)
         try:
-            decoded = record.decode(self._read(instant), place=place)
+            decoded = record.decode(self._read(instant), place=location)
         except CorruptTableError as error:
             raise CorruptTableError(
                 Message(
@@ -384,10 +386,10 @@ class Timeline:
             return self.store.read(instant.path)
         except NotFoundError as error:
             raise StaleTimelineError(
-                f"{self._place(instant.file_name)} left the timeline while it was read; run again"
+                f"{self._location_of(instant.file_name)} left the timeline while it was read; run again"
             ) from error
 
-    def _place(self, file_name: str) -> str:
+    def _location_of(self, file_name: str) -> str:
         return f"{self.store.uri}/{TIMELINE_FOLDER}/{file_name}"
 
 

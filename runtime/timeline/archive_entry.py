@@ -38,22 +38,22 @@ def archive_entries(
     """
     for instant in instants:
         for state in State:
-            one = instant.with_state(state)
-            info = timeline.files.get(one.file_name)
+            instant_state = instant.with_state(state)
+            info = timeline.files.get(instant_state.file_name)
             if info is None:
                 continue
-            content = timeline.store.read(one.path)
+            content = timeline.store.read(instant_state.path)
             entry = {
-                "commitTime": one.time,
-                "actionType": str(one.action),
-                "actionState": one.state.upper(),
+                "commitTime": instant_state.time,
+                "actionType": str(instant_state.action),
+                "actionState": instant_state.state.upper(),
                 "stateTransitionTime": format_instant(info.modified_ms, timezone),
                 "version": None,
             }
-            yield entry | _content(one, content, place=f"{timeline.store.uri}/{one.path}")
+            yield entry | _branch(instant_state, content, place=f"{timeline.store.uri}/{instant_state.path}")
 
 
-def _content(instant: Instant, content: bytes, *, place: str) -> dict[str, Any]:
+def _branch(instant: Instant, content: bytes, *, place: str) -> dict[str, Any]:
     """Return the part of a log entry for this action and state: the content under the name of its field."""
     match instant.action, instant.state:
         case action, _ if action in _COMMITS:

@@ -68,7 +68,7 @@ def write_archive_log(store: ObjectStore, folder: str, entries: Iterable[Mapping
 
     """
     content = encode_log(entries)
-    version = max(_versions(store, folder), default=0)
+    version = max(_log_paths(store, folder), default=0)
     while True:
         version += 1
         path = f"{folder}/.commits_.archive.{version}_1-0-1"
@@ -83,7 +83,7 @@ def read_newest_log(store: ObjectStore, folder: str) -> list[ArchivedInstant]:
         CorruptTableError: If the file is not an archive log or is truncated.
 
     """
-    versions = _versions(store, folder)
+    versions = _log_paths(store, folder)
     if not versions:
         return []
     path = versions[max(versions)]
@@ -96,7 +96,7 @@ def newest_logs_first(store: ObjectStore, folder: str) -> Iterator[tuple[int, li
     Each file is read when the iterator reaches it. The instants are None if the file has been deleted since
     the listing or cannot be read.
     """
-    for number, path in sorted(_versions(store, folder).items(), reverse=True):
+    for number, path in sorted(_log_paths(store, folder).items(), reverse=True):
         log = None
         with suppress(*UNUSABLE):
             log = decode_log(store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}")
@@ -105,7 +105,7 @@ def newest_logs_first(store: ObjectStore, folder: str) -> Iterator[tuple[int, li
 
 def log_paths(store: ObjectStore, folder: str) -> list[str]:
     """Return the paths of the log files, the oldest first."""
-    return [path for _, path in sorted(_versions(store, folder).items())]
+    return [path for _, path in sorted(_log_paths(store, folder).items())]
 
 
 def encode_log(entries: Iterable[Mapping[str, Any]]) -> bytes:
@@ -132,7 +132,7 @@ def changed_log(
 
     """
     log, blocks, is_changed = io.BytesIO(content), [], False
-    with _reading(place):
+    with _corrupt_log_errors(place):
         while log.read(len(_MAGIC)):
             start = log.tell()
             length, _, kind = _unpack(log, ">qii")
@@ -178,19 +178,19 @@ def decode_log(content: bytes, *, place: str) -> list[ArchivedInstant]:
         CorruptTableError: If the content is not an archive log or is truncated.
 
     """
-    with _reading(place):
+    with _corrupt_log_errors(place):
         return list(_blocks(io.BytesIO(content)))
 
 
 @contextmanager
-def _reading(place: str) -> Iterator[None]:
+def _corrupt_log_errors(place: str) -> Iterator[None]:
     try:
         yield
     except AVRO_FAILURES as error:
         raise CorruptTableError(
             Message(
                 place,
-                ": not an archive log, or cut off (",
+                ": not an archive log, or truncated (",
                 message_of(error),
                 "); restore the file from a copy, or move it away: only the history of archived instants is "
                 "lost",
@@ -209,11 +209,11 @@ def _blocks(log: io.BytesIO) -> Iterator[ArchivedInstant]:
             _unpack(log, ">q")
             yield from _records(log, header[_SCHEMA_HEADER])
         if start + length < log.tell():
-            raise ValueError(f"a block says that it has {length} bytes and has more")
+            raise ValueError(f"a block is longer than its length of {length} bytes")
         log.seek(start + length)
         (total,) = _unpack(log, ">q")
         if total != length + len(_MAGIC):
-            raise ValueError(f"a block of {length} bytes says at its end that it has {total}")
+            raise ValueError(f"the trailing length {total} of a block differs from its length {length}")
 
 
 def _header(log: io.BytesIO) -> Iterator[tuple[int, str]]:
@@ -247,7 +247,7 @@ def _encode_record(schema: Any, entry: Mapping[str, Any]) -> bytes:
     return struct.pack(">i", body.tell()) + body.getvalue()
 
 
-def _versions(store: ObjectStore, folder: str) -> dict[int, str]:
+def _log_paths(store: ObjectStore, folder: str) -> dict[int, str]:
     """Return the path of each log file by its number."""
     names = ((info.path, _FILE_NAME.fullmatch(info.path.rpartition("/")[2])) for info in store.list(folder))
     return {int(match[1]): path for path, match in names if match}

@@ -24,7 +24,7 @@ class WriteState(StrEnum):
     """In effect and no longer on the timeline, so no rollback is possible."""
     ROLLED_BACK = "rolled back"
     """Not in effect, and no longer on the timeline, so it never will be."""
-    OPEN = "open"
+    NOT_IN_EFFECT = "open"
     """Not in effect as far as the timeline shows. The write may be pending."""
 
 
@@ -44,7 +44,7 @@ class EffectiveWrites:
         self._states: dict[str, WriteState] = {}
 
     @property
-    def has_asked_archive(self) -> bool:
+    def has_unknown_writes(self) -> bool:
         """Whether the archive log was needed for the state of a write."""
         return bool(self._states)
 
@@ -63,8 +63,8 @@ class EffectiveWrites:
         """
         if self._timeline.is_completed(instant):
             return WriteState.COMPLETED
-        if not self._timeline.is_left_behind(instant):
-            return WriteState.OPEN
+        if not self._timeline.counts_as_archived(instant):
+            return WriteState.NOT_IN_EFFECT
         if is_settled:
             return WriteState.SETTLED
         if instant not in self._states:
@@ -82,7 +82,7 @@ class _Archive:
 
     def __init__(self, store: ObjectStore, folder: str) -> None:
         self._unread = newest_logs_first(store, folder)
-        self._is_whole = True
+        self._is_complete = True
         self._completed: dict[str, int] = {}
         self._rolled_back: set[str] = set()
 
@@ -95,18 +95,18 @@ class _Archive:
         while time not in self._completed and time not in self._rolled_back:
             log = next(self._unread, None)
             if log is None:
-                return self._is_passed_over(time)
-            self._take(*log)
+                return self._is_missing_between(time)
+            self._add_log(*log)
         return time in self._rolled_back
 
-    def _take(self, number: int, log: Iterable[ArchivedInstant] | None) -> None:
+    def _add_log(self, number: int, log: Iterable[ArchivedInstant] | None) -> None:
         """Add the writes of a log file, which is None if it cannot be read.
 
         Files are taken from the newest to the oldest. If two of them disagree about a write, the newer one
         counts.
         """
         if log is None:
-            self._is_whole = False
+            self._is_complete = False
             return
         completed = [archived for archived in log if archived.state == State.COMPLETED]
         for archived in completed:
@@ -118,14 +118,14 @@ class _Archive:
             if archived.is_completed_write and archived.time not in self._rolled_back:
                 self._completed.setdefault(archived.time, number)
 
-    def _is_passed_over(self, time: str) -> bool:
+    def _is_missing_between(self, time: str) -> bool:
         """Return whether one log file contains the writes just before and just after ``time``.
 
         The function is called if all log files lack the write. If a file could not be read, the result is
         False.
         """
         position = bisect_left(self._times, time)
-        if not self._is_whole or position in (0, len(self._times)):
+        if not self._is_complete or position in (0, len(self._times)):
             return False
         before, after = self._times[position - 1 : position + 1]
         return self._completed[before] == self._completed[after]
@@ -147,7 +147,7 @@ def writes_being_rolled_back(timeline: Timeline, rollback_steps: Iterable[Instan
     return victims
 
 
-def completed_being_rolled_back(timeline: Timeline) -> tuple[str, ...]:
+def invalid_completed_writes(timeline: Timeline) -> tuple[str, ...]:
     """Return the times of the completed writes that are going to be rolled back.
 
     Either a rollback or restore of them has started, or their writer completed them without noticing that
@@ -158,11 +158,11 @@ def completed_being_rolled_back(timeline: Timeline) -> tuple[str, ...]:
     victims = writes_being_rolled_back(
         timeline, (rollback_step for rollback_step in rollback_steps if not rollback_step.is_completed)
     )
-    victims.update(instant.time for instant in rolled_back_writes(timeline))
+    victims.update(instant.time for instant in completed_after_rollback(timeline))
     return tuple(instant.time for instant in timeline.completed_writes if instant.time in victims)
 
 
-def rolled_back_writes(timeline: Timeline) -> tuple[Instant, ...]:
+def completed_after_rollback(timeline: Timeline) -> tuple[Instant, ...]:
     """Return the completed writes that had been rolled back before their writer completed them.
 
     This happens if a writer is suspended and does not notice that another one rolls its write back. Such a
@@ -170,17 +170,17 @@ def rolled_back_writes(timeline: Timeline) -> tuple[Instant, ...]:
     """
     rollbacks = timeline.of(Action.ROLLBACK, state=State.COMPLETED)
     restores = timeline.of(Action.RESTORE, state=State.COMPLETED)
-    suspects = [
+    without_requested = [
         instant
         for instant in timeline.completed_writes
         if (rollbacks or restores) and instant.with_state(State.REQUESTED).file_name not in timeline.files
     ]
-    if not suspects:
+    if not without_requested:
         return ()
     rolled_back = {i.time for r in rollbacks for i in timeline.rollback_metadata(r.time).instants}
     rolled_back |= {i.time for r in restores for i in timeline.restore_plan(r.time).instants}
     return tuple(
         instant
-        for instant in suspects
+        for instant in without_requested
         if instant.time in rolled_back and timeline.store.stat(claim_path(instant.time)) is not None
     )

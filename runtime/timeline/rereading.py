@@ -8,25 +8,25 @@ from typing import ParamSpec, TypeVar
 
 from parquetry.runtime.errors import StaleTimelineError
 
-_Given = ParamSpec("_Given")
-_Report = TypeVar("_Report")
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 _ATTEMPTS = 3
 
 
-def read_again(report: Callable[_Given, _Report]) -> Callable[_Given, _Report]:
-    """Return a function that calls ``report`` again, at most twice, if it raises StaleTimelineError.
+def retry_stale(read: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Return a function that calls ``read`` again, at most twice, if it raises StaleTimelineError.
 
-    The error means that an instant was archived or rolled back while ``report`` read the timeline.
+    The error means that an instant was archived or rolled back while ``read`` read the timeline.
     """
 
-    @functools.wraps(report)
-    def repeated(*args: _Given.args, **kwargs: _Given.kwargs) -> _Report:
+    @functools.wraps(read)
+    def repeated(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         for _ in range(_ATTEMPTS - 1):
             try:
-                return report(*args, **kwargs)
+                return read(*args, **kwargs)
             except StaleTimelineError:
                 continue
-        return report(*args, **kwargs)
+        return read(*args, **kwargs)
 
     return repeated

@@ -15,7 +15,7 @@ FileGroupId = tuple[str, str]
 """A file group: partition and file id."""
 
 
-def versions_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | None]:
+def slices_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | None]:
     """Return the instants of the file slices that readers saw at that time, by file group.
 
     If the commit of a slice was archived, its instant comes from the later write that merged the slice. The
@@ -24,50 +24,50 @@ def versions_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | Non
     clean deletes.
     """
     times = [instant.time for instant in timeline.completed_writes]
-    found: dict[FileGroupId, str | None] = {}
-    decided: set[FileGroupId] = set()
+    instants: dict[FileGroupId, str | None] = {}
+    resolved: set[FileGroupId] = set()
     for instant, metadata in zip(times, map_each(times, timeline.commit_metadata), strict=True):
         written, replaced = _written(metadata), _replaced(metadata)
         if instant <= time:
-            found |= dict.fromkeys(written, instant)
+            instants |= dict.fromkeys(written, instant)
             for group in replaced:
-                found.pop(group, None)
-            decided.update(written, replaced)
+                instants.pop(group, None)
+            resolved.update(written, replaced)
             continue
         for group, before in written.items():
-            if group not in decided and before is not None and before <= time:
-                found[group] = before
-        decided.update(written)
-        found |= dict.fromkeys(group for group in replaced if group not in decided)
-        decided.update(replaced)
-    return found
+            if group not in resolved and before is not None and before <= time:
+                instants[group] = before
+        resolved.update(written)
+        instants |= dict.fromkeys(group for group in replaced if group not in resolved)
+        resolved.update(replaced)
+    return instants
 
 
-def cleanable_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | None]:
-    """Return the slices of :func:`versions_as_of` that a clean may delete, by file group.
+def cleanable_slices_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | None]:
+    """Return the slices of :func:`slices_as_of` that a clean may delete, by file group.
 
     These are the slices that a later write superseded or replaced; no clean deletes the newest slice of a
     group. The function reads only the writes after that time, and as many older ones as are needed to find
-    the slices of replaced groups. If writes have left the timeline or were rolled back in between, it reads
-    all writes, as :func:`versions_as_of` does.
+    the slices of replaced groups. If writes have left the timeline or were rolled back in between, it
+    reads all writes, as :func:`slices_as_of` does.
     """
-    if timeline.has_rollbacks or time < (timeline.unbroken_since or ""):
-        return versions_as_of(timeline, time)
+    if timeline.has_rollbacks or time < (timeline.first_contiguous_write or ""):
+        return slices_as_of(timeline, time)
     times = [instant.time for instant in timeline.completed_writes]
-    found: dict[FileGroupId, str | None] = {}
-    decided: set[FileGroupId] = set()
-    unsure: set[FileGroupId] = set()
+    instants: dict[FileGroupId, str | None] = {}
+    resolved: set[FileGroupId] = set()
+    replaced_only: set[FileGroupId] = set()
     for metadata in map_each([later for later in times if later > time], timeline.commit_metadata):
         written, replaced = _written(metadata), _replaced(metadata)
-        found |= {
+        instants |= {
             group: before
             for group, before in written.items()
-            if group not in decided and before is not None and before <= time
+            if group not in resolved and before is not None and before <= time
         }
-        decided.update(written)
-        unsure.update(group for group in replaced if group not in decided)
-        decided.update(replaced)
-    return found | _last_written(timeline, [before for before in times if before <= time], unsure)
+        resolved.update(written)
+        replaced_only.update(group for group in replaced if group not in resolved)
+        resolved.update(replaced)
+    return instants | _last_written(timeline, [before for before in times if before <= time], replaced_only)
 
 
 def _last_written(
@@ -77,16 +77,16 @@ def _last_written(
 
     A group that one of the writes replaced, and none wrote afterwards, is left out.
     """
-    found: dict[FileGroupId, str | None] = {}
-    left = set(groups)
+    instants: dict[FileGroupId, str | None] = {}
+    unresolved = set(groups)
     for batch in growing_batches(times[::-1]):
-        if not left:
+        if not unresolved:
             break
         for instant, metadata in zip(batch, map_each(batch, timeline.commit_metadata), strict=True):
-            left.difference_update(_replaced(metadata))
-            found |= dict.fromkeys(left.intersection(_written(metadata)), instant)
-            left.difference_update(found)
-    return found | dict.fromkeys(left)
+            unresolved.difference_update(_replaced(metadata))
+            instants |= dict.fromkeys(unresolved.intersection(_written(metadata)), instant)
+            unresolved.difference_update(instants)
+    return instants | dict.fromkeys(unresolved)
 
 
 def _written(metadata: CommitMetadata) -> dict[FileGroupId, str | None]:

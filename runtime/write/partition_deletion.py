@@ -15,8 +15,8 @@ from parquetry.runtime.layout.skipping.files import column_types
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spec.types import parse_type
-from parquetry.runtime.table.handle import TableHandle, masks_failures
-from parquetry.runtime.table.partition_path import SHARED_TEXTS, KeyRules, partition_path
+from parquetry.runtime.table.handle import TableHandle, with_masked_failures
+from parquetry.runtime.table.partition_path import NULL_FOLDER_TEXTS, KeyRules, partition_path
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.write.null_partition import check_null_partitions
@@ -25,7 +25,7 @@ from parquetry.runtime.write.partition_value import partition_value
 _OPERATION = "DELETE_PARTITION"
 
 
-@masks_failures
+@with_masked_failures
 def delete_partitions(
     handle: TableHandle,
     partitions: Iterable[str | Mapping[str, Any]],
@@ -92,7 +92,7 @@ def _typed(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, 
         for name, value in values.items()
     }
     for name, value in typed.items():
-        if value in SHARED_TEXTS:
+        if value in NULL_FOLDER_TEXTS:
             raise InvalidDataError(
                 f"{name}={value!r} has no partition of its own: its rows are in that of null; delete them "
                 "with match, or the whole partition by its path"

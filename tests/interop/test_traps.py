@@ -55,7 +55,7 @@ def test_an_instant_in_the_future_is_refused(ours, hudi_15):
     newest = ours.model.instants()[-1]
     for state in ("commit.requested", "inflight", "commit"):
         shutil.copy(timeline / f"{newest}.{state}", timeline / f"{future}.{state}")
-    with pytest.raises(UnsupportedTableError, match=rf"{future} lies 3[56]\d\d s ahead of the clock"):
+    with pytest.raises(UnsupportedTableError, match=rf"{future} is 3[56]\d\d s ahead of the clock"):
         ours.upsert(ours.rows(rnd, range(3), 3))
     for state in ("commit.requested", "inflight", "commit"):
         (timeline / f"{future}.{state}").unlink()

@@ -161,7 +161,7 @@ def test_what_was_folded_and_undone_is_new_again_when_it_has_been_archived(
     assert known(table) == files(0, 1, 2, 3)
     effective = effective_of(table)
     consumed(table.store, "s", effective)
-    assert effective.has_asked_archive
+    assert effective.has_unknown_writes
     ledger.fold(table.store, "s", effective)
     counting = CountingStore(table.store, tmp_path / "log")
     assert known(replace(table, store=counting)) == files(0, 1, 2, 3)

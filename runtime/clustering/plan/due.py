@@ -30,7 +30,7 @@ from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 from parquetry.runtime.timeline.sidecars import CLUSTERING_CHECK_PATH
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
@@ -46,7 +46,7 @@ class DueClustering:
     predicted: PredictedGroups
 
 
-@read_again
+@retry_stale
 def due_clustering(
     table: TableHandle,
     *,
@@ -68,7 +68,7 @@ def due_clustering(
     )
 
 
-@read_again
+@retry_stale
 def due_by_statistics(
     table: TableHandle, budget: RunBudget = NO_LIMIT, *, timing: Timing = DEFAULT_TIMING
 ) -> Debt:
@@ -90,7 +90,7 @@ class ClusteringForecast:
     forecast_error: ForecastErrorSummary | None = None
 
 
-@read_again
+@retry_stale
 def forecast_due(
     table: TableHandle, due: DueClustering, *, limits: SampleLimits | None = None
 ) -> ClusteringForecast:
@@ -103,7 +103,7 @@ def forecast_due(
     )
 
 
-@read_again
+@retry_stale
 def _forecast(table: TableHandle, debt: Debt, queries: tuple[QueryForecast, ...]) -> ClusteringForecast:
     """Return the forecast of these queries, with the errors of past predictions."""
     past = forecast_error(completed_clusterings(table, table.timeline())) if queries else None

@@ -15,11 +15,11 @@ from parquetry.runtime.layout.model import FileKey
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 from parquetry.runtime.timeline.sidecars import sample_path
 
 
-@read_again
+@retry_stale
 def predict_groups(
     table: TableHandle,
     groups: Sequence[PlannedGroup],

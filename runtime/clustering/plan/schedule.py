@@ -37,7 +37,7 @@ from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, ClusteringPlan, RequestedReplace
 from parquetry.runtime.timeline.instant import Action, Instant, State
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 from parquetry.runtime.timeline.sidecars import claim_path, sample_path
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
@@ -155,7 +155,7 @@ def _transaction(table: TableHandle, session: Session) -> Transaction:
     return Transaction(session, table, table.timeline(), action=Action.REPLACECOMMIT, operation=CLUSTER)
 
 
-@read_again
+@retry_stale
 def _write_plan(
     table: TableHandle,
     session: Session,

@@ -126,7 +126,8 @@ def _wrong(name: str, what: str) -> InvalidDataError:
         Message(
             f"clustering.plan.strategy: {name!r} ",
             what,
-            f"; correct the package that has it in the entry-point group {PLAN_STRATEGIES.name}, or name another "
+            f"; correct the package that has it in the entry-point group {PLAN_STRATEGIES.name}, or name "
+            "another "
             "strategy",
         )
     )

@@ -18,7 +18,7 @@ from parquetry.message import command, phrase, run
 from parquetry.project.diagnostics.model import errors
 from parquetry.runtime import errors as runtime_errors
 from parquetry.runtime.errors import StalePlanError, StaleTimelineError
-from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.rereading import retry_stale
 from tests.support.project_folder import ProjectFolder
 
 
@@ -89,7 +89,7 @@ def test_importing_parquetry_loads_nothing_heavy():
 def test_a_report_is_read_again_when_the_timeline_moved_beneath_it():
     calls = []
 
-    @read_again
+    @retry_stale
     def report(stale):
         calls.append(1)
         if len(calls) <= stale:

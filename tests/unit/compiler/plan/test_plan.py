@@ -387,7 +387,7 @@ def test_another_projects_table_is_blocked(folder):
     (blocked,) = plan(folder).intent.blocked
     assert blocked.code == "SC501"
     assert "'stock'" in blocked.reason
-    assert "name this project 'stock' as it was" in blocked.remedy
+    assert "rename this project to 'stock'" in blocked.remedy
 
 
 def test_a_table_of_another_version_is_blocked_and_the_others_are_planned(folder):

@@ -100,7 +100,7 @@ def test_a_damaged_archive_is_a_warning(table):
 def test_a_changed_record_is_shown_with_a_warning(table):
     edit(_folder(table) / RECORD, lambda document: document.update(applied_by="Eve"), sealed=False)
     report = report_history(table.store, most=20)
-    assert any("something other than parquetry changed it" in warning for warning in report.warnings)
+    assert any("another program changed it" in warning for warning in report.warnings)
 
 
 def test_a_record_of_no_time_is_shown(table):

@@ -50,7 +50,7 @@ def test_an_unknown_table_is_told_the_nearest_one(folder, command):
 
 
 def test_a_place_without_a_table_is_no_matter_of_applying(folder):
-    assert "no Hudi table is there" in refusal("inspect", str(folder.root / "warehouse/orders"))[1]
+    assert "there is no Hudi table" in refusal("inspect", str(folder.root / "warehouse/orders"))[1]
 
 
 def test_an_unknown_command_is_told_the_nearest_one():

@@ -54,7 +54,7 @@ def test_the_remedies_work(table):
     assert property_warnings(table.store) == ()
     table.store.put(PROPERTIES_PATH, before)
     drop_zone(table.store)
-    table.open().confirmed_config()
+    table.open().config_under_lock()
     assert property_warnings(table.store) == ()
 
 

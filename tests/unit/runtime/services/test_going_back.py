@@ -24,7 +24,7 @@ from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata
 from parquetry.runtime.timeline.sidecars import CLAIMS_FOLDER
-from parquetry.runtime.timeline.versions import cleanable_as_of, versions_as_of
+from parquetry.runtime.timeline.versions import cleanable_slices_as_of, slices_as_of
 from tests.support.handmade import HandmadeTable, at
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import CountingStore, Kind, Stopped, WrappedStore
@@ -415,7 +415,7 @@ class TestWhatReadsOfThePastAskFor:
         timeline = table.handle.timeline()
         view = table.handle.view(timeline)
         for time in writes(table)[:-1]:
-            every, some = versions_as_of(timeline, time), cleanable_as_of(timeline, time)
+            every, some = slices_as_of(timeline, time), cleanable_slices_as_of(timeline, time)
             assert some == {group: every[group] for group in some}
             newest = {(part.partition, part.file_id): part.instant for part in view.all_slices()}
             assert all(newest[group] == instant for group, instant in every.items() if group not in some)

@@ -36,13 +36,13 @@ def record(store, instant, *files, source="landing", since=None, until=None):
 class Rule:
     """What is in effect by a rule, all of it on the timeline: nothing is asked of an archive."""
 
-    has_asked_archive = False
+    has_unknown_writes = False
 
     def __init__(self, rule):
         self.rule = rule
 
     def state_of(self, instant):
-        return WriteState.COMPLETED if self.rule(instant) else WriteState.OPEN
+        return WriteState.COMPLETED if self.rule(instant) else WriteState.NOT_IN_EFFECT
 
     def counts(self, instant, *, is_settled=False):
         return self.rule(instant)

@@ -101,7 +101,8 @@ def test_a_link_in_a_table_is_refused_with_its_place_and_a_remedy(table, tmp_pat
     place.symlink_to(tmp_path / where / "moved")
     name = place.relative_to(table)
     with pytest.raises(
-        StorageError, match=rf"{name}' is a link, and parquetry follows no links .*; put what it leads"
+        StorageError,
+        match=rf"{name}' is a link, and parquetry follows no links .*; replace it by what it points",
     ):
         view_rows(table) if "applied" not in pattern else open_table(open_store(table)).applied()
 

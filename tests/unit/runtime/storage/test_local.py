@@ -124,7 +124,7 @@ def test_no_folder_is_a_link(store, tmp_path, to):
         lambda: store.list_folders("p"),
     ):
         with pytest.raises(
-            StorageError, match=r"t/p' is a link, and parquetry follows no links .*; put what it"
+            StorageError, match=r"t/p' is a link, and parquetry follows no links .*; replace it"
         ):
             action()
     assert everything(theirs) == ["theirs"]
@@ -142,7 +142,7 @@ def test_no_file_is_a_link(store, tmp_path):
         lambda: store.put_if_absent("f", b"x", nonce="x"),
     ):
         with pytest.raises(
-            StorageError, match=r"t/f' is a link, and parquetry follows no links .*; put what it"
+            StorageError, match=r"t/f' is a link, and parquetry follows no links .*; replace it"
         ):
             action()
 

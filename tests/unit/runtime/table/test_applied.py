@@ -51,7 +51,8 @@ def test_a_number_is_taken_once(table):
     first = write_applied(table.store, spec(), number=1, plan_id="p")
     assert write_applied(table.store, spec(), number=1, plan_id="p") == first
     with pytest.raises(
-        StalePlanError, match=r"record 1 was applied by somebody else \(plan p, commit None\); plan again"
+        StalePlanError,
+        match=r"record 1 was applied by another user or process \(plan p, commit None\); plan again",
     ):
         write_applied(table.store, spec(ordering="n"), number=1, plan_id="q")
     assert read_applied(table.store).spec == spec()

@@ -138,7 +138,7 @@ def test_keys_are_spelled_as_the_generator_does(generator, record_key, expected)
     ("changes", "message"),
     [
         ({"hoodie__table__name": None}, r"t/\.hoodie/hoodie\.properties: hoodie\.table\.name is missing"),
-        ({"hoodie__table__version": "six"}, r"hoodie\.table\.version=six is no number"),
+        ({"hoodie__table__version": "six"}, r"hoodie\.table\.version=six is not a number"),
         ({"hoodie__table__timeline__timezone": "Mars"}, "neither UTC nor LOCAL"),
     ],
 )

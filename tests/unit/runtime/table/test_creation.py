@@ -135,7 +135,7 @@ def test_of_many_creators_one_wins_and_all_get_its_table(tmp_path):
 def test_another_spec_or_project_is_refused(tmp_path):
     store = open_store(tmp_path / "t")
     create_table(store, spec(), project="tests")
-    with pytest.raises(StalePlanError, match="another spec meanwhile; plan again"):
+    with pytest.raises(StalePlanError, match="created the table with another spec; plan again"):
         create_table(store, spec(record_key=("p",)), project="tests")
     with pytest.raises(
         StalePlanError, match="belongs to project 'tests', not 'others'; choose another location"
@@ -146,7 +146,7 @@ def test_another_spec_or_project_is_refused(tmp_path):
 def test_a_table_of_somebody_else_is_refused(tmp_path):
     store = open_store(tmp_path)
     store.put(PROPERTIES, format_properties({"hoodie.table.name": "theirs"}, comment="c"))
-    with pytest.raises(UnsupportedTableError, match="'theirs' that parquetry did not make; choose another"):
+    with pytest.raises(UnsupportedTableError, match="'theirs' that parquetry did not create; choose another"):
         create_table(store, spec(), project="tests")
     assert store.stat(IDENTITY_PATH) is None
 
@@ -156,7 +156,7 @@ def test_a_hudi_writer_that_gets_in_between_is_noticed(tmp_path):
     with pytest.raises(Stopped):
         create_table(FaultyStore(store, tmp_path / "counter", stop_at=8), spec(), project="tests")
     store.put(PROPERTIES, format_properties({"hoodie.table.name": "theirs"}, comment="c"))
-    with pytest.raises(UnsupportedTableError, match="another program put a"):
+    with pytest.raises(UnsupportedTableError, match="another program wrote a"):
         create_table(store, spec(), project="tests")
 
 
@@ -164,7 +164,9 @@ def test_lost_properties_of_a_table_that_was_written_to_are_not_made_up(tmp_path
     table = HandmadeTable(tmp_path)
     table.commit("1", {"p=a": {"f-0": [("k", 1)]}})
     (tmp_path / PROPERTIES).unlink()
-    with pytest.raises(CorruptTableError, match=rf"is lost, but there is an instant {at('1')}; restore it"):
+    with pytest.raises(
+        CorruptTableError, match=rf"is missing, but there is an instant {at('1')}; restore it"
+    ):
         open_table(table.store)
     assert not (tmp_path / PROPERTIES).exists()
 
@@ -177,7 +179,7 @@ def test_files_of_a_table_that_lost_its_timeline_are_not_taken_for_a_new_one(
     put_partition_metadata(store, partition, instant=at("1"))
     columns = (*spec().columns, Column(name="q", type="string"))
     wanted = replace(spec(), partition_by=partition_by, columns=columns)
-    with pytest.raises(UnsupportedTableError, match=r"files of a table, but its \.hoodie is lost"):
+    with pytest.raises(UnsupportedTableError, match=r"files of a table, but its \.hoodie is missing"):
         create_table(store, wanted, project="tests")
     assert not (tmp_path / ".hoodie").exists()
 

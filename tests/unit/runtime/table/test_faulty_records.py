@@ -111,7 +111,7 @@ def test_a_record_under_the_number_of_another_one_is_not_in_force(folder):
     apply_plan(plan(folder), folder.workspace())
     (folder.table / APPLIED_FOLDER / f"{3:020d}.json").write_bytes(content)
     (blocked,) = plan(folder).intent.blocked
-    assert "it is record 1 under another name" in blocked.reason
+    assert "it contains record 1, not the record of its name" in blocked.reason
 
 
 def test_what_was_opened_before_is_asked_again_where_it_acts(folder):
@@ -125,7 +125,7 @@ def test_what_was_opened_before_is_asked_again_where_it_acts(folder):
     owned = open_table(store, owner=folder.workspace().owner)
     edit(folder.table / IDENTITY_PATH, lambda document: document.update(first_instant=None), sealed=False)
     with pytest.raises(CorruptTableError, match="SC505"):
-        owned.confirm_owner()
+        owned.check_owner()
 
 
 def test_a_change_asks_even_where_its_requirements_name_no_record(folder):
@@ -180,6 +180,6 @@ def test_a_spec_that_makes_no_sense_is_named_by_whatever_reads_it(folder, change
 def test_who_wrote_records_before_they_had_digests_is_not_accused(folder):
     edit(folder.table / RECORD, of_old, sealed=False)
     (blocked,) = plan(folder).intent.blocked
-    assert "it is of format 1, in which nothing said" in blocked.reason
+    assert "it has the old format 1" in blocked.reason
     assert "changed by something else" not in blocked.reason
     assert "plan and apply again" in blocked.remedy

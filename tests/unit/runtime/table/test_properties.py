@@ -82,7 +82,7 @@ def test_the_backup_stands_in_while_the_file_is_replaced(store):
 )
 def test_a_cut_off_file_is_named(store, content):
     store.put(PROPERTIES_PATH, content)
-    with pytest.raises(CorruptTableError, match=r"hoodie\.properties: cut off or edited.*restore the file"):
+    with pytest.raises(CorruptTableError, match=r"hoodie\.properties: truncated or edited.*restore the file"):
         read_table_properties(store)
 
 

@@ -378,5 +378,5 @@ class TestChanges:
     def test_rows_without_times_are_refused(self, table):
         content = table.store.read(PROPERTIES_PATH) + b"hoodie.populate.meta.fields=false\n"
         table.store.put(PROPERTIES_PATH, content)
-        with pytest.raises(UnsupportedTableError, match="read the table as a whole"):
+        with pytest.raises(UnsupportedTableError, match="read the whole table"):
             self.changes(table, "0")

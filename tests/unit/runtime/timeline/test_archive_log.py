@@ -132,7 +132,7 @@ def test_a_cut_off_log_is_named(table, cut):
     path = write_archive_log(table.store, FOLDER, entries(table))
     file = table.folder / path
     file.write_bytes(file.read_bytes()[:cut])
-    with pytest.raises(CorruptTableError, match=r"archive\.1_1-0-1: not an archive log, or cut off"):
+    with pytest.raises(CorruptTableError, match=r"archive\.1_1-0-1: not an archive log, or truncated"):
         read_newest_log(table.store, FOLDER)
 
 
@@ -165,7 +165,7 @@ class TestChangedLog:
 
     def test_a_log_that_is_cut_off_is_refused(self, table):
         content = encode_log(entries(table))
-        with pytest.raises(CorruptTableError, match="not an archive log, or cut off"):
+        with pytest.raises(CorruptTableError, match="not an archive log, or truncated"):
             changed_log(content[:-20], dict, place="log")
 
 
