@@ -99,8 +99,8 @@ class Timeline:
 
         It counts if it is older than all writes of the timeline, as for Hudi's readers. It also counts if it
         lies between savepointed commits and :attr:`first_contiguous_write`, because Hudi may have archived
-        writes there (its own readers then miss those rows). In that case a rollback or restore on the timeline that
-        names it shows the contrary.
+        writes there (its own readers then miss those rows), unless a rollback or restore on the timeline
+        names it.
         """
         first = self.first_contiguous_write
         if first is None or time >= first or time in self._pending_times:
