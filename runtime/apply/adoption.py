@@ -169,7 +169,10 @@ def _check_identity(handle: TableHandle, spec: TableSpec) -> None:
 
 
 def _check_partition_paths(handle: TableHandle) -> None:
-    """Refuse a table whose folders are not named as we would name them: rows would be written twice."""
+    """Raise an error if the table's folders are not named as our writes would name them.
+
+    Otherwise rows would be written twice.
+    """
     config = handle.config
     if not config.partition_by or handle.spec is not None:
         return

@@ -119,7 +119,7 @@ def _used(store: ObjectStore, applied: AppliedRef) -> StalePlanError:
 
 
 def _by(applied: AppliedRef) -> str:
-    """Return the origin of an applied record, for messages."""
+    """Return where an applied record comes from, for messages: its plan and its git commit."""
     plan = f" by plan {applied.plan_id}" if applied.plan_id else ""
     commit = f" from commit {applied.git_commit}" if applied.git_commit else ""
     return f"{' (forgotten)' if applied.forgotten else ''}{plan}{commit}"

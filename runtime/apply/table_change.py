@@ -61,7 +61,10 @@ class TableChange:
 
     @property
     def owner(self) -> TableOwner:
-        """The required owner of the table, for any target, as the target may have been renamed since."""
+        """The required owner of the table.
+
+        Its target may be any, because the target may have been renamed.
+        """
         return TableOwner(project=self.project, target=None, keys=self.signing_keys, signs=True)
 
 
@@ -129,7 +132,10 @@ def _create(store: ObjectStore, change: TableChange) -> Applied:
 
 
 def _check_created_alike(store: ObjectStore, change: TableChange) -> None:
-    """Allow a creation that was stopped before its spec was recorded to continue; refuse any other table."""
+    """Raise an error unless the table is an unfinished creation by the same project with the same spec.
+
+    The creation was interrupted before its spec was recorded, and may continue.
+    """
     identity, applied = read_identity(store), read_applied(store)
     check_faults(identity, applied)
     mine = identity is not None and identity.spec == change.spec and identity.project == change.project
@@ -169,7 +175,10 @@ def _record(store: ObjectStore, change: TableChange) -> int:
 
 
 def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> str | None:
-    """Commit the columns without any file; return None if the newest commit has them already."""
+    """Commit the schema with the columns and without files, and return the instant of the commit.
+
+    The result is None if the newest commit has the columns already.
+    """
     marks = {"parquetry.plan_id": change.plan_id} if change.plan_id else {}
 
     def body(transaction: Transaction) -> WriteOutcome | None:
@@ -191,12 +200,13 @@ def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> st
 
 
 def _schema_to_be(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> str:
-    """Return the schema of the declared columns and of those that another program has added.
+    """Return the schema after the change: the declared columns, and columns that another program has added.
 
-    No plan asked to drop the latter. The same applies to fields within columns.
+    The latter stay because no plan asked to drop them. The same applies to fields within columns.
 
     Raises:
         InvalidDataError: If an added column is not allowed in a table.
+
     """
     before = types_by_path(handle.spec.columns) if handle.spec else {}
     gone = before.keys() - types_by_path(spec.columns).keys()
