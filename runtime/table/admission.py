@@ -58,7 +58,7 @@ def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None
 
 
 def ahead_ms(timeline: Timeline, timezone: Timezone, now_ms: int) -> int:
-    """Return how many milliseconds the newest instant, in any state, is ahead of the clock, at least 0.
+    """Return by how many milliseconds the newest instant, in any state, is ahead of the clock, or 0.
 
     Hudi itself takes instants from the clock alone: its commits before such an instant are invisible.
     """

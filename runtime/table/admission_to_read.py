@@ -56,6 +56,7 @@ def _other_version(store: ObjectStore, config: TableConfig) -> str:
 
 
 def _newest_of_layout_2(store: ObjectStore) -> str | None:
+    """Return the file name of the newest completed instant in timeline layout 2, or None without instants."""
     names = (info.path.rpartition("/")[2] for info in store.list(_LAYOUT_2_FOLDER))
     completed = [match for name in names if (match := _COMPLETED_OF_LAYOUT_2.fullmatch(name))]
     newest = max(completed, key=lambda match: match[1], default=None)

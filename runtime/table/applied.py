@@ -73,7 +73,7 @@ class OwnershipConflict:
     remedy: str | None = None
 
     def remedy_for(self, file: str = "its file") -> str:
-        """Return the remedy. ``file`` is the spec file that declares the table."""
+        """Return the remedy. ``file`` is the name of the spec file that declares the table."""
         if self.remedy is not None:
             return self.remedy
         adopting = run("adopt", "LOCATION")
@@ -209,7 +209,7 @@ def check_declared_spec(
 
 
 def fault_of(identity: TableIdentity | None, applied: AppliedRecord | None) -> RecordFault | None:
-    """Return why the identity or the applied record must not be used, or None if both are valid."""
+    """Return the fault for which the identity or the applied record must not be used, or None."""
     faults = (found.fault for found in (identity, applied) if found is not None)
     return next((fault for fault in faults if fault is not None), None)
 
@@ -217,7 +217,7 @@ def fault_of(identity: TableIdentity | None, applied: AppliedRecord | None) -> R
 def ownership_conflict(
     owner: TableOwner, *, project: str | None, applied: AppliedRef | None
 ) -> OwnershipConflict | None:
-    """Return why the table does not belong to the owner, or None if it does.
+    """Return the reason why the table does not belong to the owner, or None if it does.
 
     `plan`, every command that names a table of its project, and the jobs that write all use this function. A
     record that was forgotten belongs to no target.
@@ -323,7 +323,7 @@ def check_record_usable(
 ) -> None:
     """Check that the owner may use the applied record, by its signature and its spec.
 
-    Raises the errors of :func:`check_declared_spec` and :func:`check_signed`. If the signature is checked
+    The errors are those of :func:`check_declared_spec` and :func:`check_signed`. If the signature is checked
     and no ``identity`` is given, the identity is read.
     """
     if owner is not None and owner.keys and applied is not None:
@@ -497,7 +497,7 @@ def _spec(value: Any, place: str, *, remedy: str) -> TableSpec:
 def record_signature_of(
     store: ObjectStore, identity: TableIdentity | None, applied: AppliedRecord | None
 ) -> RecordSignature | None:
-    """Return the signature of the applied record with the payload to sign, or None without a record."""
+    """Return the signature of the applied record and the text that it must sign, or None without a record."""
     if applied is None:
         return None
     signature = applied.document.get("signature")
@@ -569,5 +569,6 @@ def _load(content: bytes, place: str) -> Mapping[str, Any]:
 
 
 def _sealed_json(document: Mapping[str, Any]) -> bytes:
+    """Return the JSON text of a record as bytes, with the digest of the record."""
     document = {**document, "digest": record_digest(document)}
     return json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True).encode()

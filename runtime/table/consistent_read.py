@@ -17,7 +17,7 @@ _Result = TypeVar("_Result")
 def read_consistently(
     handle: TableHandle, read: Callable[[FileSystemView], tuple[IncrementalSlices, _Result]]
 ) -> tuple[IncrementalSlices, _Result]:
-    """Return the result of ``read`` for the current table, without any slice deleted before it was listed.
+    """Return the result of ``read`` for the current table, and make sure that no slice is missing.
 
     If a clean deletes file slices between the reading of the timeline and the listing of their folder, the
     result would silently lack rows. ``read`` is then called again, up to five times.
@@ -38,7 +38,7 @@ def read_consistently(
 
 
 def _was_cleaned_meanwhile(view: FileSystemView, time: str) -> bool:
-    """Return whether a clean that started after the view's snapshot may have deleted slices of that time.
+    """Return whether slices of that time may have been deleted since the view's snapshot was read.
 
     If retention counts versions, each deleted file is checked.
     """

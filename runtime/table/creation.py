@@ -190,7 +190,10 @@ def _check_references(spec: TableSpec, rules: Collection[Rule]) -> None:
 
 
 def _new_identity_or_refuse(store: ObjectStore) -> TableIdentity | None:
-    """Return the identity of a table that was created just now, or None if there is no table at all."""
+    """Return the identity of a table that was created just now, or None if there is no table.
+
+    Raise an error if there is a table that parquetry did not create.
+    """
     try:
         name = read_table_properties(store).get("hoodie.table.name")
     except NotFoundError:
@@ -226,7 +229,7 @@ def _refuse_leftover_files(store: ObjectStore, *, levels: int) -> None:
 
 
 def _check_complete(store: ObjectStore, ours: Mapping[str, str]) -> bool:
-    """Return whether the creation is complete. Raise an error if a Hudi writer created its own table."""
+    """Return whether the creation is complete. Raise an error if a Hudi writer created a table meanwhile."""
     try:
         theirs = read_table_properties(store)
     except NotFoundError:
@@ -241,7 +244,10 @@ def _check_complete(store: ObjectStore, ours: Mapping[str, str]) -> bool:
 
 
 def _creation_input(store: ObjectStore, identity: TableIdentity) -> tuple[TableSpec, str]:
-    """Return the spec and the instant of the creation, or raise an error for an adopted table."""
+    """Return the spec and the instant with which to finish the creation.
+
+    Raise an error for an adopted table, which has neither.
+    """
     check_faults(identity, None)
     if identity.spec is None or identity.first_instant is None:
         raise UnsupportedTableError(
@@ -251,7 +257,7 @@ def _creation_input(store: ObjectStore, identity: TableIdentity) -> tuple[TableS
 
 
 def refuse_missing_properties(store: ObjectStore, identity: TableIdentity) -> None:
-    """Raise an error if a table without properties had some before, as their content is unknown.
+    """Raise an error if a table has lost its properties, because their content is unknown.
 
     A table whose creation was interrupted is accepted.
 

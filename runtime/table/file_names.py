@@ -64,7 +64,7 @@ def instant_of_file(path: str) -> str | None:
 
 
 def absolute_path(store: ObjectStore, path: str) -> str:
-    """Return a path of the table as Hudi's rollback plans spell it: absolute, without a scheme."""
+    """Return a path of the table in the form of Hudi's rollback plans: absolute, without a scheme."""
     return f"{_root(store)}/{path}"
 
 

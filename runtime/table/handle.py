@@ -67,7 +67,7 @@ class TableHandle:
 
     @property
     def paths_hold_values(self) -> bool:
-        """Whether partition paths contain the values of the partition columns, not times formatted from them.
+        """Whether partition paths contain the values of the partition columns, and not formatted times.
 
         The properties of a table with Hudi's custom key generator do not record which fields it formats. Only
         for a table that parquetry created is it certain that it formats none.
@@ -103,7 +103,7 @@ class TableHandle:
             check_faults(identity, None)
 
     def config_under_lock(self) -> TableConfig:
-        """Return the current configuration, for a writer that holds the lock of the table.
+        """Return the current configuration. The caller is a writer that holds the lock of the table.
 
         If the time zone of a table that parquetry created is missing, it is restored: Hudi 0.15 drops it in
         CREATE TABLE over an existing table, and then assumes local time.
@@ -123,7 +123,10 @@ class TableHandle:
         return FileSystemView(self.store, timeline, self.config)
 
     def effective_spec(self, timeline: Timeline) -> TableSpec:
-        """Return the applied spec with the live columns, or one made from the table if none is applied."""
+        """Return the applied spec with the live columns.
+
+        If none is applied, return a spec made from the table.
+        """
         live = live_columns(self.store, timeline, self.config)
         if self.spec is not None:
             return self.spec.with_columns(reconcile(self.spec.columns, live))
@@ -138,7 +141,7 @@ class TableHandle:
         )
 
     def schema_json(self, timeline: Timeline, columns: Iterable[Column]) -> str:
-        """Return the Avro schema for a commit with these columns, with the record names of the table."""
+        """Return the Avro schema of a commit with these columns. It keeps the record names of the table."""
         keys = {field.partition(".")[0] for field in self.config.record_key}
         return schema_json(self.config.name, columns, recorded_schema(timeline, self.config), keys=keys)
 
@@ -154,12 +157,12 @@ def create_table(
     """Create the table of this spec, or finish a creation that was interrupted, and return the table.
 
     If the process is killed, the next call, or any opener of the table, continues. The errors are those of
-    begin_creation.
+    :func:`~parquetry.runtime.table.creation.begin_creation`.
 
     Args:
         store: The store of the table.
         spec: The spec of the table.
-        project: The project that will own the table.
+        project: The name of the project that will own the table.
         clock: Returns ms since the epoch. By default, the clock of the store.
 
     """
@@ -229,7 +232,7 @@ def read_config(store: ObjectStore, identity: TableIdentity | None) -> TableConf
 def with_masked_failures(
     service: Callable[Concatenate[TableHandle, _Parameters], _Result],
 ) -> Callable[Concatenate[TableHandle, _Parameters], _Result]:
-    """Return a service that masks the personal values of its table in failures."""
+    """Wrap a table service so that its failures show no personal values of the table."""
 
     @wraps(service)
     def run(table: TableHandle, /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:

@@ -60,6 +60,7 @@ def _sample(store: ObjectStore, path: str, field: str) -> list[tuple[str, str]]:
 
 
 def _nested(row: object, field: str) -> object:
+    """Return the value of a dotted field in a row, or None if it is absent."""
     for name in field.split("."):
         row = row.get(name) if isinstance(row, dict) else None
     return row

@@ -47,7 +47,10 @@ class KeyRules:
 
     @classmethod
     def of(cls, config: TableConfig, *, named_key: bool) -> Self:
-        """Return the rules of a table with these properties, which do not record whether keys are named."""
+        """Return the rules of a table with these properties.
+
+        ``named_key`` is an argument because the properties do not record it.
+        """
         return cls(
             record_key=config.record_key,
             partition_by=config.partition_by,
@@ -81,7 +84,7 @@ def partition_path(rules: KeyRules, values: Mapping[str, Any]) -> str:
 def path_of_texts(rules: KeyRules, texts: Sequence[tuple[str | None, bool]]) -> str:
     """Return the partition path for one text of each partition column.
 
-    The second item of each pair is True if the column is of type string, whose values may need escaping.
+    Each pair is a text, and whether its column is of type string, whose values may need escaping.
     """
     levels = []
     for field, (text, is_text) in zip(rules.partition_by, texts, strict=True):

@@ -21,7 +21,7 @@ _BLANKS = " \t\f"
 
 
 def boolean_text(*, value: bool) -> str:
-    """Return the value as the properties and options of Hudi spell it."""
+    """Return the boolean as Hudi spells it in properties and options."""
     return "true" if value else "false"
 
 
@@ -58,14 +58,17 @@ def format_properties(properties: Mapping[str, str], *, comment: str) -> bytes:
 
 
 def is_intact(properties: Mapping[str, str]) -> bool:
-    """Return whether the properties match their checksum, if they have one. A truncated file does not."""
+    """Return whether the properties match their checksum, or have none.
+
+    Those of a truncated file do not match.
+    """
     return bool(properties) and properties.get(CHECKSUM_KEY) in (None, table_checksum(properties))
 
 
 def read_table_properties(store: ObjectStore) -> dict[str, str]:
-    """Return the table's properties, from the backup while another writer replaces the file.
+    """Return the table's properties. If another writer is replacing the file, read the backup.
 
-    After the backup, the file is read again, as the replacement may have ended in between.
+    If the backup does not exist either, the file is read again, because the replacement may have ended.
 
     Raises:
         NotFoundError: If neither file exists.

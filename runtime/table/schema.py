@@ -62,9 +62,10 @@ def live_columns(store: ObjectStore, timeline: Timeline, config: TableConfig) ->
 
 
 def reconcile(declared: Iterable[Column], live: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the declared columns, as wide as the live ones, followed by the undeclared live columns.
+    """Return the columns of the next commit: the declared ones, followed by the undeclared live ones.
 
-    A column that another writer added or widened is kept, as a commit without it would hide it.
+    A declared column is as wide as the live one. A column that another writer added or widened is kept,
+    because a commit without it would hide it.
     """
     declared, live = tuple(declared), tuple(live)
     by_name = {column.name: column for column in live}
@@ -97,11 +98,13 @@ def schema_json(
 
 
 def _ignoring_key_nullability(schema: str, keys: Collection[str]) -> list[Column]:
+    """Return the columns of an Avro schema, in which the columns ``keys`` count as nullable."""
     columns = columns_from_avro(schema)
     return [replace(column, nullable=column.nullable or column.name in keys) for column in columns]
 
 
 def _widened(declared: Column, live: Column | None) -> Column:
+    """Return the declared column in the wider of its type and the live column's type."""
     if live is None or _avro_columns(declared) == _avro_columns(live):
         return declared
     declared_type, live_type = parse_type(declared.type), parse_type(live.type)
@@ -112,7 +115,7 @@ def _widened(declared: Column, live: Column | None) -> Column:
 
 
 def _avro_columns(column: Column) -> tuple[Column, ...]:
-    """Return the column as Avro stores it, where small integers are ints."""
+    """Return the column in the type in which Avro stores it, in a tuple. Byte and short become int."""
     bare = Column(name=column.name, type=column.type, nullable=True)
     return columns_from_avro(table_avro_schema("t", [bare]))
 

@@ -80,7 +80,7 @@ def decode_statistics(
     Args:
         content: The content of the sidecar.
         place: The location of the file for error messages.
-        columns: The columns to return, in any case. None means all.
+        columns: The columns to return, compared without case. None means all.
 
     Raises:
         CorruptTableError: If the content is not that of a sidecar or has another format version.
@@ -112,8 +112,8 @@ def look_up(
 ) -> dict[str, FileStatistics]:
     """Return the statistics of the files by path, from the sidecars or else from the footers.
 
-    This takes one request for each instant of the slices, and one for each file that the sidecar of its
-    instant does not contain with its current size. Unreadable sidecars are ignored.
+    This takes one request for each instant of the slices. It takes another one for each file that the sidecar
+    of its instant lacks or lists with another size. Unreadable sidecars are ignored.
 
     Args:
         store: The store of the table.
@@ -153,6 +153,7 @@ def look_up(
 
 
 def _with_columns(file: FileStatistics, columns: Collection[str]) -> FileStatistics:
+    """Return the statistics with only these columns, whose names are compared without case."""
     names = {name.lower() for name in columns}
     groups = (
         replace(group, columns={n: c for n, c in group.columns.items() if n.lower() in names})

@@ -101,7 +101,7 @@ class FileSystemView:
 
         Partitions are listed concurrently.
         """
-        self._list_all(self._partitions)
+        self._list_missing(self._partitions)
         return [part for partition in self._partitions for part in self.slices(partition, as_of)]
 
     def file_groups(self, partition: str) -> list[FileGroup]:
@@ -138,7 +138,7 @@ class FileSystemView:
     def is_needed_at(self, partition: str, names: Iterable[str], time: str) -> bool:
         """Return whether readers of that time need one of these base files, even if it is no longer listed.
 
-        If the folder of the partition has not been listed, the result is False.
+        If this view has not listed the folder of the partition, the result is False.
         """
         if partition not in self._listings:
             return False
@@ -157,7 +157,7 @@ class FileSystemView:
         return replaced_at is not None and replaced_at <= time
 
     def base_files(self, partition: str) -> list[FileSlice]:
-        """Return all base files in the folder of a partition, with those of unfinished and failed writes.
+        """Return all base files in the folder of a partition, also those of unfinished and failed writes.
 
         Raises:
             CorruptTableError: If no Hudi reader can parse the name of a ``.parquet`` file.
@@ -167,7 +167,7 @@ class FileSystemView:
         return [_slice(partition, info, uri) for info in self.listing(partition) if _is_base_file(info.path)]
 
     def check_time_travel(self, as_of: str) -> None:
-        """Raise InvalidDataError if slices of that time may have been deleted by a clean.
+        """Raise InvalidDataError if a clean may have deleted file slices of that time.
 
         The message names the next time that can be read. The last clean records the earliest commit that it
         retained. For savepoints, and for cleans that counted versions or retained less, the listing is
@@ -191,9 +191,9 @@ class FileSystemView:
         )
 
     def cleaned_as_of(self, time: str) -> list[FileGroupId]:
-        """Return the file groups whose slice of that time is gone, sorted.
+        """Return the file groups whose slice of that time is deleted, sorted.
 
-        The active timeline determines the expected slices.
+        The commits of the active timeline show which slices existed.
         """
         return self.missing_slices(slices_as_of(self._timeline, time), time)
 
@@ -206,7 +206,7 @@ class FileSystemView:
 
         """
         partitions = sorted({partition for partition, _ in versions})
-        self._list_all(partitions)
+        self._list_missing(partitions)
         present = {p.key: p.instant for path in partitions for p in self.slices(path, time)}
         return sorted(
             group
@@ -215,10 +215,10 @@ class FileSystemView:
         )
 
     def changed_between(self, begin: str, end: str | None = None) -> IncrementalSlices:
-        """Return the slices with the rows written after ``begin``, up to ``end`` or now.
+        """Return the slices with the rows written after ``begin`` and up to ``end``, or up to now.
 
-        The range ends before the oldest pending write, which may complete with an instant that a later read
-        would skip as known. Clustering moves rows and does not count as a change.
+        The range ends before the oldest pending write. That write may complete with an instant that the next
+        read would skip otherwise. Clustering moves rows and does not count as a change.
 
         Raises:
             InvalidDataError: If a clean deleted slices of ``end``.
@@ -235,12 +235,12 @@ class FileSystemView:
             return IncrementalSlices(begin=begin, end=begin, slices=())
         self.check_time_travel(last)
         touched = self._touched_partitions(begin, last)
-        self._list_all(touched)
+        self._list_missing(touched)
         slices = [part for path in touched for part in self.slices(path, last) if part.instant > begin]
         return IncrementalSlices(begin=begin, end=last, slices=tuple(slices))
 
     def _changed_and_cleaned_as_of(self, time: str) -> list[FileGroupId]:
-        """Return the file groups that later writes changed and whose slice of that time is gone, sorted."""
+        """Return the sorted file groups that later writes changed and whose slice of that time is deleted."""
         return self.missing_slices(cleanable_slices_as_of(self._timeline, time), time)
 
     @OnceProperty
@@ -254,7 +254,7 @@ class FileSystemView:
 
     @OnceProperty
     def _replaced(self) -> Mapping[tuple[str, str], str]:
-        """Return the first replacecommit that replaced each replaced file group."""
+        """Return the time of the first replacecommit that replaced each file group."""
         times = [
             instant.time
             for instant in self._timeline.completed_writes
@@ -268,7 +268,7 @@ class FileSystemView:
         return replaced
 
     def _committed_one(self, one: FileSlice, other: FileSlice) -> FileSlice:
-        """Return the one of two files, with equal group and instant, that the commit names."""
+        """Return the one of two files of the same group and instant that the commit names."""
         if self._timeline.is_completed(one.instant):
             named = {stat.path for stat in self._timeline.commit_metadata(one.instant).all_stats()}
             for part in (one, other):
@@ -286,7 +286,10 @@ class FileSystemView:
         )
 
     def _touched_partitions(self, begin: str, end: str) -> list[str]:
-        """Return the partitions of the commits in the range, or all if some of the commits were archived."""
+        """Return the partitions that the commits of the range changed.
+
+        If one of these commits was archived, the result is all partitions.
+        """
         if begin < (self._timeline.first_contiguous_write or ""):
             return self.partitions()
         times = [time for time in self._commit_times if begin < time <= end]
@@ -307,7 +310,7 @@ class FileSystemView:
         folders, level = self._sub_folders([""]), 1
         while folders:
             if level >= levels:
-                self._list_all(folders)
+                self._list_missing(folders)
                 found += [folder for folder in folders if _is_partition(self.listing(folder))]
                 folders = [folder for folder in folders if not _is_partition(self.listing(folder))]
             folders, level = self._sub_folders(folders), level + 1
@@ -317,14 +320,15 @@ class FileSystemView:
         nested = map_each(folders, self._store.list_folders)
         return [path for paths in nested for path in paths if path.rpartition("/")[2] != TIMELINE_FOLDER]
 
-    def _list_all(self, partitions: Iterable[str]) -> None:
+    def _list_missing(self, partitions: Iterable[str]) -> None:
+        """List the folders of the given partitions that this view has not listed yet."""
         missing = [partition for partition in partitions if partition not in self._listings]
         for partition, infos in zip(missing, map_each(missing, self._store.list), strict=True):
             self._listings[partition] = tuple(infos)
 
     def listing(self, partition: str) -> tuple[ObjectInfo, ...]:
         """Return all objects in the folder of a partition."""
-        self._list_all([partition])
+        self._list_missing([partition])
         return self._listings[partition]
 
 
