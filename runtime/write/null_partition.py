@@ -21,12 +21,13 @@ from parquetry.runtime.table.partition_path import NULL_PARTITION, KeyRules
 def check_null_partitions(
     store: ObjectStore, rules: KeyRules, slices: Mapping[str, Sequence[FileSlice]]
 ) -> None:
-    """Check that the partition columns which the path shows as null are null in every row.
+    """Check that in the null partition all rows have null in the partition column.
 
-    It reads these columns of the files.
+    The function reads the partition columns that are null according to the path, in all files.
 
     Raises:
-        InvalidDataError: If other rows exist; the message has their number.
+        InvalidDataError: If other rows exist. The message has their number.
+
     """
     for path, files in slices.items():
         for column in _null_levels(rules, path):
@@ -43,6 +44,7 @@ def check_null_partitions(
 
 
 def _null_levels(rules: KeyRules, path: str) -> Iterator[str]:
+    """Yield the names of the partition columns that are null according to the path."""
     levels = path.split("/")
     if len(levels) == len(rules.partition_by):
         for name, level in zip(rules.partition_by, levels, strict=True):

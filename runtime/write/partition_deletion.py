@@ -86,7 +86,10 @@ def delete_partitions(
 
 
 def _typed(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the values in the types of their columns; values of unknown columns are unchanged."""
+    """Return the values in the types of their columns. Values of unknown columns are unchanged.
+
+    Raise InvalidDataError for a text that has no partition of its own, because its rows are in that of null.
+    """
     typed = {
         name: partition_value(name, parse_type(kinds[name]), value) if name in kinds else value
         for name, value in values.items()

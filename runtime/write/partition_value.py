@@ -30,13 +30,14 @@ _EXPECTED: Final = {
 
 
 def partition_value(column: str, kind: ColumnType, value: Any) -> PartitionValue:
-    """Return ``value`` as a value of the column's type ``kind``; None is null.
+    """Return ``value`` as a value of the column's type ``kind``. None stands for null.
 
-    Any class of value is accepted, also the value's text, as long as the folder name has only one form.
+    Values of any class are accepted, and also their texts, if the value determines the folder name.
 
     Raises:
         InvalidDataError: If the value does not have that type, such as ``1.555`` for ``decimal(10,2)``, or
             could have several folder names.
+
     """
     if value is None:
         return None
@@ -54,6 +55,7 @@ def partition_value(column: str, kind: ColumnType, value: Any) -> PartitionValue
 
 
 def _expected(kind: str) -> str:
+    """Return a phrase for the values that the type accepts, for errors."""
     return _EXPECTED.get(kind, "a whole number" if kind in _WHOLE else "what it holds")
 
 
@@ -77,7 +79,7 @@ def _of_primitive(kind: str, value: Any) -> PartitionValue:  # noqa: PLR0911 - a
 
 
 def _whole(value: Any) -> int | None:
-    """Return a number of any class as an int; None for booleans and for numbers that are not whole."""
+    """Return a number of any class as an int. Booleans and numbers that are not whole give None."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, Number) and value.is_finite() and value.adjusted() < _MOST_DIGITS:
@@ -86,7 +88,10 @@ def _whole(value: Any) -> int | None:
 
 
 def _plain_text(value: Any) -> str | None:
-    """Return the text of a number or a boolean as in Spark; None if Python writes it with an exponent."""
+    """Return the text of a number or a boolean as Spark spells it.
+
+    The result is None if Python writes the number with an exponent, or if the value is of another class.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Number):

@@ -70,7 +70,7 @@ class WritePlan:
         return {b.base.path.rpartition("/")[2]: b.index for b in self.buckets if b.base is not None}
 
     def markers(self, instant: str) -> Mapping[MarkerKind, list[str]]:
-        """Return the path of each bucket's first file, by kind of marker."""
+        """Return the paths of the first file of each bucket, by the kind of marker that it needs."""
         paths_by_kind: dict[MarkerKind, list[str]] = {MarkerKind.CREATE: [], MarkerKind.MERGE: []}
         for bucket in self.buckets:
             kind = MarkerKind.CREATE if bucket.base is None else MarkerKind.MERGE
@@ -94,8 +94,9 @@ def plan_buckets(
         works: The work in each partition.
         policy: The sizing policy of the table.
         excluded: Reasons why files are not filled, by file id.
-        tasks: The number of buckets that keeps the machine busy. Only beyond it do new files of a guessed
-            record size share buckets.
+        tasks: The number of tasks that run at the same time. If there are more new files than this in
+            partitions whose record size is only a guess, several of them share a bucket.
+
     """
     sizing = {
         work.partition: plan_inserts(
@@ -148,14 +149,17 @@ class BucketPlanner:
     tasks: int
 
     def plan(self, *, excluded: Mapping[str, str] | None = None) -> WritePlan:
-        """Return the buckets; ``excluded`` are reasons why files are not filled, by file id."""
+        """Return the plan. ``excluded`` contains the reason for each file that is not filled, by file id."""
         return plan_buckets(self.instant, self.works, policy=self.policy, excluded=excluded, tasks=self.tasks)
 
 
 def _buckets(
     work: PartitionChanges, plan: SizingPlan, instant: str, *, first: int, share: int
 ) -> Iterator[Bucket]:
-    """Yield filled files in the order of assignment, then files that only change, then new files."""
+    """Yield the buckets of a partition.
+
+    Filled files come first, in the order of assignment. Files that only change follow, and then new files.
+    """
     slices = {s.file_id: s for s in work.slices}
     fills = [(a.slice.file_id, a.inserts) for a in plan.assignments if a.slice is not None]
     only_changed = work.changes.keys() - dict(fills).keys()
@@ -183,16 +187,18 @@ def _buckets(
 
 
 def _is_limited_by_rows(plan: SizingPlan, policy: SizingPolicy) -> bool:
-    """Return whether the configured number of rows, not the maximum file size, limits new files."""
+    """Return whether the configured number of rows limits new files, and not the maximum file size."""
     return plan.split_size_rows == policy.insert_split_size
 
 
 def _grouped(files: Sequence[Assignment], share: int) -> Iterator[Sequence[Assignment]]:
+    """Yield the new files in groups of at most ``share`` files, each for one bucket."""
     for start in range(0, len(files), share):
         yield files[start : start + share]
 
 
 def _profile(work: PartitionChanges, buckets: Sequence[Bucket]) -> PartitionProfile:
+    """Return the part of the workload profile for one partition."""
     return PartitionProfile(
         inserts=work.inserts,
         files={
@@ -208,7 +214,10 @@ def _profile(work: PartitionChanges, buckets: Sequence[Bucket]) -> PartitionProf
 
 
 def decisions_json(plan: WritePlan) -> str:
-    """Return the reason for each file's number of rows, by partition, as JSON for the commit metadata."""
+    """Return the sizing decisions as JSON: for each partition, the row count of each file and its reason.
+
+    The text goes into the commit metadata.
+    """
     document: dict[str, Any] = {}
     for partition, sizing in plan.sizing.items():
         kept = [

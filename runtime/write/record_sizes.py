@@ -16,15 +16,15 @@ _NEWEST_COMMITS: Final = 8
 
 
 def learned_record_size(timeline: Timeline, slices: Sequence[FileSlice]) -> float | None:
-    """Return the compressed bytes per row in a partition's newest files; None if they are too few."""
+    """Return the compressed bytes per row of a partition's newest files, or None if they hold too little."""
     newest = sorted(slices, key=lambda part: part.instant, reverse=True)[:_NEWEST_FILES]
     return estimate_record_size(_samples(timeline, newest))
 
 
 def table_record_size(timeline: Timeline) -> float | None:
-    """Return the compressed bytes per row in the newest commits' files; None if they are too few.
+    """Return the compressed bytes per row of the newest commits' files, or None if they hold too little.
 
-    It serves partitions that have no files of their own.
+    It is used for partitions that have no files of their own.
     """
     commits = reversed(timeline.completed_writes[-_NEWEST_COMMITS:])
     stats = (
@@ -37,6 +37,7 @@ def table_record_size(timeline: Timeline) -> float | None:
 
 
 def _samples(timeline: Timeline, slices: Iterable[FileSlice]) -> Iterator[FileSample]:
+    """Yield the rows and bytes of each file whose number of rows is known."""
     known: dict[str, Mapping[str, WriteStat]] = {}
     for part in slices:
         if part.rows is not None:
