@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from parquetry.errors import HOMES as _ERRORS
+from parquetry.errors import MODULES as _ERRORS
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.version import VERSION
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from parquetry.compiler.plan.apply import ApplyResult
     from parquetry.compiler.workspace.revisions import RevisionError
     from parquetry.confined_folder import LinkInTheWayError
-    from parquetry.declared import Plan, Project, load
     from parquetry.project.loading.project_file import UndeclaredVariableError
     from parquetry.project.model.selection import SelectionError
+    from parquetry.project_api import Plan, Project, load
     from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
     from parquetry.runtime.commit.outcome import CommitResult
     from parquetry.runtime.errors import (
@@ -130,15 +130,15 @@ _HOMES = {
     "CommitResult": "parquetry.runtime.commit.outcome",
     "FilesPolicy": "parquetry.runtime.spec.table_spec",
     "KeyScope": "parquetry.runtime.spec.table_spec",
-    "Plan": "parquetry.declared",
-    "Project": "parquetry.declared",
+    "Plan": "parquetry.project_api",
+    "Project": "parquetry.project_api",
     "RetentionPolicy": "parquetry.runtime.spec.table_spec",
     "RunResult": "parquetry.compiler.jobs.run",
     "SizingPolicy": "parquetry.runtime.spec.sizing",
     "Table": "parquetry.table",
     "TableSpec": "parquetry.runtime.spec.table_spec",
     "create": "parquetry.table",
-    "load": "parquetry.declared",
+    "load": "parquetry.project_api",
     "open": "parquetry.table",
 }
 

@@ -76,7 +76,7 @@ class ConfinedFolder:
             The path below the root.
 
         """
-        with self._opened(path, create_parents=True, private=private) as (folder, name):
+        with self._open_parent_reporting(path, create_parents=True, private=private) as (folder, name):
             there = self._status(path, name, folder)
             passing = f".{secrets.token_hex(8)}.part"
             file = os.open(passing, NEW_FILE, 0o600 if private else 0o666, dir_fd=folder)
@@ -94,7 +94,7 @@ class ConfinedFolder:
 
     def append(self, path: Path | str, *, private: bool = False) -> int:
         """Return a descriptor that appends to a file, and create the file and its folders as `write` does."""
-        with self._opened(path, create_parents=True, private=private) as (folder, name):
+        with self._open_parent_reporting(path, create_parents=True, private=private) as (folder, name):
             self._status(path, name, folder)
             how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _FILE
             file = os.open(name, how, 0o600 if private else 0o666, dir_fd=folder)
@@ -109,7 +109,7 @@ class ConfinedFolder:
             FileNotFoundError: There is no such file.
 
         """
-        with self._opened(path) as (folder, name):
+        with self._open_parent_reporting(path) as (folder, name):
             self._status(path, name, folder)
             with os.fdopen(self.open_file(path, name, folder), "rb") as stream:
                 return stream.read()
@@ -124,7 +124,7 @@ class ConfinedFolder:
 
     def _named(self, path: Path | str, is_wanted: Callable[..., bool]) -> tuple[str, ...]:
         try:
-            with self._opened(Path(path, "any")) as (folder, _), entries_of(folder) as entries:
+            with self._open_parent_reporting(Path(path, "any")) as (folder, _), entries_of(folder) as entries:
                 return tuple(
                     sorted(entry.name for entry in entries if is_wanted(entry, follow_symlinks=False))
                 )
@@ -133,32 +133,32 @@ class ConfinedFolder:
 
     def delete(self, path: Path | str) -> None:
         """Delete a file if it exists."""
-        with suppress(FileNotFoundError), self._opened(path) as (folder, name):
+        with suppress(FileNotFoundError), self._open_parent_reporting(path) as (folder, name):
             self._status(path, name, folder)
             os.unlink(name, dir_fd=folder)
 
     def delete_folder(self, path: Path | str) -> None:
         """Delete a folder with its content if it exists, but not the targets of links in it."""
-        with suppress(FileNotFoundError), self._opened(path) as (folder, name):
+        with suppress(FileNotFoundError), self._open_parent_reporting(path) as (folder, name):
             shutil.rmtree(name, dir_fd=folder)
 
     def check(self, path: Path | str) -> None:
         """Raise LinkInTheWayError if a file could not be written at the path, and create nothing."""
-        with suppress(FileNotFoundError), self._opened(path) as (folder, name):
+        with suppress(FileNotFoundError), self._open_parent_reporting(path) as (folder, name):
             self._status(path, name, folder)
 
     @contextmanager
-    def _opened(
+    def _open_parent_reporting(
         self, path: Path | str, *, create_parents: bool = False, private: bool = False
     ) -> Iterator[tuple[int, str]]:
-        """Yield what `opened` yields; errors become LinkInTheWayError, or name the file."""
+        """Yield what `open_parent` yields; errors become LinkInTheWayError, or name the file."""
         below = Path(path)
         if below.is_absolute():
             below = below.relative_to(self.root)
         if ".." in below.parts:
             raise LinkInTheWayError(f"{path} leads out of {self.root}; name a path inside")
         try:
-            with self.opened(str(below), create_parents=create_parents, private=private) as at:
+            with self.open_parent(str(below), create_parents=create_parents, private=private) as at:
                 yield at
         except NotADirectoryError as error:
             raise _in_the_way(error.filename, "folder") from error
@@ -184,7 +184,7 @@ class ConfinedFolder:
         return there
 
     @contextmanager
-    def opened(
+    def open_parent(
         self, path: str, *, create_parents: bool = False, private: bool = False
     ) -> Iterator[tuple[int, str]]:
         """Yield a descriptor of a file's folder and the file's name, for calls that take ``dir_fd``."""
@@ -322,7 +322,7 @@ class ConfinedFolder:
     def _target(self, path: str) -> str | None:
         """Return the target of a link, or None if the path is not a link or does not exist."""
         try:
-            with self.opened(path) as (folder, name):
+            with self.open_parent(path) as (folder, name):
                 return os.readlink(name, dir_fd=folder)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):

@@ -63,7 +63,7 @@ def _text(statement: object) -> str:
 
 
 @contextmanager
-def failures_declared(path: str | None) -> Iterator[None]:
+def failures_at(path: str | None) -> Iterator[None]:
     """Yield; a failure in the block gets this path in the spec as its ``declared``, unless it has one."""
     try:
         yield
@@ -78,7 +78,7 @@ class UsageError(ParquetryError):
     exit_code: ClassVar[int] = 2
 
 
-HOMES = {
+MODULES = {
     **dict.fromkeys(
         (
             "ConflictError",
@@ -130,10 +130,10 @@ HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in HOMES:
+    if name not in MODULES:
         raise AttributeError(f"module 'parquetry.errors' has no attribute {name!r}")
-    return getattr(import_module(HOMES[name]), name)
+    return getattr(import_module(MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(["ParquetryError", "UsageError", *HOMES])
+    return sorted(["ParquetryError", "UsageError", *MODULES])

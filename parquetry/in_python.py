@@ -50,7 +50,7 @@ def _call(words: tuple[str, ...]) -> str | None:  # noqa: PLR0911 - a table
 
 
 @contextmanager
-def worded() -> Iterator[None]:
+def python_messages() -> Iterator[None]:
     """Yield; the message of a failure in the block names Python calls instead of commands."""
     try:
         yield

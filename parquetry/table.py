@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from parquetry.errors import UsageError
-from parquetry.in_python import worded
+from parquetry.in_python import python_messages
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.clustering.plan.execution import masked_clustering
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
@@ -189,7 +189,7 @@ class Table:
         request = WriteRequest(operation=Operation.DELETE, match=tuple(match), delete_when=delete_when)
         return self._write(rows, request)
 
-    @worded()
+    @python_messages()
     def delete_partition(self, partitions: Iterable[str | Mapping[str, Any]]) -> CommitResult:
         """Delete partitions, each given by its path or by one value per partition column.
 
@@ -201,7 +201,7 @@ class Table:
         """
         return delete_partitions(self._handle(), partitions)
 
-    @worded()
+    @python_messages()
     def read(
         self,
         spark: SparkSession | None = None,
@@ -234,7 +234,7 @@ class Table:
         with failures_masked(handle.spec, location=handle.store.uri):
             return read_table(session, handle, as_of=as_of, since=since, until=until, where=where, meta=meta)
 
-    @worded()
+    @python_messages()
     def batch_writer(
         self,
         operation: str,
@@ -278,21 +278,21 @@ class Table:
         )
         return batch_writer(self._store, request, owner=self._owner, stream=stream)
 
-    @worded()
+    @python_messages()
     def timeline(self, instant: str | None = None) -> TimelineReport:
         """Return a report of all instants of the table, or of one."""
         from parquetry.compiler.reports.timeline import report_timeline  # noqa: PLC0415 - heavy
 
         return report_timeline(self._owned(), instant=instant)
 
-    @worded()
+    @python_messages()
     def inspect(self) -> LayoutReport:
         """Return a report of the files by partition, and of what declared queries have to read."""
         from parquetry.compiler.reports.inspection import inspect_table  # noqa: PLC0415 - heavy
 
         return inspect_table(self._owned())
 
-    @worded()
+    @python_messages()
     def savepoint(self, instant: str | None = None, *, comment: str = "") -> SavepointResult:
         """Protect the table as of a commit from cleaning.
 
@@ -303,22 +303,22 @@ class Table:
         """
         return create_savepoint(self._handle(), instant, comment=comment)
 
-    @worded()
+    @python_messages()
     def delete_savepoint(self, instant: str) -> None:
         """Delete a savepoint."""
         delete_savepoint(self._handle(), instant)
 
-    @worded()
+    @python_messages()
     def restore(self, savepoint: str) -> RestoreResult:
         """Restore the table to a savepoint; everything later is removed."""
         return restore(self._handle(), savepoint)
 
-    @worded()
+    @python_messages()
     def rollback(self, instant: str) -> RollbackResult:
         """Roll back the newest commit, or a pending one whose writer is dead."""
         return rollback(self._handle(), instant)
 
-    @worded()
+    @python_messages()
     def accept_loss(self) -> CommitResult:
         """Give up the rows of base files that are missing, or differ in size from their commits.
 
@@ -326,17 +326,17 @@ class Table:
         """
         return accept_loss(self._handle())
 
-    @worded()
+    @python_messages()
     def clean(self) -> CleanResult:
         """Delete the file versions that the retention policy no longer keeps."""
         return clean(self._handle())
 
-    @worded()
+    @python_messages()
     def archive(self) -> ArchiveResult:
         """Move old instants to the archive."""
         return archive(self._handle())
 
-    @worded()
+    @python_messages()
     def cluster(
         self,
         spark: SparkSession | None = None,
@@ -388,7 +388,7 @@ class Table:
         settings = SparkSettings(environment=names)
         return start_session(settings, name=f"parquetry {self.name}", rules=rules)
 
-    @worded()
+    @python_messages()
     def _write(self, rows: Rows, request: WriteRequest) -> CommitResult:
         from parquetry.runtime.arrow.local_rows import check_rows  # noqa: PLC0415 - heavy
 
@@ -409,7 +409,7 @@ def _ties(ties: str) -> Ties:
         raise UsageError(f"ties is {', '.join(Ties)}, not {ties!r}") from None
 
 
-@worded()
+@python_messages()
 def open(  # noqa: A001 - parquetry.open
     uri: Uri,
     options: Mapping[str, Any] | None = None,
@@ -438,7 +438,7 @@ def open(  # noqa: A001 - parquetry.open
     return Table(store)
 
 
-@worded()
+@python_messages()
 def create(
     uri: Uri, spec: TableSpec, *, project: str = "python", options: Mapping[str, Any] | None = None
 ) -> Table:

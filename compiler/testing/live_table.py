@@ -66,7 +66,7 @@ _MOVING: Final = re.compile("now|today|tomorrow|yesterday", re.IGNORECASE)
 """Texts that Spark reads as changing times in literals."""
 
 _READ: Final = frozenset({TokenKind.WORD, TokenKind.QUOTED, TokenKind.SYMBOL})
-_UNCERTAIN: Final = frozenset({TokenKind.DEPENDING, TokenKind.OPEN, TokenKind.HINT})
+_UNCERTAIN: Final = frozenset({TokenKind.VERSION_DEPENDENT, TokenKind.OPEN, TokenKind.HINT})
 
 
 class UnmeasurableError(ParquetryError):

@@ -75,7 +75,7 @@ def has_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> bool
     return "--untrusted" in arguments or (value != "" and click.BOOL.str_to_bool(value) is not False)
 
 
-def keep_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+def fork_within_budget(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
     """Fork, and return in the child, where the command is to work; this process ends as the child does.
 
     If the child exceeds the budget, it is killed, and this process reports the reason and exits with 1.

@@ -38,7 +38,7 @@ class _Printable(logging.Formatter):
         return printable(super().format(record))
 
 
-def guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) -> int:
+def run_guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) -> int:
     """Run ``body`` and return the exit code.
 
     Args:

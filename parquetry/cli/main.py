@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from parquetry.cli.budget import has_budget, keep_budget
-from parquetry.cli.failures import guarded
+from parquetry.cli.budget import fork_within_budget, has_budget
+from parquetry.cli.failures import run_guarded
 from parquetry.version import VERSION
 
 _NEW_VALUES_BEFORE_A_COLLECTION = 50_000
@@ -115,7 +115,7 @@ class CommandLine(click.Group):
         run = partial(super().main, args, *rest, standalone_mode=False, **extra)
         if not standalone:
             return run()
-        sys.exit(guarded(run, arguments=sys.argv[1:] if args is None else args))
+        sys.exit(run_guarded(run, arguments=sys.argv[1:] if args is None else args))
 
 
 @click.group(cls=CommandLine, name="parquetry", context_settings={"help_option_names": ["-h", "--help"]})
@@ -138,7 +138,7 @@ def entry() -> None:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - no shell is wanted
     arguments = sys.argv[1:]
     if has_budget(arguments, os.environ):
-        code = guarded(partial(keep_budget, arguments, os.environ), arguments=arguments)
+        code = run_guarded(partial(fork_within_budget, arguments, os.environ), arguments=arguments)
         if code:
             sys.exit(code)
     gc.set_threshold(_NEW_VALUES_BEFORE_A_COLLECTION)

@@ -42,7 +42,7 @@ def is_secret_name(name: str) -> bool:
     return _MENTIONS.search(name) is not None and _HARMLESS.search(name) is None
 
 
-def holds_secret_alone(name: str) -> bool:
+def is_wholly_secret(name: str) -> bool:
     """Return whether the whole value of an option with this name is a secret.
 
     The rule is narrower than :func:`is_secret_name`, as it is used where changes have to be seen and a mask

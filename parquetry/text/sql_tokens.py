@@ -50,7 +50,7 @@ class TokenKind(StrEnum):
     WORD = "word"
     NUMBER = "number"
     SYMBOL = "symbol"
-    DEPENDING = "depending"
+    VERSION_DEPENDENT = "depending"
     """One token in Spark 4, but several in Spark 3.5: ``a://b-c``, and a text between ``$$``."""
 
     OPEN = "open"
@@ -95,10 +95,10 @@ def _kind_and_end(text: str, position: int) -> tuple[TokenKind, int]:
         case "hint":
             kind, end = TokenKind.HINT, _end_of_hint(text, match.end())
         case "address":
-            kind = TokenKind.DEPENDING
+            kind = TokenKind.VERSION_DEPENDENT
         case "dollars":
             close = text.find(match.group(), match.end())
-            kind, end = TokenKind.DEPENDING, None if close < 0 else close + len(match.group())
+            kind, end = TokenKind.VERSION_DEPENDENT, None if close < 0 else close + len(match.group())
         case "open" | None:
             end = None
         case _:

@@ -20,7 +20,7 @@ from parquetry.project.validation.spec_file import SpecFile, masked
 from parquetry.project.validation.template_syntax import calls, is_template, parsed
 from parquetry.project.yaml.document import Node
 from parquetry.project.yaml.document import Path as DocumentPath
-from parquetry.text.secret_names import MASK, holds_secret_alone, masked_secret, without_assigned_secrets
+from parquetry.text.secret_names import MASK, is_wholly_secret, masked_secret, without_assigned_secrets
 
 _CONF: Final = "spark.conf."
 _PASSWORD_OF_URI: Final = re.compile(r"(://[^/:@?#\s]+):[^@/?#\s]+@")
@@ -147,7 +147,7 @@ def _without_passwords(value: Any, path: str) -> Any:
     if is_template(value):
         return value
     name = path.removeprefix(_CONF) if path.startswith(_CONF) else path.rpartition(".")[2].strip('"')
-    if value is not None and not isinstance(value, bool) and holds_secret_alone(name):
+    if value is not None and not isinstance(value, bool) and is_wholly_secret(name):
         return masked_secret(name, value)
     if not isinstance(value, str):
         return value

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from parquetry.errors import failures_declared
+from parquetry.errors import failures_at
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.sources.due import DueBatch, check_unchanged
 from parquetry.runtime.spark.read.source import read_files, selected, with_typed_texts
@@ -58,7 +58,7 @@ def write_batch(
     refuse_connect(spark, place, reason="its files are explained and its SQL is judged in Spark's own JVM")
     settings = f"sources.{source.name}."
     if source.delete_when:
-        with failures_declared(f"{settings}delete_when"):
+        with failures_at(f"{settings}delete_when"):
             check_expression(spark, source.delete_when, place=f"{place}: {settings}delete_when")
     columns = () if batch.table else handle.effective_spec(handle.timeline()).columns
     explain = explained(source, batch.files, columns, storage)
@@ -77,7 +77,7 @@ def write_batch(
             extra=extra,
             confirm=partial(check_unchanged, source, batch.files, directory=directory, storage=storage),
         )
-        with failures_declared(f"{settings}select"):
+        with failures_at(f"{settings}select"):
             chosen = selected(spark, rows, source, place=f"{place}: {settings}select")
         chosen = with_typed_texts(spark, chosen, columns, source)
         return write(

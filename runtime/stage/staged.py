@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from parquetry.errors import failures_declared
+from parquetry.errors import failures_at
 from parquetry.message import Message, from_parts_json, joined
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.stage.index import IndexBuilder, StageIndex
@@ -104,7 +104,7 @@ class StagedRows:
                 ),
             )
             declared = (self.spec.declared.get(description) for description in by_kind)
-            with failures_declared(next(filter(None, declared), None)):
+            with failures_at(next(filter(None, declared), None)):
                 raise InvalidDataError(
                     Message(what, ": ", found, "; nothing was written: fill or filter these rows")
                 )

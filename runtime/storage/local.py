@@ -188,7 +188,9 @@ class LocalStore(ObjectStore):
         written = False
         with ExitStack() as stack:
             with self._reporting(path, "write"):
-                folder, name = stack.enter_context(self.tree.opened(self._checked(path), create_parents=True))
+                folder, name = stack.enter_context(
+                    self.tree.open_parent(self._checked(path), create_parents=True)
+                )
                 temporary, file = stack.enter_context(_new_file(name, folder))
                 sink = _arrow_file(file, "wb")
             try:
@@ -216,7 +218,7 @@ class LocalStore(ObjectStore):
         with (
             self._reporting(paths[0], "delete"),
             suppress(*_ABSENT),
-            self.tree.opened(self._checked(paths[0])) as (folder, _),
+            self.tree.open_parent(self._checked(paths[0])) as (folder, _),
         ):
             for path in paths:
                 with self._reporting(path, "delete"):
@@ -229,7 +231,7 @@ class LocalStore(ObjectStore):
         with self._reporting(prefix, "delete"):
             checked = self._checked(prefix)
             try:
-                with self.tree.opened(checked) as (folder, name):
+                with self.tree.open_parent(checked) as (folder, name):
                     if stat_module.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                         os.unlink(name, dir_fd=folder)
                     else:
@@ -257,7 +259,7 @@ class LocalStore(ObjectStore):
     ) -> Iterator[tuple[int, str]]:
         with (
             self._reporting(path, operation),
-            self.tree.opened(self._checked(path), create_parents=create_parents) as opened,
+            self.tree.open_parent(self._checked(path), create_parents=create_parents) as opened,
         ):
             yield opened
 
@@ -289,7 +291,7 @@ class LocalStore(ObjectStore):
 
     def _status(self, checked: str) -> os.stat_result | None:
         """Return the status of a file or folder, or None if it is absent. A symbolic link raises an error."""
-        with suppress(*_ABSENT), self.tree.opened(checked) as (folder, name):
+        with suppress(*_ABSENT), self.tree.open_parent(checked) as (folder, name):
             status = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
             if stat_module.S_ISLNK(status.st_mode):
                 raise self.tree.refusal(checked)

@@ -25,7 +25,7 @@ BUDGETS = [
     ),
     (
         "memory=10MiB",
-        "error: the command took more than 10,485,760 bytes of memory, and may not on files that",
+        "error: the command took more than 10,485,760 bytes of memory, the limit for an untrusted project",
     ),
 ]
 
@@ -53,8 +53,8 @@ def working(code, budget):
     """
     lines = [
         "import ctypes, os, sys, time",
-        "from parquetry.cli.budget import keep_budget",
-        "keep_budget([], {'PARQUETRY_BUDGET': sys.argv[1]})",
+        "from parquetry.cli.budget import fork_within_budget",
+        "fork_within_budget([], {'PARQUETRY_BUDGET': sys.argv[1]})",
         "print(os.getpid(), flush=True)",
         code,
     ]
@@ -80,7 +80,7 @@ def test_a_command_that_uses_more_ends_with_a_refusal(folder, command, budget, s
     done = run(*command, "-p", folder.root, PARQUETRY_UNTRUSTED="1", PARQUETRY_BUDGET=budget)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(said)
-    assert done.stderr.endswith("; look at them, or allow more by PARQUETRY_BUDGET\n")
+    assert done.stderr.endswith("; check its files, or raise the limit in PARQUETRY_BUDGET\n")
 
 
 def test_a_saved_plan_of_a_stranger_is_shown_within_the_budget(folder, tmp_path):
@@ -187,7 +187,9 @@ def test_what_is_read_of_tables_is_counted(tmp_path):
     assert run(*plan).returncode == 0
     done = run(*plan, PARQUETRY_BUDGET="read=1KiB")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "error: the command read more than 1,024 bytes of tables, and may not on files" in done.stderr
+    assert (
+        "error: the command read more than 1,024 bytes of tables, the limit for an untrusted" in done.stderr
+    )
 
 
 def test_the_variable_gives_some_of_the_limits():

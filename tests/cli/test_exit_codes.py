@@ -18,7 +18,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from parquetry.cli.failures import guarded
+from parquetry.cli.failures import run_guarded
 from parquetry.cli.main import COMMANDS, command_line
 from parquetry.errors import ParquetryError
 from parquetry.runtime import errors
@@ -55,7 +55,7 @@ def raising(error):
     ],
 )
 def test_every_failure_has_its_code(error, code, capsys):
-    assert guarded(raising(error)) == code
+    assert run_guarded(raising(error)) == code
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err != ""
@@ -64,7 +64,7 @@ def test_every_failure_has_its_code(error, code, capsys):
 def test_a_bug_exits_70_and_leaves_its_traceback_in_a_file(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    assert guarded(raising(ZeroDivisionError("a figure was 0"))) == 70
+    assert run_guarded(raising(ZeroDivisionError("a figure was 0"))) == 70
     message = capsys.readouterr().err
     assert "ZeroDivisionError: a figure was 0" in message
     (report,) = tmp_path.iterdir()
@@ -260,7 +260,7 @@ def test_a_disk_that_is_full_or_closed_is_no_bug(capsys, error, message):
     def body():
         raise error
 
-    assert guarded(body, arguments=()) == 1
+    assert run_guarded(body, arguments=()) == 1
     assert re.search(message, capsys.readouterr().err)
 
 

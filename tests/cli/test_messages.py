@@ -14,7 +14,7 @@ import click
 import pytest
 
 from parquetry.cli.bug_report import masked, write_report
-from parquetry.cli.failures import guarded
+from parquetry.cli.failures import run_guarded
 from parquetry.cli.terminal.messages import requested_format
 from parquetry.runtime.errors import StalePlanError
 from tests.support.command_script import SCRIPT, environment, parquetry
@@ -136,7 +136,7 @@ def test_a_bug_leaves_a_report_with_versions_and_without_secrets(monkeypatch, ca
         "sys.argv", ["parquetry", "plan", "--var", "key=hunter22", "--var=a=hunter33", "-t", "dev"]
     )
     bug = KeyError("s3cr3t-value at https://me:pw99-word@host/x")
-    assert guarded(raising(bug), arguments=["--log-format", "json"]) == 70
+    assert run_guarded(raising(bug), arguments=["--log-format", "json"]) == 70
     line = json.loads(capsys.readouterr().err)
     path = Path(re.search(r"in (/\S+\.traceback)", line["message"])[1])
     text = path.read_text()
@@ -167,8 +167,8 @@ def test_a_report_takes_any_text():
 
 
 def test_failures_end_with_their_own_codes(capsys):
-    assert guarded(raising(StalePlanError("gone")), arguments=[]) == 4
-    assert guarded(raising(click.Abort()), arguments=[]) == 1
-    assert guarded(raising(KeyboardInterrupt()), arguments=[]) == 130
-    assert guarded(lambda: 3, arguments=[]) == 3
+    assert run_guarded(raising(StalePlanError("gone")), arguments=[]) == 4
+    assert run_guarded(raising(click.Abort()), arguments=[]) == 1
+    assert run_guarded(raising(KeyboardInterrupt()), arguments=[]) == 130
+    assert run_guarded(lambda: 3, arguments=[]) == 3
     assert capsys.readouterr().err == "error: gone\ndeclined\ninterrupted\n"

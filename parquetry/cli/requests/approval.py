@@ -14,7 +14,7 @@ from parquetry.cli.requests.prompt import is_terminal
 from parquetry.cli.requests.workspaces import now_ms
 from parquetry.cli.terminal.output import Output
 from parquetry.cli.terminal.typed_options import TypedOptions
-from parquetry.cli.terminal.values import shown_values
+from parquetry.cli.terminal.values import printable_outcome
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.apply import by_intent_alone, check_fits
 from parquetry.compiler.plan.codec import check_age, decode, digest_in
@@ -45,7 +45,7 @@ class ApprovedId:
             return self.given
         return plan.plan_id if plan.is_empty else self.reviewed()
 
-    def seen_by(self, plan: PlanDocument, workspace: Workspace) -> PlanDocument:
+    def as_approved(self, plan: PlanDocument, workspace: Workspace) -> PlanDocument:
         """Return the plan as its approver saw it before the merge, with the merge's changes of authority."""
         if self.reviewed is not None:
             return as_merged(plan, workspace)
@@ -67,7 +67,7 @@ def saved_plan(file: Path, workspace: Workspace, *, approved: ApprovedId) -> Pla
 
     """
     content = read_named(file)
-    plan = approved.seen_by(decode(content, name=str(file)), workspace)
+    plan = approved.as_approved(decode(content, name=str(file)), workspace)
     digest = digest_in(content)
     wanted = approved.of(plan)
     by_id = wanted is not None and _is_same(wanted, plan.plan_id)
@@ -107,7 +107,7 @@ def approved_plan(
             must be asked, but there is no terminal.
 
     """
-    plan = approved.seen_by(plan_workspace(workspace, now_ms=now_ms()), workspace)
+    plan = approved.as_approved(plan_workspace(workspace, now_ms=now_ms()), workspace)
     wanted = approved.of(plan)
     if wanted is not None:
         if not _is_same(wanted, plan.plan_id):
@@ -118,7 +118,7 @@ def approved_plan(
         return plan
     output.note(
         PlanView(applying=True, typed_options=typed_options).text(
-            shown_values(plan, typed_options.with_options), output.paint
+            printable_outcome(plan, typed_options.with_options), output.paint
         )
     )
     if ask and plan.intent.actions and not plan.intent.blocked:

@@ -99,7 +99,7 @@ class ForgeRequest:
 
         return github.github(repository, token=token, address=address or github.ADDRESS)
 
-    def posts_as(self, environment: Mapping[str, str] = os.environ) -> str:
+    def creator_or_default(self, environment: Mapping[str, str] = os.environ) -> str:
         """Return the account that posts plans.
 
         Raises:
@@ -118,14 +118,16 @@ class ForgeRequest:
         """Return the project and target together with this repository's rules for reviewing them."""
         from parquetry.compiler.review.approval import Reviewed
 
-        return Reviewed(project=project, target=target, creator=self.posts_as(), branch=self.branch)
+        return Reviewed(project=project, target=target, creator=self.creator_or_default(), branch=self.branch)
 
     def post_on(self, number: int, text: str) -> PostedComment:
         """Create a comment on a pull request, or replace the one with the same subject."""
         from parquetry.compiler.review.post import PostedComment, post_comment
 
         forge = self.open()
-        comment, replaced = post_comment(forge, forge.pull_request(number), text, creator=self.posts_as())
+        comment, replaced = post_comment(
+            forge, forge.pull_request(number), text, creator=self.creator_or_default()
+        )
         return PostedComment(pull_request=number, comment=comment.number, replaced=replaced)
 
     def post_once_at(self, plan: PlanDocument, text: str) -> PostedComment:
@@ -146,7 +148,9 @@ class ForgeRequest:
         forge = self.open()
         reviewed = self.reviewed(project=plan.intent.project, target=plan.intent.target)
         pull = merged_as(forge, merged, reviewed)
-        comment, was_there = post_comment(forge, pull, text, creator=self.posts_as(), replaces=False)
+        comment, was_there = post_comment(
+            forge, pull, text, creator=self.creator_or_default(), replaces=False
+        )
         return PostedComment(pull_request=pull.number, comment=comment.number, replaced=was_there)
 
     def plan_id(self, workspace: Workspace) -> str:

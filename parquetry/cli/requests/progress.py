@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def working(output: Output, what: str) -> Iterator[None]:
+def progress_of(output: Output, what: str) -> Iterator[None]:
     """Show a bar, or a line at start and end, while the block does ``what``."""
     started = time.monotonic()
     if _wants_bar(output):
@@ -31,7 +31,7 @@ def working(output: Output, what: str) -> Iterator[None]:
                 bar.add_task(one_line(what), total=None)
                 yield
         except BaseException:
-            _note_log(output)
+            _report_log_path(output)
             raise
         return
     output.note(f"{what}: started", work=what)
@@ -39,12 +39,12 @@ def working(output: Output, what: str) -> Iterator[None]:
         yield
     except BaseException:
         output.note(_ended(what, started, ok=False), work=what, seconds=_since(started), ok=False)
-        _note_log(output)
+        _report_log_path(output)
         raise
     output.note(_ended(what, started, ok=True), work=what, seconds=_since(started), ok=True)
 
 
-def _note_log(output: Output) -> None:
+def _report_log_path(output: Output) -> None:
     """Report the path of Spark's log after a failure, if there is one."""
     if (log := kept_log()) is not None:
         output.note(f"Spark's log is {log}", log=str(log))
@@ -79,7 +79,7 @@ class JobProgress:
         if self._bar is not None:
             self._bar.stop()
         if self._has_failed:
-            _note_log(self._output)
+            _report_log_path(self._output)
 
     def planned(self, jobs: tuple[JobPlan, ...]) -> None:
         """Set the number of jobs that will run."""
@@ -132,7 +132,7 @@ def one_by_one(prepare: Callable[[tuple[JobPlan, ...]], Launch], output: Output)
     """Return a launcher that executes each job by itself and shows its progress."""
 
     def launch(job: JobPlan) -> JobResult:
-        with working(output, f"{job.table} {job.name}"):
+        with progress_of(output, f"{job.table} {job.name}"):
             return prepare((job,))(job)
 
     return launch

@@ -112,7 +112,7 @@ def is_location(table: str) -> bool:
     return "/" in table or table in (".", "..")
 
 
-def absolute_place(location: str) -> str:
+def absolute_location(location: str) -> str:
     """Return a relative path as an absolute one, and a URI unchanged."""
     return location if ":" in location else os.path.abspath(location)  # noqa: PTH100  # keeps URIs out
 
@@ -161,7 +161,7 @@ def table_named(
             raise UsageError(
                 "the location of the table contains a password: remove it, and set it in the environment"
             )
-        return NamedTable(store=open_store(absolute_place(table)), declared=None)
+        return NamedTable(store=open_store(absolute_location(table)), declared=None)
     from parquetry.compiler.workspace.observation import is_there
     from parquetry.runtime.table.applied import check_owned
 

@@ -12,8 +12,8 @@ import click
 from parquetry.cli.terminal.messages import write_message
 from parquetry.cli.terminal.styles import printable, styled
 from parquetry.cli.terminal.typed_options import TypedOptions
-from parquetry.cli.terminal.values import shown_values
-from parquetry.cli.terminal.wrap import fitted
+from parquetry.cli.terminal.values import printable_outcome
+from parquetry.cli.terminal.wrap import wrap_lines
 from parquetry.errors import ParquetryError
 from parquetry.text.printable import json_text, without_commands, without_escapes
 
@@ -95,8 +95,10 @@ class Output:
             if verbatim:
                 text = printable(view.text(outcome, self.paint), escaped=without_escapes)
             else:
-                text = fitted(
-                    printable(view.text(shown_values(outcome, self.typed_options.with_options), self.paint))
+                text = wrap_lines(
+                    printable(
+                        view.text(printable_outcome(outcome, self.typed_options.with_options), self.paint)
+                    )
                 )
             if text:  # a reader of `ls --format name` would take an empty line for a name
                 click.echo(without_commands(text), color=self.paint.enabled)

@@ -20,7 +20,7 @@ from parquetry.text.printable import quoted
 _Outcome = TypeVar("_Outcome")
 
 
-def shown_values(outcome: _Outcome, with_options: Callable[[str], str] | None = None) -> _Outcome:
+def printable_outcome(outcome: _Outcome, with_options: Callable[[str], str] | None = None) -> _Outcome:
     """Return the outcome; each text with invisible characters in it is quoted and escaped.
 
     ``with_options`` first turns each message into text; without it messages stay messages. If nothing

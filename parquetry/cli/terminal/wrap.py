@@ -21,23 +21,25 @@ def terminal_width() -> int:
     return min(_columns(), _WIDEST)
 
 
-def fitted(text: str) -> str:
+def wrap_lines(text: str) -> str:
     """Return the text with lines that are too wide for the terminal broken between words and indented.
 
     Words stay whole, so that paths can be copied, and so do lines with a command to type (``$ ...``, ``Next:
     ...``).
     """
     width = _columns()
-    return "\n".join(unbound(part) for line in text.split("\n") for part in _broken(bound(line), width))
+    return "\n".join(
+        split_units(part) for line in text.split("\n") for part in _broken(join_units(line), width)
+    )
 
 
-def bound(text: str) -> str:
-    """Return the text with no-break spaces between figures and units, such as ``492 KB``, see ``unbound``."""
+def join_units(text: str) -> str:
+    """Return the text with no-break spaces between figures and units, such as ``492 KB``."""
     return _FIGURE.sub(_BOUND, text)
 
 
-def unbound(line: str) -> str:
-    """Return the line with normal blanks in place of the no-break spaces of ``bound``."""
+def split_units(line: str) -> str:
+    """Return the line with normal blanks in place of the no-break spaces of ``join_units``."""
     return line.replace(_BOUND, " ")
 
 

@@ -69,10 +69,10 @@ def annotation(kind: str, origin: str | None, title: str, message: str, *, prefi
         prefix: The project's path in the repository.
 
     """
-    return workflow_command(kind, {**place_of(origin, prefix=prefix), "title": title}, message)
+    return workflow_command(kind, {**annotation_position(origin, prefix=prefix), "title": title}, message)
 
 
-def place_of(origin: str | None, *, prefix: str) -> dict[str, str]:
+def annotation_position(origin: str | None, *, prefix: str) -> dict[str, str]:
     """Return ``file:line:column`` as separate values, with the path in the repository; empty for None."""
     parts = [] if origin is None else origin.rsplit(":", 2)
     if len(parts) != _PARTS:

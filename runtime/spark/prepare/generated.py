@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql import types as T  # noqa: N812
 
-from parquetry.errors import failures_declared
+from parquetry.errors import failures_at
 from parquetry.runtime.base_file.model import DELETE
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.session.conversion import check_type, convert, type_of
@@ -63,7 +63,7 @@ def with_generated(
         return frame
     computed = {}
     for column in generated:
-        with failures_declared(_place(column)):
+        with failures_at(_place(column)):
             computed[column.name] = _computed(frame, column)
     faults = []
     for column in generated:
@@ -76,7 +76,7 @@ def with_generated(
             differs = ~F.col(quoted(name)).eqNullSafe(value) & F.col(quoted(name)).isNotNull()
             faults.append(F.when(differs & written, F.lit(other)))
     only = _place(generated[0]) if len(generated) == 1 else None
-    with failures_declared(only), failures_translated(f"generated columns {', '.join(computed)}"):
+    with failures_at(only), failures_translated(f"generated columns {', '.join(computed)}"):
         if faults:
             frame = frame.withColumn(GENERATED_WRONG, F.coalesce(*faults))
         return frame.withColumns({name: one.value for name, one in computed.items()})

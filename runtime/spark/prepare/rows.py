@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql import types as T  # noqa: N812
 
-from parquetry.errors import failures_declared
+from parquetry.errors import failures_at
 from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.prepare.generated import with_generated
@@ -278,7 +278,7 @@ def _twice(name: str) -> InvalidDataError:
 
 def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: bool) -> DataFrame:
     if delete_when:
-        with failures_declared(DELETE_WHEN):
+        with failures_at(DELETE_WHEN):
             check_expression(frame.sparkSession, delete_when, place=DELETE_WHEN)
     conditions = [f"({delete_when})"] if delete_when else []
     if by_flag and (given := _find(frame.schema, DELETE_FLAG)):
@@ -293,14 +293,14 @@ def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: boo
         if conditions
         else "false"
     )
-    with failures_declared(DELETE_WHEN), failures_translated(DELETE_WHEN):
+    with failures_at(DELETE_WHEN), failures_translated(DELETE_WHEN):
         return frame.withColumn(DELETE, F.expr(flag))
 
 
 def _where(frame: DataFrame, delete_when: str | None) -> DataFrame:
     if not delete_when:
         return frame
-    with failures_declared(DELETE_WHEN), failures_translated(DELETE_WHEN):
+    with failures_at(DELETE_WHEN), failures_translated(DELETE_WHEN):
         check_expression(frame.sparkSession, delete_when, place=DELETE_WHEN)
         return frame.where(delete_when)
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from parquetry.errors import ParquetryError, failures_declared, message_of
+from parquetry.errors import ParquetryError, failures_at, message_of
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RefusedCell
 from parquetry.runtime.quoting import of_library
@@ -177,7 +177,7 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
         if error.message.startswith(place):
             raise
         setting = settings if error.declared == DELETE_WHEN else ""
-        with failures_declared(error.declared and f"{setting}{error.declared}"):
+        with failures_at(error.declared and f"{setting}{error.declared}"):
             raise type(error)(Message(place, ": ", setting, error.message)) from error
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)

@@ -78,7 +78,7 @@ def test_tokens_are_those_of_spark(lexed_by_spark):
         found = list(lexed(text))
         flat = _flat((token.kind, token.written) for token in found)
         # From there on Spark 3.5 and 4 differ, or Spark lexes what its parser will refuse.
-        odd = (TokenKind.OPEN, TokenKind.DEPENDING, TokenKind.HINT)
+        odd = (TokenKind.OPEN, TokenKind.VERSION_DEPENDENT, TokenKind.HINT)
         sure = next((at for at, (kind, _) in enumerate(flat) if kind in odd), len(flat))
         assert flat[:sure] == _flat(_by_spark(lexed_by_spark(text)))[:sure]
 

@@ -11,13 +11,13 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from parquetry.cli.failures import guarded
+from parquetry.cli.failures import run_guarded
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.markdown import code, code_html, fenced, inline
 from parquetry.cli.terminal.messages import write_message
 from parquetry.cli.terminal.output import Output, Paint
 from parquetry.cli.terminal.styles import printable, styled
-from parquetry.cli.terminal.values import shown_values
+from parquetry.cli.terminal.values import printable_outcome
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
@@ -76,7 +76,7 @@ def test_failures_and_warnings_of_a_command_are_text(capsys):
     for handler in handlers:
         logging.getLogger().removeHandler(handler)
     try:
-        assert guarded(failing, arguments=[]) == 1
+        assert run_guarded(failing, arguments=[]) == 1
     finally:
         for handler in handlers:
             logging.getLogger().addHandler(handler)
@@ -149,9 +149,9 @@ class Held:
 
 def test_texts_of_an_outcome_are_quoted_where_they_are():
     held = Held("a\nb", ("c", "d\x1b"), {"e\n": "f"})
-    assert shown_values(held) == Held('"a\\nb"', ("c", '"d\\u001b"'), {'"e\\n"': "f"})
+    assert printable_outcome(held) == Held('"a\\nb"', ("c", '"d\\u001b"'), {'"e\\n"': "f"})
     same = Held("a", ("c",), {"e": "f"})
-    assert shown_values(same) is same
+    assert printable_outcome(same) is same
 
 
 MARKS = [
@@ -271,7 +271,7 @@ def test_a_plan_from_elsewhere_prints_no_line_of_its_own():
     entry = action("orders\n! forged", changes=[change("description", evil, evil, allowed=evil, origin=evil)])
     made = plan([entry], [dataclasses.replace(blocked(), reason=evil, remedy=evil)])
     for with_options in (FULL, made):
-        said = PlanView().text(shown_values(with_options), Paint(enabled=False))
+        said = PlanView().text(printable_outcome(with_options), Paint(enabled=False))
         assert is_harmless(said)
         assert not [line for line in said.splitlines() if line.startswith(("! forged", "Next: parquetry ap"))]
 

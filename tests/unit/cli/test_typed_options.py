@@ -16,7 +16,7 @@ import parquetry
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
-from parquetry.cli.terminal.wrap import fitted
+from parquetry.cli.terminal.wrap import wrap_lines
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
@@ -242,7 +242,7 @@ def test_a_recipe_is_for_the_same_target_and_starts_in_the_project():
     intent = Intent(project="shop", target="prod", git_commit=None, parquetry="0.1.0", blocked=(entry,))
     plan = plan_of(intent, Evidence(created_ms=0, tables=1))
     typed_options = TypedOptions(directory=Path("my shop"), target="prod", select=("orders",))
-    text = fitted(PlanView(typed_options=typed_options).text(plan, Paint(enabled=False)))
+    text = wrap_lines(PlanView(typed_options=typed_options).text(plan, Paint(enabled=False)))
     assert [line.strip() for line in text.splitlines() if "$ " in line] == [
         "$ cd 'my shop'",
         "$ cp a b",

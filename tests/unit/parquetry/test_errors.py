@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from parquetry.errors import ParquetryError, failures_declared
+from parquetry.errors import ParquetryError, failures_at
 from parquetry.runtime.errors import CorruptTableError
 
 
@@ -20,9 +20,9 @@ def test_statements_are_told_as_one_sentence_and_reworded_one_by_one():
 def test_the_innermost_block_says_which_sql_it_is_about():
     with (
         pytest.raises(ParquetryError) as caught,
-        failures_declared("sources.landing.select"),
-        failures_declared("columns.day.generated"),
-        failures_declared(None),
+        failures_at("sources.landing.select"),
+        failures_at("columns.day.generated"),
+        failures_at(None),
     ):
         raise ParquetryError("no")
     assert caught.value.declared == "columns.day.generated"

@@ -82,7 +82,7 @@ def test_commands_find_their_texts_again_after_json():
 def test_a_command_that_is_not_where_it_is_said_to_be_is_refused(change):
     document = {"a": [{"text": MESSAGE, "plain": TEXT}, "b: `parquetry`"]}
     first, *_ = json.loads(json.dumps(commands_of(document)))
-    with pytest.raises(ValueError, match="not where it is said"):
+    with pytest.raises(ValueError, match="at the recorded position"):
         with_commands(json.loads(json.dumps(document)), [first | change])
 
 

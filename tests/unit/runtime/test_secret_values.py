@@ -17,7 +17,7 @@ from parquetry.runtime.main import execute
 from parquetry.runtime.redaction import secret_options, secrets_of, without_secrets
 from parquetry.runtime.storage.answers import failure
 from parquetry.runtime.storage.s3 import answer_of
-from parquetry.text.secret_names import holds_secret_alone, is_secret_name, masked_secret
+from parquetry.text.secret_names import is_secret_name, is_wholly_secret, masked_secret
 from tests.support.project_folder import ProjectFolder
 
 
@@ -71,7 +71,7 @@ def test_names_say_what_is_secret(name, is_secret):
     ],
 )
 def test_a_value_is_masked_where_changes_are_shown_if_it_is_a_secret_as_a_whole(name, is_secret):
-    assert holds_secret_alone(name) is is_secret
+    assert is_wholly_secret(name) is is_secret
 
 
 @pytest.mark.parametrize(

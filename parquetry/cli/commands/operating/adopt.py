@@ -20,10 +20,10 @@ def command(*, request: ProjectRequest, output: Output, location: str, name: str
     next plan is empty. If the table belongs to the project, the command writes the changes of
     others into its spec. It changes nothing that other programs read.
     """
-    from parquetry.cli.requests.workspaces import absolute_place, reloader, workspace_of
+    from parquetry.cli.requests.workspaces import absolute_location, reloader, workspace_of
     from parquetry.cli.views.adopt import AdoptView
     from parquetry.compiler.spec_files.adopt import adopt
 
-    place = absolute_place(location)
+    place = absolute_location(location)
     output.show(AdoptView(), adopt(workspace_of(request), place, name=name, reload=reloader(request)))
     return 0

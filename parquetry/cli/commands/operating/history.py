@@ -64,12 +64,12 @@ def _write_spec(request: ProjectRequest, table: str, record: int, out: Path) -> 
 
     """
     from parquetry.cli.requests.saving import save
-    from parquetry.cli.requests.workspaces import absolute_place, is_location, workspace_of
+    from parquetry.cli.requests.workspaces import absolute_location, is_location, workspace_of
     from parquetry.compiler.spec_files.recorded import recorded_text
 
     if out.exists():
         raise click.UsageError(f"{out} exists; name a new file with --out")
-    name, place = (None, absolute_place(table)) if is_location(table) else (table, "")
+    name, place = (None, absolute_location(table)) if is_location(table) else (table, "")
     save(
         out,
         recorded_text(workspace_of(request), record, environment=os.environ, name=name, place=place),

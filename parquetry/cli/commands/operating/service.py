@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parquetry.cli.grouped import Grouped
+from parquetry.cli.command_group import CommandGroup
 from parquetry.cli.requests import completion
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
-from parquetry.cli.requests.progress import working
+from parquetry.cli.requests.progress import progress_of
 from parquetry.cli.requests.prompt import check_answerable, confirm
 from parquetry.cli.terminal.output import Output
 
@@ -23,7 +23,7 @@ _APPLIED = click.option(
 )
 
 
-@click.group(name="service", cls=Grouped)
+@click.group(name="service", cls=CommandGroup)
 def command() -> None:
     """Do one table service by hand. TABLE is a name in the project, or a path or URI."""
 
@@ -37,7 +37,7 @@ def clean_table(*, request: ProjectRequest, output: Output, table: str, applied:
     """Delete file versions that no retention rule keeps, and files that no commit names."""
     from parquetry.runtime.services.clean import clean
 
-    with working(output, f"{table} clean"):
+    with progress_of(output, f"{table} clean"):
         result = clean(_opened(request, table, applied=applied))
     return _report(output, result)
 
@@ -51,7 +51,7 @@ def archive_table(*, request: ProjectRequest, output: Output, table: str, applie
     """Move old instants from the active timeline into the archive log."""
     from parquetry.runtime.services.archive import archive
 
-    with working(output, f"{table} archive"):
+    with progress_of(output, f"{table} archive"):
         result = archive(_opened(request, table, applied=applied))
     return _report(output, result)
 
@@ -70,9 +70,9 @@ def roll_back(
 
     handle = _opened(request, table, applied=True)
     confirm(f"Undo the write {instant} of {handle.name}?", auto_approve=auto_approve)
-    with working(output, f"{table} rollback"):
+    with progress_of(output, f"{table} rollback"):
         result = rollback(handle, instant)
-    return _report_taken_back(request, output, table, result)
+    return _report_rollback(request, output, table, result)
 
 
 @command.command("savepoint")
@@ -117,9 +117,9 @@ def restore_table(
     handle = _opened(request, table, applied=True)
     question = f"Roll back every write of {handle.name} after {savepoint}?"
     confirm(question, auto_approve=auto_approve)
-    with working(output, f"{table} restore"):
+    with progress_of(output, f"{table} restore"):
         result = restore(handle, savepoint)
-    return _report_taken_back(request, output, table, result)
+    return _report_rollback(request, output, table, result)
 
 
 @command.command("purge")
@@ -153,13 +153,13 @@ def purge_table(
     if (where is None) == (keys is None):
         raise click.UsageError("give either --where or --keys")
     check_answerable(auto_approve=auto_approve or plan_only)
-    with working(output, f"{table} survey"):
+    with progress_of(output, f"{table} survey"):
         purge = survey(request, table, where=where, keys=keys)
     if plan_only:
         output.show(SurveyView(), purge.survey)
         return 0
     confirm(f"{SurveyView().line(purge.survey)} Purge them for good?", auto_approve=auto_approve)
-    with working(output, f"{table} purge"):
+    with progress_of(output, f"{table} purge"):
         report = purge.execute()
     output.show(PurgeView(), report)
     return 0 if report.is_proven else 1
@@ -205,7 +205,7 @@ def cluster_table(
         due = clustering.due_of(request, table, handle)
         output.show(DueClusteringView(shown_by, verbose=output.verbose), forecast_due(handle, due))
     else:
-        with working(output, f"{table} cluster"):
+        with progress_of(output, f"{table} cluster"):
             result = clustering.run_clustering(request, table, instant=instant, applied=applied)
         shown_by = clustering.opened(request, table, applied=True)[1] if result.left_out else None
         output.show(ClusteringView(shown_by), result)
@@ -219,10 +219,10 @@ def _opened(request: ProjectRequest, table: str, *, applied: bool) -> TableHandl
     return table_in_force(request, table, applied=applied).open()
 
 
-def _report_taken_back(request: ProjectRequest, output: Output, table: str, result: object) -> int:
-    from parquetry.cli.views.operating.services import TakenBackView
+def _report_rollback(request: ProjectRequest, output: Output, table: str, result: object) -> int:
+    from parquetry.cli.views.operating.services import RollbackView
 
-    output.show(TakenBackView(table=table, typed_options=request.typed_options), result)
+    output.show(RollbackView(table=table, typed_options=request.typed_options), result)
     return 0
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parquetry.cli.grouped import Grouped
+from parquetry.cli.command_group import CommandGroup
 from parquetry.cli.requests import completion
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
 from parquetry.cli.requests.prompt import confirm
@@ -21,7 +21,7 @@ _APPROVE = click.option("--auto-approve", is_flag=True, help="Do not ask.")
 _FILES = click.argument("files", nargs=-1, required=True)
 
 
-@click.group(name="source", cls=Grouped)
+@click.group(name="source", cls=CommandGroup)
 def command() -> None:
     """Show which files a table has ingested, and decide about files. A file is known by its content."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.grouped import Grouped
+from parquetry.cli.command_group import CommandGroup
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
 from parquetry.cli.terminal.output import Output
 
 
-@click.group(cls=Grouped, name="guardrails")
+@click.group(cls=CommandGroup, name="guardrails")
 def command() -> None:
     """Work with the rules in guardrails/, which every plan has to fulfil."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from parquetry.cli.grouped import Grouped
+from parquetry.cli.command_group import CommandGroup
 from parquetry.cli.requests import completion
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
 from parquetry.cli.terminal.output import Output
@@ -66,7 +66,7 @@ def rows(value: str) -> int | None:
     return int(text)
 
 
-@click.group(name="simulate", cls=Grouped)
+@click.group(name="simulate", cls=CommandGroup)
 def command() -> None:
     """Try limits on file sizes, and layouts on a table's own files, without writing."""
 

@@ -38,7 +38,7 @@ class ServiceView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakenBackView(ServiceView):
+class RollbackView(ServiceView):
     """The fields of a rollback or restore of ``table``, and the files that the next run ingests again."""
 
     table: str
@@ -48,7 +48,7 @@ class TakenBackView(ServiceView):
         """Return a line per field, and for each source how to prevent that its files are ingested again."""
         fields: dict[str, Any] = to_json_value(outcome)
         sources = fields.pop("reads_again")
-        lines = [super(TakenBackView, self).text(fields, paint)]
+        lines = [super(RollbackView, self).text(fields, paint)]
         options = self.typed_options.without_selection()
         for each in sources:
             name, files = each["source"], each["files"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from parquetry.cli.terminal.output import Output
-from parquetry.cli.terminal.values import shown_values
+from parquetry.cli.terminal.values import printable_outcome
 from parquetry.cli.views.operating.run import RunView
 from parquetry.cli.views.pages.run import render_run
 from parquetry.cli.views.pages.tests import render_tests
@@ -21,7 +21,7 @@ def show_run(run: RunResult, output: Output, *, target: str, history: TestHistor
     """Write the result of a run to stdout; a page also shows the history of its tests."""
     if output.format == "html":
         with_options = output.typed_options.with_options
-        shown = shown_values(run, with_options)
+        shown = printable_outcome(run, with_options)
         page = render_run(shown, target=target, history=history, with_options=with_options)
         click.echo(page, nl=False)
     else:
@@ -36,7 +36,7 @@ def show_results(
     ``project`` is the project's folder, or None for a table without a project.
     """
     if output.format == "html":
-        shown = shown_values(tests, output.typed_options.with_options)
+        shown = printable_outcome(tests, output.typed_options.with_options)
         click.echo(render_tests(shown, history), nl=False)
     else:
         show_tests(tests, output, project=project)

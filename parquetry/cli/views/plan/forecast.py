@@ -14,7 +14,7 @@ from parquetry.compiler.plan.model import PlanDocument
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 
 
-def changes_layout(table: str, plan: PlanDocument) -> bool:
+def has_figures_after_apply(table: str, plan: PlanDocument) -> bool:
     """Return whether the plan has figures of the work that is due after it is applied."""
     figures = plan.evidence.figures.get(table)
     return figures is not None and bool(figures.queries)
@@ -47,7 +47,7 @@ def due_entries(plan: PlanDocument) -> list[tuple[str, str]]:
     for table in dict.fromkeys(name for name, _ in lines):
         entries += [line for line in lines if line[0] == table]
         if (forecast := forecasts.get(table)) is not None:
-            lines_of = forecast_lines(forecast, changes=changes_layout(table, plan))
+            lines_of = forecast_lines(forecast, changes=has_figures_after_apply(table, plan))
             entries += [(table, text) for text in lines_of]
             entries += [(table, text) for text in scope_sentences(forecast.scopes)]
         if (left := excluded.get(table)) is not None and left.total:

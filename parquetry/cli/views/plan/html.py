@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from parquetry.cli.terminal.format import human_size
 from parquetry.cli.views.plan.commands import commands_again, typed_options_of, with_options
 from parquetry.cli.views.plan.forecast import due_entries
-from parquetry.cli.views.plan.glance import glance, is_breaking, verdict
+from parquetry.cli.views.plan.overview import is_breaking, overview, verdict
 from parquetry.cli.views.plan.words import (
     QUERY_HEADER,
     authority_lines,
@@ -16,7 +16,7 @@ from parquetry.cli.views.plan.words import (
     cost_text,
     files_line,
     kind_of,
-    place_lines,
+    location_lines,
     query_note,
     query_rows,
     replay_text,
@@ -72,7 +72,7 @@ def render_html(plan: PlanDocument) -> str:
         Page(
             title=f"parquetry plan for {intent.target}: {intent.project}",
             verdict=Badge(text=verdict(plan), tone=_tone(plan)),
-            facts=Facts(entries=(*glance(plan), *_facts(plan))),
+            facts=Facts(entries=(*overview(plan), *_facts(plan))),
             sections=(*sections, *_ends(plan)),
         )
     )
@@ -159,7 +159,7 @@ def _target(plan: PlanDocument) -> Section:
 
 def _action(action: TableAction, plan: PlanDocument) -> Section:
     figures = plan.evidence.figures.get(action.table)
-    notes = place_lines(action) or [f"at {action.location}"]
+    notes = location_lines(action) or [f"at {action.location}"]
     notes += _notes(action.changes)
     measured: list[Block] = []
     if figures is not None and figures.files:

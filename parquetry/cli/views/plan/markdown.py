@@ -10,7 +10,7 @@ from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.markdown import code, code_html, fenced, inline
 from parquetry.cli.views.plan.commands import commands_again, typed_options_of, with_options
 from parquetry.cli.views.plan.forecast import due_entries
-from parquetry.cli.views.plan.glance import glance, is_breaking, verdict
+from parquetry.cli.views.plan.overview import is_breaking, overview, verdict
 from parquetry.cli.views.plan.words import (
     QUERY_HEADER,
     authority_lines,
@@ -22,7 +22,7 @@ from parquetry.cli.views.plan.words import (
     files_line,
     files_text,
     kind_of,
-    place_lines,
+    location_lines,
     query_note,
     query_rows,
     replay_text,
@@ -67,7 +67,7 @@ def render_markdown(plan: PlanDocument, *, max_bytes: int) -> str:
     top += f"### parquetry plan for {code(intent.target)}: {inline(verdict(plan))}\n{_alert(plan)}\n"
     footer = _footer(plan, room=max_bytes // 2)
     room = max_bytes - _size(top) - _size(footer) - _ROOM_FOR_NOTE
-    lines = [f"| **{name}** | {inline(text)} |\n" for name, text in glance(plan)]
+    lines = [f"| **{name}** | {inline(text)} |\n" for name, text in overview(plan)]
     seen, seen_left = _fitting(lines, room - _size(_GLANCE_HEADER))
     head = f"{_GLANCE_HEADER}{''.join(seen)}" if seen else ""
     room -= _size(head)
@@ -188,7 +188,7 @@ def _warnings(plan: PlanDocument) -> Iterator[str]:
 def _sections(plan: PlanDocument) -> Iterator[_Section]:
     yield from _target_section(plan)
     for action in shown_actions(plan):
-        parts = [f"{inline(line)}\n" for line in place_lines(action)]
+        parts = [f"{inline(line)}\n" for line in location_lines(action)]
         steps = (*run_lines(action, plan), steps_line(action))
         parts += [_diff(action), *_changes(action.changes), *(f"{inline(line)}\n" for line in steps)]
         figures = plan.evidence.figures.get(action.table)

@@ -11,9 +11,9 @@ from typing import Any
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
-from parquetry.cli.terminal.wrap import bound, terminal_width, unbound
+from parquetry.cli.terminal.wrap import join_units, split_units, terminal_width
 from parquetry.cli.views.plan.commands import with_options
-from parquetry.cli.views.plan.forecast import changes_layout, forecast_lines
+from parquetry.cli.views.plan.forecast import forecast_lines, has_figures_after_apply
 from parquetry.cli.views.plan.source_changes import grouped_changes
 from parquetry.cli.views.plan.words import (
     authority_lines,
@@ -27,7 +27,7 @@ from parquetry.cli.views.plan.words import (
     excluded_lines,
     files_line,
     kind_of,
-    place_lines,
+    location_lines,
     query_lines,
     replay_text,
     run_lines,
@@ -132,7 +132,7 @@ def _uncommitted(plan: PlanDocument, paint: Paint) -> list[str]:
 
 def _action(action: TableAction, plan: PlanDocument, paint: Paint) -> Iterator[str]:
     yield f"{_sign(action, paint)} {paint.bold(action.table)}  {kind_of(action)}"
-    yield from (f"    {line}" for line in place_lines(action))
+    yield from (f"    {line}" for line in location_lines(action))
     yield from _change_lines(action.changes, paint)
     figures = plan.evidence.figures.get(action.table)
     if figures is not None and figures.files:
@@ -196,7 +196,7 @@ def _due(plan: PlanDocument, paint: Paint, typed_options: TypedOptions, *, verbo
 
 def _forecast(table: str, plan: PlanDocument, paint: Paint, *, verbose: bool) -> Iterator[str]:
     forecast = (plan.evidence.forecasts or {})[table]
-    for line in forecast_lines(forecast, changes=changes_layout(table, plan)):
+    for line in forecast_lines(forecast, changes=has_figures_after_apply(table, plan)):
         yield from _wrapped(line, indent=6)
     yield from scope_lines(forecast.scopes, paint, spec=None, verbose=verbose, indent=6)
 
@@ -224,14 +224,14 @@ def _warning(warning: PlanWarning, paint: Paint) -> list[str]:
 
 def _wrapped(text: str, *, indent: int = 4, hang: int = 2, first: str = "") -> list[str]:
     lines = textwrap.wrap(
-        bound(text),
+        join_units(text),
         width=terminal_width(),
         initial_indent=" " * indent + first,
         subsequent_indent=" " * (indent + hang),
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return [unbound(line) for line in lines]
+    return [split_units(line) for line in lines]
 
 
 def _change_lines(changes: tuple[Change, ...], paint: Paint) -> Iterator[str]:

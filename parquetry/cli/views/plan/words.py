@@ -345,7 +345,7 @@ def change_notes(change: Change) -> list[str]:
     return notes
 
 
-def place_lines(action: TableAction) -> list[str]:
+def location_lines(action: TableAction) -> list[str]:
     """Return lines about a table that is created, forgotten, or declared again (SC003); none for others."""
     if Step.CREATE in action.steps:
         return creation_lines(action)

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from parquetry.cli.terminal.output import Output
-from parquetry.cli.terminal.values import shown_values
+from parquetry.cli.terminal.values import printable_outcome
 from parquetry.cli.views.diagnostics import origin_in_repository, path_in_repository
 from parquetry.cli.views.tests.github import render_github
 from parquetry.cli.views.tests.history import HistoryView
@@ -51,7 +51,7 @@ def documents(
 
 def _document(render: Callable[..., str], tests: TableTests, output: Output, *, project: Path | None) -> str:
     """Return what ``render`` makes of the tests, with the typed options added to commands."""
-    shown = shown_values(tests, output.typed_options.with_options)
+    shown = printable_outcome(tests, output.typed_options.with_options)
     if project is None:
         outcomes = tuple(
             replace(outcome, origin=origin_in_repository(outcome.origin)) for outcome in shown.outcomes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import quote
 
-from parquetry.cli.views.diagnostics import place_of
+from parquetry.cli.views.diagnostics import annotation_position
 from parquetry.cli.views.tests.text import finding
 from parquetry.compiler.testing.model import Outcome, Status, TableTests
 from parquetry.text.printable import json_text
@@ -56,7 +56,7 @@ def _result(outcome: Outcome, rule: int, prefix: str) -> dict[str, Any]:
         "message": {"text": _message(outcome)},
         "partialFingerprints": {"parquetryTest/v1": f"{outcome.table}/{outcome.test}"},
     }
-    place = place_of(outcome.origin, prefix=prefix)
+    place = annotation_position(outcome.origin, prefix=prefix)
     if place:
         result["locations"] = [
             {

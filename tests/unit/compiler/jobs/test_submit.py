@@ -284,5 +284,5 @@ def test_commands_that_a_result_does_not_name_are_refused(folder, submit, monkey
     false = {"place": ["job"], "at": 0, "words": ["run"], "imperative": False}
     document = {"table": "orders", "job": "ingest_landing", "commands": [false]}
     pretending(folder, monkeypatch, printed(document))
-    with pytest.raises(InvalidDataError, match="not where it is said to be"):
+    with pytest.raises(InvalidDataError, match="at the recorded position"):
         submit(ingest(folder))

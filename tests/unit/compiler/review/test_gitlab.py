@@ -313,6 +313,6 @@ def test_what_is_missing_is_named(given, environment, problem):
 
 def test_the_account_that_posts_has_to_be_named_on_gitlab():
     with pytest.raises(UsageError, match="name the account that posts plans"):
-        request_of().posts_as({"GITLAB_CI": "true"})
-    assert request_of(creator=BOT).posts_as({"GITLAB_CI": "true"}) == BOT
-    assert request_of().posts_as({}) == "github-actions[bot]"
+        request_of().creator_or_default({"GITLAB_CI": "true"})
+    assert request_of(creator=BOT).creator_or_default({"GITLAB_CI": "true"}) == BOT
+    assert request_of().creator_or_default({}) == "github-actions[bot]"

@@ -47,7 +47,7 @@ def post(*, request: ProjectRequest, output: Output, forge: ForgeRequest, planfi
         text,
         forge.open(),
         number=pull,
-        creator=forge.posts_as(),
+        creator=forge.creator_or_default(),
         name=str(planfile),
         project=outline(request.directory).project,
         now_ms=now_ms(),

@@ -42,7 +42,7 @@ def verdict(plan: PlanDocument) -> str:
     return "; ".join(parts)
 
 
-def glance(plan: PlanDocument) -> list[tuple[str, str]]:
+def overview(plan: PlanDocument) -> list[tuple[str, str]]:
     """Return a name and a line for each question of a reviewer, if the plan has an answer."""
     lines = [
         ("uncommitted", uncommitted_text(plan)),

@@ -8,7 +8,7 @@ _WHOLE = 1_000
 """More characters than any first sentence has: Click cuts at 45 by default."""
 
 
-class Grouped(click.Group):
+class CommandGroup(click.Group):
     """Commands below one name. Their lines in the help are broken between words and never cut."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

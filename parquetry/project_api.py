@@ -27,7 +27,7 @@ from parquetry.compiler.plan.target_changes import check_allowed, check_in_force
 from parquetry.compiler.workspace.observation import is_there
 from parquetry.compiler.workspace.opened import Workspace, open_workspace
 from parquetry.errors import ParquetryError, UsageError
-from parquetry.in_python import worded
+from parquetry.in_python import python_messages
 from parquetry.runtime.main import execute, spark_ended
 from parquetry.runtime.spec.job import JobPlan
 from parquetry.runtime.table.applied import check_owned, read_applied
@@ -90,7 +90,7 @@ class Plan:
 
         """
         session = None if spark is None else lambda _: spark
-        with worded():
+        with python_messages():
             result = apply_plan(self._plan, self._workspace, launch=lambda job: execute(job, session=session))
             if result.failure is not None:
                 raise result.failure
@@ -126,7 +126,7 @@ class Project:
 
     def plan(self) -> Plan:
         """Return the changes that apply would make now; reads the tables and writes nothing."""
-        with worded():
+        with python_messages():
             saved = plan_workspace(self._workspace, now_ms=time.time_ns() // 1_000_000)
         return Plan(_plan=saved, _workspace=self._workspace)
 
@@ -148,7 +148,7 @@ class Project:
                 method of the table may raise this error too.
 
         """
-        with worded():
+        with python_messages():
             declared = self._workspace.table(name)
             check_allowed(self._workspace)
             store = self._workspace.store(declared)
@@ -193,7 +193,7 @@ class Project:
             parts = " or ".join(repr(str(part)) for part in Only)
             raise UsageError(f"only= is {only!r}; give {parts}")
         run_id = new_run_id()
-        with worded():
+        with python_messages():
             result = run_tables(
                 self._workspace,
                 only=None if only is None else Only(only),
@@ -201,8 +201,8 @@ class Project:
                 prepare=launcher_for(self._workspace, run_id)
                 if spark is None
                 else lambda _: lambda job: execute(job, session=lambda _: spark),
-                observer=_Silent(),
-                diagnose=_bug,
+                observer=NoProgress(),
+                diagnose=unexpected_error,
                 applied=applied,
             )
             if check and result.failure is not None:
@@ -239,7 +239,7 @@ def load(
             raise UsageError(f"{name}= is one selector, {given!r}; give a list of them: [{given!r}]")
     if not isinstance(target, str | None):
         raise UsageError(f"target= is {target!r}; give the name of a target")
-    with worded():
+    with python_messages():
         workspace = open_workspace(
             Path(directory),
             target=target,
@@ -251,7 +251,7 @@ def load(
     return Project(_workspace=workspace)
 
 
-class _Silent:
+class NoProgress:
     """An observer that shows nothing, as the result of the run has every outcome."""
 
     def planned(self, jobs: tuple[JobPlan, ...]) -> None:
@@ -264,7 +264,7 @@ class _Silent:
         """Ignore the end of a job."""
 
 
-def _bug(failure: Exception) -> ParquetryError:
+def unexpected_error(failure: Exception) -> ParquetryError:
     """Return the error to raise for a job's unexpected exception, which becomes its cause."""
     if (ended := spark_ended()) is not None:
         ended.__cause__ = failure
