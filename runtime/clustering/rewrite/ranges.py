@@ -51,11 +51,12 @@ MESSAGE_BYTES: Final = 1024 * 1024
 
 RANGE: Final = "range_number"
 RUN: Final = "run"
-_ROWS, _TAKEN, _HASH, _CONTENT = "row_count", "taken", "hash", "content"
+_ROWS, _ROW_BYTES, _ROWS_READ, _HASH = "row_count", "row_bytes", "rows_read", "hash"
+_FILE_MISSING, _CONTENT = "file_missing", "content"
 
 MESSAGE_DDL: Final = (
-    f"{BUCKET} int, {RANGE} int, {RUN} bigint, {_ROWS} bigint, {_TAKEN} bigint, {_HASH} bigint, "
-    f"{_CONTENT} binary"
+    f"{BUCKET} int, {RANGE} int, {RUN} bigint, {_ROWS} bigint, {_ROW_BYTES} bigint, {_ROWS_READ} bigint, "
+    f"{_HASH} bigint, {_FILE_MISSING} boolean, {_CONTENT} binary"
 )
 """The schema of the messages for Spark."""
 
@@ -65,14 +66,15 @@ _SCHEMA: Final = pa.schema(
         (RANGE, pa.int32()),
         (RUN, pa.int64()),
         (_ROWS, pa.int64()),
-        (_TAKEN, pa.int64()),
+        (_ROW_BYTES, pa.int64()),
+        (_ROWS_READ, pa.int64()),
         (_HASH, pa.int64()),
+        (_FILE_MISSING, pa.bool_()),
         (_CONTENT, pa.binary()),
     ]
 )
 _STRIDE: Final = b"stride"
 _TALLY: Final = -1
-_GONE: Final = -1
 _RUN_SHIFT: Final = 32
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -139,11 +141,11 @@ def sampler(context: WriteContext, order: RowOrder, shares: Shares, *, stride: i
             try:
                 found = sample_share(context, shares[number], order, stride=stride)
             except RetryWrite:
-                yield _message(run=number, taken=_GONE)
+                yield _message(run=number, is_file_missing=True)
             else:
                 metadata = {_STRIDE: str(found.stride)}
                 content = _packed(found.sample.replace_schema_metadata(metadata))
-                yield _message(run=number, rows=found.rows, taken=found.row_bytes, content=content)
+                yield _message(run=number, rows=found.rows, row_bytes=found.row_bytes, content=content)
 
     return sample
 
@@ -154,10 +156,10 @@ def merge_samples(messages: Iterable[pa.RecordBatch]) -> Batches:
     The messages have to arrive in the order of their shares.
     """
     sample: SystematicSample | None = None
-    rows = row_bytes = 0
+    rows = all_bytes = 0
     is_file_missing = False
     for message in _received(messages):
-        if message.content is None or message.taken is None:
+        if message.is_file_missing:
             is_file_missing = True
             continue
         share = _unpacked(message.content)
@@ -170,19 +172,20 @@ def merge_samples(messages: Iterable[pa.RecordBatch]) -> Batches:
             sample.add(stride * np.arange(first, first + batch.num_rows), batch)
             first += batch.num_rows
         rows += message.rows
-        row_bytes += message.rows * message.taken
+        all_bytes += message.rows * message.row_bytes
     if is_file_missing or sample is None:
-        yield _message(taken=_GONE)
+        yield _message(is_file_missing=True)
         return
-    yield _message(rows=rows, taken=row_bytes // max(rows, 1), content=_packed(sample.rows_by_number()[1]))
+    content = _packed(sample.rows_by_number()[1])
+    yield _message(rows=rows, row_bytes=all_bytes // max(rows, 1), content=content)
 
 
 def read_sample(rows: Sequence[Any]) -> Sampled | None:
     """Return the sample of :func:`merge_samples` from Spark's rows, or None if a file is gone."""
     (row,) = rows
-    if row[_TAKEN] == _GONE:
+    if row[_FILE_MISSING]:
         return None
-    return Sampled(sample=_unpacked(row[_CONTENT]), rows=row[_ROWS], row_bytes=row[_TAKEN])
+    return Sampled(sample=_unpacked(row[_CONTENT]), rows=row[_ROWS], row_bytes=row[_ROW_BYTES])
 
 
 def scatterer(context: WriteContext, division: Division, shares: Shares) -> RangeTask:
@@ -241,16 +244,19 @@ def gatherer(context: WriteContext, group: GroupWork, division: Division, *, row
 class _Message:
     """A message with ``rows`` rows of a range or, if ``range`` is ``_TALLY``, with the row count of a share.
 
-    A count is the number of rows that the share sends to the task. ``taken`` and ``hash`` are the number and
-    the fingerprint of the rows that the share has read.
+    A count is the number of rows that the share sends to the task. ``rows_read`` and ``hash`` are the number
+    and the fingerprint of the rows that the share has read, in one of its messages. ``row_bytes`` is the
+    memory of a sampled row. ``is_file_missing`` is set if a file of the share is gone.
     """
 
     task: int
     range: int
     run: int
     rows: int
-    taken: int | None
+    row_bytes: int
+    rows_read: int | None
     hash: int | None
+    is_file_missing: bool
     content: pa.Buffer | None
 
 
@@ -270,7 +276,7 @@ class _Gathering:
         number, tallies = next(ranges)
         assert number == _TALLY, "the first messages of a task contain the number of its rows"
         tally_messages = list(tallies)
-        if any(message.taken == _GONE for message in tally_messages):
+        if any(message.is_file_missing for message in tally_messages):
             raise RetryWrite("a clean deleted a file during the clustering")
         expected = sum(message.rows for message in tally_messages)
         with SpreadingWriter(self._context, bucket, rows=expected, ordered=True) as writer:
@@ -288,8 +294,8 @@ class _Gathering:
             )
         yield result_rows(_counted(bucket.index, self._written.rows, self._written.fingerprint, tuple(files)))
         for message in tally_messages:
-            if message.taken is not None and message.hash is not None:
-                yield result_rows(_counted(-1 - message.run, message.taken, message.hash % 2**64))
+            if message.rows_read is not None and message.hash is not None:
+                yield result_rows(_counted(-1 - message.run, message.rows_read, message.hash % 2**64))
 
     def _ordered(self, ranges: Iterator[tuple[int, Iterator[_Message]]]) -> Batches:
         """Yield the rows of each range in order."""
@@ -344,10 +350,10 @@ def _scattered(context: WriteContext, division: Division, slices: Sequence[FileS
     for task in range(division.tasks):
         rows_sent = int(sent[task])
         if is_file_missing:
-            yield _message(task=task, run=share, taken=_GONE)
+            yield _message(task=task, run=share, is_file_missing=True)
         elif task == share % division.tasks:
             signed = read.fingerprint - (2**64 if read.fingerprint >= 2**63 else 0)
-            yield _message(task=task, run=share, rows=rows_sent, taken=read.rows, hash_=signed)
+            yield _message(task=task, run=share, rows=rows_sent, rows_read=read.rows, hash_=signed)
         else:
             yield _message(task=task, run=share, rows=rows_sent)
 
@@ -362,11 +368,13 @@ def _message(
     range_: int = _TALLY,
     run: int = 0,
     rows: int = 0,
-    taken: int | None = None,
+    row_bytes: int = 0,
+    rows_read: int | None = None,
     hash_: int | None = None,
+    is_file_missing: bool = False,
     content: pa.Buffer | None = None,
 ) -> pa.RecordBatch:
-    values: list[Any] = [task, range_, run, rows, taken, hash_]
+    values: list[Any] = [task, range_, run, rows, row_bytes, rows_read, hash_, is_file_missing]
     columns = [pa.array([value], kind) for value, kind in zip(values, _SCHEMA.types[:-1], strict=True)]
     if content is None:
         blob = pa.array([None], pa.binary())
@@ -386,8 +394,10 @@ def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[_Message]:
                 range=row[RANGE],
                 run=row[RUN],
                 rows=row[_ROWS],
-                taken=row[_TAKEN],
+                row_bytes=row[_ROW_BYTES],
+                rows_read=row[_ROWS_READ],
                 hash=row[_HASH],
+                is_file_missing=row[_FILE_MISSING],
                 content=content.as_buffer(),
             )
 

@@ -71,11 +71,11 @@ def interval_of(
     elif (spark_type == "string" and isinstance(literal, str)) or (
         spark_type == "boolean" and isinstance(literal, bool)
     ):
-        interval = _at(literal)
+        interval = _exactly(literal)
     return interval
 
 
-def _at(value: StatisticValue) -> Interval:
+def _exactly(value: StatisticValue) -> Interval:
     """Return the interval of a single value."""
     return Interval(low=value, high=value)
 
@@ -84,7 +84,7 @@ def _among_integers(literal: Literal, *, least_scale: int) -> Interval | None:
     """Return the literal as a value to compare with integers, or None if the comparison is not certain."""
     if isinstance(literal, float):
         # Spark casts both sides to double, which keeps their order below 2^53.
-        return _at(literal) if abs(literal) < _EXACT_IN_DOUBLE else None
+        return _exactly(literal) if abs(literal) < _EXACT_IN_DOUBLE else None
     return _among_decimals(literal, precision=_LONG_DIGITS, scale=0, least_scale=least_scale)
 
 
@@ -96,7 +96,8 @@ def _among_decimals(literal: Literal, *, precision: int, scale: int, least_scale
     if isinstance(literal, float):
         # Spark casts both sides to double, so neighbours of the literal may round to it.
         return Interval(
-            low=_exact(math.nextafter(literal, -math.inf)), high=_exact(math.nextafter(literal, math.inf))
+            low=_as_decimal(math.nextafter(literal, -math.inf)),
+            high=_as_decimal(math.nextafter(literal, math.inf)),
         )
     if isinstance(literal, bool) or not isinstance(literal, int | Decimal):
         return None
@@ -107,10 +108,10 @@ def _among_decimals(literal: Literal, *, precision: int, scale: int, least_scale
     whole = max(len(digits) + exponent, _LONG_DIGITS if with_integers else 0)
     if max(whole, precision - scale) + max(-exponent, scale, least_scale) > _MOST_DIGITS:
         return None
-    return _at(literal)
+    return _exactly(literal)
 
 
-def _exact(value: float) -> StatisticValue:
+def _as_decimal(value: float) -> StatisticValue:
     return Decimal(value) if math.isfinite(value) else value
 
 
@@ -119,13 +120,13 @@ def _among_floats(literal: Literal, spark_type: str, *, listed: bool) -> Interva
     if isinstance(literal, str) and not listed:
         # Spark casts the text to a number; in an IN list it casts the numbers to texts.
         named = _NAMED_FLOATS.get(literal.lower())
-        return None if named is None else _at(named)
+        return None if named is None else _exactly(named)
     if isinstance(literal, bool) or not isinstance(literal, int | float | Decimal):
         return None
     if isinstance(literal, int) and spark_type == "float" and abs(literal) > _EXACT_IN_FLOAT:
         return None
     try:
-        return _at(float(literal))
+        return _exactly(float(literal))
     except OverflowError:
         return None
 
@@ -133,7 +134,7 @@ def _among_floats(literal: Literal, spark_type: str, *, listed: bool) -> Interva
 def _among_dates(literal: Literal) -> Interval | None:
     """Return the literal in days since 1970, to compare with dates, or None if it is not a date."""
     day = parse_date(literal) if isinstance(literal, str) else literal
-    return _at((day - _EPOCH.date()).days) if isinstance(day, date) else None
+    return _exactly((day - _EPOCH.date()).days) if isinstance(day, date) else None
 
 
 def _among_timestamps(literal: Literal, time_zone: tzinfo | None) -> Interval | None:
@@ -161,7 +162,7 @@ def _among_local_timestamps(literal: Literal) -> Interval | None:
     if isinstance(literal, TimestampLiteral) and not literal.without_zone:
         return None
     moment = _moment(literal)
-    return None if moment is None or moment.tzinfo else _at(_microseconds(moment))
+    return None if moment is None or moment.tzinfo else _exactly(_microseconds(moment))
 
 
 def _moment(literal: Literal) -> datetime | None:

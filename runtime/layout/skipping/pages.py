@@ -54,12 +54,12 @@ def rows_left(
     grid = np.unique(np.concatenate([[0, rows], *(pages.columns[name].firsts for name in by_page)]))
     starts: _Rows = grid[:-1].astype(np.int64)
 
-    def held(part: Predicate) -> _Mask:
+    def matching(part: Predicate) -> _Mask:
         match part:
             case AllOf(parts=parts):
-                return np.asarray(np.all([np.ones(len(starts), bool), *map(held, parts)], axis=0))
+                return np.asarray(np.all([np.ones(len(starts), bool), *map(matching, parts)], axis=0))
             case AnyOf(parts=parts):
-                return np.asarray(np.any([np.zeros(len(starts), bool), *map(held, parts)], axis=0))
+                return np.asarray(np.any([np.zeros(len(starts), bool), *map(matching, parts)], axis=0))
             case Unknown():
                 return np.ones(len(starts), bool)
         column = part.column
@@ -69,16 +69,16 @@ def rows_left(
         firsts = np.asarray(pages.columns[column].firsts)
         return np.asarray(of_pages[np.searchsorted(firsts, starts, side="right") - 1])
 
-    left = held(predicate)
-    turns = np.diff(np.concatenate([[False], left, [False]]).astype(np.int8))
-    begins, ends = grid[np.flatnonzero(turns == 1)].tolist(), grid[np.flatnonzero(turns == -1)].tolist()
+    left = matching(predicate)
+    changes = np.diff(np.concatenate([[False], left, [False]]).astype(np.int8))
+    begins, ends = grid[np.flatnonzero(changes == 1)].tolist(), grid[np.flatnonzero(changes == -1)].tolist()
     counted = np.concatenate([[0], np.cumsum(left)])
     data_bytes = 0
     for chunk in pages.chunks:
         firsts = np.asarray(chunk.firsts)
         begin = np.searchsorted(grid, firsts, side="right") - 1
         end = np.searchsorted(grid, np.append(firsts[1:], rows), side="left")
-        touched = counted[end] > counted[begin]
-        if touched.any():
-            data_bytes += chunk.other_bytes + int(np.asarray(chunk.sizes)[touched].sum())
+        is_read = counted[end] > counted[begin]
+        if is_read.any():
+            data_bytes += chunk.other_bytes + int(np.asarray(chunk.sizes)[is_read].sum())
     return RowsLeft(ranges=tuple(map(range, begins, ends)), data_bytes=data_bytes)
