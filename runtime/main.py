@@ -36,7 +36,7 @@ from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.sources.due import SET_ASIDE, DueBatch, find_due
 from parquetry.runtime.spark_environment import key_variables, storage_variables
 from parquetry.runtime.spark_log import ANYTHING, LogRules
-from parquetry.runtime.spec.codec import UNLESS_NONE, Brief, parsed_json, to_json_value
+from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief, parsed_json, to_json_value
 from parquetry.runtime.spec.job import JobKind, JobPlan, SparkSettings, resolve_environment
 from parquetry.runtime.spec.masking import (
     failures_masked,
@@ -44,7 +44,7 @@ from parquetry.runtime.spec.masking import (
     masked_message,
     pii_columns,
 )
-from parquetry.runtime.spec.row_tests import RowAnswer, RowsTested
+from parquetry.runtime.spec.row_tests import RowTestResult, RowTestsResult
 from parquetry.runtime.spec.table_spec import Source
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.open import open_store
@@ -94,7 +94,7 @@ class JobResult(Brief):
     clustering: ClusteringResult | None = None
     warnings: tuple[str, ...] = ()
     set_aside: tuple[str, ...] = ()
-    tested: RowsTested | None = field(default=None, metadata=UNLESS_NONE)
+    tested: RowTestsResult | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
     def files_written(self) -> int:
@@ -148,7 +148,7 @@ def _shown(result: JobResult, job: JobPlan) -> JobResult:
         masked = masked_message(warning, job.spec, location=job.location)
         return changed(masked, partial(without_secrets, values=job.secrets))
 
-    def answered(answer: RowAnswer) -> RowAnswer:
+    def answered(answer: RowTestResult) -> RowTestResult:
         return replace(answer, problem=None if answer.problem is None else shown(answer.problem))
 
     return replace(
@@ -374,7 +374,7 @@ def run_document(document: Mapping[str, Any], *, folder: str, report: str | None
 
     """
     try:
-        job = JobPlan.from_json(document).at(folder)
+        job = JobPlan.from_json(document).with_absolute_paths(folder)
     except ParquetryError as error:
         return _say(_failure(error))
     try:

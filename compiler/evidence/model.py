@@ -12,7 +12,7 @@ from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.clustering.plan.history import ForecastErrorSummary
 from parquetry.runtime.layout.clustering.model import ScopeChoice
 from parquetry.runtime.sources.due import KnownFiles
-from parquetry.runtime.spec.codec import UNLESS_NONE
+from parquetry.runtime.spec.codec import OMIT_EMPTY
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 
 
@@ -171,7 +171,7 @@ class TableFigures:
     sizes_after: tuple[int, ...] = ()
     queries: tuple[QueryFigures, ...] = ()
     debt: DueFigures | None = None
-    size_bytes_after: PredictionInterval | None = field(default=None, metadata=UNLESS_NONE)
-    retention: RetentionPolicy | None = field(default=None, metadata=UNLESS_NONE)
-    costs: TableCosts | None = field(default=None, metadata=UNLESS_NONE)
-    replay: Replay | None = field(default=None, metadata=UNLESS_NONE)
+    size_bytes_after: PredictionInterval | None = field(default=None, metadata=OMIT_EMPTY)
+    retention: RetentionPolicy | None = field(default=None, metadata=OMIT_EMPTY)
+    costs: TableCosts | None = field(default=None, metadata=OMIT_EMPTY)
+    replay: Replay | None = field(default=None, metadata=OMIT_EMPTY)

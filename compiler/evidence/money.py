@@ -22,7 +22,7 @@ from parquetry.runtime.clustering.forecast.work import (
     read_requests,
     write_requests,
 )
-from parquetry.runtime.spec.codec import UNLESS_NONE
+from parquetry.runtime.spec.codec import OMIT_EMPTY
 
 MONTH_DAYS: Final = 30
 MICROS: Final = 1_000_000
@@ -189,7 +189,7 @@ class PlanCosts:
     monthly: AmountRange
     storage: AmountRange
     queries: AmountRange
-    pay_back: PayBack | None = field(default=None, metadata=UNLESS_NONE)
+    pay_back: PayBack | None = field(default=None, metadata=OMIT_EMPTY)
 
 
 def check_currency(text: str) -> None:

@@ -15,7 +15,7 @@ from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFil
 from parquetry.compiler.evidence.money import PlanCosts
 from parquetry.compiler.workspace.authority import AuthorityChange
 from parquetry.project.guardrails.model import RuleOutcome
-from parquetry.runtime.spec.codec import UNLESS_NONE, Brief
+from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import TableSpec
 
@@ -129,7 +129,7 @@ class TableAction:
     spec: TableSpec
     max_rewrite_bytes: int | None = 0
     jobs: tuple[JobReference, ...] = ()
-    guardrails: tuple[GuardrailVerdict, ...] | None = field(default=None, metadata=UNLESS_NONE)
+    guardrails: tuple[GuardrailVerdict, ...] | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
     def only_records_settings(self) -> bool:
@@ -183,7 +183,7 @@ class Intent(Brief):
     blocked: tuple[Blocked, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     target_changes: tuple[TargetChange, ...] = ()
-    authority: tuple[AuthorityChange, ...] = field(default=(), metadata=UNLESS_NONE)
+    authority: tuple[AuthorityChange, ...] = field(default=(), metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,12 +242,12 @@ class Evidence:
     excluded: Mapping[str, ExcludedFiles] | None = None
     unchecked_sql: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sources: Mapping[str, tuple[DueSource, ...]] = field(default_factory=dict)
-    costs: PlanCosts | None = field(default=None, metadata=UNLESS_NONE)
+    costs: PlanCosts | None = field(default=None, metadata=OMIT_EMPTY)
     warnings: tuple[PlanWarning, ...] = ()
     drift: tuple[Change, ...] = ()
     options: PlanOptions = field(default_factory=PlanOptions)
-    uncommitted: tuple[str, ...] | None = field(default=None, metadata=UNLESS_NONE)
-    base_commit: str | None = field(default=None, metadata=UNLESS_NONE)
+    uncommitted: tuple[str, ...] | None = field(default=None, metadata=OMIT_EMPTY)
+    base_commit: str | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
     def tables_with_work(self) -> frozenset[str]:

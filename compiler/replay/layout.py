@@ -65,7 +65,7 @@ def following(sizing: SizingPolicy, before: LayoutLimits) -> LayoutLimits:
     Clustering sizes that followed from the old sizing policy follow from the new one.
     """
     policy = before.clustering
-    old, new = (ClusteringSpec.following(limits).plan for limits in (before.sizing, sizing))
+    old, new = (ClusteringSpec.defaults_for(limits).plan for limits in (before.sizing, sizing))
     plan = policy.plan
     if plan.target_file_size_bytes == old.target_file_size_bytes:
         plan = replace(plan, target_file_size_bytes=new.target_file_size_bytes)

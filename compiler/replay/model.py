@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from parquetry.runtime.spec.codec import UNLESS_NONE
+from parquetry.runtime.spec.codec import OMIT_EMPTY
 from parquetry.runtime.spec.sizing import SizingPolicy
 
 
@@ -21,7 +21,7 @@ class ReplayedFigures:
     files: int
     small_files: int
     size_bytes: int
-    superseded_bytes: int | None = field(default=None, metadata=UNLESS_NONE)
+    superseded_bytes: int | None = field(default=None, metadata=OMIT_EMPTY)
     written_bytes: int
     clustered_bytes: int
 
@@ -48,7 +48,7 @@ class ReplayedDay:
     arrived_bytes: int
     recorded: ReplayedFigures
     applied: ReplayedFigures
-    declared: ReplayedFigures | None = field(default=None, metadata=UNLESS_NONE)
+    declared: ReplayedFigures | None = field(default=None, metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +65,10 @@ class Replay:
     clusterings: int
     arrived_bytes: int
     applied_limits: SizingPolicy
-    declared_limits: SizingPolicy | None = field(default=None, metadata=UNLESS_NONE)
+    declared_limits: SizingPolicy | None = field(default=None, metadata=OMIT_EMPTY)
     recorded: ReplayedFigures
     applied: ReplayedFigures
-    declared: ReplayedFigures | None = field(default=None, metadata=UNLESS_NONE)
+    declared: ReplayedFigures | None = field(default=None, metadata=OMIT_EMPTY)
     days: tuple[ReplayedDay, ...] = ()
     gaps: tuple[str, ...] = ()
 

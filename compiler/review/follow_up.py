@@ -18,7 +18,7 @@ from parquetry.compiler.workspace.revisions import RevisionError
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
 from parquetry.runtime.clustering.plan.history import completed_clusterings
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.spec.codec import UNLESS_NONE
+from parquetry.runtime.spec.codec import OMIT_EMPTY
 from parquetry.runtime.table.applied import applied_history
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.instant import parse_instant_ms
@@ -54,7 +54,7 @@ class FollowedTable:
     due_bytes: int = 0
     files: FollowedFiles | None = None
     queries: tuple[MeasuredQuery, ...] = ()
-    costs: MeasuredCosts | None = field(default=None, metadata=UNLESS_NONE)
+    costs: MeasuredCosts | None = field(default=None, metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,13 @@ from parquetry.project.model.table_tests import (
 from parquetry.runtime.errors import StaleTimelineError, TableNotFoundError
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.job import JobPlan
-from parquetry.runtime.spec.masking import failures_masked, masked_partition, personal_names, pii_columns
-from parquetry.runtime.spec.row_tests import FailingKeys, RowAnswer
+from parquetry.runtime.spec.masking import (
+    failures_masked,
+    masked_partition,
+    personal_column_names,
+    pii_columns,
+)
+from parquetry.runtime.spec.row_tests import FailingKeys, RowTestResult
 from parquetry.runtime.spec.table_spec import TableSpec, TableTest
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.handle import TableHandle, open_table
@@ -240,7 +245,7 @@ def _outcomes(
     """Return the outcomes of all tests of a table, and run its job if a test has to read rows."""
     unanswered = [found for found in measured.found if isinstance(found, RowsToRead)]
     passed = [*measured.passed]
-    answers: Mapping[str, RowAnswer] = {}
+    answers: Mapping[str, RowTestResult] = {}
     problem: Message | str | None = None
     known = [found for found in measured.found if isinstance(found, Outcome)]
     is_over = stops and any(outcome.status in FAILURES for outcome in known)
@@ -284,7 +289,7 @@ def _outcomes(
 
 def _read(
     table: TableUnderTest, measured: _Measured, unanswered: Sequence[RowsToRead], rows: RowExecution
-) -> Sequence[RowAnswer]:
+) -> Sequence[RowTestResult]:
     assert table.rows is not None, "rows are read of tables that have a source of them"
     assert measured.handle is not None, "what waits for rows has been opened"
     assert measured.spec is not None, "and has a spec"
@@ -365,7 +370,7 @@ def _outcome_without_value(
     pii = (
         frozenset[str]()
         if personal_by is None
-        else personal_names(personal_by, pii_columns(personal_by.columns))
+        else personal_column_names(personal_by, pii_columns(personal_by.columns))
     )
     return Outcome(
         table=table.name,

@@ -17,7 +17,7 @@ from typing import Any, Final
 from parquetry.project.model.explanation import Explanation
 from parquetry.runtime.layout.clustering.model import ScopeChoice
 from parquetry.runtime.spec.clustering import ClusteringSpec
-from parquetry.runtime.spec.masking import masked_partition, personal_names, pii_columns
+from parquetry.runtime.spec.masking import masked_partition, personal_column_names, pii_columns
 from parquetry.runtime.spec.table_spec import Extra, Source, TableSpec, TableTest
 from parquetry.text.secret_names import MASK
 from parquetry.text.sql_tokens import Token, TokenKind, lexed
@@ -45,7 +45,7 @@ def masked_sql(text: str, pii: Collection[str]) -> str:
 def masked_explanation(explanation: Explanation) -> Explanation:
     """Return the explanation of a table with personal literals masked in every layer."""
     table = explanation.table
-    pii = personal_names(table.spec, pii_columns(table.spec.columns))
+    pii = personal_column_names(table.spec, pii_columns(table.spec.columns))
     if not pii:
         return explanation
     hides_partitions = any(column.lower() in pii for column in table.spec.partition_by)
@@ -105,7 +105,7 @@ def masked_for(spec: TableSpec, personal: frozenset[str]) -> TableSpec:
     """Return the spec without literals that may be values of these columns."""
     if not personal:
         return spec
-    pii = personal_names(spec, personal)
+    pii = personal_column_names(spec, personal)
     return replace(
         spec,
         columns=tuple(replace(c, generated=_optional(c.generated, pii)) for c in spec.columns),

@@ -36,7 +36,7 @@ from parquetry.runtime.sources.ledger import (
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.evolution import is_widening
 from parquetry.runtime.spec.sizing import SizingPolicy
-from parquetry.runtime.spec.source_paths import place_of
+from parquetry.runtime.spec.source_paths import normalised_path
 from parquetry.runtime.spec.table_spec import Extra, RetentionPolicy, TableSpec
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.model import ObjectStore
@@ -403,7 +403,7 @@ def _counts_for(mine: Consumption, entry: Consumption) -> bool:
 
 def _place_in(consumption: Consumption) -> Callable[[str], str]:
     """Return the function that resolves a path relative to the consumption's folder."""
-    return str if consumption.directory is None else partial(place_of, base=consumption.directory)
+    return str if consumption.directory is None else partial(normalised_path, base=consumption.directory)
 
 
 def _sources(extra: Mapping[str, str]) -> set[str]:

@@ -28,7 +28,7 @@ from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.sources.listing import FoundFile, list_files, split_pattern
 from parquetry.runtime.sources.removals import removal_between
 from parquetry.runtime.spec.codec import digest_of, to_json_value
-from parquetry.runtime.spec.source_paths import join_base, place_of
+from parquetry.runtime.spec.source_paths import join_base, normalised_path
 from parquetry.runtime.spec.table_spec import MODIFIED, Operation, Source
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import TableHandle, open_table
@@ -287,7 +287,7 @@ def _find(
     entries = ledger.table_history(handle.store, effective())
     hints = read_hints(handle.store, source.name)
     files = _judged(source, found, entries, hints, directory=directory, storage=storage, every=writes)
-    place: _Place = partial(place_of, base=directory)
+    place: _Place = partial(normalised_path, base=directory)
     elsewhere = {each.file.path: each.file for each in _known_elsewhere(source, files, place)}
     if writes and any(not _is_noted(file, hints) for file in elsewhere.values()):
         # Store their digests, so that they are neither read nor reported again.
@@ -365,7 +365,7 @@ def _judged(
     return judge(
         found,
         entries,
-        place=partial(place_of, base=directory),
+        place=partial(normalised_path, base=directory),
         hints=hints,
         digests=partial(digests_of, storage=storage),
         every=every,

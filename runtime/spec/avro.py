@@ -116,7 +116,7 @@ def with_nullable_elements(schema_json: str) -> str:
     Readers that rely on a schema without null fail on such rows or read zeros.
     """
     document = json.loads(schema_json)
-    relaxed = _relaxed(document)
+    relaxed = _with_nullable_parts(document)
     if relaxed == document:
         return schema_json
     return json.dumps(relaxed, separators=(",", ":"), ensure_ascii=False)
@@ -175,14 +175,14 @@ def sanitized_name(table: str) -> str:
 
 
 def _fields(fields: Iterable[StructField], namespace: str) -> list[dict[str, Any]]:
-    written: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for field in fields:
         avro = _avro(field.type, field.name, namespace)
         if field.nullable:
-            written.append({"name": field.name, "type": ["null", avro], "default": None})
+            entries.append({"name": field.name, "type": ["null", avro], "default": None})
         else:
-            written.append({"name": field.name, "type": avro})
-    return written
+            entries.append({"name": field.name, "type": avro})
+    return entries
 
 
 def _avro(column_type: ColumnType, name: str, namespace: str) -> _Avro:
@@ -216,19 +216,19 @@ def _nullable(avro: _Avro, *, nullable: bool) -> _Avro:
     return ["null", avro] if nullable else avro
 
 
-def _relaxed(schema: Any) -> Any:
+def _with_nullable_parts(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_relaxed(branch) for branch in schema]
+        return [_with_nullable_parts(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     relaxed = dict(schema)
     if isinstance(schema.get("type"), dict | list):
-        relaxed["type"] = _relaxed(schema["type"])
+        relaxed["type"] = _with_nullable_parts(schema["type"])
     if isinstance(schema.get("fields"), list):
-        relaxed["fields"] = [_relaxed(field) for field in schema["fields"]]
+        relaxed["fields"] = [_with_nullable_parts(field) for field in schema["fields"]]
     for kind, part in (("array", "items"), ("map", "values")):
         if schema.get("type") == kind:
-            relaxed[part] = _or_null(_relaxed(schema.get(part)))
+            relaxed[part] = _or_null(_with_nullable_parts(schema.get(part)))
     return relaxed
 
 
@@ -246,8 +246,8 @@ class _AvroReader:
     def __init__(self, *, declared: bool) -> None:
         self._declared = declared
         self._named: dict[str, ColumnType | None] = {}
-        self._widths: dict[str, int] = {}
-        self._width = 0
+        self._field_counts: dict[str, int] = {}
+        self._field_count = 0
 
     def columns(self, document: object) -> tuple[StructField, ...]:
         """Return the fields of a schema that is a record."""
@@ -267,7 +267,7 @@ class _AvroReader:
                 return self.read(inner, namespace)
             case {"type": str() as kind}:
                 return self._complex(cast("Mapping[str, Any]", schema), kind, namespace), False
-        raise AvroSchemaError(f"{schema!r:.200} is no type")
+        raise AvroSchemaError(f"{schema!r:.200} is not a type")
 
     def _complex(self, schema: Mapping[str, Any], kind: str, namespace: str) -> ColumnType:
         logical = schema.get("logicalType")
@@ -282,9 +282,9 @@ class _AvroReader:
             value, nullable = self.read(schema.get("values"), namespace)
             return Map(value=value, value_nullable=nullable)
         if logical == "decimal" and kind in ("bytes", "fixed"):
-            return self._remember(schema, namespace, self._decimal(schema))
+            return self._register(schema, namespace, self._decimal(schema))
         if kind in ("fixed", "enum"):
-            return self._remember(schema, namespace, Primitive(name=_SPARK_PRIMITIVES[kind]))
+            return self._register(schema, namespace, Primitive(name=_SPARK_PRIMITIVES[kind]))
         name = _SPARK_LOGICAL.get((kind, str(logical)))
         return Primitive(name=name) if name else self._reference(kind, namespace)
 
@@ -304,7 +304,7 @@ class _AvroReader:
     def _record(self, schema: Mapping[str, Any], namespace: str) -> Struct:
         full_name, inner = self._full_name(schema, namespace)
         self._named[full_name] = None
-        before = self._width
+        before = self._field_count
         fields = []
         listed = schema.get("fields")
         if not isinstance(listed, list):
@@ -321,8 +321,8 @@ class _AvroReader:
             except AvroSchemaError as error:
                 raise AvroSchemaError(f"field {field['name']!r:.200}: {error}") from None
             fields.append(StructField(name=field["name"], type=field_type, nullable=nullable))
-            self._widen(1)
-        self._widths[full_name] = self._width - before
+            self._count_fields(1)
+        self._field_counts[full_name] = self._field_count - before
         struct = Struct(fields=tuple(fields))
         self._named[full_name] = struct
         return struct
@@ -333,7 +333,7 @@ class _AvroReader:
             raise AvroSchemaError(f"decimal without precision: {json.dumps(schema)}")
         return Decimal(precision=precision, scale=scale)
 
-    def _remember(self, schema: Mapping[str, Any], namespace: str, column_type: ColumnType) -> ColumnType:
+    def _register(self, schema: Mapping[str, Any], namespace: str, column_type: ColumnType) -> ColumnType:
         if "name" in schema:
             self._named[self._full_name(schema, namespace)[0]] = column_type
         return column_type
@@ -346,14 +346,14 @@ class _AvroReader:
                 known = self._named[full_name]
                 if known is None:
                     raise AvroSchemaError(f"the record {name!r} contains itself")
-                self._widen(self._widths.get(full_name, 0))
+                self._count_fields(self._field_counts.get(full_name, 0))
                 return known
-        raise AvroSchemaError(f"{name!r} is no type")
+        raise AvroSchemaError(f"{name!r} is not a type")
 
-    def _widen(self, fields: int) -> None:
+    def _count_fields(self, fields: int) -> None:
         """Count fields, again for each reference to a record, as a few references can multiply them."""
-        self._width += fields
-        if self._width > _MOST_FIELDS:
+        self._field_count += fields
+        if self._field_count > _MOST_FIELDS:
             raise AvroSchemaError(f"it has more than {_MOST_FIELDS:,} fields")
 
     def _full_name(self, schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:

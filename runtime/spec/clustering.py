@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from parquetry.runtime.spec.codec import UNLESS_NONE, to_json_value
+from parquetry.runtime.spec.codec import OMIT_EMPTY, to_json_value
 from parquetry.runtime.spec.sizing import MAX_FILE_SIZE_BYTES, SizingPolicy
 
 MIB: Final = 1024 * 1024
@@ -83,7 +83,7 @@ class ExecutionPolicy:
     scope: ClusteringScope = ClusteringScope.AUTO
     split_by: tuple[str, ...] = ()
     then: tuple[str, ...] = ()
-    encryption_key: str | None = field(default=None, metadata=UNLESS_NONE)
+    encryption_key: str | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
     def digest(self) -> str:
@@ -111,7 +111,7 @@ class ClusteringSpec:
     execution: ExecutionPolicy = field(default_factory=ExecutionPolicy)
 
     @classmethod
-    def following(cls, limits: SizingPolicy) -> ClusteringSpec:
+    def defaults_for(cls, limits: SizingPolicy) -> ClusteringSpec:
         """Return the default clustering of a table that declares none, with sizes derived as in YAML."""
         target = limits.max_file_size_bytes
         return cls(
@@ -124,7 +124,7 @@ class ClusteringSpec:
 
 @lru_cache(maxsize=1024)
 def _digest(execution: ExecutionPolicy) -> str:
-    said = to_json_value(execution)
-    del said["scope"]
-    content = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    document = to_json_value(execution)
+    del document["scope"]
+    content = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(content.encode()).hexdigest()[:_DIGEST_LENGTH]

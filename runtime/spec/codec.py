@@ -24,7 +24,7 @@ MAX_DEPTH: Final = 200
 """The maximum number of nested objects and lists of a JSON text. Each nested struct takes four."""
 
 _OMITTED: Final = "parquetry.unless_none"
-UNLESS_NONE: Final = MappingProxyType({_OMITTED: True})
+OMIT_EMPTY: Final = MappingProxyType({_OMITTED: True})
 """The metadata of a field that is omitted from JSON while it is None or an empty tuple."""
 
 _TOO_DEEP: Final = f"it has more than {MAX_DEPTH} levels of objects and lists"
@@ -74,7 +74,7 @@ def to_json_value(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {
             name: to_json_value(getattr(value, name))
-            for name, may_be_omitted in _written(type(value))
+            for name, may_be_omitted in _written_fields(type(value))
             if not (may_be_omitted and getattr(value, name) in (None, ()))
         }
     if isinstance(value, StrEnum):
@@ -87,7 +87,7 @@ def to_json_value(value: Any) -> Any:
 
 
 @cache
-def _written(record: type) -> tuple[tuple[str, bool], ...]:
+def _written_fields(record: type) -> tuple[tuple[str, bool], ...]:
     """Return the names of the fields, and for each whether JSON omits it while it is empty."""
     return tuple((field.name, bool(field.metadata.get(_OMITTED))) for field in fields(record))
 
@@ -128,43 +128,43 @@ def json_object(content: bytes, *, place: str) -> dict[str, Any]:
     except ValueError as error:
         raise CorruptTableError(f"{place}: not JSON ({error}); restore the file from a copy") from error
     if not isinstance(document, dict):
-        raise CorruptTableError(f"{place}: no JSON object; restore the file from a copy")
+        raise CorruptTableError(f"{place}: not a JSON object; restore the file from a copy")
     return document
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _integer(digits: str) -> int:
     # Python refuses to parse more than some thousand digits, and is slow with slightly fewer.
     if len(digits) > _INT64_DIGITS or not -(1 << 63) <= int(digits) < 1 << 63:
-        raise ValueError(f"{digits[:20]}... is more than 64 bits hold")
+        raise ValueError(f"{digits[:20]}... does not fit into 64 bits")
     return int(digits)
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not isfinite(number):
-        raise ValueError(f"{text[:20]} is more than a number can be")
+        raise ValueError(f"{text[:20]} is out of the range of a double")
     return number
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f"the key {twice[:_BRIEF_TEXT]!r} is there twice")
-    return found
+        raise ValueError(f"the key {twice[:_BRIEF_TEXT]!r} is a duplicate")
+    return members
 
 
 def _check_depth(value: Any) -> None:
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        level = [found for found in level if isinstance(found, dict | list)]
+        level = [part for part in level if isinstance(part, dict | list)]
         if not level:
             return
-        nested = (found.values() if isinstance(found, dict) else found for found in level)
+        nested = (part.values() if isinstance(part, dict) else part for part in level)
         level = [member for members in nested for member in members]
     raise ValueError(_TOO_DEEP)
 
@@ -241,7 +241,7 @@ def _read_scalar(hint: type, value: object, place: str) -> object:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise _unexpected(value, _WORDS.get(hint, hint.__name__), place)
+        raise _unexpected(value, _TYPE_NAMES.get(hint, hint.__name__), place)
     return value
 
 
@@ -253,7 +253,7 @@ def _unexpected(value: object, expected: str, place: str) -> InvalidDataError:
     return InvalidDataError(f"{place}: {expected} was expected, not {value!r:.80}")
 
 
-_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+_TYPE_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def canonical_json(value: Any) -> str:

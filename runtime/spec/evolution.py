@@ -19,7 +19,7 @@ _WIDENINGS_IN_ORDER: Final = ("smallint", "int", "bigint", "double")
 _MOST_DIGITS: Final = 38
 _WHOLE_DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 """The number of decimal digits that holds every value of an integer type."""
-_HELD: Final = {
+_LOSSLESS_TARGETS: Final = {
     "tinyint": frozenset({"smallint", "int", "bigint", "float", "double"}),
     "smallint": frozenset({"int", "bigint", "float", "double"}),
     "int": frozenset({"bigint", "double"}),
@@ -70,7 +70,7 @@ def holds_every(new: ColumnType, old: ColumnType) -> bool:
             digits = _WHOLE_DIGITS.get(new.name)
             return old.scale == 0 and digits is not None and old.precision < digits
         case Primitive(), Primitive():
-            return new.name in _HELD.get(old.name, frozenset())
+            return new.name in _LOSSLESS_TARGETS.get(old.name, frozenset())
     return False
 
 
@@ -81,10 +81,10 @@ def may_hold(new: ColumnType, old: ColumnType) -> bool:  # noqa: PLR0911 - a cas
     counts as no value of a floating-point type, which only approximates it.
     """
     match old, new:
-        case Array(element=one), Array(element=other):
-            return may_hold(other, one)
-        case Map(value=one), Map(value=other):
-            return may_hold(other, one)
+        case Array(element=old_part), Array(element=new_part):
+            return may_hold(new_part, old_part)
+        case Map(value=old_part), Map(value=new_part):
+            return may_hold(new_part, old_part)
         case Struct(), Struct():
             known = {field.name.lower(): field.type for field in new.fields}
             return all(

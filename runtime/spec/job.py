@@ -18,7 +18,7 @@ from parquetry.message import run
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.redaction import VARIABLE, hide, secrets_of
 from parquetry.runtime.spark_environment import key_variables, storage_variables
-from parquetry.runtime.spec.codec import UNLESS_NONE, digest_of, from_json_value, to_json_value
+from parquetry.runtime.spec.codec import OMIT_EMPTY, digest_of, from_json_value, to_json_value
 from parquetry.runtime.spec.row_tests import RowTests
 from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -87,7 +87,7 @@ class SparkSettings:
     master: str | None = None
     conf: Mapping[str, Any] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
-    environment: tuple[str, ...] = field(default=(), metadata=UNLESS_NONE)
+    environment: tuple[str, ...] = field(default=(), metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +123,10 @@ class JobPlan:
     signing_keys: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     version: int = JOB_VERSION
-    dirty: bool | None = field(default=None, metadata=UNLESS_NONE)
-    tests: RowTests | None = field(default=None, metadata=UNLESS_NONE)
-    spent_bytes: int | None = field(default=None, metadata=UNLESS_NONE)
-    is_strict: bool | None = field(default=None, metadata=UNLESS_NONE)
+    dirty: bool | None = field(default=None, metadata=OMIT_EMPTY)
+    tests: RowTests | None = field(default=None, metadata=OMIT_EMPTY)
+    spent_bytes: int | None = field(default=None, metadata=OMIT_EMPTY)
+    is_strict: bool | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
     def owner(self) -> TableOwner:
@@ -182,12 +182,12 @@ class JobPlan:
         """
         if document.get("version") != JOB_VERSION:
             raise StalePlanError(
-                f"{place}: version {document.get('version')!r} is not {JOB_VERSION}, which this parquetry "
-                "runs; " + run("compile") + " again with the parquetry that is installed here"
+                f"{place}: version {document.get('version')!r} is not {JOB_VERSION}, which the installed "
+                "parquetry runs; " + run("compile") + " again with this parquetry"
             )
         return from_json_value(cls, document, place=place)
 
-    def at(self, folder: str) -> JobPlan:
+    def with_absolute_paths(self, folder: str) -> JobPlan:
         """Return the job with an absolute ``directory`` and ``location``.
 
         A relative directory starts at ``folder``, which contains the job's file, and a relative location at
@@ -210,11 +210,11 @@ def rules_digest(spec: TableSpec) -> str:
     """Return the digest of the spec without descriptions, owner and tags, which do not affect writes."""
     document = spec.to_json()
     columns = [{**column, "description": None} for column in document["columns"]]
-    extra = {key: value for key, value in document["extra"].items() if key not in _SAID}
+    extra = {key: value for key, value in document["extra"].items() if key not in _DESCRIPTIVE_KEYS}
     return digest_of({**document, "columns": columns, "extra": extra})
 
 
-_SAID = ("description", "owner", "tags")
+_DESCRIPTIVE_KEYS = ("description", "owner", "tags")
 
 
 def resolve_environment(

@@ -22,8 +22,8 @@ from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.text.secret_names import MASK
 
 _SCHEME: Final = re.compile(r"^\w+:(?://(?:localhost(?=/))?)?")
-_OF_TIMELINE: Final = ".hoodie"
-_OF_TABLE: Final = re.compile(
+_TIMELINE_FOLDER: Final = ".hoodie"
+_TABLE_FILE_NAME: Final = re.compile(
     r".*\.parquet(?:\.\w+)*\Z|\.hoodie_partition_metadata|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-\d+)?\Z"
 )
 """The names of base files, of partition metadata files and of file groups."""
@@ -36,7 +36,7 @@ def pii_columns(*columns: Iterable[Column]) -> frozenset[str]:
     return frozenset(column.name.lower() for each in columns for column in each if column.pii)
 
 
-def personal_names(spec: TableSpec, pii: frozenset[str]) -> frozenset[str]:
+def personal_column_names(spec: TableSpec, pii: frozenset[str]) -> frozenset[str]:
     """Return ``pii`` and those of Hudi's meta columns that contain the values of these columns."""
     made = ((RECORD_KEY, spec.record_key), (PARTITION_PATH, spec.partition_by))
     return pii | {name for name, of in made if any(column.partition(".")[0].lower() in pii for column in of)}
@@ -53,7 +53,7 @@ def has_masked_partitions(spec: TableSpec) -> bool:
     return any(column.lower() in pii for column in spec.partition_by)
 
 
-def has_private_keys(spec: TableSpec) -> bool:
+def must_hide_record_keys(spec: TableSpec) -> bool:
     """Return whether record keys must not be written to unprotected files such as the timeline.
 
     This holds if they contain personal data or if base files are encrypted.
@@ -123,7 +123,9 @@ def failures_masked(spec: TableSpec | None, *, location: str) -> Iterator[None]:
             raise
         condition = CONDITION.search(str(bug)[:4096])
         name = f"{type(bug).__name__} {condition[0]}" if condition else type(bug).__name__
-        error = RuntimeError(f"{name}: its message is left out, as the table has columns with personal data")
+        error = RuntimeError(
+            f"{name}: its message is omitted because the table has columns with personal data"
+        )
         raise error.with_traceback(bug.__traceback__) from None
 
 
@@ -150,18 +152,22 @@ def _masked_uri(uri: str, spec: TableSpec, location: str) -> str:
     """Return the URI, masked as a path of the table if it is below the table's location."""
     if not has_masked_partitions(spec):
         return uri
-    root = _bare(location)
+    root = _normalised_path(location)
     # Spark escapes the paths that it lists.
     for spelled in (uri, unquote(uri)):
-        where = _bare(spelled)
+        where = _normalised_path(spelled)
         if location and where.startswith(f"{root}/"):
-            below = where.removeprefix(f"{root}/")
-            above = spelled.removesuffix(below) if spelled.endswith(below) else f"{location.rstrip('/')}/"
-            return f"{above}{_masked_file(below, spec)}"
+            path_in_table = where.removeprefix(f"{root}/")
+            prefix = (
+                spelled.removesuffix(path_in_table)
+                if spelled.endswith(path_in_table)
+                else f"{location.rstrip('/')}/"
+            )
+            return f"{prefix}{_masked_file(path_in_table, spec)}"
     return _masked_elsewhere(uri, spec)
 
 
-def _bare(uri: str) -> str:
+def _normalised_path(uri: str) -> str:
     """Return the normalised path without its scheme."""
     return normpath(_SCHEME.sub("", uri))
 
@@ -173,9 +179,9 @@ def _masked_elsewhere(uri: str, spec: TableSpec) -> str:
     """
     pii = {column.lower() for column in spec.partition_by} & pii_columns(spec.columns)
     *folders, last = uri.split("/")
-    if _OF_TABLE.match(last) and len(folders) > len(spec.partition_by):
-        above = "/".join(folders[: -len(spec.partition_by)])
-        return f"{above}/{_masked_file(uri.removeprefix(f'{above}/'), spec)}"
+    if _TABLE_FILE_NAME.match(last) and len(folders) > len(spec.partition_by):
+        prefix = "/".join(folders[: -len(spec.partition_by)])
+        return f"{prefix}/{_masked_file(uri.removeprefix(f'{prefix}/'), spec)}"
     named = ((part, part.partition("=")[0]) for part in (*folders, last))
     return "/".join(_masked_folder(part, name) if name.lower() in pii else part for part, name in named)
 
@@ -185,16 +191,16 @@ def _masked_file(path: str, spec: TableSpec) -> str:
     if not has_masked_partitions(spec):
         return path
     markers = _MARKERS_OF_INSTANT.match(path)
-    if (path == _OF_TIMELINE or path.startswith(f"{_OF_TIMELINE}/")) and not markers:
+    if (path == _TIMELINE_FOLDER or path.startswith(f"{_TIMELINE_FOLDER}/")) and not markers:
         return path
-    above = markers[0] if markers else ""
-    *folders, last = path.removeprefix(above).split("/")
-    if markers or _OF_TABLE.match(last):
-        return f"{above}{masked_partition('/'.join(folders), spec)}{'/' if folders else ''}{last}"
+    prefix = markers[0] if markers else ""
+    *folders, last = path.removeprefix(prefix).split("/")
+    if markers or _TABLE_FILE_NAME.match(last):
+        return f"{prefix}{masked_partition('/'.join(folders), spec)}{'/' if folders else ''}{last}"
     partition = [*folders, last]
     if len(partition) > len(spec.partition_by):
-        return f"{above}{MASK}"
-    return f"{above}{_masked_levels(partition, spec)}"
+        return f"{prefix}{MASK}"
+    return f"{prefix}{_masked_levels(partition, spec)}"
 
 
 def _masked_levels(levels: Sequence[str], spec: TableSpec) -> str:

@@ -165,7 +165,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "mode": "remove it: a record that is malformed is always an error",
     "mergeschema": "remove it: files of different columns are always merged",
     "emptyvalue": "remove it: what is empty within quotes is an empty text",
-    "samplingratio": "remove it: all records are looked at",
+    "samplingratio": "remove it: all records are read",
 }
 
 
@@ -190,7 +190,7 @@ def option_problems(file_format: str, options: Mapping[str, object]) -> Iterator
             continue
         if lower in seen:
             yield OptionProblem(
-                name=name, summary=f"option {name!r} is there twice", hint="remove one of the two"
+                name=name, summary=f"option {name!r} is a duplicate", hint="remove one of the two"
             )
         seen.add(lower)
         if "${" in text:
@@ -199,7 +199,7 @@ def option_problems(file_format: str, options: Mapping[str, object]) -> Iterator
         elif (wanted := known[lower][1](text)) is not None:
             yield OptionProblem(
                 name=name,
-                summary=f"option {name!r} is {text!r}, and has to be {wanted}",
+                summary=f"option {name!r} is {text!r}, but must be {wanted}",
                 hint="correct the value",
             )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from parquetry.runtime.spec.codec import UNLESS_NONE, Brief
+from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief
 
 
 class RowTestKind(StrEnum):
@@ -60,9 +60,9 @@ class RowTest:
     kind: RowTestKind
     files: tuple[int, ...]
     columns: tuple[str, ...] = ()
-    expression: str | None = field(default=None, metadata=UNLESS_NONE)
+    expression: str | None = field(default=None, metadata=OMIT_EMPTY)
     values: tuple[Any, ...] = ()
-    other: OtherTable | None = field(default=None, metadata=UNLESS_NONE)
+    other: OtherTable | None = field(default=None, metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -83,7 +83,7 @@ class FailingKeys(Brief):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowAnswer:
+class RowTestResult:
     """The result of one test: the number of ``failures``, or the ``problem`` that prevented the test.
 
     The failures of `not_null` are counted by column.
@@ -96,13 +96,13 @@ class RowAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RowsTested(Brief):
+class RowTestsResult(Brief):
     """The result of a test job, in the order of its tests.
 
     ``scans`` is the number of passes over the files.
     """
 
-    answers: tuple[RowAnswer, ...]
+    answers: tuple[RowTestResult, ...]
     files: int = 0
     rows: int = 0
     scans: int = 0

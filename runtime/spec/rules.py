@@ -114,7 +114,7 @@ def broken_names(names: Iterable[str], *, new: bool) -> Iterator[tuple[int, Brok
             problem = f"column name {name!r} belongs to the table format"
             yield index, BrokenRule(rule=Rule.RESERVED, problem=problem, remedy="rename it")
         if lower in CONTROL_COLUMNS:
-            problem = f"writing needs the column name {name!r} for itself"
+            problem = f"parquetry reserves the column name {name!r} for writes"
             yield index, BrokenRule(rule=Rule.CONTROL, problem=problem, remedy="rename it")
         if broken := _broken_name("column", name, first):
             yield index, broken
@@ -254,7 +254,7 @@ def _broken_name(noun: str, name: str, first: dict[str, str]) -> BrokenRule | No
         problem = f"{noun} {name!r} needs a name of letters, digits and '_', as Hudi stores schemas as Avro"
         return BrokenRule(rule=Rule.NAME, problem=problem, remedy="rename it")
     if name.lower() in first:
-        problem = f"{noun} {name!r} is there twice, also as {first[name.lower()]!r}"
+        problem = f"{noun} {name!r} is a duplicate of {first[name.lower()]!r}"
         return BrokenRule(rule=Rule.TWICE, problem=problem, remedy="rename one of them")
     first[name.lower()] = name
     return None

@@ -19,7 +19,7 @@ def join_base(base: str, path: str) -> str:
     return f"{base.rstrip('/')}/{path}" if path else base
 
 
-def place_of(path: str, base: str) -> str:
+def normalised_path(path: str, base: str) -> str:
     """Return one path for all spellings of the same file.
 
     Examples are ``in/a``, ``./in/a`` and ``file:/base/in/a``.

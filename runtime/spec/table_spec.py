@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.spec.clustering import ClusteringSpec
-from parquetry.runtime.spec.codec import UNLESS_NONE, Brief, from_json_value, to_json_value
+from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief, from_json_value, to_json_value
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.types import parse_type
 
@@ -87,8 +87,8 @@ class FilesPolicy:
     row_group_size_bytes: int | None = None
     page_size_bytes: int | None = None
     bloom_filter: BloomFilter = BloomFilter.ALWAYS_TRUE
-    encryption_key: str | None = field(default=None, metadata=UNLESS_NONE)
-    former_encryption_keys: tuple[str, ...] = field(default=(), metadata=UNLESS_NONE)
+    encryption_key: str | None = field(default=None, metadata=OMIT_EMPTY)
+    former_encryption_keys: tuple[str, ...] = field(default=(), metadata=OMIT_EMPTY)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -133,11 +133,11 @@ class Source:
     match: tuple[str, ...] = ()
     if_missing: str | None = None
     bad_files: str = "stop"
-    ingest_again: str | None = field(default=None, metadata=UNLESS_NONE)
+    ingest_again: str | None = field(default=None, metadata=OMIT_EMPTY)
     removed_rows: str = "error"
     file_order: str = MODIFIED
     ties: Ties = Ties.REFUSE
-    encryption_keys: tuple[str, ...] = field(default=(), metadata=UNLESS_NONE)
+    encryption_keys: tuple[str, ...] = field(default=(), metadata=OMIT_EMPTY)
 
     @property
     def allowed(self) -> Allowed:
@@ -152,7 +152,7 @@ class Query:
     name: str
     where: str
     weight: float = 1.0
-    runs_per_day: float | None = field(default=None, metadata=UNLESS_NONE)
+    runs_per_day: float | None = field(default=None, metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,9 +166,9 @@ class TableTest:
     kind: str
     arguments: Any
     severity: str
-    name: str | None = field(default=None, metadata=UNLESS_NONE)
-    where: str | None = field(default=None, metadata=UNLESS_NONE)
-    max_failures: Any = field(default=None, metadata=UNLESS_NONE)
+    name: str | None = field(default=None, metadata=OMIT_EMPTY)
+    where: str | None = field(default=None, metadata=OMIT_EMPTY)
+    max_failures: Any = field(default=None, metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ class Extra:
     description: str | None = None
     owner: str | None = None
     tags: tuple[str, ...] = ()
-    clustering: ClusteringSpec | None = field(default=None, metadata=UNLESS_NONE)
+    clustering: ClusteringSpec | None = field(default=None, metadata=OMIT_EMPTY)
     queries: tuple[Query, ...] = ()
     tests: tuple[TableTest, ...] = ()
 
@@ -210,7 +210,7 @@ class TableSpec(Brief):
     @property
     def clustering(self) -> ClusteringSpec:
         """The declared clustering policy, or the defaults."""
-        return self.extra.clustering or ClusteringSpec.following(self.sizing)
+        return self.extra.clustering or ClusteringSpec.defaults_for(self.sizing)
 
     @property
     def allowed(self) -> Allowed:

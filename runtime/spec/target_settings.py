@@ -25,7 +25,7 @@ EXECUTES: Final = "SC702"
 
 _CONF: Final = "spark.conf."
 
-_MEASURED: Final = re.compile(
+_NUMERIC_KEYS: Final = re.compile(
     r"""spark\.(
       (driver|executor)\.(memory|memoryOverhead|memoryOverheadFactor|minMemoryOverhead|cores)
     | driver\.maxResultSize
@@ -60,9 +60,11 @@ _MEASURED: Final = re.compile(
 )
 """Spark properties with numbers, sizes, durations and flags, which contain no code or location."""
 
-_MEASURE: Final = re.compile(r"-?\d{1,18}(\.\d{1,18})?[A-Za-z]{0,3}|true|false", re.ASCII | re.IGNORECASE)
+_NUMERIC_VALUE: Final = re.compile(
+    r"-?\d{1,18}(\.\d{1,18})?[A-Za-z]{0,3}|true|false", re.ASCII | re.IGNORECASE
+)
 
-_WORDS: Final[Mapping[str, re.Pattern[str]]] = {
+_KEYWORD_VALUES: Final[Mapping[str, re.Pattern[str]]] = {
     "spark.io.compression.codec": re.compile(r"lz4|lzf|snappy|zstd"),
     "spark.sql.parquet.compression.codec": re.compile(r"none|uncompressed|snappy|gzip|lz4|zstd"),
     "spark.ui.enabled": re.compile(r"false"),
@@ -70,7 +72,7 @@ _WORDS: Final[Mapping[str, re.Pattern[str]]] = {
     "spark.log.level": re.compile(r"ALL|DEBUG|ERROR|FATAL|INFO|OFF|TRACE|WARN"),
 }
 
-_STORAGE_MEASURED: Final = re.compile(
+_NUMERIC_STORAGE_KEYS: Final = re.compile(
     r"""storage\.(anon | requester_pays | default_block_size | default_fill_cache | max_concurrency
     | config_kwargs\.(connect_timeout | read_timeout | max_pool_connections
         | retries\.(max_attempts|total_max_attempts)))""",
@@ -85,7 +87,7 @@ _CREDENTIAL: Final = re.compile(
 """Credentials. With those of someone else, reads and writes of the same locations are rejected."""
 
 _LOCAL_MASTER: Final = re.compile(r"local(\[(\d{1,4}|\*)(,\d{1,4})?\])?")
-_READ_WHOLE: Final = re.compile(
+_ENV_REFERENCE: Final = re.compile(
     r"""\{\{ \s* env_var\( \s* ['"]\w+['"] \s* (,\s* (?:'(?P<one>[^'"\\{}]*)'|"(?P<two>[^'"\\{}]*)") \s*)? \)
     \s* \}\}""",
     re.VERBOSE | re.ASCII,
@@ -101,7 +103,7 @@ def executes(path: str, value: Any) -> bool:
     if value is None or path.startswith(("budget.", "protect")) or _CREDENTIAL.fullmatch(path):
         return False
     text = _text(value)
-    read = _READ_WHOLE.fullmatch(text)
+    read = _ENV_REFERENCE.fullmatch(text)
     if read is not None and _allowed_value(path) is not None:
         default = read["one"] if read["one"] is not None else read["two"]
         return default is not None and executes(path, default)
@@ -117,9 +119,9 @@ def _allowed_value(path: str) -> re.Pattern[str] | None:
         return re.compile("in-process")
     if path.startswith(_CONF):
         key = path.removeprefix(_CONF)
-        return _MEASURE if _MEASURED.fullmatch(key) else _WORDS.get(key)
-    if _STORAGE_MEASURED.fullmatch(path):
-        return _MEASURE
+        return _NUMERIC_VALUE if _NUMERIC_KEYS.fullmatch(key) else _KEYWORD_VALUES.get(key)
+    if _NUMERIC_STORAGE_KEYS.fullmatch(path):
+        return _NUMERIC_VALUE
     return _REGION_NAME if _REGION.fullmatch(path) else None
 
 
@@ -167,11 +169,13 @@ def check_settings(declared: Settings, applied: Settings | None, *, place: str) 
         place: The location of the table for error messages.
 
     """
-    found = [difference.path for difference in setting_differences(declared, applied) if difference.executes]
-    if found:
+    changed = [
+        difference.path for difference in setting_differences(declared, applied) if difference.executes
+    ]
+    if changed:
         raise StalePlanError(
-            f"{EXECUTES} {place}: the target's {', '.join(found)} can execute other code, or send rows "
-            "elsewhere, and is not what is applied to the table; "
+            f"{EXECUTES} {place}: the target's {', '.join(changed)} can execute other code, or send rows "
+            "elsewhere, and differs from what is applied to the table; "
             + command("plan")
             + " shows it and "
             + command("apply")

@@ -74,7 +74,7 @@ class TypeSyntaxError(InvalidDataError):
     def __init__(
         self, text: str, problem: str, *, remedy: str = _EXAMPLE, unknown: str | None = None
     ) -> None:
-        super().__init__(f"type {_cut(text)!r} is not understood: {problem}; {remedy}")
+        super().__init__(f"type {_shortened(text)!r} is not understood: {problem}; {remedy}")
         self.text = text
         self.problem = problem
         self.remedy = remedy
@@ -242,13 +242,13 @@ class _Parser:
         self._text = text
         self._depth = 0
         self._tokens: list[_Token] = []
-        self._at = 0
+        self._position = 0
         position = 0
         stripped = text.rstrip()
         while position < len(stripped):
             match = _TOKEN.match(stripped, position)
             if match is None:
-                raise self._error(f"{_cut(stripped[position:].strip())!r} is not part of a type")
+                raise self._error(f"{_shortened(stripped[position:].strip())!r} is not part of a type")
             quoted = match["quoted"]
             self._tokens.append(
                 _Token(match["word"] or match["text"] or match["sign"])
@@ -273,7 +273,7 @@ class _Parser:
             case _ if token.quoted or word not in TYPE_NAMES:
                 known = _REMEDIES.get(word)
                 raise self._error(
-                    f"{_cut(word)!r} is not a type of a table",
+                    f"{_shortened(word)!r} is not a type of a table",
                     known or _EXAMPLE,
                     unknown=None if known else word,
                 )
@@ -289,8 +289,8 @@ class _Parser:
         return Primitive(name=_PRIMITIVES[word])
 
     def end(self) -> None:
-        if self._at < len(self._tokens):
-            raise self._error(f"{_cut(self._tokens[self._at].text)!r} after the end of the type")
+        if self._position < len(self._tokens):
+            raise self._error(f"{_shortened(self._tokens[self._position].text)!r} after the end of the type")
 
     def _decimal(self) -> Decimal:
         precision, scale = 10, 0
@@ -312,7 +312,9 @@ class _Parser:
         self._expect("<")
         key = self.type()
         if key != Primitive(name="string"):
-            raise self._error(f"a map with {_cut(str(key))} keys cannot be stored", "map keys are strings")
+            raise self._error(
+                f"a map with {_shortened(str(key))} keys cannot be stored", "map keys are strings"
+            )
         self._expect(",")
         value = self._part("values of a map")
         self._expect(">")
@@ -322,7 +324,7 @@ class _Parser:
         parsed = self.type()
         if self._peek() == "not":
             raise self._error(
-                f"'not null' behind the {parts}, which may always be null",
+                f"'not null' after the {parts}, which may always be null",
                 "only fields of structs can be NOT NULL",
             )
         return parsed
@@ -341,7 +343,7 @@ class _Parser:
         token = self._take()
         name = token.text
         if not token.quoted and _NO_NAME.match(name):
-            raise self._error(f"{_cut(name)!r} stands where the name of a field is needed")
+            raise self._error(f"{_shortened(name)!r} was found where the name of a field was expected")
         if self._peek() == ":":
             self._take()
         field_type = self.type()
@@ -352,39 +354,39 @@ class _Parser:
             nullable = False
         if self._peek() == "comment":
             raise self._error(
-                f"'comment' behind field {_cut(name)!r}",
-                "fields have no comments; say it in the description of the column",
+                f"'comment' after field {_shortened(name)!r}",
+                "fields have no comments; use the description of the column",
             )
         return StructField(name=name, type=field_type, nullable=nullable)
 
     def _number(self) -> int:
         word = self._take().text
         if not (word.isascii() and word.isdigit()) or len(word) > _MOST_DIGITS:
-            raise self._error(f"{_cut(word)!r} is not a number of digits")
+            raise self._error(f"{_shortened(word)!r} is not a number of digits")
         return int(word)
 
     def _peek(self) -> str | None:
         """Return the next sign or keyword in lower case, or None at the end or before a quoted name."""
-        if self._at == len(self._tokens) or self._tokens[self._at].quoted:
+        if self._position == len(self._tokens) or self._tokens[self._position].quoted:
             return None
-        return self._tokens[self._at].text.lower()
+        return self._tokens[self._position].text.lower()
 
-    def _take(self, wanted: str | None = None) -> _Token:
-        if self._at == len(self._tokens):
+    def _take(self, expected: str | None = None) -> _Token:
+        if self._position == len(self._tokens):
             raise self._error(
-                f"the type ends where {wanted!r} is needed" if wanted else "the type ends too early"
+                f"the type ends where {expected!r} was expected" if expected else "the type ends too early"
             )
-        self._at += 1
-        return self._tokens[self._at - 1]
+        self._position += 1
+        return self._tokens[self._position - 1]
 
-    def _expect(self, wanted: str) -> None:
-        taken = self._take(wanted)
-        if taken.quoted or taken.text.lower() != wanted:
-            raise self._error(f"{_cut(taken.text)!r} stands where {wanted!r} is needed")
+    def _expect(self, expected: str) -> None:
+        taken = self._take(expected)
+        if taken.quoted or taken.text.lower() != expected:
+            raise self._error(f"{_shortened(taken.text)!r} was found where {expected!r} was expected")
 
     def _error(self, problem: str, remedy: str = _EXAMPLE, *, unknown: str | None = None) -> TypeSyntaxError:
         return TypeSyntaxError(self._text, problem, remedy=remedy, unknown=unknown)
 
 
-def _cut(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."

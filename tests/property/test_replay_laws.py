@@ -26,7 +26,7 @@ def with_sizing(sizing: SizingPolicy) -> TableSpec:
         SPEC,
         sizing=sizing,
         files=FilesPolicy(row_group_size_bytes=sizing.max_file_size_bytes // 8),
-        extra=Extra(clustering=ClusteringSpec.following(sizing)),
+        extra=Extra(clustering=ClusteringSpec.defaults_for(sizing)),
     )
 
 

@@ -57,7 +57,7 @@ SPEC = TableSpec(
     files=FilesPolicy(row_group_size_bytes=16 * KIB),
     sizing=SIZING,
     retention=RetentionPolicy(keep_commits=3, archive_keep_commits=8),
-    extra=Extra(clustering=ClusteringSpec.following(SIZING)),
+    extra=Extra(clustering=ClusteringSpec.defaults_for(SIZING)),
 )
 _TASKS = 8
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from parquetry.runtime.clustering.forecast.intervals import PredictionInterval, Prior, error_of, interval
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spec.codec import UNLESS_NONE, from_json_value, parsed_json, to_json_value
+from parquetry.runtime.spec.codec import OMIT_EMPTY, from_json_value, parsed_json, to_json_value
 
 WORK_KEY: Final = "parquetry.work"
 """The key in a replacecommit with its measured and its expected work."""
@@ -70,8 +70,8 @@ class ClusteringWork:
     core_milliseconds: int
     expected_bytes: PredictionInterval
     expected_core_milliseconds: PredictionInterval
-    layout: str | None = field(default=None, metadata=UNLESS_NONE)
-    sampled_bytes: int | None = field(default=None, metadata=UNLESS_NONE)
+    layout: str | None = field(default=None, metadata=OMIT_EMPTY)
+    sampled_bytes: int | None = field(default=None, metadata=OMIT_EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ from parquetry.runtime.layout.skipping.predicate import (
     value_conditions,
 )
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.spec.codec import UNLESS_NONE
+from parquetry.runtime.spec.codec import OMIT_EMPTY
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Decimal, Primitive, Struct, StructField, parse_type
 
@@ -74,7 +74,7 @@ class Touched:
     rows: int
     data_bytes: int
     paged_row_groups: int = 0
-    dictionary_rows: int | None = field(default=None, metadata=UNLESS_NONE)
+    dictionary_rows: int | None = field(default=None, metadata=OMIT_EMPTY)
 
     @property
     def fewest_rows(self) -> int:

@@ -22,7 +22,7 @@ from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spark.attempt.record_size import sampled_record_size
 from parquetry.runtime.spark.session.settings import parallelism, task_memory_bytes
 from parquetry.runtime.spec.avro import with_meta_columns
-from parquetry.runtime.spec.masking import has_private_keys
+from parquetry.runtime.spec.masking import must_hide_record_keys
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.table.partition_path import check_nesting, check_partition_path
 from parquetry.runtime.table.statistics import encode_statistics
@@ -127,7 +127,7 @@ class Attempt:
         keys are personal data.
         """
         plan = planner.plan()
-        private = has_private_keys(self.state.spec)
+        private = must_hide_record_keys(self.state.spec)
         taken = self.transaction.declare(
             plan.profile,
             key_scope=self.state.spec.key_scope,

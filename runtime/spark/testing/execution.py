@@ -13,7 +13,7 @@ from parquetry.runtime.spark.session.connect import check_session
 from parquetry.runtime.spark.testing.checks import RowCheck, check_of
 from parquetry.runtime.spark.testing.counting import TestedTable, count_failures
 from parquetry.runtime.spark.testing.failing_keys import failing_keys
-from parquetry.runtime.spec.row_tests import OtherTable, RowAnswer, RowsTested, RowTestKind, RowTests
+from parquetry.runtime.spec.row_tests import OtherTable, RowTestKind, RowTestResult, RowTests, RowTestsResult
 from parquetry.runtime.table.handle import TableHandle
 
 
@@ -24,7 +24,7 @@ def execute_row_tests(
     *,
     personal: Collection[str],
     other: Callable[[OtherTable], TableHandle],
-) -> RowsTested:
+) -> RowTestsResult:
     """Run the tests, and return the failures of each test or the reason why it has no result.
 
     A test that Spark refuses, or cannot compute for a row, gets a problem as its answer. The others still
@@ -60,14 +60,14 @@ def execute_row_tests(
             for file in tests.files
         ],
     )
-    answers: dict[str, RowAnswer] = {}
+    answers: dict[str, RowTestResult] = {}
     checks = []
     no_rows = table.rows(())
     for test in tests.tests:
         try:
             checks.append(check_of(spark, test, no_rows, other))
         except InvalidDataError as problem:
-            answers[test.name] = RowAnswer(name=test.name, problem=problem.message)
+            answers[test.name] = RowTestResult(name=test.name, problem=problem.message)
     rows, scans = _count(table, checks, answers)
     key = handle.config.record_key
     for check in checks if tests.keeps else ():
@@ -76,12 +76,14 @@ def execute_row_tests(
             keys = failing_keys(table, check, key=key, personal=personal, most=tests.keeps)
             answers[check.test.name] = replace(answer, keys=keys)
     read = {number for check in checks for number in check.test.files}
-    return RowsTested(
+    return RowTestsResult(
         answers=tuple(answers[test.name] for test in tests.tests), files=len(read), rows=rows, scans=scans
     )
 
 
-def _count(table: TestedTable, checks: Sequence[RowCheck], answers: dict[str, RowAnswer]) -> tuple[int, int]:
+def _count(
+    table: TestedTable, checks: Sequence[RowCheck], answers: dict[str, RowTestResult]
+) -> tuple[int, int]:
     """Add the answers of the checks to ``answers``; return the number of rows read and of scans.
 
     If the common scan meets an expression that it cannot compute, each expression is evaluated alone.
@@ -93,7 +95,7 @@ def _count(table: TestedTable, checks: Sequence[RowCheck], answers: dict[str, Ro
     except InvalidDataError as problem:
         if len(checks) == 1:
             (check,) = checks
-            answers[check.test.name] = RowAnswer(name=check.test.name, problem=problem.message)
+            answers[check.test.name] = RowTestResult(name=check.test.name, problem=problem.message)
             return 0, 1
         alone = [check for check in checks if check.test.kind is RowTestKind.EXPRESSION]
         if not alone:
@@ -102,5 +104,5 @@ def _count(table: TestedTable, checks: Sequence[RowCheck], answers: dict[str, Ro
         parts = [_count(table, part, answers) for part in (together, *([one] for one in alone)) if part]
         return max(rows for rows, _ in parts), 1 + sum(scans for _, scans in parts)
     for check, failures in zip(checks, counted.failures, strict=True):
-        answers[check.test.name] = RowAnswer(name=check.test.name, failures=failures)
+        answers[check.test.name] = RowTestResult(name=check.test.name, failures=failures)
     return counted.rows, 1

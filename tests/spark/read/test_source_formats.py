@@ -895,7 +895,7 @@ def test_options_that_spark_does_not_take_are_said_of_one_file_and_of_several(wo
         ("json", {"fs.s3a.endpoint": "x"}, "format json has no option 'fs.s3a.endpoint'; "),
         ("parquet", {"parquet.crypto.factory.class": "x"}, "has no option 'parquet.crypto.factory.class'; "),
         ("csv", {"nullValue": "${env:HOME}"}, r"option 'nullValue' contains '\$\{', which Hadoop replaces"),
-        ("csv", {"header": "maybe"}, "option 'header' is 'maybe', and has to be true or false"),
+        ("csv", {"header": "maybe"}, "option 'header' is 'maybe', but must be true or false"),
     ],
 )
 def test_only_listed_options_reach_a_reader(world, file_format, options, message):

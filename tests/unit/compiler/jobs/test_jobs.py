@@ -142,7 +142,7 @@ def test_compiled_scripts_run_from_any_folder_and_after_the_project_has_moved(tm
     ],
 )
 def test_paths_of_a_job_start_at_its_file(directory, location, expected):
-    placed = replace(JOB, directory=directory, location=location).at("/p/target/jobs/t")
+    placed = replace(JOB, directory=directory, location=location).with_absolute_paths("/p/target/jobs/t")
     assert (placed.directory, placed.location) == expected
 
 
@@ -204,7 +204,7 @@ def test_instants_count_while_they_are_in_effect(tmp_path):
     handle = open_table(table.store)
     effective = EffectiveWrites(handle.timeline(), handle.config.archive_folder)
     assert effective.state_of(kept) is WriteState.COMPLETED
-    assert effective.state_of(rolled_back) is WriteState.OPEN
+    assert effective.state_of(rolled_back) is WriteState.NOT_IN_EFFECT
 
 
 def test_archived_instants_still_count(tmp_path):

@@ -31,7 +31,7 @@ MIB = 1024 * KIB
 
 def limits(full=100 * MIB, small=80 * MIB, **changes):
     sizing = SizingPolicy(max_file_size_bytes=maximum_for(full), small_file_limit_bytes=small, **changes)
-    return LayoutLimits(sizing=sizing, clustering=ClusteringSpec.following(sizing))
+    return LayoutLimits(sizing=sizing, clustering=ClusteringSpec.defaults_for(sizing))
 
 
 def inserted(rows, group="g", size=1000):
@@ -117,7 +117,7 @@ def test_a_clean_keeps_what_its_earliest_commit_superseded():
 def test_sizes_of_clustering_that_follow_the_limits_go_on_following():
     mine = limits(100 * MIB, 80 * MIB)
     other = SizingPolicy(max_file_size_bytes=50 * MIB, small_file_limit_bytes=40 * MIB)
-    assert following(other, mine).clustering.plan == ClusteringSpec.following(other).plan
+    assert following(other, mine).clustering.plan == ClusteringSpec.defaults_for(other).plan
     own = replace(mine, clustering=replace(mine.clustering, plan=replace(mine.clustering.plan, max_groups=7)))
     assert following(mine.sizing, own) == own
 
@@ -199,7 +199,7 @@ def spec_with(most, small):
         SPEC,
         sizing=sizing,
         files=FilesPolicy(row_group_size_bytes=12 * KIB),
-        extra=Extra(clustering=ClusteringSpec.following(sizing)),
+        extra=Extra(clustering=ClusteringSpec.defaults_for(sizing)),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from parquetry.compiler.testing.model import Status
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.masking import pii_columns
-from parquetry.runtime.spec.row_tests import RowAnswer, RowsTested
+from parquetry.runtime.spec.row_tests import RowTestResult, RowTestsResult
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.table.applied import read_applied, write_applied
 from tests.support.small_table import make_table
@@ -27,11 +27,13 @@ class Passing:
     def __call__(self, job):
         self.jobs.append(job)
         found = tuple(
-            RowAnswer(name=test.name, failures=(0,) * (len(test.columns) if test.kind == "not_null" else 1))
+            RowTestResult(
+                name=test.name, failures=(0,) * (len(test.columns) if test.kind == "not_null" else 1)
+            )
             for test in job.tests.tests
         )
         return JobResult(
-            table=job.table, job=job.name, tested=RowsTested(answers=found) if self.answers else None
+            table=job.table, job=job.name, tested=RowTestsResult(answers=found) if self.answers else None
         )
 
 

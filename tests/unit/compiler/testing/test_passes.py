@@ -11,7 +11,7 @@ from parquetry.compiler.testing.live_table import is_lasting
 from parquetry.compiler.testing.passes import Passes, PassesFile
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.codec import from_json_value, to_json_value
-from parquetry.runtime.spec.row_tests import FailingKeys, RowAnswer, RowsTested
+from parquetry.runtime.spec.row_tests import FailingKeys, RowTestResult, RowTestsResult
 from parquetry.runtime.spec.table_spec import TableTest
 
 
@@ -88,7 +88,9 @@ def test_only_expressions_that_never_change_their_mind_last(expression, lasts):
 
 def test_what_a_job_answers_comes_back_from_its_json():
     keys = FailingKeys(columns=("k",), rows=(("1",), (None,)))
-    tested = RowsTested(answers=(RowAnswer(name="t", failures=(2,), keys=keys),), files=1, rows=9, scans=1)
+    tested = RowTestsResult(
+        answers=(RowTestResult(name="t", failures=(2,), keys=keys),), files=1, rows=9, scans=1
+    )
     result = JobResult(table="t", job="test", tested=tested)
     document = json.loads(json.dumps(to_json_value(result)))
     assert from_json_value(JobResult, document, place="p") == result

@@ -8,7 +8,7 @@ import pytest
 
 from parquetry.runtime.errors import InvalidDataError, MissingSourceError
 from parquetry.runtime.sources.listing import glob_expression, list_files, open_file, split_pattern
-from parquetry.runtime.spec.source_paths import place_of
+from parquetry.runtime.spec.source_paths import normalised_path
 from parquetry.runtime.storage.local import LocalStore
 
 
@@ -228,7 +228,7 @@ def test_a_path_that_can_only_match_hidden_names_is_refused(landing, path):
     ],
 )
 def test_a_file_is_at_one_place_however_its_path_is_spelled(path, place):
-    assert place_of(path, "/p") == place
+    assert normalised_path(path, "/p") == place
 
 
 def test_one_star_does_not_cross_folders():

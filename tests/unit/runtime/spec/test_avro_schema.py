@@ -252,8 +252,8 @@ def test_a_type_that_is_not_understood_is_named(text, message):
     [
         ("a-b", "int", "Avro.*rename"), ("1a", "int", "Avro"), ("\u00e9", "int", "Avro"), ("_hoodie_file_name", "string", "belongs to the table format"),
         ("_HOODIE_COMMIT_TIME", "string", "belongs to the table format; rename"),
-        ("__Delete", "boolean", "for itself; rename"), ("__hash", "bigint", "for itself; rename"),
-        ("s", "struct<`a.b`:int>", "field 'a.b'.*Avro"), ("s", "struct<a:int,A:int>", "twice, also as 'a'"), ("s", "struct<>", "without fields"),
+        ("__Delete", "boolean", "for writes; rename"), ("__hash", "bigint", "for writes; rename"),
+        ("s", "struct<`a.b`:int>", "field 'a.b'.*Avro"), ("s", "struct<a:int,A:int>", "a duplicate of 'a'"), ("s", "struct<>", "without fields"),
         ("t", "timestamp_ntz", "use timestamp, or bigint"), ("t", "array<struct<x:timestamp_ntz>>", "field 'x'.*timestamp_ntz"),
     ],
 )  # fmt: skip
@@ -279,7 +279,7 @@ def test_columns_that_another_program_may_have_made_are_refused_as_new_ones_only
 
 
 def test_two_columns_may_not_differ_by_case_alone():
-    with pytest.raises(InvalidDataError, match=r"'B'.*also as 'b'"):
+    with pytest.raises(InvalidDataError, match=r"'B'.*a duplicate of 'b'"):
         check_columns(columns(("b", "int"), ("B", "int")))
 
 

@@ -81,7 +81,7 @@ def test_other_spellings(text, canonical):
         ("map<int,string>", "map keys are strings"),
         ("struct<a:int,>", EXAMPLE),
         ("struct<a:int,`>`", EXAMPLE),
-        ("struct<a:int COMMENT 'x'>", "fields have no comments; say it in the description of the column"),
+        ("struct<a:int COMMENT 'x'>", "fields have no comments; use the description of the column"),
         ("decimal(0,0)", "the precision is 1 to 38, the scale at most the precision"),
         ("decimal(39)", "the precision is 1 to 38, the scale at most the precision"),
         ("decimal(5,6)", "the precision is 1 to 38, the scale at most the precision"),

@@ -12,7 +12,7 @@ from parquetry.runtime.sources import due as ingestion
 from parquetry.runtime.sources import ledger
 from parquetry.runtime.sources.due import DueBatch, find_due
 from parquetry.runtime.sources.ledger import Consumption, SourceFile
-from parquetry.runtime.spec.source_paths import place_of
+from parquetry.runtime.spec.source_paths import normalised_path
 from parquetry.runtime.spec.table_spec import Operation, Source
 from parquetry.runtime.storage.open import open_store
 from tests.support.handmade import HandmadeTable, at
@@ -75,7 +75,9 @@ def test_only_files_that_may_be_named_in_another_way_cost_more_than_a_look_up(mi
     take(mine, due(mine, "in/*.csv"))
     (mine.folder.parent / "in/b.csv").write_text("id\n2\n")
     asked = []
-    monkeypatch.setattr(ingestion, "place_of", lambda path, base: asked.append(path) or place_of(path, base))
+    monkeypatch.setattr(
+        ingestion, "normalised_path", lambda path, base: asked.append(path) or normalised_path(path, base)
+    )
     assert [f.file.path for f in due(mine, "in/*.csv").files] == ["in/b.csv"]
     assert set(asked) == {"in/b.csv"}
 

@@ -46,7 +46,7 @@ def due(spec, files, **around):
 
 
 def test_a_table_without_the_section_is_sized_as_it_is_written():
-    spec = ClusteringSpec.following(SizingPolicy(max_file_size_bytes=60 * MIB, small_file_limit_bytes=0))
+    spec = ClusteringSpec.defaults_for(SizingPolicy(max_file_size_bytes=60 * MIB, small_file_limit_bytes=0))
     assert spec.plan.target_file_size_bytes == 60 * MIB
     assert spec.plan.small_file_limit_bytes == 50 * MIB
 
