@@ -121,6 +121,7 @@ def conformed(
 
 
 def _stored(text: str, kind: Primitive | Decimal, place: str, forms: Forms) -> str:
+    """Return SQL that converts a cell's text to the type, or raises if the text has no such value."""
     value = _value(text, kind, forms)
     if value == text:
         return text
@@ -132,7 +133,7 @@ def _stored(text: str, kind: Primitive | Decimal, place: str, forms: Forms) -> s
 
 
 def _value(text: str, kind: Primitive | Decimal, forms: Forms) -> str:
-    """Return SQL for the value, which is NULL if the text is not a value of the type."""
+    """Return SQL for the value of a cell's text, which is NULL if the text is not a value of the type."""
     if isinstance(kind, Decimal):
         return _decimal(_plain_number(text, forms), kind)
     if kind.name in _INTEGERS:
@@ -164,7 +165,7 @@ def _value(text: str, kind: Primitive | Decimal, forms: Forms) -> str:
 
 
 def _plain_number(text: str, forms: Forms) -> str:
-    """Return SQL for a number with the plain signs of SQL, or NULL if it does not have the locale's form."""
+    """Return SQL for the number's text with the signs of SQL, or NULL if the locale has no such number."""
     if forms.is_json or (forms.decimal_sign == "." and not forms.grouping_signs):
         return text
     group, mark = f"[{_class(forms.grouping_signs)}]", f"[{_class(forms.decimal_sign)}]"
@@ -174,10 +175,12 @@ def _plain_number(text: str, forms: Forms) -> str:
 
 
 def _class(characters: str) -> str:
+    """Return the characters as escapes for a character class of a regular expression."""
     return "".join(f"\\x{{{ord(character):x}}}" for character in characters)
 
 
 def _decimal(text: str, kind: Decimal) -> str:
+    """Return SQL that converts a number's text to a decimal, or gives NULL if that would round it."""
     value = f"CAST({text} AS {kind})"
     plain = rf"\A[+-]?(?=\.?[0-9])[0-9]*(?:\.[0-9]{{0,{kind.scale}}}0*)?\z"
     # A number that was rounded has other digits.
@@ -186,6 +189,7 @@ def _decimal(text: str, kind: Decimal) -> str:
 
 
 def _floating(cell: str, name: str, forms: Forms) -> str:
+    """Return SQL that converts a cell's text to a float or double, or gives NULL for other texts."""
     text, kind = _plain_number(cell, forms), name.upper()
     value = f"CAST({text} AS {kind})"
     least, most = _EXACT_DIGITS[name]
@@ -227,7 +231,7 @@ def _timestamp(text: str, forms: Forms) -> str:
 
 
 def _in_zone(local: str, zone: str) -> str:
-    """Return SQL for the time at which a clock of the zone shows ``local``.
+    """Return SQL for the point in time at which a clock of the zone shows ``local``.
 
     The SQL gives NULL if the clock skips that time, at the start of daylight saving time.
     """

@@ -31,7 +31,10 @@ class CellPlace:
         return replace(self, column=f"{self.column}.{name}" if self.column else name)
 
     def refusal(self, wanted: str, text: str, *, kind: str) -> str:
-        """Return SQL of the type ``kind`` that raises: the value with this ``text`` is not ``wanted``."""
+        """Return SQL of the type ``kind`` that raises an error about the value.
+
+        The error states that the value, shown as ``text``, is not ``wanted``.
+        """
         row = [] if self.row is None else [f"CAST({self.row} + 1 AS STRING)"]
         refusal = refusal_sql("RefusedCell", [self.file, literal(self.column), literal(wanted), text, *row])
         return f"CAST(raise_error({refusal}) AS {kind})"
@@ -110,9 +113,9 @@ def in_utc(kind: ColumnType) -> ColumnType:
 
 
 def _whole_numbers(found: ColumnType, wanted: ColumnType) -> int | None:
-    """Return the bound up to which an integer and a float type contain the same whole numbers.
+    """Return the largest whole number up to which an integer type and a float type have the same values.
 
-    It is None for other pairs of types.
+    The result is None for other pairs of types.
     """
     match found, wanted:
         case Primitive(name=whole), Primitive(name=name) if whole in _INTEGERS and name in _WHOLE:
@@ -124,7 +127,7 @@ def _whole_numbers(found: ColumnType, wanted: ColumnType) -> int | None:
 
 
 def fits(found: ColumnType, wanted: ColumnType) -> bool:
-    """Return whether a write converts values of the found type to the wanted type by itself."""
+    """Return whether a write accepts values of the found type for a column of the wanted type."""
     try:
         check_type(found, wanted, "value")
     except InvalidDataError:

@@ -15,7 +15,7 @@ _NANOSECONDS = r"[.]\\d{6}0*[1-9]"
 
 
 def is_written_by_spark(handle: Any) -> bool:
-    """Return whether Spark wrote the ORC file; its times have no nanoseconds then.
+    """Return whether Spark wrote the ORC file. Times that Spark wrote have no nanoseconds.
 
     Raises:
         OSError: If the file cannot be read.
@@ -26,7 +26,10 @@ def is_written_by_spark(handle: Any) -> bool:
 
 
 def times_as_texts(kind: T.DataType) -> T.DataType:
-    """Return the type with strings in place of timestamps, so that the ORC reader keeps all their digits."""
+    """Return the type with strings in place of timestamps.
+
+    With this type, the ORC reader keeps all digits of the times.
+    """
     match kind:
         case T.StructType():
             return T.StructType([T.StructField(f.name, times_as_texts(f.dataType)) for f in kind.fields])
@@ -38,7 +41,7 @@ def times_as_texts(kind: T.DataType) -> T.DataType:
 
 
 def has_nanoseconds(kind: T.DataType, sql: str, *, depth: int = 0) -> str | None:
-    """Return SQL for whether a value contains a time with nanoseconds; None for types without times.
+    """Return SQL that is true for a value with nanoseconds in a time, or None for types without times.
 
     Args:
         kind: The type of the value.

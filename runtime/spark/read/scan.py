@@ -112,6 +112,7 @@ def _scan(
 
 
 def _no_rows(spark: SparkSession, wanted: _Types, meta: Sequence[str], *, positions: bool) -> DataFrame:
+    """Return a frame with the requested columns and no rows."""
     ddl = _ddl(meta, wanted)
     with session_settings(spark, TYPE_SETTINGS):
         return spark.createDataFrame([], f"{ddl}, {FILE} string, {POSITION} bigint" if positions else ddl)
@@ -124,7 +125,7 @@ def _ddl(meta: Sequence[str], types: _Types) -> str:
 def _stored_types(
     store: ObjectStore, timeline: Timeline, files: Sequence[FileSlice]
 ) -> tuple[Mapping[str, _Types], frozenset[str]]:
-    """Return the column types of the files by their instant, and the instants that encrypted their files.
+    """Return the column types of the files by instant, and the instants whose files are encrypted.
 
     Both come from the commit's metadata, or from a file's footer if the commit does not contain its schema.
     """
@@ -153,6 +154,7 @@ def _stored_types(
 
 
 def _types(columns: Sequence[Column]) -> _Types:
+    """Return the type of each column by name."""
     return {c.name: parse_type(c.type) for c in columns}
 
 

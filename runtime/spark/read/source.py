@@ -127,7 +127,10 @@ def read_files(
 
 
 def _gives_rows(source: Source) -> bool:
-    """Return whether the files' columns must be the table's, which a ``select`` and a delete do not need."""
+    """Return whether the files must have the columns of the table.
+
+    They need not if the source has a ``select``, or if the rows are deletes.
+    """
     return source.select is None and source.operation is not Operation.DELETE
 
 
@@ -148,7 +151,10 @@ def _check_base_path(source: Source, files: Sequence[FoundFile]) -> None:
 
 
 def _undeclared(names: Iterable[str], source: Source, columns: Sequence[Column]) -> str | None:
-    """Return the first column that is not in the table, not one of Hudi's and not dropped, or None."""
+    """Return the first of the names that is no column of the table, or None.
+
+    Hudi's own columns and the dropped columns of the source do not count.
+    """
     named = (*META_COLUMNS, DELETE_FLAG, *source.drop, *(column.name for column in columns))
     known = {name.lower() for name in named}
     return next((name for name in names if name.lower() not in known), None)
@@ -167,7 +173,10 @@ def _undeclared_error(name: str, file: str | None) -> InvalidDataError:
 def _file_with(
     spark: SparkSession, source: Source, files: Sequence[FoundFile], field: T.StructField
 ) -> str | None:
-    """Return the first file with a value in the field, or None if there is none or Spark cannot find it."""
+    """Return the first file with a value in the field.
+
+    The result is None if no file has one, or if Spark fails to find it.
+    """
     with suppress(PySparkException, Py4JJavaError, InvalidDataError, UnreadableFileError):
         rows = _load(spark, source, files, {}, T.StructType([field])).where(
             f"{quoted_name(field.name)} IS NOT NULL"
@@ -293,7 +302,10 @@ def _loaded_apart(
     defaults: Mapping[str, str],
     storage: Mapping[str, Any],
 ) -> list[tuple[DataFrame, list[FoundFile]]]:
-    """Load the files as one frame, or as one per schema if Spark refuses different types in a column."""
+    """Load the files as one frame, or as several if Spark refuses different types of one column.
+
+    Each frame is returned with its files, which have the same schema.
+    """
     try:
         return [(_load(spark, source, files, defaults), list(files))]
     except Py4JJavaError as error:
@@ -325,7 +337,7 @@ def _read_parquet(
     columns: Sequence[Column],
     storage: Mapping[str, Any],
 ) -> list[_Part]:
-    """Load the files that Spark reads correctly as one frame, and the others by their columns."""
+    """Load the files that Spark reads correctly as one frame, and the others by groups of equal columns."""
     known = dict(zip(files, map_each(files, lambda file: _parquet_columns(file, storage)), strict=True))
     check_int96(spark, [(file, found) for file, found in known.items() if found], storage)
     kept = {name.lower() for name in (*source.drop, *(column.name for column in columns))}
@@ -356,7 +368,10 @@ def _read_parquet(
 
 
 def _wanted(source: Source, columns: Sequence[Column]) -> frozenset[str]:
-    """Return the lower case names of the columns that are certainly read."""
+    """Return the lower case names of the columns that the read needs in any case.
+
+    Without a ``select`` these are the columns of the table. With a ``select``, the query decides.
+    """
     return frozenset(() if source.select else (column.name.lower() for column in columns))
 
 
@@ -432,7 +447,7 @@ def _place(names: Sequence[str], source: Source) -> CellPlace:
 def _exact(
     spark: SparkSession, source: Source, parts: Sequence[_Part], columns: Sequence[Column]
 ) -> list[_Part]:
-    """Convert the values of the table's columns to their types, and all local times to UTC."""
+    """Convert the columns of the table to their declared types, and all local times to UTC."""
     declared = {} if source.select else {column.name.lower(): parse_type(column.type) for column in columns}
     exact: list[_Part] = []
     for frame, file in parts:
@@ -591,7 +606,7 @@ def _by_header(
 
 
 def _head(file: FoundFile, options: Mapping[str, str], storage: Mapping[str, Any]) -> _Head:
-    """Return the header of a file, or a text that no other file has if the header cannot be read here."""
+    """Return the header of a file. If it cannot be read here, return a text that no other file has."""
     suffix = file.uri.rpartition(".")[2]
     if suffix in _CODECS_OF_SPARK_ALONE:
         return _Head(file.uri, has_crlf=False)
@@ -626,7 +641,7 @@ def _read_avro(
     columns: Sequence[Column],
     storage: Mapping[str, Any],
 ) -> list[_Part]:
-    """Load the files of each writer schema by themselves, as Spark would use one schema for all files."""
+    """Load the files of each writer schema separately, because Spark would use one schema for all files."""
     by_schema: dict[str, list[FoundFile]] = {}
     for file in files:
         by_schema.setdefault(_avro_schema(file, storage), []).append(file)

@@ -87,7 +87,10 @@ def nanoseconds_error(file: FoundFile, column: str, count: int) -> UnreadableFil
 
 
 def unreadable_file(file: str, error: Exception) -> UnreadableFileError:
-    """Return the error for the file, from a failure for which :func:`is_nameless` is true."""
+    """Return the error for a file, given a failure of Spark that does not name the file.
+
+    :func:`is_nameless` recognises such failures.
+    """
     text = str(error)
     return UnreadableFileError(file, "it is empty" if _NO_COLUMNS in text else of_library(_reasons(text)))
 
@@ -139,7 +142,7 @@ def is_of_missing_format(error: Exception) -> bool:
 
 
 def is_nameless(error: Exception) -> bool:
-    """Return whether Spark failed while it inferred the columns, where its error names no file."""
+    """Return whether Spark failed while it inferred the columns. Its error names no file then."""
     text = str(error)
     return (
         any(sign in text for sign in (_MALFORMED, _NO_COLUMNS, _TWICE, _NO_SPARK_TYPE, _OF_ORC))
@@ -274,11 +277,13 @@ def explained(
 
 
 def _of_value(error: RefusedCell, *, is_shown: bool) -> str:
+    """Return the message about a value that a conversion refused."""
     _, column, kind, text, *row = map(str, error.args)
     return Message(*(f"row {number}, " for number in row), *_of_cell(column, kind, text, is_shown=is_shown))
 
 
 def _of_record(error: str, *, is_shown: bool) -> tuple[str, ...]:
+    """Return the message about a malformed record."""
     if _STRAY_QUOTE in error:
         return (
             "a quote within quotes is not doubled, or there is more behind the closing one; correct it, ",
@@ -290,11 +295,13 @@ def _of_record(error: str, *, is_shown: bool) -> tuple[str, ...]:
 
 
 def _of_cell(column: str, kind: str, text: str, *, is_shown: bool) -> tuple[str, str]:
+    """Return the two parts of a message about a cell: its column, and its text that is not of the type."""
     quote = '"'
     return (f"column {column!r}: ", f"{quote}{text if is_shown else MASK}{quote} is not {kind}")
 
 
 def _with_line(place: FoundLine, *text: str) -> str:
+    """Return the text with the number of the line, or with a note that the search ended before the line."""
     if place.line is not None:
         return Message(f"line {place.line}, ", *text)
     if place.is_truncated:

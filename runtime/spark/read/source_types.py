@@ -101,7 +101,7 @@ def as_texts(found: T.DataType, declared: T.DataType | None) -> T.DataType:
 
 
 def _merged(one: T.DataType, other: T.DataType) -> T.DataType:
-    """Return the type with the fields of both types."""
+    """Return the type that has the fields of both types, at every level."""
     match one, other:
         case T.StructType(), T.StructType():
             fields = {field.name: field.dataType for field in one.fields}
@@ -118,6 +118,7 @@ def _merged(one: T.DataType, other: T.DataType) -> T.DataType:
 
 
 def _holds(wanted: T.DataType, found: T.DataType, place: str) -> bool:
+    """Return whether the wanted type can contain all values of the found type."""
     if isinstance(found, T.NullType) or wanted == found:
         return True
     kind, other = type_of(wanted, place), type_of(found, place)

@@ -97,7 +97,10 @@ def read_table(
 def _kept(
     handle: TableHandle, view: FileSystemView, changes: IncrementalSlices, pruner: Pruner, where: str | None
 ) -> tuple[FileSlice, ...]:
-    """Return the files to open; raise CorruptTableError if the read needs a damaged file."""
+    """Return the files that the condition does not exclude.
+
+    Raise CorruptTableError if the read needs a damaged file.
+    """
     try:
         kept = changes.slices if where is None else tuple(pruner.files(handle.store, changes.slices))
     except CorruptTableError:
@@ -108,7 +111,10 @@ def _kept(
 
 
 def _all_rows(view: FileSystemView, pruner: Pruner, as_of: str | None) -> IncrementalSlices:
-    """Return the files as of a time, and list only the partitions that may contain a wanted row."""
+    """Return the files as of a time, from the partitions that may contain a wanted row.
+
+    Only these partitions are listed.
+    """
     if as_of is not None:
         view.check_time_travel(as_of)
     partitions = pruner.partitions(view.partitions())

@@ -112,7 +112,10 @@ def check_unseen_faults(
 
 
 def _first(lines: DataFrame, faults: Mapping[str, str]) -> tuple[str, str, bytes] | None:
-    """Return the first file with a fault, the fault, and the first bytes of its line, or None."""
+    """Return a file with a fault, the fault, and the first bytes of its line, or None if there is no fault.
+
+    Of several files, the one whose name sorts first is returned. ``faults`` are conditions in SQL by fault.
+    """
     if not faults:
         return None
     cases = " ".join(f"WHEN {fault} THEN {literal(reason)}" for reason, fault in faults.items())
@@ -123,6 +126,7 @@ def _first(lines: DataFrame, faults: Mapping[str, str]) -> tuple[str, str, bytes
 
 
 def _file_of_odd_quotes(lines: DataFrame, options: Mapping[str, str]) -> tuple[str, str, bytes] | None:
+    """Return a file with an odd number of quotes, the fault, and no bytes, or None."""
     if (quotes := _quotes(options)) is None:
         return None
     counts = lines.groupBy(F.expr(_NAME).alias("name")).agg(F.expr(f"sum({quotes}) % 2 = 1").alias("is_odd"))
@@ -131,6 +135,7 @@ def _file_of_odd_quotes(lines: DataFrame, options: Mapping[str, str]) -> tuple[s
 
 
 def _of_csv(options: Mapping[str, str], *, is_multi_line: bool) -> Iterator[tuple[str, str]]:
+    """Yield the faults of a CSV line, each with the SQL condition that is true for it."""
     if is_multi_line or (quotes := _quotes(options)) is None:
         return
     quote, separator = re.escape(options.get("quote", _QUOTE)), re.escape(options.get("sep", ","))
@@ -148,7 +153,7 @@ def _of_csv(options: Mapping[str, str], *, is_multi_line: bool) -> Iterator[tupl
 
 
 def _quotes(options: Mapping[str, str]) -> str | None:
-    """Return SQL for the number of a line's quotes that may delimit cells; None if cells have no quotes."""
+    """Return SQL for the number of a line's quotes that may delimit cells; None if no cell has quotes."""
     encoding, quote = options.get("encoding", "utf-8").lower(), options.get("quote", _QUOTE)
     if not quote.isascii() or not quote or encoding.startswith(("utf-16", "utf-32", "utf16", "utf32", "ucs")):
         return None
@@ -156,7 +161,10 @@ def _quotes(options: Mapping[str, str]) -> str | None:
 
 
 def _unescaped(options: Mapping[str, str]) -> str:
-    """Return SQL for a line without escaped characters, if another character than the quote escapes."""
+    """Return SQL for a line without its escaped characters.
+
+    If no other character than the quote escapes, this is the line itself.
+    """
     quote = options.get("quote", _QUOTE)
     escape = options.get("escape", quote)
     if escape in ("", quote):
@@ -165,6 +173,7 @@ def _unescaped(options: Mapping[str, str]) -> str:
 
 
 def _of_json(options: Mapping[str, str], *, is_exact: bool) -> Iterator[tuple[str, str]]:
+    """Yield the faults of a JSON line, each with the SQL condition that is true for it."""
     allowed = {"mode": "PERMISSIVE"} | {n: value for n, value in options.items() if n.startswith("allow")}
     pairs = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in allowed.items())
     count = f"coalesce(size(from_json(concat('[', value, {_CLOSED}), 'array<string>', map({pairs}))), -1)"
