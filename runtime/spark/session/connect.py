@@ -35,7 +35,7 @@ def refuse_connect(spark: SparkSession, what: str, *, reason: str, instead: str 
 
 
 def check_session(spark: SparkSession) -> None:
-    """Raise UnsupportedSessionError if a Spark Connect session would give columns other types than declared.
+    """Raise UnsupportedSessionError if a Spark Connect session would give columns undeclared types.
 
     A server analyses a plan when it runs, and not when it is made. The settings under which this process
     builds expressions therefore have no effect there, and the session itself must have them.

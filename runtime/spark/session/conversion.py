@@ -25,7 +25,7 @@ _INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 
 def type_of(data_type: T.DataType, place: str) -> ColumnType | None:
-    """Return the type tree of a Spark type, or None for the type of a bare NULL, which fits every column.
+    """Return the type tree of a Spark type. It is None for a bare NULL, which fits every column.
 
     Raises:
         InvalidDataError: If no table can have the type. It names the column ``place``.
@@ -51,7 +51,10 @@ def type_of(data_type: T.DataType, place: str) -> ColumnType | None:
 
 
 def check_type(found: ColumnType | None, wanted: ColumnType, place: str) -> None:
-    """Raise InvalidDataError, which names ``place``, unless a column of the found type fits the wanted."""
+    """Raise InvalidDataError unless a column of the found type fits a column of the wanted type.
+
+    The error names the column ``place``.
+    """
     if found is None or found == _VOID:
         return
     match found, wanted:
@@ -94,7 +97,7 @@ def _check_struct(found: Struct, wanted: Struct, place: str) -> None:
 
 
 def are_spelled_alike(found: ColumnType | None, wanted: ColumnType) -> bool:
-    """Return whether each found field of a struct has exactly the name of a wanted field, case included."""
+    """Return whether the fields of structs have the same names in both types, also in the same case."""
     match found, wanted:
         case Struct(), Struct():
             fields = {f.name: f.type for f in wanted.fields}
@@ -155,8 +158,9 @@ def convert(column: str, found: ColumnType | None, wanted: ColumnType, depth: in
 
 
 def transformed(array: str, item: str, value: str) -> str:
-    """Return SQL for an array with ``value`` in place of each ``item``.
+    """Return SQL for an array in which ``value`` replaces each ``item``.
 
-    Spark 4.3 cannot access an item of a Parquet column that contains only nulls. It can access one of a copy.
+    Spark 4.3 cannot access an item of a Parquet column that contains only nulls, but it can access one of a
+    copy.
     """
     return f"transform(flatten(array({array})), {item} -> {value})"

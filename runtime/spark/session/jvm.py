@@ -28,7 +28,10 @@ _LOCAL_FOLDER: Final = "spark.local.dir"
 
 
 class _StartArguments(dict[str, Any]):
-    """The arguments of Popen, whose ``env`` gets only the listed variables of PySpark's environment."""
+    """The arguments of Popen.
+
+    Its ``env`` gets only the listed variables of the environment that PySpark sets.
+    """
 
     def __init__(self, names: Iterable[str], variables: Mapping[str, str], **arguments: Any) -> None:
         super().__init__(arguments)
@@ -77,7 +80,7 @@ def start_jvm(
 
 @contextmanager
 def _readable(content: bytes) -> Iterator[str]:
-    """Yield the path of a file with the content, which this user's processes can read within the block."""
+    """Yield the path of a file with the content. Processes of this user can read it within the block."""
     with ExitStack() as stack:
         file = _in_memory(stack) or _temporary(stack)
         file.write(content)
@@ -86,7 +89,10 @@ def _readable(content: bytes) -> Iterator[str]:
 
 
 def _in_memory(stack: ExitStack) -> BinaryIO | None:
-    """Open a file in memory, or return None if the system has none or other processes cannot open it."""
+    """Open a file in memory.
+
+    The result is None if the system has no such files, or if other processes cannot open them.
+    """
     try:
         descriptor = os.memfd_create("spark.properties")
     except (AttributeError, OSError):
@@ -102,9 +108,9 @@ def _temporary(stack: ExitStack) -> BinaryIO:
 
 
 def _without_file(arguments: list[str]) -> tuple[list[str], Path | None]:
-    """Return the user's arguments without the option of a properties file, and that file or None.
+    """Return the user's arguments without the option for a properties file, and the name of that file.
 
-    Spark accepts only one properties file.
+    The name is None without the option. Spark accepts only one properties file.
     """
     kept: list[str] = []
     file = None

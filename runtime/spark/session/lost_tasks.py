@@ -44,9 +44,9 @@ _NO_MEMORY: Final = re.compile(
 
 
 def lost_task(text: str, what: str) -> LostTaskError | None:
-    """Return the error for this text of a Spark failure, or None unless a task was lost or had no memory.
+    """Return the error for a Spark failure because a task was lost or had no memory; None for other failures.
 
-    ``what`` names the rows in the error.
+    ``text`` is the text of the failure, and ``what`` names the rows in the error.
     """
     first_line = text.partition("\n: ")[2] or text
     first_line = first_line[:_LONGEST].partition("\n")[0]

@@ -25,7 +25,7 @@ _ENVIRONMENT: Final = Lock()
 
 
 def run_numbered(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, Any]]:
-    """Run so many tasks and return their rows in the order of the tasks.
+    """Run the task once for each number below ``tasks``, and return all rows in the order of the numbers.
 
     Each task gets one batch with one column, its number. Tasks written for ``mapInArrow`` over
     ``spark.range`` work here too. Except on Spark Connect, the job bypasses Spark SQL, as planning costs as
@@ -50,7 +50,10 @@ def run_numbered(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, 
 
 
 def _run_by_sql(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, Any]]:
-    """Run the tasks on Spark Connect, with DataFrames only; each batch of rows travels as one binary."""
+    """Run the tasks with DataFrames only, as Spark Connect requires.
+
+    Each batch of rows is sent as one binary.
+    """
 
     def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in task(numbers):
@@ -64,7 +67,7 @@ def _run_by_sql(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, A
 
 
 def map_in_tasks(frame: DataFrame, task: Task, ddl: str) -> DataFrame:
-    """Return the rows that tasks make from the frame's batches; ``ddl`` is the schema of the result."""
+    """Return a frame with the rows that ``task`` makes from the frame's batches. Its schema is ``ddl``."""
     return frame.mapInArrow(in_worker(task), ddl)
 
 

@@ -98,7 +98,7 @@ def parallelism(spark: SparkSession) -> int:
 
 
 def reachable_parallelism(spark: SparkSession) -> int:
-    """Return the number of tasks that can run at the same time once dynamic allocation has started executors.
+    """Return the number of tasks that can run at once after dynamic allocation has added executors.
 
     Spark starts executors for pending tasks, so a job of few tasks gets few executors.
     """
@@ -149,12 +149,12 @@ def _setting(spark: SparkSession, session: object, key: str, value: str) -> Iter
 
 
 def _upheld(key: str, values: Mapping[object, str]) -> str:
-    """Return the value that satisfies all users of the setting: the lowest limit, or the newest value."""
+    """Return the value to set while several writes need it: the lowest limit, or the newest value."""
     return min(values.values(), key=int) if key in _LIMITS else next(reversed(list(values.values())))
 
 
 def set_by_user(spark: SparkSession, key: str) -> str | None:
-    """Return the user's value of the setting, even while a write has another value in force."""
+    """Return the value that the user gave the setting, even while a write has replaced it."""
     with _SETTINGS:
         in_force = _IN_FORCE.get((_identity(spark), key))
         value: str | None = in_force.before if in_force else spark.conf.get(key, None)
@@ -218,7 +218,7 @@ def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]
         try:
             return reader.load(list(uris))
         except (PySparkException, Py4JJavaError) as error:
-            if no_client := _no_client(str(error)):
+            if no_client := _missing_client(str(error)):
                 raise no_client from error
             raise
 
@@ -260,7 +260,7 @@ def arrow_settings(spark: SparkSession, *, rows: int | None = None, by_count: bo
 
 
 def task_memory_bytes(spark: SparkSession) -> int:
-    """Return the memory that one task may use for its rows; it is constant for an application.
+    """Return the memory that one task may use for its rows. It does not change during an application.
 
     If ``spark.executor.pyspark.memory`` is set, it is the task's share of that by cores, without an upper
     bound. Otherwise it is half a GiB on one machine, and on a cluster the task's share of the executor's
@@ -287,7 +287,7 @@ def task_memory_bytes(spark: SparkSession) -> int:
 
 
 def _size_bytes(text: str | None, default: int) -> int:
-    """Return the bytes of a size as Spark's settings spell it; a bare number counts MiB."""
+    """Return the bytes of a size in the notation of Spark's settings. A number without a unit counts MiB."""
     if text is None:
         return default
     found = re.fullmatch(r"(\d+)(?:([kmgtp])b?|(b))?", text.strip().lower())
@@ -316,6 +316,7 @@ def failures_translated(what: str, *, of_table: bool = False) -> Iterator[None]:
 
 
 def _missing_package(text: str) -> Exception | None:
+    """Return the error for a failure because a worker lacks this package, or None for other failures."""
     missing = _NO_PACKAGE.search(text)
     if missing is None:
         return None
@@ -325,7 +326,8 @@ def _missing_package(text: str) -> Exception | None:
     )
 
 
-def _no_client(text: str) -> Exception | None:
+def _missing_client(text: str) -> Exception | None:
+    """Return the error for a failure because Spark has no client of the store, or None for other failures."""
     hadoop = store_jars.hadoop_version(store_jars.spark_jars())
     client = store_jars.missing_client(text, hadoop)
     if client is None:
@@ -337,6 +339,7 @@ def _no_client(text: str) -> Exception | None:
 
 
 def _unspelled_name(text: str, what: str) -> Exception | None:
+    """Return the error for a failure because a JVM cannot spell a file's name, or None for other failures."""
     if not _UNSPELLED.search(text):
         return None
     return UnsupportedSessionError(
@@ -350,7 +353,7 @@ def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
     state = _SQL_STATE.search(text)
     blames_data = state is not None and state["kind"] in _DATA_STATES
     lost = None if blames_data else lost_task(text, what)  # a quoted row may contain any text
-    no_client = None if blames_data else _no_client(text)
+    no_client = None if blames_data else _missing_client(text)
     if ours := (
         raised_in_task(text) or _missing_package(text) or _unspelled_name(text, what) or lost or no_client
     ):

@@ -153,9 +153,10 @@ class _Guard:
             elif self._iterable.isInstance(node):
                 pending.extend((part, scope) for part in _drained(node.iterator()))
             elif self._product.isInstance(node):
-                pending.extend(self._parts(node, scope))
+                pending.extend(self._checked_parts(node, scope))
 
-    def _parts(self, node: Any, scope: _Names | None) -> Iterator[tuple[Any, _Names | None]]:
+    def _checked_parts(self, node: Any, scope: _Names | None) -> Iterator[tuple[Any, _Names | None]]:
+        """Check one node of the plan, and yield the parts below it with their scope."""
         if self._node.isInstance(node):
             kind = node.getClass().getName()
             if self._plan.isInstance(node):
@@ -176,7 +177,10 @@ class _Guard:
             yield part, scope
 
     def _with(self, node: Any, scope: _Names) -> Iterator[tuple[Any, _Names | None]]:
-        """Yield the queries of a WITH, each with the names before it, and with its own if it is recursive."""
+        """Yield the queries of a WITH, each with the names that it may use.
+
+        These are the names before it, and its own name if it is recursive.
+        """
         # The only boolean field is `allowRecursion`, which Spark 3.5 lacks.
         recursive = any(part is True for part in _drained(node.productIterator()))
         for named in _drained(node.cteRelations().iterator()):
@@ -186,6 +190,7 @@ class _Guard:
         yield node.child(), scope
 
     def _check_plan(self, node: Any, kind: str, scope: _Names) -> None:
+        """Raise InvalidDataError unless the relation is on the lists and reads only names of the scope."""
         package, _, name = kind.rpartition(".")
         is_known = name in _PLANS and package in (_CATALYST + "analysis", _CATALYST + "plans.logical")
         if not is_known and kind != _CATALYST + "expressions.PipeOperator":
@@ -201,6 +206,7 @@ class _Guard:
             self._check_rows_of(_name_of(node.name()))
 
     def _check_expression(self, node: Any, kind: str) -> None:
+        """Raise InvalidDataError unless the expression, and the function that it calls, is on the lists."""
         package, _, name = kind.rpartition(".")
         if not _EXPRESSION.fullmatch(kind) and not (
             package == _CATALYST + "analysis" and name in _UNRESOLVED_EXPRESSIONS
@@ -218,6 +224,7 @@ class _Guard:
             self._check_listed(called)
 
     def _check_rows_of(self, name: tuple[str, ...]) -> None:
+        """Raise InvalidDataError if SQL may not call the function that returns rows (a table function)."""
         refused = why_table_function_is_refused(name)
         if refused is not None:
             raise self._refused(
@@ -244,6 +251,7 @@ class _Guard:
             )
 
     def _unlisted(self, kind: str) -> InvalidDataError:
+        """Return the error for a part of a plan that is not on the lists."""
         name = kind.rpartition(".")[2]
         remedy = f"{name} of Spark's plan is not on the list of what SQL of specs may do; write it otherwise"
         return self._refused(_REMEDIES.get(name, remedy))
@@ -252,6 +260,7 @@ class _Guard:
         return InvalidDataError(f"{self._place}: {what}")
 
     def _cased(self, name: str) -> str:
+        """Return a name in the form in which this session compares names."""
         # Beyond ASCII, Java and Python differ in the lower case of some letters.
         return name.lower() if name.isascii() and not self._keeps_case else name
 
@@ -264,6 +273,7 @@ def _name_of(name: Any) -> tuple[str, ...]:
 
 
 def _drained(iterator: Any) -> Iterator[Any]:
+    """Yield the elements of an iterator of Scala or Java."""
     while iterator.hasNext():
         yield iterator.next()
 

@@ -170,7 +170,7 @@ def _connected(settings: SparkSettings) -> SparkSession:
 
 
 def _obey(session: SparkSession, rules: LogRules, *, submitted: bool) -> None:
-    """Apply the rules to Spark's output from now on; Spark has not seen a row of the job before this."""
+    """Apply the rules to Spark's output from now on. Until now Spark has seen no row of the job."""
     obey(rules)
     if rules.personal and submitted and not is_connect(session):
         # The log belongs to somebody else. Executors follow the driver's level.
@@ -209,7 +209,7 @@ def _start_jvm(
 
 
 def _hand_over(session: SparkSession, names: Iterable[str]) -> None:
-    """Give the workers of this machine the variables that the JVM did not start with, such as a table's key.
+    """Give this machine's workers the variables that the JVM was not started with, such as a table's key.
 
     A JVM that somebody else started, or that of a cluster, keeps the environment that it has.
     """
@@ -277,10 +277,10 @@ def ended_error() -> SparkEndedError:
 
 @contextmanager
 def _quiet_start(options: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """Yield settings that silence the start of a JVM; none if the user has configured logging.
+    """Yield settings that silence a JVM that starts, or no settings if the user has configured logging.
 
-    With them, a JVM that starts well logs nothing. The file that they name is read when the JVM starts, and
-    deleted at the end of the block.
+    With them, a JVM that starts without an error logs nothing. The file that they name is read when the JVM
+    starts, and deleted at the end of the block.
     """
     given = options.get(_JVM_OPTIONS, "")
     folders = [
@@ -298,6 +298,7 @@ def _quiet_start(options: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
 
 
 def _why_not(options: dict[str, str]) -> str:
+    """Return the message for a JVM that did not start."""
     packages = options.get("spark.jars.packages")
     if not packages:
         return f"Spark did not start: {see_log()}; correct the target's spark settings"
