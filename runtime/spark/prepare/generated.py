@@ -94,7 +94,7 @@ def _place(column: Column) -> str:
 
 
 def _faults(column: Column, columns: Sequence[Column]) -> tuple[str, str]:
-    """Return the fault of a value that the type cannot contain, and that of a given value that differs."""
+    """Return two faults: a value that the type cannot contain, and a given value that differs."""
     shown = _expression(column, columns)
     return (
         f"generated column {column.name!r}: {column.type} does not hold what {shown} gives",
@@ -103,6 +103,7 @@ def _faults(column: Column, columns: Sequence[Column]) -> tuple[str, str]:
 
 
 def _computed(frame: DataFrame, column: Column) -> _Computed:
+    """Check the expression of a generated column, and return its value and the condition for lost values."""
     place = f"generated column {column.name!r}"
     expression = column.generated or ""
     check_expression(frame.sparkSession, expression, place=place)
@@ -120,7 +121,10 @@ def _computed(frame: DataFrame, column: Column) -> _Computed:
 
 
 def _nested(found: T.DataType, column: Column) -> SparkColumn:
-    """Convert a list, map or struct, whose type must fit, as a loss inside of it would go unnoticed."""
+    """Convert a list, map or struct to the column's type.
+
+    The types must fit exactly, because a value lost inside would go unnoticed.
+    """
     wanted = parse_type(column.type)
     kind = type_of(found, column.name)
     try:

@@ -17,7 +17,7 @@ _FOLDERS: Final = ("spark-", "userFiles-", STAGE_PREFIX)
 
 
 def owned_place(root: Path) -> LocalPlace:
-    """Create a stage of this process below the application's folder ``root``."""
+    """Create a stage that this process owns, below the folder ``root`` of the application."""
     place = LocalPlace.make(str(root))
     owner = Owner.here()
     owner.finish()  # the note only needs the process
@@ -27,7 +27,10 @@ def owned_place(root: Path) -> LocalPlace:
 
 
 def remove_dead_stages(root: Path) -> None:
-    """Remove the stages of ended processes from the folders of all applications next to ``root``'s."""
+    """Remove the stages of ended processes, of this application and of others.
+
+    The folders of other applications are beside ``root``.
+    """
     stages = [root.parent.parent]
     for prefix in _FOLDERS:
         stages = [folder for above in stages for folder in _own_folders(above, prefix)]
@@ -38,7 +41,10 @@ def remove_dead_stages(root: Path) -> None:
 
 
 def _own_folders(parent: Path, prefix: str) -> list[Path]:
-    """Return this user's folders with the prefix, without following links, as others may write here too."""
+    """Return the folders of this user whose names begin with the prefix.
+
+    Links are not followed, because others may write here too.
+    """
     found = []
     with suppress(OSError), os.scandir(parent) as entries:  # other processes add and remove entries
         for entry in entries:

@@ -46,7 +46,10 @@ def stage_place(store: ObjectStore, run: str | None) -> StagePlace:
 
 
 def stages_locally(spark: SparkSession) -> bool:
-    """Return whether the stage can be local, which is safe if no executor can end without the driver."""
+    """Return whether rows can be staged on this machine.
+
+    That is safe if no executor can end without the driver.
+    """
     return is_local(spark)
 
 
@@ -128,7 +131,7 @@ def run_stage(
 
 
 def _staged_by_count(frame: DataFrame, spec: StageSpec, what: str) -> StagedRows | None:
-    """Stage the rows in batches of a fixed count, or return None if a row is or may be too wide for that.
+    """Stage the rows in batches of a fixed number of rows, or return None if a row is or may be too wide.
 
     The files of tasks that ran before the failure are not used.
     """

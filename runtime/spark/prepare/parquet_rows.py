@@ -116,7 +116,7 @@ def record_keys(rules: KeyRules, values: Sequence[pa.Array]) -> pa.Array:
 
 
 def is_read_alike(arrow: pa.DataType, spark_type: str) -> bool:
-    """Return whether Spark reads this Parquet column as ``spark_type`` with the same values as pyarrow."""
+    """Return whether Spark and pyarrow read the same values from a Parquet column, as ``spark_type``."""
     return _alike(arrow, parse_type(spark_type))
 
 
@@ -151,7 +151,7 @@ def _alike(arrow: pa.DataType, kind: ColumnType) -> bool:  # noqa: PLR0911 - a c
 
 
 def _text(array: pa.Array) -> pa.Array:
-    """Return the values as texts, spelled as Java spells them."""
+    """Return the values as texts in Java's spelling."""
     if pa.types.is_string(array.type):
         return array
     if pa.types.is_date32(array.type):
@@ -162,6 +162,7 @@ def _text(array: pa.Array) -> pa.Array:
 
 
 def _batch_rows(file: pq.ParquetFile, groups: Sequence[int]) -> int:
+    """Return the number of rows per batch, from the mean size of a row in the row groups."""
     stored = [file.metadata.row_group(group) for group in groups]
     rows = sum(group.num_rows for group in stored)
     bytes_per_row = 2 * sum(group.total_byte_size for group in stored) / max(rows, 1)

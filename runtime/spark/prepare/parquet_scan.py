@@ -103,7 +103,10 @@ def _stager(
 
 
 def _columns_of_scan(plan: Any) -> Mapping[str, str] | None:
-    """Return the file's column for every column of the frame, or None if the plan does more than select."""
+    """Return the column of the file for each column of the frame.
+
+    The result is None if the plan does more than select columns.
+    """
     wanted = {attribute.exprId().id(): attribute.name() for attribute in _scala(plan.output())}
     node = plan
     while (kind := _kind(node)) in ("Project", "SubqueryAlias"):
@@ -122,7 +125,10 @@ def _columns_of_scan(plan: Any) -> Mapping[str, str] | None:
 
 
 def _selected(expressions: Sequence[Any]) -> Mapping[int, int] | None:
-    """Return the source of each selected expression, by ids, or None if one is computed."""
+    """Return the id of the selected column by the id of each expression.
+
+    The result is None if an expression computes a value.
+    """
     found: dict[int, int] = {}
     for expression in expressions:
         source = expression.child() if _kind(expression) == "Alias" else expression
@@ -157,6 +163,7 @@ def _local_paths(uris: Sequence[str]) -> list[str] | None:
 
 
 def _is_plain(footer: pq.FileMetaData, wanted: Mapping[str, str]) -> bool:
+    """Return whether pyarrow reads the wanted columns of a file with the same values as Spark."""
     notes = footer.metadata or {}
     writer = notes.get(_SPARK_VERSION, b"")
     if any(key in notes for key in _LEGACY_KEYS) or writer[:1] in (b"1", b"2"):
@@ -171,7 +178,10 @@ def _is_plain(footer: pq.FileMetaData, wanted: Mapping[str, str]) -> bool:
 
 
 def _int96_columns(footer: pq.FileMetaData) -> list[str]:
-    """Return the INT96 columns, which are Spark's timestamps; those of other writers may be local times."""
+    """Return the INT96 columns of a file of Spark, which are timestamps.
+
+    INT96 columns of other writers may be local times.
+    """
     columns = (footer.schema.column(index) for index in range(footer.num_columns))
     return [column.path for column in columns if column.physical_type == "INT96"]
 

@@ -46,9 +46,10 @@ class BoundedRows:
 
 
 def without_wide_rows(frame: DataFrame) -> BoundedRows | None:
-    """Return the frame so that it fails at a wide row, or None if only the values show how wide a row is.
+    """Return the frame with a check that fails the query at a wide row.
 
-    The latter are maps, and lists of other values than numbers.
+    The result is None if SQL cannot compute the width of a row: with maps, and with lists of other values
+    than numbers.
     """
     parts = [part for field in frame.schema.fields for part in _bytes_sql(quoted(field.name), field.dataType)]
     if None in parts:
@@ -77,6 +78,7 @@ def is_wide_row(error: Exception) -> bool:
 
 
 def _bytes_sql(value: str, kind: T.DataType) -> Iterator[str | None]:
+    """Yield SQL for the bytes of each variable part of a value; None for a part that SQL cannot measure."""
     match kind:
         case T.StructType():
             for field in kind.fields:
@@ -90,4 +92,5 @@ def _bytes_sql(value: str, kind: T.DataType) -> Iterator[str | None]:
 
 
 def _items_sql(value: str, kind: T.DataType) -> str | None:
+    """Return SQL for the bytes of a list's items, or None if the items are not numbers."""
     return None if isinstance(kind, (*_VARIABLE, *_NESTED)) else f"{_NUMBER_BYTES}L * size({value})"

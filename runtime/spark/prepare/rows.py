@@ -165,7 +165,7 @@ def prepare_keys(
 def prepare_matches(
     frame: DataFrame, columns: Sequence[Column], match: Sequence[str], *, delete_when: str | None
 ) -> PreparedRows:
-    """Return the values of the ``match`` columns of the rows to delete.
+    """Return the values of the ``match`` columns, which select the rows to delete.
 
     Raises:
         InvalidDataError: If the table or the rows lack such a column, or it contains maps.
@@ -195,7 +195,7 @@ def prepare_matches(
 
 
 def distinct_rows(frame: DataFrame) -> DataFrame:
-    """Return one row of each set of equal rows; maps are equal if they have the same entries."""
+    """Return each distinct row once. Maps are equal if they have the same entries."""
     kinds = {f.name: type_of(f.dataType, f.name) for f in frame.schema.fields}
     maps = {name: kind for name, kind in kinds.items() if kind is not None and has_map(kind)}
     if not maps:
@@ -215,6 +215,7 @@ def check_control_names(names: Iterable[str], *, place: str) -> None:
 
 
 def _key_or_meta(fields: Sequence[str], names: set[str], frame: DataFrame, meta: str) -> str | None:
+    """Return SQL for a meta column if the rows lack columns of the key or path, or None if they have them."""
     if fields and _covers(fields, names):
         return None
     if _find(frame.schema, meta):
@@ -241,6 +242,7 @@ def _text(schema: T.StructType, name: str) -> str:
 
 
 def _covers(paths: Sequence[str], names: set[str]) -> bool:
+    """Return whether the names contain the first part of every path."""
     return all(path.split(".")[0] in names for path in paths)
 
 
@@ -273,6 +275,7 @@ def _find(schema: T.StructType, name: str) -> T.StructField | None:
 
 
 def _twice(name: str) -> InvalidDataError:
+    """Return the error for a column that the rows contain twice."""
     return InvalidDataError(f"column {name!r} comes twice in the rows; rename or drop one of them")
 
 
@@ -306,7 +309,10 @@ def _where(frame: DataFrame, delete_when: str | None) -> DataFrame:
 
 
 def _conform(field: T.StructField | None, column: Column) -> str:
-    """Return SQL for a column of the table, as text, as selecting many texts is one call of the JVM."""
+    """Return SQL, as text, that converts the found column to the table's column, or is NULL without one.
+
+    The text is faster than an expression object: one call of the JVM selects many texts.
+    """
     wanted = parse_type(column.type)
     found = field and type_of(field.dataType, column.name)
     check_type(found, wanted, column.name)
@@ -336,7 +342,7 @@ def _with_control(
 
 
 def is_plain_key(rules: KeyRules, columns: Sequence[Column]) -> bool:
-    """Return whether the record key is the text of one string column and needs no column of its own."""
+    """Return whether the record key equals the text of one string column, and so needs no further column."""
     if rules.named_key or len(rules.record_key) != 1:
         return False
     return any(
@@ -345,7 +351,7 @@ def is_plain_key(rules: KeyRules, columns: Sequence[Column]) -> bool:
 
 
 def hashable(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield SQL for the hashable form of each column."""
+    """Yield SQL for each column in a form that Spark can hash; see :func:`hashable_value`."""
     for column in columns:
         yield hashable_value(quoted(column.name), parse_type(column.type), 0)
 

@@ -56,7 +56,7 @@ class Staged:
 
 
 def stage(incoming: Incoming, state: TableState, place: StagePlace) -> Staged:
-    """Compute the rows once and stage them as rows of the table in ``state``.
+    """Compute the rows of a request once, and stage them as rows of the table in ``state``.
 
     Raises:
         InvalidDataError: If the query fails, or the rows or their schema do not fit the table.
@@ -127,7 +127,10 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
 
 
 def _stage_plain(incoming: Incoming, state: TableState, spec: StageSpec) -> StagedRows | None:
-    """Stage the rows with pyarrow if they are only columns of local Parquet files; otherwise return None."""
+    """Stage the rows with pyarrow, or return None if only Spark can read them.
+
+    pyarrow can read rows that are columns of local Parquet files without a computation.
+    """
     columns, rules = state.spec.columns, state.rules
     kinds = {column.name: str(parse_type(column.type)) for column in columns}
     if (
@@ -160,6 +163,7 @@ def _stage_plain(incoming: Incoming, state: TableState, spec: StageSpec) -> Stag
 
 
 def _stage_keys(incoming: Incoming, state: TableState, place: StagePlace) -> Staged:
+    """Stage the keys of rows to delete."""
     ordering = state.spec.ordering
     prepared, located = prepare_keys(
         incoming.frame,
