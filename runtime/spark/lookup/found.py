@@ -140,14 +140,21 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice], rows: int) -> 
 
 
 def _partitions(spark: SparkSession, keys: int) -> Mapping[str, str]:
-    """Return the setting of shuffle partitions for so many keys, at most the user's own number."""
+    """Return the setting for the number of shuffle partitions that so many keys need.
+
+    The number is at most the user's own. Without a number of the user, the result is empty.
+    """
     given = set_by_user(spark, SHUFFLE_PARTITIONS) or ""
     few = max(parallelism(spark), -(-keys // _KEYS_OF_A_PARTITION))
     return {SHUFFLE_PARTITIONS: str(min(few, int(given)))} if given.isdecimal() else {}
 
 
 def _counted(rows: DataFrame, *, keyed: bool) -> list[Row]:
-    """Count rows and deletes, and sum hashes, by file, by partition of new rows, and for the rest."""
+    """Count the rows and deletes, and add up the hashes, in one row for each destination.
+
+    A destination is a file, or the partition of new rows. Rows without one are counted together. If ``keyed``
+    is set, the rows have the key range too.
+    """
     keys = (F.min(RECORD_KEY).alias("min_key"), F.max(RECORD_KEY).alias("max_key")) if keyed else ()
     with (
         session_settings(rows.sparkSession, _SETTINGS),

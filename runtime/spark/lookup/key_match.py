@@ -49,7 +49,7 @@ class StoredOrdering:
 
 
 def is_small(staged: StagedRows) -> bool:
-    """Return whether every task can hold the keys with their partition paths and ordering values."""
+    """Return whether every task can hold the batch's keys, partition paths and ordering values in memory."""
     return staged.rows <= SMALL_ROWS and _held_bytes(staged) <= SMALL_BYTES
 
 

@@ -74,7 +74,7 @@ def locate_keys(
     *,
     partitioned: bool,
 ) -> LocatedKeys:
-    """Locate the rows of a small batch if none of them moves between partitions.
+    """Locate the rows of a small batch whose rows stay in their partitions.
 
     Args:
         spark: The session.
@@ -121,6 +121,7 @@ def _keys_files(spark: SparkSession, staged: StagedRows) -> tuple[str, ...]:
 def _located(
     found: Sequence[Summary], files: Sequence[FileSlice], rest: Sequence[Summary], homes: Sequence[str]
 ) -> LocatedKeys:
+    """Return the lists and totals that the summaries of both kinds of tasks contain."""
     changes: dict[str, dict[str, ChangeCounts]] = {}
     sums: dict[str, int] = {}
     for row in found:
@@ -151,7 +152,7 @@ def _run(spark: SparkSession, task: Task, tasks: int) -> Sequence[Summary]:
 
 
 def _shares(items: Sequence[Any], tasks: int) -> list[list[tuple[int, Any]]]:
-    """Split the numbered items into contiguous shares, one per task."""
+    """Divide the items, with their numbers, into one contiguous share for each task."""
     count = max(min(len(items), tasks), 1)
     numbered = list(enumerate(items))
     bounds = [len(items) * share // count for share in range(count + 1)]
@@ -159,6 +160,8 @@ def _shares(items: Sequence[Any], tasks: int) -> list[list[tuple[int, Any]]]:
 
 
 def _finder(keys: BatchKeys, store: ObjectStore, shares: Sequence[Sequence[tuple[int, FileSlice]]]) -> Task:
+    """Return the task that writes, for each base file of its share, the list of winning rows stored there."""
+
     def find(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for share in _chosen(numbers):
             partition, winners = None, None
@@ -174,6 +177,11 @@ def _finder(keys: BatchKeys, store: ObjectStore, shares: Sequence[Sequence[tuple
 
 
 def _settler(keys: BatchKeys, shares: Sequence[Sequence[tuple[int, tuple[str, Sequence[str]]]]]) -> Task:
+    """Return the task that lists, for each partition of its share, the winning rows that no file contains.
+
+    Such inserts are written to a list in order of arrival; such deletes are only counted.
+    """
+
     def settle(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for share in _chosen(numbers):
             for number, (partition, names) in shares[share]:
@@ -191,6 +199,7 @@ def _settler(keys: BatchKeys, shares: Sequence[Sequence[tuple[int, tuple[str, Se
 
 
 def _chosen(numbers: Iterable[pa.RecordBatch]) -> list[int]:
+    """Return the numbers of the shares that a task gets."""
     freeze_loaded_objects()
     return [number for batch in numbers for number in batch.column(0).to_pylist()]
 

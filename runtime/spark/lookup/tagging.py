@@ -106,7 +106,7 @@ def _check_stored(store: ObjectStore, files: Sequence[FileSlice]) -> None:
 
 
 def _cut(files: Sequence[FileSlice], now: Sequence[ObjectInfo | None]) -> list[Message]:
-    """Return texts about up to ten files whose size has changed, with both sizes."""
+    """Return texts with the old and the new size of files that have changed, for at most ten files."""
     sizes = ((file, info.size_bytes if info else 0) for file, info in zip(files, now, strict=True))
     return [
         Message(Value.file(file.path), f" has {size:,} bytes, and had {file.size_bytes:,}")
@@ -116,6 +116,7 @@ def _cut(files: Sequence[FileSlice], now: Sequence[ObjectInfo | None]) -> list[M
 
 
 def _overwritten(store: ObjectStore, what: str) -> CorruptTableError:
+    """Return the error for files that another program changed while they were read."""
     return CorruptTableError(
         Message(
             f"{store.uri}: ",
@@ -216,11 +217,12 @@ def same_key(*, by_partition: bool) -> Column:
 
 
 def moved(tagged: DataFrame, *, ordering: bool) -> DataFrame:
-    """Return rows that were found in another partition as a delete there and an insert in their own.
+    """Return the tagged rows, with two rows for each that moves to another partition.
 
-    A row that is older than a stored one does not move: if it was found only in other partitions, its delete
-    flag is null. A delete stays a delete where the stored row is. A key that inserts have stored in several
-    partitions is stored once afterwards, in the partition of its row.
+    These are a delete where its key was found and an insert in its own partition. A row that is older than a
+    stored one does not move: if it was found only in other partitions, its delete flag is null. A delete
+    stays a delete where the stored row is. A key that inserts have stored in several partitions is stored
+    once afterwards, in the partition of its row.
 
     Args:
         tagged: The rows with their positions in all partitions.
