@@ -101,7 +101,7 @@ def write_rows(
 
 
 def _starts(plan: WritePlan) -> Mapping[int, int]:
-    """Return for each bucket with new rows how many rows of its partition go to earlier buckets."""
+    """Return, for each bucket with new rows, how many new rows of its partition go to earlier buckets."""
     starts: dict[int, int] = {}
     for quotas in plan.inserts.values():
         start = 0
@@ -123,6 +123,7 @@ def _located_rows(bucket: Bucket, located: LocatedKeys, start: int) -> _BucketRo
 
 
 def _regrouping_tasks(staged: StagedRows, plan: WritePlan) -> int:
+    """Return the number of tasks that should stage the rows again by bucket, or 0 if that does not pay."""
     if staged.spec.place.is_mapped or not staged.spec.rows:
         return 0  # a mapped stage fetches nothing, and a stage of keys has no rows to group
     return regrouping_tasks(staged.index, plan.buckets)

@@ -23,10 +23,10 @@ _CAUTION = 1.03
 
 
 def sampled_record_size(spark: SparkSession, staged: StagedRows, files: FilesPolicy) -> float | None:
-    """Return the compressed bytes per row of up to eight samples from the stage, or None without rows.
+    """Return the compressed bytes per row, measured with samples of the stage, or None without rows.
 
-    The result is 3 % higher than measured, as a file below its maximum size is better than an additional
-    file.
+    The samples come from up to eight files. The result is 3 % higher than measured, because a file below its
+    maximum size is better than an additional file.
     """
     if not len(staged.index.first):
         return None
@@ -55,6 +55,7 @@ def _sampler(
 
 
 def _encoded_bytes(rows: pa.Table, files: FilesPolicy) -> int:
+    """Return the number of bytes of a Parquet file with these rows."""
     sink = io.BytesIO()
     codec = RowGroupEncoder(files).codec
     pq.write_table(rows, sink, compression=codec, row_group_size=max(rows.num_rows, 1))

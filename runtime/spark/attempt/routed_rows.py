@@ -84,6 +84,7 @@ def staged_by_bucket(
 
 
 def _kept_columns(staged: StagedRows) -> list[str]:
+    """Return the columns of tagged rows that are kept until the rows are written."""
     return [REFERENCE, *([ORDERING] if staged.folds else [])]
 
 

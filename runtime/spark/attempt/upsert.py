@@ -172,7 +172,7 @@ def _remove(
 
 
 def _nothing_of(attempt: Attempt, operation: str, found: KeyTotals) -> AttemptResult:
-    """Return the result of a write whose lookup left no row to write or remove."""
+    """Return the result of a write whose key lookup left no row to write or remove."""
     return AttemptResult(
         outcome=attempt.nothing(operation),
         unmatched_deletes=found.unmatched_deletes,
@@ -254,7 +254,10 @@ def _places(
     by_partition: bool,
     ordering: str | None,
 ) -> DataFrame:
-    """Return the positions of the staged keys in the files; of all stored keys if the batch is too large."""
+    """Return the positions of the staged keys in the files.
+
+    For a large batch, return those of all stored keys.
+    """
     spark, store = attempt.spark, attempt.state.handle.store
     columns = [c for c in attempt.state.spec.columns if c.name == ordering]
     if is_small(staged):
