@@ -86,6 +86,7 @@ def check_of(
 
 
 def _condition(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
+    """Return the condition of an expression test. Raise InvalidDataError if it cannot be used."""
     place = f"test {test.name}"
     assert test.expression is not None, "expression tests have one"
     check_expression(spark, test.expression, place=place)
@@ -102,6 +103,7 @@ def _condition(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
 
 
 def _unaccepted(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
+    """Return the condition that is true for rows whose value is not among the accepted values."""
     (name,) = test.columns
     kind = _type_of(rows, name)
     if not isinstance(kind, _COMPARED):
@@ -123,6 +125,7 @@ def _unaccepted(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
 def _relationship(
     spark: SparkSession, test: RowTest, rows: DataFrame, other: Callable[[OtherTable], TableHandle]
 ) -> RowCheck:
+    """Return the check that each key exists in the other table."""
     assert test.other is not None, "relationships have another table"
     there = read_table(spark, other(test.other))
     types = tuple(
@@ -139,10 +142,10 @@ def _relationship(
 
 
 def _shared(name: str, one: T.DataType, other_name: str, other: T.DataType) -> str:
-    """Return the type to which values of both columns convert unchanged.
+    """Return the type to which the values of both columns can be converted unchanged.
 
     Raises:
-        InvalidDataError: If there is none.
+        InvalidDataError: If there is no such type.
 
     """
     if one == other:
@@ -177,9 +180,10 @@ def _type_of(rows: DataFrame, name: str) -> T.DataType:
 
 
 def _first(text: str) -> str:
+    """Return the first line of the text."""
     return text.strip().partition("\n")[0]
 
 
 def shown_keys(names: Sequence[str]) -> list[Column]:
-    """Return the columns as texts for display."""
+    """Return the columns converted to texts, for display."""
     return [F.col(quoted(name)).cast("string").alias(f"c{number}") for number, name in enumerate(names)]

@@ -83,7 +83,7 @@ def count_failures(table: TestedTable, checks: Sequence[RowCheck]) -> Counted:
 
 
 def _files_by_checks(checks: Sequence[RowCheck]) -> Mapping[tuple[int, ...], list[int]]:
-    """Group the numbers of the files by the checks that read them, which are given by their indexes."""
+    """Return the numbers of the files by the checks that read them, which are given as indexes."""
     wanted: dict[int, list[int]] = {}
     for place, check in enumerate(checks):
         for number in check.test.files:
@@ -95,7 +95,12 @@ def _files_by_checks(checks: Sequence[RowCheck]) -> Mapping[tuple[int, ...], lis
 
 
 class _Records:
-    """The records of rows: ``owner``, the bits of conditions in masks, and slots for keys by their types."""
+    """The records of rows, as columns in which Spark counts the failures of all checks at once.
+
+    ``owner`` is 0 for a row's conditions, and otherwise one more than the index of a check. Columns of masks
+    have a bit for each condition that is true. A slot is a column for one key of a check; checks with keys of
+    the same type share slots.
+    """
 
     def __init__(self, checks: Sequence[RowCheck]) -> None:
         self._checks = checks
@@ -110,7 +115,7 @@ class _Records:
         self._slots = {f"k{n}": ddl for n, ddl in enumerate(sorted(most.elements()))}
 
     def of(self, rows: DataFrame, places: Sequence[int]) -> DataFrame:
-        """Return the records of these rows for the checks with these indexes."""
+        """Return the records of these rows for the checks with the indexes ``places``."""
         masks: list[Column] = [F.lit(0).cast("bigint")] * len(self._masks)
         for (place, number), bit in self._bits.items():
             if place in places:
@@ -130,7 +135,7 @@ class _Records:
         return rows.select(F.inline(F.array(*records))).where("owner IS NOT NULL")
 
     def counted(self, records: DataFrame) -> DataFrame:
-        """Return one row: the number of rows that were read, then the failures of each check."""
+        """Return one row: the number of rows that were read, then the number of failures of each check."""
         grouped = records.groupBy("owner", *self._masks, *self._slots).agg(F.count(F.lit(1)).alias("n"))
         there = self._others()
         if there is not None:
@@ -140,6 +145,8 @@ class _Records:
         return grouped.agg(*self._sums())
 
     def _sums(self) -> list[Column]:
+        """Return the sums over grouped records: the rows that were read, then the failures of each check."""
+
         def total(condition: Column, value: Column) -> Column:
             return F.sum(F.when(condition, value).otherwise(F.lit(0).cast("bigint")))
 
@@ -157,7 +164,10 @@ class _Records:
         return sums
 
     def _others(self) -> DataFrame | None:
-        """Return the distinct keys of the other tables, in slots as those of the records."""
+        """Return the distinct keys of the other tables as records, or None if no check has another table.
+
+        The names of their columns end in ``_there``.
+        """
         frames = []
         for place, check in enumerate(self._checks):
             if check.others is not None:
@@ -170,7 +180,7 @@ class _Records:
         return there.select(*(F.col(name).alias(f"{name}_there") for name in ("owner", *self._slots)))
 
     def _in_slots(self, check: RowCheck, keys: Sequence[Column]) -> Mapping[str, Column]:
-        """Assign each key to a slot of its type."""
+        """Return the keys of a check by slot. Each key gets the first free slot of its type."""
         free = dict(self._slots)
         slots = {}
         for key, ddl in zip(keys, check.key_types, strict=True):
@@ -180,6 +190,7 @@ class _Records:
         return slots
 
     def _record(self, owner: int, masks: Sequence[Column], keys: Mapping[str, Column]) -> Column:
+        """Return the record as a struct of owner, masks and slots. Slots without a key are null."""
         bits = (mask.alias(name) for mask, name in zip(masks, self._masks, strict=False))
         slots = (keys.get(name, F.lit(None)).cast(ddl).alias(name) for name, ddl in self._slots.items())
         return F.struct(F.lit(owner).alias("owner"), *bits, *slots)

@@ -52,6 +52,10 @@ def failing_keys(
 
 
 def _failing(table: TestedTable, check: RowCheck, key: Sequence[str]) -> tuple[list[str], DataFrame]:
+    """Return the names of the shown columns, and a frame with failing keys or rows.
+
+    A check of keys gives its own keys, and any other check the record keys of the failing rows.
+    """
     rows = table.rows(check.test.files)
     if not check.keys:
         broken = F.greatest(*(F.when(one, 1).otherwise(0) for one in (*check.violations, F.lit(0) > 0))) > 0
@@ -69,6 +73,7 @@ def _failing(table: TestedTable, check: RowCheck, key: Sequence[str]) -> tuple[l
 
 
 def _shown(value: str | None, *, is_hidden: bool) -> str | None:
+    """Return the value as text, or a mask if it is hidden."""
     if value is None or not is_hidden:
         return value if value is None or len(value) <= _MOST_CHARACTERS else f"{value[:_MOST_CHARACTERS]}..."
     return MASK
