@@ -30,7 +30,7 @@ from parquetry.runtime.spec.clustering import ClusteringSpec, PartitionFilter
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.write.plan import ChangeCounts, PartitionChanges, plan_buckets
 
-MOST_FILES: Final = 1_000_000
+MAX_FILES: Final = 1_000_000
 """The largest number of files in a layout. Limits of a few bytes would make a file for every row."""
 
 _NEWEST_FILES: Final = 16
@@ -102,50 +102,64 @@ class _Change:
     deleted: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PartitionWrite:
+    """A write in one partition: its recorded rows, the work of the writer, and the changes by file."""
+
+    arrivals: Arrivals
+    work: PartitionChanges
+    changes: Mapping[str, _Change]
+    insert_row_bytes: float
+
+    @property
+    def partition(self) -> str:
+        return self.arrivals.partition
+
+
 class _Partition:
     """The files of one partition in write order, the small ones by size, and the files of each group."""
 
-    __slots__ = ("files", "holders", "small")
+    __slots__ = ("file_ids_by_group", "files", "small")
 
     def __init__(self) -> None:
         self.files: dict[str, _File] = {}
         self.small: list[tuple[int, str]] = []
-        self.holders: dict[str, dict[str, None]] = {}
+        self.file_ids_by_group: dict[str, dict[str, None]] = {}
 
-    def holding(self, group: str) -> list[_File]:
+    def files_with(self, group: str) -> list[_File]:
         """Return the files that contain rows of a recorded group."""
-        if group in self.holders:
-            return [self.files[file_id] for file_id in self.holders[group]]
+        if group in self.file_ids_by_group:
+            return [self.files[file_id] for file_id in self.file_ids_by_group[group]]
         own = self.files.get(group)
         return [own] if own is not None and own.parts is None else []
 
-    def note(self, file: _File) -> None:
+    def add_to_lookup(self, file: _File) -> None:
         """Add a file to the lookup by recorded groups."""
         for group, _ in file.parts or ():
-            self.holders.setdefault(group, {})[file.file_id] = None
+            self.file_ids_by_group.setdefault(group, {})[file.file_id] = None
 
-    def forget(self, file: _File) -> None:
+    def remove_from_lookup(self, file: _File) -> None:
         """Remove a file from the lookup by recorded groups."""
         for group, _ in file.parts or ():
-            ids = self.holders.get(group)
+            ids = self.file_ids_by_group.get(group)
             if ids is not None:
                 ids.pop(file.file_id, None)
                 if not ids:
-                    del self.holders[group]
+                    del self.file_ids_by_group[group]
 
 
 class LaidOutTable:
     """All files of a layout under given limits, from the beginning of the period on."""
 
-    def __init__(self, limits: LayoutLimits, *, others: SizeLimits | None = None) -> None:
-        """Start without files. ``others`` are the sizes by which recorded clusterings chose their files."""
+    def __init__(self, limits: LayoutLimits, *, recorded_sizes: SizeLimits | None = None) -> None:
+        """Start without files. By ``recorded_sizes``, recorded clusterings chose their files."""
         self._limits = limits
-        self._others = limits.sizes if others is None else others
+        self._recorded_sizes = limits.sizes if recorded_sizes is None else recorded_sizes
         self._partitions: dict[str, _Partition] = defaultdict(_Partition)
         self._recent: deque[tuple[FileSample, ...]] = deque(maxlen=_NEWEST_COMMITS)
         self._samples: list[FileSample] = []
         self._superseded: deque[tuple[str, int]] = deque()
-        self._made = 0
+        self._made_files = 0
         self.files = 0
         self.small_files = 0
         self.size_bytes = 0
@@ -171,68 +185,77 @@ class LaidOutTable:
 
     def write(self, time: str, operation: str, arrivals: Iterable[Arrivals]) -> int:
         """Lay out the rows that a write brought, and return the bytes written for it."""
-        is_filling = operation.startswith(_FILLING) and "OVERWRITE" not in operation
+        fills_small_files = operation.startswith(_FILLING) and "OVERWRITE" not in operation
+        writes = [
+            self._partition_write(partition_arrivals, time, fills_small_files=fills_small_files)
+            for partition_arrivals in arrivals
+            if partition_arrivals.inserts or partition_arrivals.changes or partition_arrivals.replaced
+        ]
+        written = self._write_buckets(writes, time, fills_small_files=fills_small_files)
+        for write in writes:
+            if moved := write.arrivals.moved:
+                _reassign_groups(self._partitions[write.partition], [group for group, _ in moved], moved)
+        self._end_commit()
+        return written
+
+    def _partition_write(self, arrivals: Arrivals, time: str, *, fills_small_files: bool) -> _PartitionWrite:
+        """Drop the files that the write replaces, and return its work in the partition."""
+        partition = self._partitions[arrivals.partition]
+        replaced = (
+            partition.files.values() if arrivals.replaces_all else _mostly_of(partition, arrivals.replaced)
+        )
+        for file in tuple(replaced):
+            self._drop(arrivals.partition, file, time)
+        changes = _changes_by_file(partition, arrivals)
+        learned = None if arrivals.replaced else self._learned(partition)
+        declared = self._limits.sizing.record_size_bytes
+        default = estimate_record_size(self._newest_samples()) or arrivals.record_size_bytes
+        inserts = arrivals.inserted_rows
+        insert_row_bytes = arrivals.insert_bytes / inserts if inserts else 0.0
+        record_size = float(declared or learned or default or max(insert_row_bytes, 1.0))
+        slices = [_slice(arrivals.partition, partition.files[file_id]) for file_id in changes]
+        if fills_small_files and inserts:
+            small = self._fillable(partition, inserts, record_size)
+            slices += [_slice(arrivals.partition, file) for file in small if file.file_id not in changes]
+        work = PartitionChanges(
+            partition=arrivals.partition,
+            inserts=inserts,
+            slices=slices,
+            changes={
+                file_id: ChangeCounts(updates=change.updates, deletes=change.deletes)
+                for file_id, change in changes.items()
+            },
+            record_size_bytes=record_size,
+            is_record_size_known=bool(declared or learned),
+        )
+        return _PartitionWrite(
+            arrivals=arrivals, work=work, changes=changes, insert_row_bytes=insert_row_bytes
+        )
+
+    def _write_buckets(self, writes: Sequence[_PartitionWrite], time: str, *, fills_small_files: bool) -> int:
+        """Write the buckets into which the writer divides this work, and return their bytes."""
         policy = self._limits.sizing
-        changed: dict[str, dict[str, _Change]] = {}
-        works = []
-        row_bytes: dict[str, float] = {}
-        inserts: dict[str, dict[str, int]] = {}
-        come = [one for one in arrivals if one.inserts or one.changes or one.replaced]
-        for one in come:
-            partition = self._partitions[one.partition]
-            gone = partition.files.values() if one.replaces_all else _holding_most(partition, one.replaced)
-            for file in tuple(gone):
-                self._drop(one.partition, file, time)
-            found = _located(partition, one)
-            changed[one.partition] = found
-            rows = one.inserted_rows
-            row_bytes[one.partition] = one.insert_bytes / rows if rows else 0.0
-            inserts[one.partition] = dict(one.inserts)
-            is_overwrite = bool(one.replaced)
-            learned = None if is_overwrite else self._learned(partition)
-            guess = estimate_record_size(self._newest_samples()) or one.record_size_bytes
-            size = policy.record_size_bytes or learned or guess
-            slices = [_slice(one.partition, partition.files[file_id]) for file_id in found]
-            record = float(size or max(row_bytes[one.partition], 1.0))
-            if is_filling and rows:
-                small = self._fillable(partition, rows, record)
-                slices += [_slice(one.partition, file) for file in small if file.file_id not in found]
-            works.append(
-                PartitionChanges(
-                    partition=one.partition,
-                    inserts=rows,
-                    slices=slices,
-                    changes={
-                        file_id: ChangeCounts(updates=change.updates, deletes=change.deletes)
-                        for file_id, change in found.items()
-                    },
-                    record_size_bytes=record,
-                    is_record_size_known=bool(policy.record_size_bytes or learned),
-                )
-            )
-        if not is_filling:
+        if not fills_small_files:
             policy = replace(policy, small_file_limit_bytes=0)
+        works = [write.work for write in writes]
         for work in works:
             self._check_files(work.inserts / split_size(policy, work.record_size_bytes))
-        plan = plan_buckets(time, works, policy=policy, tasks=_TASKS)
-        by_partition: dict[str, list[Bucket]] = defaultdict(list)
-        for bucket in plan.buckets:
-            by_partition[bucket.partition].append(bucket)
+        buckets: dict[str, list[Bucket]] = defaultdict(list)
+        for bucket in plan_buckets(time, works, policy=policy, tasks=_TASKS).buckets:
+            buckets[bucket.partition].append(bucket)
+        by_partition = {write.partition: write for write in writes}
         written = 0
-        for name, buckets in by_partition.items():
-            dealt = self._dealt(buckets, inserts[name])
-            for bucket, inserted in zip(buckets, dealt, strict=True):
+        for name, of_partition in buckets.items():
+            write = by_partition[name]
+            inserts = self._inserts_by_bucket(of_partition, dict(write.arrivals.inserts))
+            for bucket, inserted in zip(of_partition, inserts, strict=True):
                 written += self._bucket(
                     bucket,
                     inserted,
-                    change=changed[name].get(bucket.file_id) or _Change(),
-                    row_bytes=row_bytes[name],
+                    change=write.changes.get(bucket.file_id) or _Change(),
+                    row_bytes=write.insert_row_bytes,
                     time=time,
                 )
-        for one in come:
-            if one.moved:
-                _rename(self._partitions[one.partition], [group for group, _ in one.moved], one.moved)
-        self._end_commit()
         return written
 
     def cluster(self, time: str, regroupings: Iterable[Regrouping]) -> int:
@@ -242,35 +265,35 @@ class LaidOutTable:
         the recorded clustering left small files, other small files remain here too.
         """
         written = 0
-        for one in regroupings:
-            partition = self._partitions[one.partition]
-            written += self._rewritten(one, partition, time)
-            _rename(partition, one.replaced, one.made)
+        for regrouping in regroupings:
+            partition = self._partitions[regrouping.partition]
+            written += self._rewritten(regrouping, partition, time)
+            _reassign_groups(partition, regrouping.replaced, regrouping.made)
         self._end_commit()
         return written
 
-    def _rewritten(self, one: Regrouping, partition: _Partition, time: str) -> int:
+    def _rewritten(self, regrouping: Regrouping, partition: _Partition, time: str) -> int:
         policy = self._limits.clustering
         limits = self._limits.sizes
         execution = policy.execution
-        there = {file.file_id: file for file in _holding_most(partition, one.replaced)}
-        mapped = frozenset(there)
-        if one.is_whole or limits != self._others:
+        chosen = {file.file_id: file for file in _mostly_of(partition, regrouping.replaced)}
+        recorded_ids = frozenset(chosen)
+        if regrouping.is_whole or limits != self._recorded_sizes:
             for file in partition.files.values():
-                was_left = not one.is_whole and self._others.is_off_size(file.size_bytes)
+                was_left = not regrouping.is_whole and self._recorded_sizes.is_off_size(file.size_bytes)
                 if limits.is_off_size(file.size_bytes) and not was_left:
-                    there[file.file_id] = file
+                    chosen[file.file_id] = file
         files = [
             ClusteringFile(
-                partition=one.partition,
+                partition=regrouping.partition,
                 file_id=file.file_id,
                 instant=file.instant,
                 path=file.file_id,
                 size_bytes=file.size_bytes,
                 rows=file.rows,
-                digest=None if file.file_id in mapped else execution.digest,
+                digest=None if file.file_id in recorded_ids else execution.digest,
             )
-            for file in there.values()
+            for file in chosen.values()
         ]
         by_size = replace(policy.plan, strategy="size", partitions=PartitionFilter())
         due = compute_debt(
@@ -280,14 +303,14 @@ class LaidOutTable:
         )
         written = 0
         for group in due.groups:
-            members = [there[file.file_id] for file in group.files]
+            members = [chosen[file.file_id] for file in group.files]
             rows = sum(file.rows for file in members)
-            made = limits.outputs(group.size_bytes * one.ratio, rows=rows)
+            made = limits.outputs(group.size_bytes * regrouping.ratio, rows=rows)
             self._check_files(made.files)
             parts = [part for file in members for part in file.all_parts]
             for file in members:
-                self._drop(one.partition, file, time)
-            written += self._made_of(one.partition, parts, [*made.sizes], rows, time, first=None)
+                self._drop(regrouping.partition, file, time)
+            written += self._add_files(regrouping.partition, parts, [*made.sizes], rows, time, first=None)
         return written
 
     def _bucket(
@@ -308,34 +331,36 @@ class LaidOutTable:
             parts = [(group, count - change.deleted.get(group, 0)) for group, count in base.all_parts]
             self._drop(name, base, time)
         sizes = self._sizes(size, replaced_bytes, rows)
-        return self._made_of(name, [*parts, *inserted], sizes, rows, time, first=bucket.file_id)
+        return self._add_files(name, [*parts, *inserted], sizes, rows, time, first=bucket.file_id)
 
-    def _dealt(self, buckets: Sequence[Bucket], inserts: Mapping[str, int]) -> list[list[RowsOfGroup]]:
+    def _inserts_by_bucket(
+        self, buckets: Sequence[Bucket], inserts: dict[str, int]
+    ) -> list[list[RowsOfGroup]]:
         """Return the recorded groups of the inserts of each bucket.
 
-        A bucket first gets rows of the groups that its file already contains. The rest is dealt in order.
+        A bucket first gets rows of the groups that its file already contains. The rest is distributed in
+        order. ``inserts`` are the rows by group, and are used up.
         """
-        left = dict(inserts)
         needed = [bucket.expected_inserts for bucket in buckets]
-        dealt: list[list[RowsOfGroup]] = [[] for _ in buckets]
-        for place, bucket in enumerate(buckets):
+        taken: list[list[RowsOfGroup]] = [[] for _ in buckets]
+        for index, bucket in enumerate(buckets):
             if bucket.base is None:
                 continue
             base = self._partitions[bucket.partition].files[bucket.file_id]
             for group, _ in base.all_parts:
-                there = left.get(group, 0)
-                if there and needed[place]:
-                    is_same = _are_same(there, needed[place])
-                    rows = needed[place] if is_same else min(there, needed[place])
-                    dealt[place].append((group, rows))
-                    left[group] = 0 if is_same else there - rows
-                    needed[place] -= rows
-        rest = deque((group, rows) for group, rows in left.items() if rows)
-        for place, rows in enumerate(needed):
-            dealt[place] += _cut(rest, rows)
+                available = inserts.get(group, 0)
+                if available and needed[index]:
+                    is_same = _are_same(available, needed[index])
+                    rows = needed[index] if is_same else min(available, needed[index])
+                    taken[index].append((group, rows))
+                    inserts[group] = 0 if is_same else available - rows
+                    needed[index] -= rows
+        rest = deque((group, rows) for group, rows in inserts.items() if rows)
+        for index, rows in enumerate(needed):
+            taken[index] += _take(rest, rows)
         # Parts only locate later changes. Rounding above can leave rows over, which the last bucket takes.
-        dealt[-1] += rest
-        return dealt
+        taken[-1] += rest
+        return taken
 
     def _sizer(self, replaced_bytes: int) -> FileSizer:
         limit = self._limits.sizing.max_file_size_bytes
@@ -360,12 +385,10 @@ class LaidOutTable:
 
     def _check_files(self, more: float) -> None:
         """Raise TooManyFilesError if ``more`` files would exceed the limit of a replay."""
-        if self.files + more > MOST_FILES:
-            raise TooManyFilesError(
-                f"these limits make more than {MOST_FILES:,} files of the recorded writes"
-            )
+        if self.files + more > MAX_FILES:
+            raise TooManyFilesError(f"these limits make more than {MAX_FILES:,} files of the recorded writes")
 
-    def _made_of(
+    def _add_files(
         self,
         name: str,
         parts: Sequence[RowsOfGroup],
@@ -386,14 +409,14 @@ class LaidOutTable:
             end = rows if number + 1 == len(sizes) or not total else round(rows * ended / total)
             file_id = first
             if file_id is None or number:
-                self._made += 1
-                file_id = f"{time}-{self._made}"
+                self._made_files += 1
+                file_id = f"{time}-{self._made_files}"
             file = _File(
                 file_id=file_id,
                 instant=time,
                 size_bytes=round(size),
                 rows=end - seen,
-                parts=tuple(_merged(left)) if number + 1 == len(sizes) else _cut(left, end - seen),
+                parts=tuple(_merged(left)) if number + 1 == len(sizes) else _take(left, end - seen),
             )
             file.parts = last = file.parts or last
             sample = self._put(name, file)
@@ -406,7 +429,7 @@ class LaidOutTable:
     def _put(self, name: str, file: _File) -> FileSample:
         partition = self._partitions[name]
         partition.files[file.file_id] = file
-        partition.note(file)
+        partition.add_to_lookup(file)
         if is_small(file.size_bytes, self._limits.sizing):
             insort(partition.small, (file.size_bytes, file.file_id))
             self.small_files += 1
@@ -417,7 +440,7 @@ class LaidOutTable:
     def _drop(self, name: str, file: _File, time: str) -> None:
         partition = self._partitions[name]
         del partition.files[file.file_id]
-        partition.forget(file)
+        partition.remove_from_lookup(file)
         if is_small(file.size_bytes, self._limits.sizing):
             del partition.small[bisect_left(partition.small, (file.size_bytes, file.file_id))]
             self.small_files -= 1
@@ -469,10 +492,10 @@ def _slice(partition: str, file: _File) -> FileSlice:
     )
 
 
-def _holding_most(partition: _Partition, groups: Sequence[str]) -> list[_File]:
+def _mostly_of(partition: _Partition, groups: Sequence[str]) -> list[_File]:
     """Return the files at least half of whose rows belong to these recorded groups."""
     wanted = frozenset(groups)
-    found = {file.file_id: file for group in groups for file in partition.holding(group)}
+    found = {file.file_id: file for group in groups for file in partition.files_with(group)}
     return [
         file
         for file in found.values()
@@ -480,30 +503,30 @@ def _holding_most(partition: _Partition, groups: Sequence[str]) -> list[_File]:
     ]
 
 
-def _located(partition: _Partition, arrivals: Arrivals) -> dict[str, _Change]:
+def _changes_by_file(partition: _Partition, arrivals: Arrivals) -> dict[str, _Change]:
     """Return the changes of a write by file, in proportion to the rows of the changed groups in each file."""
-    found: dict[str, _Change] = {}
+    changes: dict[str, _Change] = {}
     for change in arrivals.changes:
-        holding = partition.holding(change.group)
-        counts = [sum(rows for group, rows in file.all_parts if group == change.group) for file in holding]
+        files = partition.files_with(change.group)
+        counts = [sum(rows for group, rows in file.all_parts if group == change.group) for file in files]
         # Ignore files with few rows of the group. They come from rounding and would be rewritten for nothing.
         least = _SAME * max(counts, default=0)
         weights = [count if count >= least else 0 for count in counts]
-        updates = _divided(change.updates, weights)
-        deletes = _divided(change.deletes, weights)
-        for file, updated, deleted in zip(holding, updates, deletes, strict=True):
+        updates = _shares(change.updates, weights)
+        deletes = _shares(change.deletes, weights)
+        for file, updated, deleted in zip(files, updates, deletes, strict=True):
             if updated or deleted:
-                mine = found.setdefault(file.file_id, _Change())
-                mine.updates += updated
-                mine.deletes += deleted
+                file_change = changes.setdefault(file.file_id, _Change())
+                file_change.updates += updated
+                file_change.deletes += deleted
                 share = (updated + deleted) / (change.updates + change.deletes)
-                mine.grown_bytes += change.grown_bytes * share
+                file_change.grown_bytes += change.grown_bytes * share
                 if deleted:
-                    mine.deleted[change.group] = mine.deleted.get(change.group, 0) + deleted
-    return found
+                    file_change.deleted[change.group] = file_change.deleted.get(change.group, 0) + deleted
+    return changes
 
 
-def _divided(number: int, weights: Sequence[int]) -> list[int]:
+def _shares(number: int, weights: Sequence[int]) -> list[int]:
     """Return whole shares of a number in proportion to weights, by the largest remainder method."""
     total = sum(weights)
     if not number or not total:
@@ -511,32 +534,32 @@ def _divided(number: int, weights: Sequence[int]) -> list[int]:
     if len(weights) == 1:
         return [number]
     shares = [number * weight // total for weight in weights]
-    left = number - sum(shares)
-    missing = sorted(range(len(weights)), key=lambda place: (-(number * weights[place] % total), place))
-    for place in missing[:left]:
-        shares[place] += 1
+    remaining = number - sum(shares)
+    missing = sorted(range(len(weights)), key=lambda index: (-(number * weights[index] % total), index))
+    for index in missing[:remaining]:
+        shares[index] += 1
     return shares
 
 
-def _rename(partition: _Partition, groups: Sequence[str], made: Sequence[RowsOfGroup]) -> None:
+def _reassign_groups(partition: _Partition, groups: Sequence[str], new_groups: Sequence[RowsOfGroup]) -> None:
     """Assign the rows of some recorded groups to the groups that took them, the largest files first."""
-    if not made:
+    if not new_groups:
         return
     wanted = frozenset(groups)
-    found = {file.file_id: file for group in groups for file in partition.holding(group)}
-    meant = {
+    files = {file.file_id: file for group in groups for file in partition.files_with(group)}
+    moved_rows = {
         file_id: sum(rows for group, rows in file.all_parts if group in wanted)
-        for file_id, file in found.items()
+        for file_id, file in files.items()
     }
-    rest = deque(made)
-    last = made[-1][0]
-    for file_id in sorted(found, key=lambda file_id: -meant[file_id]):
-        file = found[file_id]
-        others = [(group, rows) for group, rows in file.all_parts if group not in wanted]
-        taken = _cut(rest, meant[file_id]) or ((last, meant[file_id]),)
-        partition.forget(file)
-        file.parts = (*_merged((*others, *taken)),)
-        partition.note(file)
+    rest = deque(new_groups)
+    last = new_groups[-1][0]
+    for file_id in sorted(files, key=lambda file_id: -moved_rows[file_id]):
+        file = files[file_id]
+        kept = [(group, rows) for group, rows in file.all_parts if group not in wanted]
+        taken = _take(rest, moved_rows[file_id]) or ((last, moved_rows[file_id]),)
+        partition.remove_from_lookup(file)
+        file.parts = (*_merged((*kept, *taken)),)
+        partition.add_to_lookup(file)
 
 
 def _merged(parts: Iterable[RowsOfGroup]) -> list[RowsOfGroup]:
@@ -548,7 +571,7 @@ def _merged(parts: Iterable[RowsOfGroup]) -> list[RowsOfGroup]:
     return [*sums.items()]
 
 
-def _cut(parts: deque[RowsOfGroup], rows: int) -> tuple[RowsOfGroup, ...]:
+def _take(parts: deque[RowsOfGroup], rows: int) -> tuple[RowsOfGroup, ...]:
     """Take this many rows from the front; a part with nearly as many rows is taken whole."""
     taken: list[RowsOfGroup] = []
     while rows > 0 and parts:

@@ -45,16 +45,16 @@ def _replay(history: WriteHistory, applied: LayoutLimits, declared: LayoutLimits
     if not any(write.partitions or write.replaced for write in writes):
         return None
     recorded = RecordedTable(history.files)
-    sides = [_Side(LaidOutTable(applied), applied)]
+    layouts = [_ReplayedLayout(LaidOutTable(applied), applied)]
     if declared is not None:
-        sides.append(_Side(LaidOutTable(declared, others=applied.sizes), declared))
-    begun = tuple(recorded)
-    for side in sides:
-        side.table.start(begun)
+        layouts.append(_ReplayedLayout(LaidOutTable(declared, recorded_sizes=applied.sizes), declared))
+    starting_files = tuple(recorded)
+    for layout in layouts:
+        layout.table.start(starting_files)
     days = []
     for day, events in groupby(history.events, key=lambda event: event.time[:_DAY]):
         parse_instant_ms(day + _MIDNIGHT, Timezone.UTC)
-        days.append(_day(day, [*events], recorded, sides, has_cleans=history.has_cleans))
+        days.append(_day(day, [*events], recorded, layouts, has_cleans=history.has_cleans))
     return Replay(
         since=writes[0].time,
         until=writes[-1].time,
@@ -72,7 +72,7 @@ def _replay(history: WriteHistory, applied: LayoutLimits, declared: LayoutLimits
 
 
 @dataclass(slots=True)
-class _Side:
+class _ReplayedLayout:
     """A layout under one set of limits, and the bytes written in it on the current day."""
 
     table: LaidOutTable
@@ -99,7 +99,7 @@ def _day(
     day: str,
     events: list[RecordedWrite | RecordedClean],
     recorded: RecordedTable,
-    sides: list[_Side],
+    layouts: list[_ReplayedLayout],
     *,
     has_cleans: bool,
 ) -> ReplayedDay:
@@ -108,23 +108,23 @@ def _day(
     for event in events:
         if isinstance(event, RecordedClean):
             last = recorded.clean(event.deleted)
-            for side in sides:
-                side.table.clean(earliest=event.earliest or "", last=last)
+            for layout in layouts:
+                layout.table.clean(earliest=event.earliest or "", last=last)
             continue
         commits += 1
         arrived += arrived_bytes(event)
         size = sum(_sizes(event))
         if event.is_clustering:
             clustered += size
-            regroupings = recorded.cluster(event, sides[0].limits.sizes)
-            for side in sides:
-                side.clustered += side.table.cluster(event.time, regroupings)
+            regroupings = recorded.cluster(event, layouts[0].limits.sizes)
+            for layout in layouts:
+                layout.clustered += layout.table.cluster(event.time, regroupings)
         else:
             written += size
             arrivals = recorded.write(event)
-            for side in sides:
-                side.written += side.table.write(event.time, event.operation, arrivals)
-    limit = sides[0].limits.sizing
+            for layout in layouts:
+                layout.written += layout.table.write(event.time, event.operation, arrivals)
+    limit = layouts[0].limits.sizing
     return ReplayedDay(
         day=f"{day[:4]}-{day[4:6]}-{day[6:]}",
         commits=commits,
@@ -137,8 +137,8 @@ def _day(
             written_bytes=written,
             clustered_bytes=clustered,
         ),
-        applied=sides[0].figures(has_cleans=has_cleans),
-        declared=sides[1].figures(has_cleans=has_cleans) if len(sides) > 1 else None,
+        applied=layouts[0].figures(has_cleans=has_cleans),
+        declared=layouts[1].figures(has_cleans=has_cleans) if len(layouts) > 1 else None,
     )
 
 
