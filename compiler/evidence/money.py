@@ -158,7 +158,7 @@ class PlanPrices:
         texts = (self.storage_gib_month, self.read_requests_million, self.write_requests_million)
         for text in (*texts, self.core_hour, self.scanned_tib):
             if not _PRICE.fullmatch(text):
-                raise ValueError(f"{text[:20]!r} is no price")
+                raise ValueError(f"{text[:20]!r} is not a price")
 
     def storage(self, size_bytes: int, *, seconds: int = MONTH_DAYS * 86_400) -> Fraction:
         """Return the price of storing bytes for this time, by default for a month."""

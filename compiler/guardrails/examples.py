@@ -55,8 +55,8 @@ class ExampleOutcomes:
         if not different:
             return None
         return DifferentOutcomeError(
-            f"{different} of {len(self.outcomes)} example plans have another outcome than is expected; "
-            "correct the expression, the example or what is expected"
+            f"{different} of {len(self.outcomes)} example plans have an unexpected outcome; "
+            "correct the expression, the example or the expected outcome"
         )
 
 
@@ -87,7 +87,7 @@ def _outcome(
         plan = parsed_json(data)
         found = findings([guardrail], plan, now_ms=_now_ms(example, plan))
     except _WRONG as error:
-        return None, (f"the file is no plan: {type(error).__name__}: {error}",)
+        return None, (f"the file is not a plan: {type(error).__name__}: {error}",)
     outcomes = [RuleOutcome.FULFILLED, *(finding.outcome for finding in found)]
     return max(outcomes, key=_GRAVITY.index), tuple(f"{f.table}: {f.message}" for f in found)
 

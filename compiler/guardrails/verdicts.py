@@ -86,7 +86,7 @@ def _of_action(
 def _is_fulfilled(guardrail: Guardrail, context: Any, longest: int) -> bool:
     value = guardrail.expression.value(context, longest=longest)
     if not isinstance(value, bool):
-        raise EvaluationError(f"its value is {_shown(value)}, neither true nor false")
+        raise EvaluationError(f"its value is {_shown(value)} instead of true or false")
     return value
 
 

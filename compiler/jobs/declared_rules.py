@@ -32,12 +32,12 @@ def check_declared(observation: Observation, declared: TableSpec) -> None:
     commit = "" if applied.git_commit is None else f", from commit {applied.git_commit[:12]}"
     raise StalePlanError(
         f"{DRIFT_CODE} {observation.handle.store.uri}: record {applied.number}{plan}{commit} differs from "
-        f"what is declared here in {', '.join(paths[:_SHOWN])}{more}. Where the change is yours, apply it ("
+        f"the declared spec in {', '.join(paths[:_SHOWN])}{more}. If the change is yours, apply it ("
         + command("plan")
         + ", "
         + command("apply")
-        + "), or run from the commit that was applied, or go by the record (--applied); where it is "
-        "nobody's, find out who wrote to the table"
+        + "), run from the commit that was applied, or use the record (--applied); if nobody intended it, "
+        "find out who wrote to the table"
     )
 
 

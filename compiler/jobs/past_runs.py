@@ -82,7 +82,7 @@ def past_run(root: Path, run_id: str) -> PastRun:
     """Return the run with that id, or raise UsageError if it is not recorded."""
     place = ConfinedFolder(root)
     if run_id not in begun_runs(place):
-        raise UsageError(f"no run {run_id!r} is recorded in {root / RUNS}; leave the id out to list runs")
+        raise UsageError(f"no run {run_id!r} is recorded in {root / RUNS}; omit the id to list the runs")
     return _past(place, run_id)
 
 

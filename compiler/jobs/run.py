@@ -544,5 +544,5 @@ def _save(root: Path, result: RunResult) -> ParquetryError | None:
         root,
         result.run_id,
         to_json(result),
-        kept="what the run committed is kept, " + command("timeline") + " shows it",
+        kept="the commits of the run are kept, " + command("timeline") + " shows them",
     )

@@ -59,9 +59,9 @@ class SparkSubmit:
             raise JobFailedError(f"spark-submit ended with {returncode}: {see_log()}", exit_code=1)
         if not document:
             raise JobFailedError(
-                "spark-submit ended well, but the job left no result: "
+                "spark-submit succeeded, but the job left no result: "
                 + command("timeline", job.table)
-                + " says what it committed; in cluster mode let spark-submit wait for the application's end",
+                + " shows what it committed; in cluster mode, let spark-submit wait for the application",
                 exit_code=1,
             )
         return from_json_value(JobResult, document, place="result of spark-submit")

@@ -93,13 +93,13 @@ def check_fits(plan: PlanDocument, workspace: Workspace) -> None:
         raise StalePlanError(
             f"the plan is for project {intent.project}, target {intent.target}; this is project "
             f"{project.name}, target {project.target.name}: "
-            + phrase("give the right --project and --target", called="load the right project and target")
+            + phrase("name the right --project and --target", called="load the right project and target")
         )
     differing = setting_differences(recorded_settings(project.target.declared), intent.settings)
     if differing:
         paths = ", ".join(difference.path for difference in differing)
         raise StalePlanError(
-            f"settings of target {project.target.name} are not those that were planned ({paths}); plan again"
+            f"settings of target {project.target.name} differ from those of the plan ({paths}); plan again"
         )
 
 

@@ -216,7 +216,7 @@ def _rule_change(path: str, old: Any, new: Any) -> Change:
             new=new,
             code=_IDENTITY[path],
             change_class=ChangeClass.BREAKING,
-            reason="the files that are there are laid out by it",
+            reason="existing files are laid out by it",
         )
     if path == "key_scope" and new == "table":
         return Change(
@@ -225,7 +225,7 @@ def _rule_change(path: str, old: Any, new: Any) -> Change:
             new=new,
             code="SC314",
             change_class=ChangeClass.BREAKING,
-            reason="the same key may be in two partitions already",
+            reason="two partitions may already contain the same key",
         )
     if any(_is_plugin(path, value) for value in (old, new)):
         return Change(
@@ -325,8 +325,8 @@ def _why_unreadable(old: ColumnType, new: ColumnType) -> str:
             f"convert files of {old} to it{ways}"
         )
     if holds_every(old, new):
-        return f"a narrowing: {new} does not hold every {old} that files may have"
-    return f"another type: files hold {old}, which is not read as {new}{ways}"
+        return f"a narrowing: {new} does not hold every {old} that files may contain"
+    return f"another type: files contain {old}, which cannot be read as {new}{ways}"
 
 
 def _struct_changes(path: str, old: Struct, new: Struct) -> Iterator[Change]:
@@ -371,7 +371,7 @@ def _respelling(path: str, *, old: str, new: str) -> Change:
         new=new,
         code="SC315",
         change_class=ChangeClass.BREAKING,
-        reason="some readers take both spellings for one column and others do not",
+        reason="some readers treat both spellings as one column, others do not",
     )
 
 
@@ -384,7 +384,7 @@ def _added(path: str, type_text: str, *, nullable: bool) -> Change:
         new=f"{type_text} not null",
         code="SC313",
         change_class=ChangeClass.BREAKING,
-        reason="the rows that are there have no value for it",
+        reason="existing rows have no value for it",
     )
 
 
@@ -406,7 +406,7 @@ def _nullability(path: str, *, nullable: bool) -> Change:
         new=nullable,
         code="SC303" if nullable else "SC312",
         change_class=ChangeClass.EVOLVE if nullable else ChangeClass.BREAKING,
-        reason=None if nullable else "rows that are there may be null",
+        reason=None if nullable else "existing rows may contain null",
     )
 
 

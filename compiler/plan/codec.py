@@ -84,18 +84,20 @@ def decode(text: str | bytes, *, name: str) -> PlanDocument:
         document = parsed_json(text)
     except ValueError as error:
         again = command("plan", "--out", "FILE")
-        raise StalePlanError(f"{name} is no saved plan; write one with " + again) from error
+        raise StalePlanError(f"{name} is not a saved plan; write one with " + again) from error
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
         again = command("plan", "--out", name)
-        raise StalePlanError(f"{name} is no saved plan; write one with " + again)
+        raise StalePlanError(f"{name} is not a saved plan; write one with " + again)
     if document.get("version") != PLAN_VERSION:
         raise StalePlanError(
-            f"{name} is a plan of version {document.get('version')!r}, this parquetry reads {PLAN_VERSION}; "
-            "plan again with the parquetry that is installed here"
+            f"{name} is a plan of version {document.get('version')!r}, but this parquetry reads "
+            f"{PLAN_VERSION}; plan again with the parquetry that is installed here"
         )
     digest = document.pop("digest", None)
     if digest is None or digest != digest_of(document):
-        raise StalePlanError(f"{name} was changed after it was written: its digest does not fit; plan again")
+        raise StalePlanError(
+            f"{name} was changed after it was written: its digest does not match; plan again"
+        )
     unknown = sorted(set(document) - {"format", "version", "plan_id", "intent", "evidence"})
     if unknown:
         raise StalePlanError(f"{name}: unknown fields {unknown}; plan again instead of editing it")
@@ -112,7 +114,7 @@ def decode(text: str | bytes, *, name: str) -> PlanDocument:
         )
         _check_sense(plan)
     except (InvalidDataError, KeyError, TypeError, AttributeError, ValueError, StopIteration) as error:
-        raise StalePlanError(f"{name} is no plan that this parquetry reads ({error}); plan again") from error
+        raise StalePlanError(f"this parquetry cannot read the plan {name} ({error}); plan again") from error
     if plan.plan_id != _plan_id(document["intent"]):
         raise StalePlanError(f"{name}: the plan's id is not the digest of its intent; plan again")
     return plan
@@ -124,7 +126,7 @@ def _check_sense(plan: PlanDocument) -> None:
         raise ValueError(f"created_ms is {plan.evidence.created_ms}")
     commit = plan.intent.git_commit
     if commit is not None and not is_shown_as_commit(commit):
-        raise ValueError("its git_commit is no commit")
+        raise ValueError("git_commit is not a commit id")
     for action in plan.intent.actions:
         words_of(action.spec)
     if plan.evidence.costs is not None:
@@ -133,10 +135,10 @@ def _check_sense(plan: PlanDocument) -> None:
         if figures.costs is not None:
             check_currency(figures.costs.currency)
         if len(figures.sizes_before) != len(figures.sizes_after):
-            raise ValueError(f"the figures of {table} count sizes in different ways")
+            raise ValueError(f"the figures of {table} have different numbers of size classes")
         days = [] if figures.replay is None else [date.fromisoformat(d.day) for d in figures.replay.days]
         if days != sorted(set(days)):
-            raise ValueError(f"the days in the replay of {table} are in no order")
+            raise ValueError(f"the days in the replay of {table} are not in order")
 
 
 def digest_in(text: str | bytes) -> str:
@@ -149,11 +151,11 @@ def check_age(plan: PlanDocument, now_ms: int, *, name: str) -> None:
     """Raise StalePlanError if the plan is older than seven days or its time is in the future."""
     if plan.evidence.created_ms > now_ms + _CLOCKS_DIFFER_MS:
         raise StalePlanError(
-            f"{name} says that it is made at a time to come: it was edited, or a clock is wrong; plan again"
+            f"the time of {name} is in the future: the file was edited, or a clock is wrong; plan again"
         )
     if now_ms - plan.evidence.created_ms > EXPIRES_AFTER_MS:
         days = (now_ms - plan.evidence.created_ms) // 86_400_000
-        raise StalePlanError(f"{name} is {days} days old, plans are good for 7; plan again")
+        raise StalePlanError(f"{name} is {days} days old, and plans expire after 7; plan again")
 
 
 def intent_json(intent: Intent) -> dict[str, Any]:

@@ -203,7 +203,7 @@ def _properties(observation: Observation, spec: TableSpec) -> Iterator[Drift]:
             applied=drift.applied,
             live=drift.live,
             instant=when,
-            writer=f"whoever wrote {PROPERTIES_PATH} last",
+            writer=f"the last writer of {PROPERTIES_PATH}",
             restorable=True,
         )
 
@@ -256,7 +256,7 @@ def _column(applied: Column, live: Column | None, *, is_key: bool) -> Drift | No
 def _remedy(applied: ColumnType, live: ColumnType) -> str | None:
     if is_widening(applied, live) or is_widening(live, applied):
         return None
-    return "its files hold other values now: restore a savepoint, or rewrite the table"
+    return "its files contain other values now: restore a savepoint, or rewrite the table"
 
 
 def _stored(column: Column) -> Column:
@@ -327,7 +327,7 @@ def _layout(timeline: Timeline, spec: TableSpec) -> Iterator[Drift]:
             live=f"{sum(len(ids) for ids in metadata.replaced.values())} files replaced",
             instant=instant.time,
             writer=writer_of(metadata),
-            remedy="turn that service off; " + command("run") + " lays the files out again",
+            remedy="turn off that service; " + command("run") + " clusters the files again",
         )
 
 
@@ -389,7 +389,7 @@ def restored_columns(
                     new=drift.applied,
                     code="SC305",
                     change_class=ChangeClass.EVOLVE,
-                    reason=f"{_author(drift)} {cause} it; put back",
+                    reason=f"{_author(drift)} {cause} it; it is restored",
                 )
             )
     return tuple(found)

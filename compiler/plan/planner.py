@@ -382,8 +382,8 @@ def _likely_renamed(outcomes: Sequence[TableAction | Blocked]) -> Iterator[PlanW
         if former is not None and made.change_class is ChangeClass.CREATE:
             rename = shell.line("parquetry", "rename", former, made.table)
             message = (
-                f"{made.table} is made empty, and {former}, with the same columns, is forgotten; if you "
-                f"renamed it, put its spec back and run {rename}: it keeps its rows"
+                f"{made.table} is created empty, and {former}, which has the same columns, is forgotten; if "
+                f"you renamed the table, restore its spec and run {rename}, which keeps the rows"
             )
             yield PlanWarning(code="SC602", table=made.table, message=message)
 

@@ -69,7 +69,8 @@ def refuse_renamed(table: ResolvedTable, observation: Observation) -> Blocked | 
         table,
         "SC405",
         reason=f"the table at {table.location_declared} is applied as {former}",
-        remedy=f"if it was renamed, add `moved: {{from: {former}}}` to {table.file}; else correct its place",
+        remedy=f"if it was renamed, add `moved: {{from: {former}}}` to {table.file}; otherwise correct its "
+        "location",
     )
 
 
@@ -154,9 +155,9 @@ def refuse_unread(workspace: Workspace, table: ResolvedTable, why: str) -> Block
     return _refusal(
         table,
         "SC507",
-        reason=f"not looked at, as the branch is not trusted: {why}",
-        remedy="read the change; if it is as it should be, let the base have it first, or plan the branch as "
-        "one of your own, without --untrusted",
+        reason=f"not read, because the branch is not trusted: {why}",
+        remedy="review the change; if it is correct, merge it into the base first, or plan the branch as one "
+        "of your own, without --untrusted",
         changes=changes,
     )
 
@@ -273,7 +274,7 @@ def _commit_not_contained(workspace: Workspace, observation: Observation) -> str
 def _reaching(commit: str, tree: GitWorkTree) -> str:
     """Return the instruction by which the checked-out history comes to contain the commit."""
     if tree.is_shallow:
-        return "this clone has a part of the history alone: fetch all of it (`git fetch --unshallow`)"
+        return "this clone has only a part of the history: fetch all of it (`git fetch --unshallow`)"
     return f"merge or rebase onto {commit[:12]}"
 
 
@@ -319,9 +320,9 @@ def remedy_renamed(old: str, new: str, *, otherwise: str) -> str:
     ``otherwise`` is the remedy if the column is really dropped.
     """
     return (
-        f"if {old} is to be called {new}, which is never done in place, make a new table from the old one, "
-        f"with `select: SELECT *, {old} AS {new} FROM source` and `drop: [{old}]`, then swap; to give its "
-        f"values up, {otherwise}"
+        f"to rename {old} to {new}, make a new table from the old one, with "
+        f"`select: SELECT *, {old} AS {new} FROM source` and `drop: [{old}]`, then swap, because columns are "
+        f"not renamed in place; to give up the values, {otherwise}"
     )
 
 

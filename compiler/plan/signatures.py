@@ -72,9 +72,8 @@ def unchecked_signature(
         return ()
     name = table.name
     message = (
-        f"the signature of record {signature.number} of table {name} is not checked: the key is not here; "
-        "apply "
-        "and run check it"
+        f"the signature of record {signature.number} of table {name} is not checked, because the key is not "
+        "here; apply and run check it"
     )
     return (PlanWarning(code=SIGNATURE_CODE, table=name, message=message),)
 

@@ -168,7 +168,7 @@ def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedR
     harmless = []
     for difference in setting_differences(recorded_settings(target.declared), recorded):
         change = setting_change(difference, target.declared)
-        text = f"{change.path} is {_shown(change.new)}, applied is {_shown(change.old)}"
+        text = f"{change.path} is {_shown(change.new)}, but {_shown(change.old)} is applied"
         if difference.executes:
             plan, apply = (command(verb, "--target", target.name) for verb in ("plan", "apply"))
             raise UnappliedError(

@@ -198,7 +198,7 @@ class _Reading:
         restores = self._timeline.of(Action.RESTORE, state=State.COMPLETED)
         if restores and restores[-1].time > since:
             since = restores[-1].time
-            self._gaps.append(f"the restore {since} undid what was before it: the replay begins behind it")
+            self._gaps.append(f"the restore {since} removed earlier writes: the replay begins after it")
         return since
 
     def _active_writes(self, instants: list[Instant]) -> list[RecordedWrite]:
@@ -312,13 +312,13 @@ class _Reading:
             file.previous is None for files in first.partitions for file in files
         )
         if not begins_table and self._reach.archive:
-            self._gaps.append(f"no earlier write than {first.time} is recorded, and the period began before")
+            self._gaps.append(f"no write before {first.time} is recorded, although the period begins earlier")
 
     def _note_other_writers(self, writes: list[RecordedWrite]) -> None:
         others = [write for write in writes if not write.is_ours and (write.partitions or write.replaced)]
         if others:
             self._gaps.append(
-                f"{len(others):,} of {len(writes):,} commits are of other programs: "
+                f"other programs made {len(others):,} of {len(writes):,} commits: "
                 "they are replayed by the rules of parquetry's writer"
             )
         bare = sum(
@@ -329,8 +329,8 @@ class _Reading:
         )
         if bare:
             self._gaps.append(
-                f"commits count no rows or no bytes of {bare:,} files: "
-                "taken from the bytes of a row in the others"
+                f"commits record no rows or no bytes for {bare:,} files: "
+                "they are estimated by the record size of the others"
             )
 
     def _starting_files(self, writes: list[RecordedWrite], begin: str) -> tuple[StartingFile, ...]:
@@ -346,13 +346,14 @@ class _Reading:
             del live[key]
         if uncommitted:
             self._gaps.append(
-                f"{len(uncommitted):,} files of the period are in no commit that was read: they are left out"
+                f"no commit that was read contains {len(uncommitted):,} files of the period: "
+                "they are left out"
             )
         derived = self._replace_derived(live, begin)
         if derived:
             self._gaps.append(
-                f"the sizes of {derived:,} of {len(live):,} files at the beginning are recorded no more: "
-                "derived from what the next write made of them"
+                f"the sizes of {derived:,} of {len(live):,} files at the beginning are no longer recorded: "
+                "they are derived from the next write of each file"
             )
         return tuple(
             StartingFile(

@@ -386,7 +386,9 @@ class LaidOutTable:
     def _check_files(self, more: float) -> None:
         """Raise TooManyFilesError if ``more`` files would exceed the limit of a replay."""
         if self.files + more > MAX_FILES:
-            raise TooManyFilesError(f"these limits make more than {MAX_FILES:,} files of the recorded writes")
+            raise TooManyFilesError(
+                f"these limits make more than {MAX_FILES:,} files from the recorded writes"
+            )
 
     def _add_files(
         self,

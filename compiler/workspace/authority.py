@@ -166,8 +166,8 @@ def compared_with(directory: Path, commit: str, base: str | None) -> str:
         base = next(filter(None, found), None)
     if base is None and git(directory, "remote").line:
         raise RevisionError(
-            "the clone knows no default branch of origin, so what the commit changes of the project's "
-            "authority is not compared; fetch that branch, and set it (git remote set-head origin --auto)"
+            "the clone has no default branch of origin, so the changes of the project's authority are "
+            "unknown; fetch that branch, and set it (git remote set-head origin --auto)"
         )
     base = base or commit
     fork = fork_point(directory, base, commit)

@@ -124,7 +124,7 @@ def git(
                 child.kill()
         if len(output) > _MAX_BYTES:
             raise GitError(
-                f"git {command[0]} in {directory.resolve()} answers with more than {_MAX_BYTES >> 20} MiB: "
+                f"the output of git {command[0]} in {directory.resolve()} exceeds {_MAX_BYTES >> 20} MiB: "
                 "no project has that many files; name another revision"
             )
         error_file.seek(0)
@@ -212,9 +212,9 @@ def work_tree(directory: Path) -> GitWorkTree:
         )
     if "dubious ownership" in head.error_text:
         _LOG.warning(
-            "git does not read %s, as it belongs to another user: no commit is recorded, and nothing says "
-            "whether the checked-out one contains what is applied; `git config --global --add "
-            "safe.directory FOLDER` trusts it",
+            "git does not read %s, because it belongs to another user: no commit is recorded, and it is "
+            "unknown whether the checked-out commit contains what is applied; to trust the folder, run `git "
+            "config --global --add safe.directory FOLDER`",
             directory.resolve(),
         )
     return GitWorkTree(directory=directory, commit=commit_named(head.line))

@@ -42,7 +42,7 @@ def remember(root: Path, target: str, locations: Mapping[str, str | None]) -> No
     except (OSError, LinkInTheWayError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         _LOG.warning(
-            "cannot note in %s where the tables are: %s; the tables are not affected", root / _FILE, why
+            "cannot record the locations of tables in %s: %s; the tables are not affected", root / _FILE, why
         )
 
 

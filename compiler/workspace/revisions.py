@@ -25,7 +25,9 @@ SUBMODULE: Final = "160000"
 _SPECS: Final = frozenset({TABLES, POLICIES, GUARDRAILS})
 _MAX_FILES: Final = 100_000
 _MAX_BYTES: Final = 512 << 20
-_REMEDY: Final = "name another revision, and look where this one comes from: git itself does not check it out"
+_REMEDY: Final = (
+    "name another revision, and find out where this one comes from: git itself does not check it out"
+)
 _FETCH: Final = "fetch it with `git fetch --refetch --no-filter`, or clone without --filter"
 
 
@@ -160,9 +162,9 @@ def tree_entries(directory: Path, tree: str, revision: str, *paths: str) -> Iter
         mode, _, object_name = fields.split()
         parts = name.split("/")
         if not {"", ".", ".."}.isdisjoint(parts) or any(part.lower() == ".git" for part in parts):
-            raise _unreadable(revision, name, "which is no path inside the project")
+            raise _unreadable(revision, name, "is not a path inside the project")
         if name in seen:
-            raise _unreadable(revision, name, "twice")
+            raise _unreadable(revision, name, "appears twice")
         seen.add(name)
         yield TreeEntry(mode, object_name, name)
 
@@ -181,16 +183,14 @@ def _specs(entries: Iterable[TreeEntry], revision: str) -> Iterator[TreeEntry]:
         is_in_spec_folder = top in _SPECS and not hidden
         is_spec = entry.path == PROJECT_FILE or (is_in_spec_folder and below.endswith((".yml", ".yaml")))
         if is_in_spec_folder and entry.mode == SUBMODULE:
-            raise _unreadable(
-                revision, entry.path, "which is a submodule: its files are in another repository"
-            )
+            raise _unreadable(revision, entry.path, "is a submodule: its files are in another repository")
         if is_in_spec_folder and not below:
-            raise _unreadable(revision, entry.path, "which is no folder")
+            raise _unreadable(revision, entry.path, "is not a folder")
         is_schema = entry.path.endswith(".avsc") and entry.mode in FILES
         if is_schema or (is_spec and (entry.mode in FILES or entry.mode == LINK)):
             yield entry
         elif is_spec:
-            raise _unreadable(revision, entry.path, f"which is no file (mode {entry.mode})")
+            raise _unreadable(revision, entry.path, f"is not a file (mode {entry.mode})")
 
 
 def _followed(directory: Path, tree: str, entries: list[TreeEntry], revision: str) -> list[TreeEntry]:
@@ -206,16 +206,14 @@ def _followed(directory: Path, tree: str, entries: list[TreeEntry], revision: st
     for path, content in contents_of(directory, links, revision):
         target_path = normpath(join(dirname(path), content.decode("utf-8", "surrogateescape")))
         if target_path.startswith(("/", "..")) or "\0" in target_path:
-            raise _unreadable(
-                revision, path, "which is a link that leads out of the project", "copy the file"
-            )
+            raise _unreadable(revision, path, "is a link that leads out of the project", "copy the file")
         link_targets[path] = target_path
     found = {
         e.path: e for e in tree_entries(directory, tree, revision, *link_targets.values()) if e.mode in FILES
     }
     for path, target_path in link_targets.items():
         if target_path not in found:
-            raise _unreadable(revision, path, "which is a link that leads to no file", "copy the file")
+            raise _unreadable(revision, path, "is a link to a file that does not exist", "copy the file")
     return [
         entry if entry.mode != LINK else found[link_targets[entry.path]]._replace(path=entry.path)
         for entry in entries
@@ -239,15 +237,15 @@ def _sizes(directory: Path, entries: list[TreeEntry], revision: str) -> list[int
     for entry, line in zip(entries, (*lines, *missing_lines), strict=True):
         _, kind, *size = line.split()
         if kind == "missing":
-            raise _unreadable(revision, entry.path, "whose content is not in this clone", _FETCH)
+            raise _unreadable(revision, entry.path, "has content that is not in this clone", _FETCH)
         if kind != "blob":
-            raise _unreadable(revision, entry.path, f"which is no file but a {kind}")
+            raise _unreadable(revision, entry.path, f"is a {kind} instead of a file")
         sizes.append(int(size[0]))
         if sizes[-1] > MAX_BYTES:
             raise _unreadable(
                 revision,
                 entry.path,
-                f"which has {sizes[-1]:,} bytes; at most {MAX_BYTES:,} are read",
+                f"has {sizes[-1]:,} bytes; at most {MAX_BYTES:,} are read",
                 "name a revision in which it is smaller",
             )
     return sizes
@@ -291,7 +289,5 @@ def _check(answer: GitAnswer, directory: Path, revision: str) -> None:
 
 
 def _unreadable(revision: str, path: str | None, why: str, remedy: str = _REMEDY) -> RevisionError:
-    entry = f"revision {revision!r} cannot be read: " + (
-        "" if path is None else f"it has the entry {path!a}, "
-    )
+    entry = f"revision {revision!r} cannot be read: " + ("" if path is None else f"its entry {path!a} ")
     return RevisionError(f"{entry}{why}; {remedy}")

@@ -49,9 +49,9 @@ def reference(secret: Secret) -> dict[str, str]:
     if "{{" in text or "{%" in text:
         names = ", ".join(secret.names)
         raise UsageError(
-            f"{names}: read as a secret, which a job refers to by its variable alone; "
-            "write {{ env_var('NAME') }} without a default, filters or other templates, or declare what is "
-            f"no secret in parquetry.yml: environment: [{names}]"
+            f"{names}: the value is a secret, to which a job refers by its variable alone; "
+            "write {{ env_var('NAME') }} without a default, filters or other templates, or, if the value is "
+            f"not secret, declare it in parquetry.yml: environment: [{names}]"
         )
     return {"environment_text": text}
 

@@ -64,7 +64,7 @@ def changed_state(
 
 def unknown_state(value: str) -> frozenset[str]:
     """Raise SelectionError for ``state:`` in a command that reads no tables."""
-    message = f"selector 'state:{value}' needs the target's tables, which this command does not look at"
+    message = f"selector 'state:{value}' needs the target's tables, which this command does not read"
     raise SelectionError(f"{message}; use git:REF")
 
 

@@ -55,7 +55,7 @@ def unallowed_text(name: str, declared: TargetSettings, paths: tuple[str, ...]) 
     pairs = ((_yaml(path), _yaml(written.get(path))) for path in paths)
     entries = (f'{{setting: {path}, value: {value}, reason: "..."}}' for path, value in pairs)
     return (
-        f"take them out of parquetry.yml, or let whoever answers for target {name} allow these values, under "
+        f"remove them from parquetry.yml, or ask the owner of target {name} to allow these values, under "
         f"{target_name(name)}: allow: [{', '.join(entries)}]"
     )
 

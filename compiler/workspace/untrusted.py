@@ -33,7 +33,7 @@ from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.text.secret_names import MASK
 
 _SPELLED: Final = ("refs/heads/{}", "refs/tags/{}", "refs/remotes/{}")
-_GIVE: Final = "fetch the branch that this one is to be merged into, and name it: --base origin/BRANCH"
+_GIVE: Final = "fetch the branch into which this one will be merged, and name it: --base origin/BRANCH"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Base:
         """
         place = self._absolute(location)
         if self.project is None or not any(contains(named, place) for named in self._places(self.project)):
-            raise UnnamedPlaceError(f"{location} is no place that {self.revision} names")
+            raise UnnamedPlaceError(f"{self.revision} does not name the location {location}")
         self._check_links(place)
         return place
 
@@ -114,8 +114,7 @@ class Base:
             personal = sorted(name for name in columns if name.partition(".")[0].lower() in pii)
             if personal:
                 raise UnnamedPlaceError(
-                    f"{what} asks for {personal[0]}, which is personal, and is not one that "
-                    f"{self.revision} declares"
+                    f"{what} uses {personal[0]}, which is personal, and {self.revision} does not declare it"
                 )
 
         known = {query.where for table in tables for query in table.extra.queries}
@@ -142,7 +141,7 @@ class Base:
         try:
             return absolute(self.root, normalised(location))
         except LocationProblem as problem:
-            raise UnnamedPlaceError(f"{location} is no place that {self.revision} names") from problem
+            raise UnnamedPlaceError(f"{self.revision} does not name the location {location}") from problem
 
     def _check_links(self, place: str) -> None:
         """Raise UnnamedPlaceError if a link lies between the repository and the place, or inside it."""
@@ -153,7 +152,7 @@ class Base:
         steps = (posixpath.join(top, *way[: index + 1]) for index in range(len(way)))
         found = next((step for step in steps if os.path.islink(step)), None) or _link_in(place)  # noqa: PTH114
         if found is not None:
-            raise UnnamedPlaceError(f"{found} is a link, which may lead to any place")
+            raise UnnamedPlaceError(f"{found} is a link, which may lead anywhere")
 
 
 def base_at(
@@ -211,7 +210,7 @@ def _check_folder(directory: Path) -> None:
     for part in Path(os.path.abspath(directory)).parts[1:]:  # noqa: PTH100 - resolve() would follow links
         step /= part
         if is_inside and step.is_symlink():
-            raise UnnamedPlaceError(f"{step} is a link, which may lead to any place; name the folder itself")
+            raise UnnamedPlaceError(f"{step} is a link, which may lead anywhere; name the folder itself")
         is_inside = is_inside or (step / ".git").exists()
 
 
@@ -235,7 +234,7 @@ def _commit(directory: Path, revision: str | None) -> str:
     if revision is not None and len(commits) > 1:
         spelled = " and ".join(name for name, commit in found.items() if commit and name != revision)
         raise RevisionError(
-            f"{revision} may be {spelled}, which are not the same commit; give one of them whole"
+            f"{revision} is ambiguous: {spelled} are different commits; give the full name of one of them"
         )
     return next(commit for commit in found.values() if commit is not None)
 

@@ -293,7 +293,7 @@ def test_harmless_settings_are_used_and_told(folder):
     assert "spark.conf.spark.sql.shuffle.partitions: (none) -> 400" in planned.output
     ran = parq(folder, "run")
     assert ran.exit_code == 0, ran.output
-    assert "used as declared, not applied yet: budget.per_run is 2GiB, applied is nothing" in " ".join(
+    assert "used as declared, not applied yet: budget.per_run is 2GiB, but nothing is applied" in " ".join(
         ran.output.split()
     )
     assert parq(folder, "apply", "--auto-approve").exit_code == 0

@@ -208,7 +208,7 @@ def test_an_edited_plan_whose_days_are_in_no_order_is_refused(folder):
         found = document["evidence"]["figures"]["events"]["replay"]
         found["days"] = [found["days"][0] | {"day": day} for day in days]
         text = json.dumps(document | {"digest": digest_of(document)})
-        with pytest.raises(StalePlanError, match="is no plan that this parquetry reads"):
+        with pytest.raises(StalePlanError, match="cannot read the plan"):
             decode(text, name="plan.json")
 
 
@@ -226,7 +226,7 @@ def test_a_table_of_another_writer_is_replayed_by_the_default_limits(location, t
         commit = json.loads(path.read_text()) | {"extraMetadata": {}}
         path.write_text(json.dumps(commit))
     said = " ".join(replayed(str(folder), "--replay", "1w").split())
-    assert "note: 4 of 5 commits are of other programs" in said
+    assert "note: other programs made 4 of 5 commits" in said
     assert (
         "note: no spec is applied to the table: the replay uses the writer's default limits instead" in said
     )

@@ -103,7 +103,7 @@ def test_a_run_stops_and_names_what_differs(folder, path):
     assert outcome.error.exit_code == 4
     said = str(outcome.error)
     assert said.startswith("SC506 ")
-    assert f"differs from what is declared here in {path}" in said
+    assert f"differs from the declared spec in {path}" in said
     assert "parquetry apply" in said
     workspace = folder.workspace()
     with pytest.raises(StalePlanError, match="SC506"):

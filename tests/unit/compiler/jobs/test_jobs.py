@@ -166,7 +166,7 @@ def test_secrets_are_revealed_to_stores_and_referred_to_in_writing():
 def test_a_secret_that_is_more_than_a_variable_cannot_go_into_a_job():
     with pytest.raises(UsageError, match="env_var") as failure:
         reference(secret("{{ env_var('PARQUETRY_SECRET_KEY') | upper }}", "X"))
-    assert str(failure.value).startswith("PARQUETRY_SECRET_KEY: read as a secret")
+    assert str(failure.value).startswith("PARQUETRY_SECRET_KEY: the value is a secret")
 
 
 def test_requirements_are_met_or_named(tmp_path):

@@ -203,7 +203,7 @@ def test_damaged_records_are_shown_as_what_they_are(folder, content):
 
 def test_an_unknown_run_is_a_usage_error(folder):
     code, said = command(folder, "20260101T000000-bbbbbb")
-    assert (code, "leave the id out" in said) == (2, True)
+    assert (code, "omit the id" in said) == (2, True)
 
 
 def test_without_runs_there_is_nothing(folder):

@@ -221,7 +221,7 @@ def test_results_that_a_full_disk_does_not_take_are_shown_and_their_file_is_name
     assert ended.value.code == 1
     said = capsys.readouterr()
     assert {job["table"] for job in json.loads(said.out)["jobs"]} == set(TABLES)
-    assert f"{place} cannot be written: No space left on device; what the run committed is kept" in said.err
+    assert f"{place} cannot be written: No space left on device; the commits of the run are kept" in said.err
     assert [*place.parent.iterdir()] == []
 
 

@@ -538,9 +538,9 @@ def tampered(text, change):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda text: text.replace("orders", "order5"), "its digest does not fit"),
-        (lambda text: "{", r"no saved plan; write one with `parquetry plan --out FILE`$"),
-        (lambda text: "[]", "no saved plan"),
+        (lambda text: text.replace("orders", "order5"), "its digest does not match"),
+        (lambda text: "{", r"not a saved plan; write one with `parquetry plan --out FILE`$"),
+        (lambda text: "[]", "not a saved plan"),
         (lambda text: tampered(text, lambda d: d.update(version=2)), "version 2"),
         (lambda text: tampered(text, lambda d: d.update(more=1)), "unknown fields"),
         (lambda text: tampered(text, lambda d: d["intent"].update(more=1)), "more: unknown key"),

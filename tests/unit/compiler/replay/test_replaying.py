@@ -141,7 +141,7 @@ def test_declared_limits_of_a_few_bytes_are_left_out_and_named():
     assert found.declared is None
     (gap,) = found.gaps
     assert gap == (
-        "the declared limits are left out: these limits make more than 1,000,000 files of the recorded writes"
+        "the declared limits are left out: these limits make more than 1,000,000 files from the recorded writes"
     )
 
 

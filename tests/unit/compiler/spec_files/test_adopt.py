@@ -478,7 +478,7 @@ def test_a_dropped_column_comes_back_beside_a_change_of_its_description(folder):
         "columns.n.description": "SC101",
     }
     assert (action.code, action.change_class) == ("SC305", "evolve")
-    said = "another program dropped it; put back"
+    said = "another program dropped it; it is restored"
     shapes = (
         PlanView().text(proposed, Paint(enabled=False)),
         render_markdown(proposed, max_bytes=60_000),
@@ -505,7 +505,7 @@ def test_a_column_that_a_restore_took_away_is_not_said_to_be_of_another_program(
     called("apply", "--auto-approve")
     called("service", "restore", "t", savepoint, "--auto-approve")
     (change,) = plan(folder).intent.actions[0].changes
-    assert (change.path, change.reason) == ("columns.extra", "a restore dropped it; put back")
+    assert (change.path, change.reason) == ("columns.extra", "a restore dropped it; it is restored")
     (drift,) = drifted(folder).drifts
     restored = open_table(table.store).timeline().instants[-1].time
     assert (drift.writer, drift.instant) == ("a restore", restored)
