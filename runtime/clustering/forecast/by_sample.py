@@ -216,14 +216,14 @@ def predict(
     if spec.files.encryption_key is not None:
         return {}
     order = row_order(spec.clustering.execution)
-    found = {
+    forecasts = {
         group.files[0].key: known[files_of(group)] for group in groups if known and files_of(group) in known
     }
-    others = [group for group in groups if group.files[0].key not in found]
+    others = [group for group in groups if group.files[0].key not in forecasts]
     is_ranked = order is not None and _is_ranked(spec.clustering.execution)
     if others and (spec.extra.queries or is_ranked):
-        found |= _predicted(store, spec, order, others, limits=limits)
-    return found
+        forecasts |= _predicted(store, spec, order, others, limits=limits)
+    return forecasts
 
 
 def files_of(group: PlannedGroup) -> frozenset[FileKey]:
@@ -246,7 +246,7 @@ def _predicted(
         forecaster = Forecaster(
             store, spec, [group.files for group in groups], columns=columns, limits=limits
         )
-        found = forecaster.forecast(policy.execution, target_bytes=policy.plan.target_file_size_bytes)
+        forecasts = forecaster.forecast(policy.execution, target_bytes=policy.plan.target_file_size_bytes)
     except (NotFoundError, RetryWrite):
         return {}
     except (ParquetryError, pa.ArrowException) as failure:
@@ -255,7 +255,7 @@ def _predicted(
         return {}
     return {
         group.files[0].key: forecast
-        for group, forecast in zip(groups, found, strict=True)
+        for group, forecast in zip(groups, forecasts, strict=True)
         if forecast.queries or forecast.sample is not None
     }
 

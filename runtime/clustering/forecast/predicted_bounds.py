@@ -112,17 +112,19 @@ class DrawnColumn:
         if not len(numbers):
             return None
         positions = numbers if side is self._least else len(self._distinct) - 1 - numbers
-        found, inner = (self._distinct[int(positions[index])].as_py() for index in (0, -1))
+        outermost, inner = (self._distinct[int(positions[index])].as_py() for index in (0, -1))
         share = (1 - len(window) / rows) / max(len(numbers) - 1, 1) if len(window) < rows else 0.0
-        if not share or isinstance(found, bool):
-            return found
-        if isinstance(found, int):
-            return found + round((found - inner) * share)
-        if isinstance(found, Decimal):
-            return found + (found - inner) * Decimal(share)
+        if not share or isinstance(outermost, bool):
+            return outermost
+        if isinstance(outermost, int):
+            return outermost + round((outermost - inner) * share)
+        if isinstance(outermost, Decimal):
+            return outermost + (outermost - inner) * Decimal(share)
         # Texts have no distance, and that of infinities is meaningless.
         return (
-            found + (found - inner) * share if isinstance(found, float) and isfinite(found - inner) else found
+            outermost + (outermost - inner) * share
+            if isinstance(outermost, float) and isfinite(outermost - inner)
+            else outermost
         )
 
 

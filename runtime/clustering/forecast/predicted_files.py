@@ -183,10 +183,10 @@ def _merged(groups: Sequence[RowGroupStatistics], compression_ratio: Compression
 
     def bounds(name: str, of_rows: range) -> ColumnStatistics:
         within = groups[bisect_right(ends, of_rows.start) : bisect_left(ends, of_rows.stop) + 1]
-        found = merge_columns(within)[name]
-        is_null = found.nulls is not None and found.nulls == sum(group.rows for group in within)
+        merged = merge_columns(within)[name]
+        is_null = merged.nulls is not None and merged.nulls == sum(group.rows for group in within)
         # The positions of nulls within a row group are not known.
-        return replace(found, nulls=len(of_rows) if is_null else found.nulls and None)
+        return replace(merged, nulls=len(of_rows) if is_null else merged.nulls and None)
 
     return compression_ratio.pages.divided(whole, bounds)
 

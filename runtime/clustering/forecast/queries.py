@@ -123,15 +123,19 @@ class DeclaredQueries:
         return tuple(touched(known, query.predicate, self.types) for query in self.queries)
 
     def forecast(
-        self, now: Iterable[FileStatistics], made: Sequence[FileStatistics], sample: pa.Table | None = None
+        self,
+        now: Iterable[FileStatistics],
+        files_after: Sequence[FileStatistics],
+        sample: pa.Table | None = None,
     ) -> GroupForecast:
-        """Return the forecast for the current files, which become those in ``made``."""
-        figures = zip(self.queries, self.reads(now), self.reads(made), strict=True)
+        """Return the forecast for the current files, which become those in ``files_after``."""
+        figures = zip(self.queries, self.reads(now), self.reads(files_after), strict=True)
         return GroupForecast(
             queries=tuple(
-                QueryForecast(query=query.name, now=read, expected=left) for query, read, left in figures
+                QueryForecast(query=query.name, now=reads_before, expected=reads_after)
+                for query, reads_before, reads_after in figures
             ),
-            files=tuple(made),
+            files=tuple(files_after),
             conditions={query.name: query.where for query in self.queries},
             sample=sample,
         )
@@ -141,8 +145,8 @@ class DeclaredQueries:
     ) -> tuple[QueryForecast, ...]:
         """Return the joint forecast of groups and of files that are not rewritten, one for each query."""
         stay = (
-            QueryForecast(query=query.name, now=read, expected=read)
-            for query, read in zip(self.queries, self.reads(kept), strict=True)
+            QueryForecast(query=query.name, now=reads, expected=reads)
+            for query, reads in zip(self.queries, self.reads(kept), strict=True)
         )
         return sum_by_query([*stay, *(query for forecast in forecasts for query in forecast.queries)])
 
@@ -220,10 +224,10 @@ _Q = TypeVar("_Q", bound=_OfQuery)
 
 def sum_by_query(figures: Iterable[_Q]) -> tuple[_Q, ...]:
     """Return the sums over several groups or clusterings, each query once, in order of first appearance."""
-    found: dict[str, _Q] = {}
+    sums: dict[str, _Q] = {}
     for query in figures:
-        found[query.query] = found[query.query] + query if query.query in found else query
-    return tuple(found.values())
+        sums[query.query] = sums[query.query] + query if query.query in sums else query
+    return tuple(sums.values())
 
 
 def _share(expected: int, after: int) -> float | None:

@@ -88,18 +88,18 @@ class ScopeBySample:
         execution, target_bytes = self._policy.execution, self._policy.plan.target_file_size_bytes
         in_groups = by_group.forecast(execution, target_bytes=target_bytes)
         whole = by_group.regrouped([group.files for one in asked for group in one.question.whole])
-        found = {
+        forecasts = {
             ClusteringScope.GROUP: iter(in_groups),
             ClusteringScope.PARTITION: iter(whole.forecast(execution, target_bytes=target_bytes)),
         }
         choices = list(otherwise)
         for number, one in zip(ranked, asked, strict=True):
             predicted = {
-                ClusteringScope.GROUP: [next(found[ClusteringScope.GROUP]) for _ in one.parts][
+                ClusteringScope.GROUP: [next(forecasts[ClusteringScope.GROUP]) for _ in one.parts][
                     : len(one.question.groups)
                 ],
                 ClusteringScope.PARTITION: [
-                    next(found[ClusteringScope.PARTITION]) for _ in one.question.whole
+                    next(forecasts[ClusteringScope.PARTITION]) for _ in one.question.whole
                 ],
             }
             if all(forecast.queries for forecasts in predicted.values() for forecast in forecasts):
@@ -166,8 +166,8 @@ class _SampledQuestion:
 
 
 def _all_files(question: ScopeQuestion) -> Sequence[ClusteringFile]:
-    found = {file.key: file for group in (*question.groups, *question.whole) for file in group.files}
-    return list(found.values())
+    by_key = {file.key: file for group in (*question.groups, *question.whole) for file in group.files}
+    return list(by_key.values())
 
 
 def _benefit(question: ScopeQuestion) -> float:

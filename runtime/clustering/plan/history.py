@@ -51,16 +51,16 @@ def completed_clusterings(
 
     Each examined replacecommit costs one request.
     """
-    found: list[CompletedClustering] = []
+    newest: list[CompletedClustering] = []
     for write in reversed(timeline.completed_writes):
-        if len(found) == most:
+        if len(newest) == most:
             break
         if write.action is not Action.REPLACECOMMIT:
             continue
         metadata = timeline.commit_metadata(write.time)
         if metadata.operation != CLUSTER:
             continue
-        found.append(
+        newest.append(
             CompletedClustering(
                 instant=write.time,
                 written_bytes=sum(stat.file_size_bytes for stat in metadata.all_stats()),
@@ -69,7 +69,7 @@ def completed_clusterings(
                 work=read_work(metadata.extra),
             )
         )
-    return tuple(reversed(found))
+    return tuple(reversed(newest))
 
 
 def past_work(handle: TableHandle, timeline: Timeline) -> tuple[ClusteringWork, ...]:

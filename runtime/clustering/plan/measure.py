@@ -55,12 +55,15 @@ class QueryMeasure:
             return ()
         before = [self._before[part.path] for group in groups for part in group.work.slices]
         written = {file.statistics.path: file.statistics for group in groups for file in group.files}
-        read, left = self._queries.reads(before), self._queries.reads(self._with_pages(written).values())
+        reads_before, reads_after = (
+            self._queries.reads(before),
+            self._queries.reads(self._with_pages(written).values()),
+        )
         return tuple(
             MeasuredQuery.of(
-                query.name, before=now, expected=self._expected_of(query.name, groups), after=after
+                query.name, before=before_query, expected=self._expected_of(query.name, groups), after=after
             )
-            for query, now, after in zip(self._queries, read, left, strict=True)
+            for query, before_query, after in zip(self._queries, reads_before, reads_after, strict=True)
         )
 
     def _with_pages(self, files: Mapping[str, FileStatistics]) -> Mapping[str, FileStatistics]:

@@ -237,8 +237,8 @@ def commits_since_clustering(timeline: Timeline) -> int:
 
 def last_clustering(timeline: Timeline) -> str:
     """Return the instant of the newest completed clustering on the active timeline, or "" without one."""
-    found = (write.time for write in reversed(timeline.completed_writes) if _is_clustering(timeline, write))
-    return next(found, "")
+    times = (write.time for write in reversed(timeline.completed_writes) if _is_clustering(timeline, write))
+    return next(times, "")
 
 
 def _is_clustering(timeline: Timeline, write: Instant) -> bool:

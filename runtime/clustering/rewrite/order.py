@@ -108,10 +108,10 @@ class OrderKeys:
         """Return the key columns of the rows, to sort by in ascending order, the first one first."""
         with plug_in_errors(self._strategy):
             keys = [*(values_of(rows, name) for name in self._split_by), *self._keys_of(rows)]
-            found = pa.table(keys, names=[f"{_KEY}{number}" for number in range(len(keys))])
-            if found.num_rows != rows.num_rows:
-                raise ValueError(f"it returned {found.num_rows} sort keys for {rows.num_rows} rows")
-            types = found.schema.types
+            table = pa.table(keys, names=[f"{_KEY}{number}" for number in range(len(keys))])
+            if table.num_rows != rows.num_rows:
+                raise ValueError(f"it returned {table.num_rows} sort keys for {rows.num_rows} rows")
+            types = table.schema.types
             if nested := next((kind for kind in types if pa.types.is_nested(kind)), None):
                 raise TypeError(f"it returned a sort key of type {nested}, which has no order")
             if types != (self._types or types):
@@ -120,7 +120,7 @@ class OrderKeys:
                     "for other rows"
                 )
             self._types = types
-            return found
+            return table
 
 
 def _type_names(types: Sequence[pa.DataType]) -> str:

@@ -139,13 +139,15 @@ def sampler(context: WriteContext, order: RowOrder, shares: Shares, *, stride: i
     def sample(numbers: Iterable[pa.RecordBatch]) -> Batches:
         for number in _numbers(numbers):
             try:
-                found = sample_share(context, shares[number], order, stride=stride)
+                share_sample = sample_share(context, shares[number], order, stride=stride)
             except RetryWrite:
                 yield _message(run=number, is_file_missing=True)
             else:
-                metadata = {_STRIDE: str(found.stride)}
-                content = _packed(found.sample.replace_schema_metadata(metadata))
-                yield _message(run=number, rows=found.rows, row_bytes=found.row_bytes, content=content)
+                metadata = {_STRIDE: str(share_sample.stride)}
+                content = _packed(share_sample.sample.replace_schema_metadata(metadata))
+                yield _message(
+                    run=number, rows=share_sample.rows, row_bytes=share_sample.row_bytes, content=content
+                )
 
     return sample
 

@@ -209,12 +209,12 @@ def sort_range(
         cipher = SpillCipher() if encrypt_spills else None
         recorded = quantiles.recorded(chain(drained(held), pieces))
         spilled = SpilledRun(path, [(pa.Table.from_batches([piece]) for piece in recorded)], cipher=cipher)
-        found, weights = quantiles.keys()
+        sample, weights = quantiles.keys()
         ranges = max(ranges_of(weights.sum(), run_bytes=run_bytes), _FEWEST_RANGES)
         yield from sort_by_ranges(
             _read_once(spilled, path),
             keys,
-            boundaries_of(found, ranges, weights=weights),
+            boundaries_of(sample, ranges, weights=weights),
             run_bytes=run_bytes,
             held_bytes=0,
             encrypt_spills=encrypt_spills,
@@ -282,8 +282,8 @@ class _Runs:
             self._folder = Path(self._resources.enter_context(folder))
             self._cipher = SpillCipher() if self._encrypt_spills else None
         path = self._folder / f"{len(self._spilled)}.arrow"
-        found = ([pa.Table.from_batches(pieces)] if pieces else [] for pieces in ranges)
-        self._spilled.append(SpilledRun(path, found, cipher=self._cipher))
+        tables = ([pa.Table.from_batches(pieces)] if pieces else [] for pieces in ranges)
+        self._spilled.append(SpilledRun(path, tables, cipher=self._cipher))
 
     def range(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, run by run; this is possible only once."""

@@ -30,10 +30,10 @@ def stable_order(keys: Sequence[pa.Array]) -> Order:
     words = np.zeros(rows, np.uint64)
     used = 0
     for key in keys:
-        found = _numbers(key)
-        if found is None:
+        packed = _numbers(key)
+        if packed is None:
             break
-        numbers, width = found
+        numbers, width = packed
         if used + width + bits > _WORD_BITS:
             words, used = _rank_in_place(words), bits
             if used + width + bits > _WORD_BITS:

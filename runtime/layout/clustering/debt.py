@@ -193,12 +193,12 @@ class _Planner:
 
 def _choices(parts: Sequence[_Part], spec: ClusteringSpec, choose: Choose | None) -> dict[str, ScopeChoice]:
     """Return the choice of ``scope: auto`` for each partition that has one."""
-    found = {part.path: part.choice for part in parts if part.choice is not None}
+    choices = {part.path: part.choice for part in parts if part.choice is not None}
     questions = [part.question for part in parts if part.question is not None]
     if questions:
         answers = by_statistics(questions, spec) if choose is None else choose(questions)
-        found |= {choice.partition: choice for choice in answers}
-    return found
+        choices |= {choice.partition: choice for choice in answers}
+    return choices
 
 
 def in_batches(groups: Sequence[PlannedGroup], batches: int) -> list[tuple[PlannedGroup, ...]]:
@@ -207,15 +207,15 @@ def in_batches(groups: Sequence[PlannedGroup], batches: int) -> list[tuple[Plann
     The groups keep their order, and no batch is empty.
     """
     total = sum(group.size_bytes for group in groups)
-    found: list[list[PlannedGroup]] = []
+    filled: list[list[PlannedGroup]] = []
     seen = 0
     for group in groups:
         begins = seen * batches // max(total, 1)
-        if not found or begins >= len(found):
-            found.append([])
-        found[-1].append(group)
+        if not filled or begins >= len(filled):
+            filled.append([])
+        filled[-1].append(group)
         seen += group.size_bytes
-    return [tuple(batch) for batch in found]
+    return [tuple(batch) for batch in filled]
 
 
 def _digest_reasons(spec: ClusteringSpec, files: Iterable[ClusteringFile]) -> dict[str, str]:
@@ -233,15 +233,15 @@ def _unavailable(
     files: Iterable[ClusteringFile], situation: Situation, *, applied: str
 ) -> dict[FileKey, ExcludedFile]:
     """Return the files that must not be rewritten: reserved ones, and those under ``existing: keep``."""
-    found: dict[FileKey, ExcludedFile] = {}
+    excluded: dict[FileKey, ExcludedFile] = {}
     until = situation.kept_until
     for file in files:
         if file.key in situation.reserved:
             detail = situation.reserved[file.key]
-            found[file.key] = ExcludedFile(file=file, reason=ExclusionReason.RESERVED, detail=detail)
+            excluded[file.key] = ExcludedFile(file=file, reason=ExclusionReason.RESERVED, detail=detail)
         elif until is not None and file.digest not in (applied, STEPS_DUE) and file.instant <= until:
-            found[file.key] = ExcludedFile(file=file, reason=ExclusionReason.KEPT)
-    return found
+            excluded[file.key] = ExcludedFile(file=file, reason=ExclusionReason.KEPT)
+    return excluded
 
 
 def _excluded(files: Iterable[ClusteringFile], reason: ExclusionReason) -> dict[FileKey, ExcludedFile]:

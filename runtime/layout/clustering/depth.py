@@ -44,8 +44,10 @@ def depths_of(files: Sequence[ClusteringFile], execution: ExecutionPolicy) -> di
     known = [position for position, box in enumerate(boxes) if box is not None]
     digest = execution.digest
     runs = [_run(files[position], digest) for position in known]
-    found = [box for box in boxes if box is not None]
-    depths = _at_points(found, runs) if execution.strategy in CURVES else _along_order(found, runs)
+    known_boxes = [box for box in boxes if box is not None]
+    depths = (
+        _at_points(known_boxes, runs) if execution.strategy in CURVES else _along_order(known_boxes, runs)
+    )
     return {files[position].file_id: depth for position, depth in zip(known, depths, strict=True)}
 
 
@@ -154,8 +156,8 @@ def _probes(boxes: Sequence[Box]) -> list[list[int]]:
         for one, other in zip(sampled, sampled[distance:], strict=False)
     )
     common = (sides for sides in shared if all(side.low <= side.high for side in sides))
-    found = chain(sampled, islice(common, _PROBES - len(sampled)))
-    return [[side.low + side.high for side in sides] for sides in found]
+    boxes_and_overlaps = chain(sampled, islice(common, _PROBES - len(sampled)))
+    return [[side.low + side.high for side in sides] for sides in boxes_and_overlaps]
 
 
 def _covers(box: Box, point: Sequence[int]) -> bool:
@@ -254,11 +256,11 @@ def _extents(files: Sequence[ClusteringFile], column: str) -> list[Extent | None
     The ranks are those among the bounds of all files.
     """
     bounds = [_bounds(file.columns.get(column)) for file in files]
-    distinct = {value for found in bounds if found is not None for value in found}
+    distinct = {value for ends in bounds if ends is not None for value in ends}
     if len({_kind(value) for value in distinct}) != 1:
         return [None] * len(files)
     rank = {value: position for position, value in enumerate(sorted(distinct))}
-    return [None if found is None else Extent(*sorted((rank[found[0]], rank[found[1]]))) for found in bounds]
+    return [None if ends is None else Extent(*sorted((rank[ends[0]], rank[ends[1]]))) for ends in bounds]
 
 
 def _bounds(column: ColumnStatistics | None) -> tuple[StatisticValue, StatisticValue] | None:

@@ -55,7 +55,7 @@ def groups_of(
         scope: The scope that is recorded in the groups.
 
     """
-    found = []
+    groups = []
     ordered_files = [file for file in files if _is_ordered(file, reasons, context)]
     merged = {file.file_id for file in ordered_files}
     others = [file for file in files if file.file_id not in merged]
@@ -71,8 +71,8 @@ def groups_of(
         ):
             group = _group(members, reasons, context)
             if group is not None:
-                found.append(replace(group, scope=scope))
-    return found
+                groups.append(replace(group, scope=scope))
+    return groups
 
 
 def divide_into_bins(
@@ -117,7 +117,8 @@ def divide_into_bins(
             len(members) <= most_files and _size(members) <= largest for members in equal_bins
         ):
             bins = min(
-                (bins, equal_bins), key=lambda found: _largest_deviation(found, target_bytes, most_bytes)
+                (bins, equal_bins),
+                key=lambda candidate: _largest_deviation(candidate, target_bytes, most_bytes),
             )
     return bins
 
@@ -128,15 +129,15 @@ def _equal_bins(
     """Divide the files, in their order, into bins of about equal multiples of ``output_bytes``."""
     bins = -(-outputs // max(int(capacity // max(output_bytes, 1)), 1))
     ends = [output_bytes * (outputs * (number + 1) // bins) for number in range(bins)]
-    found: list[list[ClusteringFile]] = [[] for _ in ends]
+    filled: list[list[ClusteringFile]] = [[] for _ in ends]
     number = 0
     seen = 0
     for file in files:
         while number + 1 < bins and seen + file.size_bytes / 2 > ends[number]:
             number += 1
-        found[number].append(file)
+        filled[number].append(file)
         seen += file.size_bytes
-    return [members for members in found if members]
+    return [members for members in filled if members]
 
 
 def _largest_deviation(bins: Iterable[Iterable[ClusteringFile]], target_bytes: int, most_bytes: int) -> float:

@@ -95,16 +95,16 @@ def limited_to_budget(debt: Debt, budget: RunBudget, *, max_groups: int, max_fil
         max_files: The largest number of files in the run.
 
     """
-    room = RunRoom(budget, max_groups=max_groups, max_files=max_files)
+    limits = RunRoom(budget, max_groups=max_groups, max_files=max_files)
     taken: list[PlannedGroup] = []
     excluded: list[ExcludedFile] = []
     for group in debt.groups:
-        reason = room.refusal(group.size_bytes, len(group.files))
+        reason = limits.refusal(group.size_bytes, len(group.files))
         if reason is not None:
             excluded += [ExcludedFile(file=file, reason=reason) for file in group.files]
             continue
         taken.append(group)
-        room.take(group.size_bytes, len(group.files))
+        limits.take(group.size_bytes, len(group.files))
     partitions = {group.partition for group in taken}
     return replace(
         debt,

@@ -50,8 +50,8 @@ class SizeLimits:
 
     def outputs(self, size_bytes: float, *, rows: int | None = None) -> Outputs:
         """Return the files that the writer makes from ``size_bytes``, at most as many as there are rows."""
-        found = outputs_of(size_bytes, target_bytes=self.target_bytes, most_bytes=self.most_bytes)
-        if rows is None or found.files <= max(rows, 1):
-            return found
+        outputs = outputs_of(size_bytes, target_bytes=self.target_bytes, most_bytes=self.most_bytes)
+        if rows is None or outputs.files <= max(rows, 1):
+            return outputs
         each = size_bytes / max(rows, 1)
         return Outputs(files=max(rows, 1), each_bytes=each, last_bytes=each)

@@ -139,12 +139,12 @@ def bounds_of(
     If the type of a column in a file of an older schema cannot be compared with its type in the table, the
     column is left out.
     """
-    found = {}
+    bounds = {}
     for name in group.columns if columns is None else columns:
         column, declared = group.columns.get(name), types.get(name)
         if column is not None and declared is not None and _comparable(column.type, declared):
-            found[name] = _bounds(column, declared, group.rows)
-    return found
+            bounds[name] = _bounds(column, declared, group.rows)
+    return bounds
 
 
 def _bounds(column: ColumnStatistics, declared: str, rows: int) -> Bounds:
