@@ -32,8 +32,8 @@ class Advisory:
     fixed: tuple[str, ...]
 
     def __str__(self) -> str:
-        mended = f"fixed in {', '.join(self.fixed)}" if self.fixed else "not fixed yet"
-        return f"{self.package} {self.version}: {', '.join(self.names)}, {mended}"
+        fix = f"fixed in {', '.join(self.fixed)}" if self.fixed else "not fixed yet"
+        return f"{self.package} {self.version}: {', '.join(self.names)}, {fix}"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def main() -> int:
             break
         print(f"locks/{lock.name}: {answer.known} packages looked up", flush=True)
         answers.append(answer)
-    return judge(answers, accepted) if answers else 0
+    return report(answers, accepted) if answers else 0
 
 
 def warn(text: str) -> None:
@@ -94,13 +94,13 @@ def ask(lock: Path, service: str) -> Answer | None:
     return answer_in(done.stdout)
 
 
-def answer_in(said: str) -> Answer | None:
+def answer_in(output: str) -> Answer | None:
     """Return the answer in pip-audit's output, or None if it knows none of the packages.
 
     A package mirror without advisories knows none.
     """
     try:
-        packages = json.loads(said)["dependencies"]
+        packages = json.loads(output)["dependencies"]
     except (ValueError, KeyError, TypeError):
         return None
     known = [package for package in packages if "skip_reason" not in package]
@@ -111,7 +111,7 @@ def answer_in(said: str) -> Answer | None:
     )
 
 
-def judge(answers: Iterable[Answer], accepted: Sequence[Mapping[str, Any]]) -> int:
+def report(answers: Iterable[Answer], accepted: Sequence[Mapping[str, Any]]) -> int:
     """Print the vulnerabilities, and return 1 if one is not accepted."""
     found = {advisory for answer in answers for advisory in answer.advisories}
     reasons = {entry["id"]: entry["reason"] for entry in accepted}

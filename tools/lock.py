@@ -39,7 +39,7 @@ def main() -> int:
     chosen = options.parse_args()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     if chosen.check:
-        return say_stale(stale(project, chosen.groups))
+        return report_stale(stale(project, chosen.groups))
     for group in chosen.groups:
         write(project, group, upgrade=chosen.upgrade)
     return 0
@@ -59,7 +59,7 @@ def stale(
     return [group for group in groups if _stamp(project, group) not in _first_lines(place(group))]
 
 
-def say_stale(groups: list[str]) -> int:
+def report_stale(groups: list[str]) -> int:
     """Print the stale locks, and return 1 if there are any."""
     for group in groups:
         place = lock_file(group).relative_to(ROOT)
@@ -97,10 +97,10 @@ def _stamp(project: Mapping[str, Any], group: str) -> str:
     """Return the line of a lock with the digest of its requirements."""
     groups = project["dependency-groups"]
     own = "build" if group == OF_PROJECTS else group
-    said: list[Any] = [project["project"]["requires-python"], groups[own]]
+    requirements: list[Any] = [project["project"]["requires-python"], groups[own]]
     if group in (WITH_PROJECT, OF_PROJECTS):
-        said += [project["project"]["dependencies"], project["project"]["optional-dependencies"]]
-    return _STAMP + hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        requirements += [project["project"]["dependencies"], project["project"]["optional-dependencies"]]
+    return _STAMP + hashlib.sha256(json.dumps(requirements, sort_keys=True).encode()).hexdigest()
 
 
 def _first_lines(place: Path) -> list[str]:

@@ -41,20 +41,20 @@ class Step:
 
     command: str
     shown: str
-    said: str
+    output: str
     exit_code: int
 
     @property
     def as_shown(self) -> bool:
         """True if the page shows no output, or the real output except for varying figures."""
-        return not self.shown or _steady(self.shown) == _steady(self.said)
+        return not self.shown or _normalised_words(self.shown) == _normalised_words(self.output)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The output and exit code of a command, and the shell's directory after it."""
 
-    said: str
+    output: str
     exit_code: int
     directory: Path
 
@@ -82,8 +82,8 @@ def bash(command: str, entered: str | None, directory: Path) -> Answer:
         left = Path(place.read().strip() or directory)
     os.close(controller)
     os.close(terminal)
-    said = done.stdout if done.returncode == 0 else done.stdout + done.stderr
-    return Answer(said=said, exit_code=done.returncode, directory=left)
+    output = done.stdout if done.returncode == 0 else done.stdout + done.stderr
+    return Answer(output=output, exit_code=done.returncode, directory=left)
 
 
 class Tour:
@@ -117,7 +117,7 @@ class Tour:
     def _typed(self, command: str, entered: str | None, *, shown: str) -> Step:
         answer = self._shell(command, entered, self.directory)
         self.directory = answer.directory
-        return Step(command=command, shown=shown, said=answer.said, exit_code=answer.exit_code)
+        return Step(command=command, shown=shown, output=answer.output, exit_code=answer.exit_code)
 
     def _write(self, body: str) -> None:
         heading = re.match(r"# (\S+\.yml)\n", body)
@@ -152,13 +152,13 @@ def play(page: Path, directory: Path, shell: Shell = bash) -> list[Step]:
 def rewritten(page: str, steps: list[Step]) -> str:
     """Return the page with the real output of each command whose shown output differs."""
     for step in steps:
-        if step.shown and _steady_lines(step.shown) != _steady_lines(step.said):
+        if step.shown and _steady_lines(step.shown) != _steady_lines(step.output):
             before = f"$ {step.command}\n{step.shown}"
-            page = page.replace(before, f"$ {step.command}\n{step.said}", 1)
+            page = page.replace(before, f"$ {step.command}\n{step.output}", 1)
     return page
 
 
-def _steady(text: str) -> list[str]:
+def _normalised_words(text: str) -> list[str]:
     """Return the words of an output: line breaks depend on the figures in it."""
     return [word for line in _steady_lines(text) for word in line.split()]
 
@@ -197,7 +197,7 @@ def main() -> int:
             failed = failed or step.exit_code != 0 or (check and not step.as_shown)
             print(f"{verdict:<8} $ {step.command.splitlines()[0]}")
             if verdict != "ok":
-                print(step.said)
+                print(step.output)
         if not check:
             page.write_text(rewritten(page.read_text(encoding="utf-8"), steps), encoding="utf-8")
     return int(failed)

@@ -92,9 +92,9 @@ def bar_chart(title: str, unit: str, bars: Sequence[Bars], series: Sequence[str]
     width = (_SLOT - (len(classes) + 1) * _GAP) / len(classes)
     step = 1 if all(len(group.label) <= _LONG_LABEL for group in bars) else 2
     rectangles, labels = [], []
-    for place, group in enumerate(bars):
-        left = _MARGIN + _SLOT * place + _GAP
-        if (len(bars) - 1 - place) % step == 0:
+    for index, group in enumerate(bars):
+        left = _MARGIN + _SLOT * index + _GAP
+        if (len(bars) - 1 - index) % step == 0:
             labels.append(Label(x=left + (_SLOT - 2 * _GAP) / 2, y=_BASE + 14, text=group.label))
         for number, (value, css) in enumerate(zip(group.values, classes, strict=True)):
             height = round(value * _HEIGHT / most)
@@ -160,30 +160,30 @@ def sparkline(
     most = max([*known, bound or 0.0, 0.0])
     least = min([*known, bound or 0.0, 0.0])
 
-    def x_of(place: int) -> float:
+    def x_of(index: int) -> float:
         room = _SPARK_WIDTH - 2 * _SPARK_EDGE
-        return round(_SPARK_EDGE + room * place / max(len(values) - 1, 1), 1)
+        return round(_SPARK_EDGE + room * index / max(len(values) - 1, 1), 1)
 
     def y_of(value: float) -> float:
         room = _SPARK_HEIGHT - 2 * _SPARK_EDGE
         return round(_SPARK_EDGE + room * (most - value) / ((most - least) or 1), 1)
 
-    line = " ".join(f"{x_of(place)},{y_of(v)}" for place, v in enumerate(values) if v is not None)
+    line = " ".join(f"{x_of(index)},{y_of(v)}" for index, v in enumerate(values) if v is not None)
     curves = [Curve(points=line, css="new")] if len(known) > 1 else []
     if bound is not None and known:
         edge = y_of(bound)
         curves.append(Curve(points=f"0,{edge} {_SPARK_WIDTH},{edge}", css="limit"))
     dots = [
         Rectangle(
-            x=x_of(place) - _DOT / 2,
+            x=x_of(index) - _DOT / 2,
             y=y_of(0.0 if value is None else value) - _DOT / 2,
             width=_DOT,
             height=_DOT,
             css=css,
             title=css.replace("_", " "),
         )
-        for place, (value, css) in enumerate(zip(values, classes, strict=True))
-        if css != _PASSED or place == len(values) - 1
+        for index, (value, css) in enumerate(zip(values, classes, strict=True))
+        if css != _PASSED or index == len(values) - 1
     ]
     return Chart(
         title="",

@@ -103,7 +103,7 @@ def check_project(workspace: Workspace) -> Iterator[Check]:
     yield _checked("storage", lambda: _probe(workspace))
     for table in workspace.tables:
         yield _checked(f"table {table.name}", lambda table=table: _table(workspace, table))  # type: ignore[misc]
-    places = _places(workspace)
+    places = _locations(workspace)
     hadoop = store_jars.hadoop_version(store_jars.spark_jars())
     for client in store_jars.clients(hadoop):
         if any(place.partition("://")[0] in client.schemes for place in places):
@@ -164,7 +164,7 @@ def _encodings() -> Check:
     return Check(name="encodings", ok=not wrong, found=f"{found} ({locale_of}){remedy}")
 
 
-def _places(workspace: Workspace) -> list[str]:
+def _locations(workspace: Workspace) -> list[str]:
     """Return the lower-cased locations of the selected tables and of their sources."""
     tables = workspace.tables
     sources = [source.path for table in tables for source in table.spec.sources]

@@ -46,7 +46,7 @@ def replay_table(
     other = _other(limits, spec if declared is None else declared)
     found = replay(history, applied, None if other == applied else other)
     if found is not None:
-        gaps = (*found.gaps, *_about_limits(handle, spec, begun_ms))
+        gaps = (*found.gaps, *_limits_gap(handle, spec, begun_ms))
         found = replace(found, gaps=gaps)
     return ReplayReport(table=handle.name, seconds=seconds, replay=found)
 
@@ -56,7 +56,7 @@ def _other(limits: Limits, spec: TableSpec) -> LayoutLimits:
     return following(limits.over(spec.sizing), LayoutLimits(sizing=spec.sizing, clustering=spec.clustering))
 
 
-def _about_limits(handle: TableHandle, spec: TableSpec, begun_ms: int) -> tuple[str, ...]:
+def _limits_gap(handle: TableHandle, spec: TableSpec, begun_ms: int) -> tuple[str, ...]:
     """Return a note if the period was written under other limits than those applied now."""
     if handle.spec is None:
         return ("no spec is applied to the table: the replay uses the writer's default limits instead",)

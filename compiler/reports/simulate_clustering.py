@@ -108,7 +108,7 @@ class SimulatedTable:
         """The bytes of all files."""
         return sum(file.size_bytes for file in self._files)
 
-    def tried(
+    def simulate(
         self,
         layouts: Iterable[ExecutionPolicy],
         *,
@@ -156,7 +156,7 @@ class SimulatedTable:
     def _division(self, layout: ExecutionPolicy) -> tuple[Sequence[PlannedGroup], Sequence[FileStatistics]]:
         """Return the groups of files that a layout rewrites, and the statistics of the files that stay."""
         # Files without a layout digest are due in full, regardless of their earlier clustering.
-        files = [self._known(file) for file in self._files]
+        files = [self._with_bounds(file) for file in self._files]
         policy = replace(self.policy, execution=layout)
         choose = ScopeBySample(self._handle.store, self.spec, policy, limits=IN_REVIEW)
         groups = compute_debt(policy, files, self._situation, choose=choose).groups
@@ -212,7 +212,7 @@ class SimulatedTable:
         (_, now), (_, left) = self.queries.weighted(self._now), self.queries.weighted(expected)
         return left / now if now else 1.0
 
-    def _known(self, file: ClusteringFile) -> ClusteringFile:
+    def _with_bounds(self, file: ClusteringFile) -> ClusteringFile:
         columns = {name.lower(): column for name, column in self._statistics[file.path].columns.items()}
         return replace(file, digest=None, columns=columns)
 

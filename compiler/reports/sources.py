@@ -31,7 +31,7 @@ class TableSources:
 
     def listed(self) -> tuple[ListedSource, ...]:
         """Return each source with the state of its files."""
-        chosen = self._applied if self.source is None else (self._one,)
+        chosen = self._applied if self.source is None else (self._named_source,)
         return tuple(
             list_source(self.handle, source, directory=self._directory, storage=self.workspace.storage)
             for source in chosen
@@ -41,7 +41,7 @@ class TableSources:
         """Record a decision about listed files."""
         return decide(
             self.handle,
-            self._one,
+            self._named_source,
             kind,
             files,
             directory=self._directory,
@@ -62,7 +62,7 @@ class TableSources:
 
     def copy_known_files(self, other: TableSources) -> Decision:
         """Record that the files which another table's sources ingested count as ingested here."""
-        return copy_known_files(self.handle, self._one.name, other.handle, of=other.source)
+        return copy_known_files(self.handle, self._named_source.name, other.handle, of=other.source)
 
     @property
     def _directory(self) -> str:
@@ -73,14 +73,14 @@ class TableSources:
         return () if self.handle.spec is None else self.handle.spec.sources
 
     @property
-    def _one(self) -> Source:
+    def _named_source(self) -> Source:
         """The named source; UsageError if none is named or it is unknown."""
         found = {source.name: source for source in self._applied}
         if self.source is None or self.source not in found:
-            raise UsageError(self._unknown(found))
+            raise UsageError(self._unknown_message(found))
         return found[self.source]
 
-    def _unknown(self, known: Collection[str]) -> str:
+    def _unknown_message(self, known: Collection[str]) -> str:
         """Return the error text for a missing or unknown name of a source."""
         table = self.handle.name
         if not known:

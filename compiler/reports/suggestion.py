@@ -92,7 +92,7 @@ def simulate_layouts(
             f"table {table.name} declares no queries with conditions on columns and no clustering columns: "
             "name some with --columns COLUMN,..."
         )
-    return table.tried(
+    return table.simulate(
         _distinct(
             replace(policy, strategy=strategy, columns=() if strategy == STITCH else names, scope=scope)
             for strategy in wanted
@@ -116,13 +116,13 @@ def suggest(store: ObjectStore) -> Suggestion:
     alone = [policy, replace(policy, strategy=STITCH, columns=())]
     alone += [replace(policy, strategy="sort", columns=(name,)) for name in names]
     first = _distinct(alone)
-    candidates = table.tried(first, limits=_SCREENING)
+    candidates = table.simulate(first, limits=_SCREENING)
     if _no_forecast(candidates) is not None:
         return suggestion_of(candidates, tried=len(first))
     every = _distinct([*first, *_crossed(policy, _best_alone(candidates, names))])
     if table.size_bytes * len(every) <= _DRY_RUN_BYTES:
-        return suggestion_of(table.tried(every, dry_run=True), tried=len(every))
-    crossed = table.tried(every[len(first) :], limits=_SCREENING).candidates
+        return suggestion_of(table.simulate(every, dry_run=True), tried=len(every))
+    crossed = table.simulate(every[len(first) :], limits=_SCREENING).candidates
     finalists = _finalists(
         table, replace(candidates, candidates=(*candidates.candidates, *crossed)), always=first
     )
@@ -202,7 +202,7 @@ def _finalists(
         for number in range(len(candidates.queries))
     ]
     chosen = [candidate.execution for candidate in (*ranked[:most], *of_query)]
-    return table.tried(dict.fromkeys([*chosen, *always]), dry_run=is_small)
+    return table.simulate(dict.fromkeys([*chosen, *always]), dry_run=is_small)
 
 
 def _distinct(layouts: Iterable[ExecutionPolicy]) -> list[ExecutionPolicy]:

@@ -122,7 +122,7 @@ class GitLab:
         approvals = read(_FORGE, "approvals", self._get(f"{path}/approvals"), _approvals)
         versions = self._versions(pull)
         given = [self._approval(entry, versions) for entry in approvals]
-        refused = self._list(f"{path}/reviewers", "reviewers", _refusal)
+        refused = self._list(f"{path}/reviewers", "reviewers", _change_request)
         found = [*given, *(review for review in refused if review is not None)]
         return tuple(numbered(number) for number, numbered in enumerate(found))
 
@@ -348,7 +348,7 @@ def _approvals(entry: Any) -> list[Any]:
     return [approval for approval in given if value_at(approval, "user") is not None]
 
 
-def _refusal(entry: Any) -> Callable[[int], Review] | None:
+def _change_request(entry: Any) -> Callable[[int], Review] | None:
     """Read a reviewer who requests changes; return None for another state or a deleted account."""
     if text_at(entry, "state") != "requested_changes" or value_at(entry, "user") is None:
         return None

@@ -185,7 +185,7 @@ class JsonClient:
             place = response.headers.get("Location")
             if response.status not in _REDIRECTS or place is None or method != "GET":
                 return response.status, response.headers, content
-            url = self._within(url, place)
+            url = self._same_server_url(url, place)
         raise ForgeError(f"{self._named(url)} redirects again and again")
 
     def _pool(self, url: str) -> urllib3.PoolManager:
@@ -198,7 +198,7 @@ class JsonClient:
             self._pools[proxy] = urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
         return self._pools[proxy]
 
-    def _within(self, base: str, reference: str) -> str:
+    def _same_server_url(self, base: str, reference: str) -> str:
         """Return the absolute URL of a reference; raise ForgeError if it is on another server."""
         try:
             url = urljoin(base, reference)
@@ -231,7 +231,7 @@ class JsonClient:
     ) -> JsonAnswer:
         if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
             raise _FAILURES.get(status, ForgeError)(
-                f"{self._named(url)} answers {method} with {status}{_complaint(content)}; "
+                f"{self._named(url)} answers {method} with {status}{_server_message(content)}; "
                 + _REMEDIES.get(status, "check the permissions of the token")
             )
         try:
@@ -242,7 +242,7 @@ class JsonClient:
         return JsonAnswer(
             status=status,
             content=document,
-            next=None if following is None else self._within(url, following),
+            next=None if following is None else self._same_server_url(url, following),
         )
 
     def _named(self, url: str) -> str:
@@ -277,7 +277,7 @@ def _not_an_address(address: str) -> UsageError:
     return UsageError(f"the address of a forge is https://HOST/PATH, not {quoted(address)}")
 
 
-def _complaint(content: bytes) -> str:
+def _server_message(content: bytes) -> str:
     """Return the server's message about a failure in brackets, cut to 200 characters, or nothing."""
     with suppress(ValueError):
         document = parsed_json(content)

@@ -173,8 +173,12 @@ def _passing_settings(
         errors_without = {path: errors_with(_without(kept, path)) for path in kept}
         worst = min(errors_without, key=lambda path: (len(errors_without[path]), path))
         remaining = {(error.code, error.summary) for error in errors_without[worst]}
-        gone = next((e for e in errors if (e.code, e.summary) not in remaining), errors[0])
-        left_out.append(UnadoptedSetting(path=worst, value=kept[worst], reason=f"{gone.code} {gone.summary}"))
+        removed_error = next((e for e in errors if (e.code, e.summary) not in remaining), errors[0])
+        left_out.append(
+            UnadoptedSetting(
+                path=worst, value=kept[worst], reason=f"{removed_error.code} {removed_error.summary}"
+            )
+        )
         kept, errors = _without(kept, worst), errors_without[worst]
     return kept, tuple(left_out)
 

@@ -65,7 +65,7 @@ def rename(
     if dot:
         _rename_source(files, table, source, name)
     else:
-        taken = _taken(workspace, table, name, replace=replace)
+        taken = _replaced_table(workspace, table, name, replace=replace)
         for path in (PROJECT_FILE, *(each.file for each in workspace.project.tables if each is not taken)):
             files.replace(path, dict(_references(files.root(path), table.name, name)))
         if taken is not None:
@@ -89,7 +89,9 @@ def _rename_source(files: _Files, table: ResolvedTable, source: str, name: str) 
     files.replace(table.file, {("sources", names.index(source), "name"): flow(name)})
 
 
-def _taken(workspace: Workspace, table: ResolvedTable, name: str, *, replace: bool) -> ResolvedTable | None:
+def _replaced_table(
+    workspace: Workspace, table: ResolvedTable, name: str, *, replace: bool
+) -> ResolvedTable | None:
     """Return the table that loses its name, or None; raise UsageError if the name cannot be used."""
     if not compiled_pattern(inlined(Kind.TABLE)["properties"]["name"]["pattern"]).search(name):
         raise UsageError(f"{name!r} may only have letters, digits and '_', and must begin with a letter")

@@ -178,7 +178,7 @@ def render_text(diagnostics: Sequence[Diagnostic], *, files: int) -> str:
     """
     if not diagnostics:
         return ""
-    blocks = [_block(found) for found in diagnostics]
+    blocks = [_text_block(found) for found in diagnostics]
     return "\n".join([*blocks, summary_line(diagnostics, files=files)]) + "\n"
 
 
@@ -237,7 +237,7 @@ def render_github(diagnostics: Sequence[Diagnostic], *, prefix: str = "") -> str
     return "".join(lines)
 
 
-def _block(found: Diagnostic) -> str:
+def _text_block(found: Diagnostic) -> str:
     mark = "warning: " if found.severity is Severity.WARNING else ""
     head = f"{one_line(found.file)}:{found.line}:{found.column}: {found.code} {mark}{one_line(found.message)}"
     if not found.snippet:
@@ -245,7 +245,7 @@ def _block(found: Diagnostic) -> str:
     width = max(4, len(str(found.snippet[-1][0])) + 1)
     lines = [head]
     for number, text in found.snippet:
-        shown, cut = _around(text, found.column) if number == found.line else _around(text, 1)
+        shown, cut = _visible_part(text, found.column) if number == found.line else _visible_part(text, 1)
         lines.append(f" {number:>{width}} | {_visible(shown)}".rstrip())
         if number == found.line:
             start = min(found.column - cut, len(shown) + 1)
@@ -255,7 +255,7 @@ def _block(found: Diagnostic) -> str:
     return "\n".join(lines)
 
 
-def _around(text: str, column: int) -> tuple[str, int]:
+def _visible_part(text: str, column: int) -> tuple[str, int]:
     """Return the shown part of a line, and by how many columns it starts further left than in the file."""
     if len(text) <= _MOST_COLUMNS:
         return text, 0

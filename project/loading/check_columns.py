@@ -29,7 +29,7 @@ from parquetry.runtime.spec.types import (
 )
 
 _BY_KEY = (Operation.UPSERT, Operation.DELETE)
-_CHANGING = frozenset(
+_UNSTABLE_FUNCTIONS = frozenset(
     {"current_date", "current_timestamp", "now", "rand", "randn", "random", "unix_timestamp", "uuid"}
 )
 """The most common functions whose value changes between calls."""
@@ -159,7 +159,7 @@ def _follows_from_key(table: ResolvedTable, name: str) -> bool:
         found = tokens(generated)
     except SqlProblem:
         return True  # check_sources reports it
-    if any(token.text.lower() in _CHANGING for token in found):
+    if any(token.text.lower() in _UNSTABLE_FUNCTIONS for token in found):
         return False
     read = columns_read(found, {column.name.lower() for column in table.spec.columns})
     return bool(read) and read <= {field.lower() for field in table.spec.record_key}

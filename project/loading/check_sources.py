@@ -39,11 +39,11 @@ def check_sql_of_tests(resolution: Resolution) -> None:
     _check_unique(resolution, "tests", "test")
     effort = Effort.of_a_table()
     for query in resolution.table.spec.extra.queries:
-        _guarded(resolution, check_expression, query.where, f"queries.{query.name}.where", effort)
+        _checked_tokens(resolution, check_expression, query.where, f"queries.{query.name}.where", effort)
     for place, entry in test_entries(resolution):
         for key in ("expression", "where"):
             if key in entry:
-                _guarded(resolution, check_expression, entry[key], f"{place}.{key}", effort)
+                _checked_tokens(resolution, check_expression, entry[key], f"{place}.{key}", effort)
 
 
 def _check_unique(resolution: Resolution, section: str, noun: str) -> None:
@@ -140,7 +140,7 @@ def _check_sql(resolution: Resolution) -> None:
     for column in resolution.table.spec.columns:
         if column.generated is not None:
             path = f"columns.{column.name}.generated"
-            found = _guarded(resolution, check_expression, column.generated, path, effort)
+            found = _checked_tokens(resolution, check_expression, column.generated, path, effort)
             names = columns_read(found, generated, effort=effort)
             if names:
                 # All generated columns are computed at once, so one would read another as null.
@@ -153,28 +153,32 @@ def _check_sql(resolution: Resolution) -> None:
     for source in resolution.table.spec.sources:
         selected: frozenset[str] | None = None
         if source.select is not None:
-            found = _guarded(resolution, check_select, source.select, f"sources.{source.name}.select", effort)
+            found = _checked_tokens(
+                resolution, check_select, source.select, f"sources.{source.name}.select", effort
+            )
             selected = selected_names(found) if found else None
-            _check_given(resolution, source, selected)
+            _check_select_columns(resolution, source, selected)
         if source.delete_when is not None:
             path = f"sources.{source.name}.delete_when"
-            found = _guarded(resolution, check_expression, source.delete_when, path, effort)
+            found = _checked_tokens(resolution, check_expression, source.delete_when, path, effort)
             if selected is not None and source.operation is Operation.UPSERT:
                 _check_selected(resolution, found, selected, path, effort)
     for query in resolution.table.spec.extra.queries:
         path = f"queries.{query.name}.where"
-        found = _guarded(resolution, check_expression, query.where, path, effort)
+        found = _checked_tokens(resolution, check_expression, query.where, path, effort)
         _check_names(resolution, found, path, effort, of_stored_rows=True)
     for place, entry in test_entries(resolution):
         for key in {"expression", "where"} & entry.keys():
             path = f"{place}.{key}"
-            found = _guarded(resolution, check_expression, entry[key], path, effort)
+            found = _checked_tokens(resolution, check_expression, entry[key], path, effort)
             _check_names(resolution, found, path, effort, of_stored_rows=True)
             if key == "where":
-                _check_of_partitions(resolution, found, path, effort)
+                _check_partition_columns(resolution, found, path, effort)
 
 
-def _check_of_partitions(resolution: Resolution, found: Sequence[Token], path: str, effort: Effort) -> None:
+def _check_partition_columns(
+    resolution: Resolution, found: Sequence[Token], path: str, effort: Effort
+) -> None:
     """Report columns of a layout test's condition that are not partition columns."""
     partitioned = {name.lower() for name in resolution.table.spec.partition_by}
     others = {name.lower(): name for name in resolution.types if name.lower() not in partitioned}
@@ -185,7 +189,7 @@ def _check_of_partitions(resolution: Resolution, found: Sequence[Token], path: s
         resolution.report("PQ603", summary, path, hint)
 
 
-def _guarded(
+def _checked_tokens(
     resolution: Resolution,
     check: Callable[[str, Effort], list[Token]],
     text: str,
@@ -255,7 +259,7 @@ def _check_names(
         resolution.report("PQ603", _without_values(resolution, summary, text), path, hint)
 
 
-def _check_given(resolution: Resolution, source: Source, selected: frozenset[str] | None) -> None:
+def _check_select_columns(resolution: Resolution, source: Source, selected: frozenset[str] | None) -> None:
     """Report columns that the select returns, the table lacks and ``drop`` omits: the write would fail."""
     if selected is None or not resolution.columns_known or source.operation is Operation.DELETE:
         return

@@ -24,19 +24,19 @@ def load_guardrails(
     """Load the guardrails in these files and return them sorted by name; add diagnostics to ``found``."""
     by_name: dict[str, Guardrail] = {}
     for path in paths:
-        guardrail = _loaded(path, files, found)
+        guardrail = _load_guardrail(path, files, found)
         if guardrail is None:
             continue
         if by_name.setdefault(guardrail.name, guardrail) is not guardrail:
             summary = (
                 f"guardrail '{guardrail.name}' is declared twice, also in {by_name[guardrail.name].file}"
             )
-            place = SourceText(path=path, text="")
-            found.append(diagnostic("PQ301", summary, source=place, hint="rename one of them"))
+            source = SourceText(path=path, text="")
+            found.append(diagnostic("PQ301", summary, source=source, hint="rename one of them"))
     return tuple(by_name[name] for name in sorted(by_name))
 
 
-def _loaded(path: str, files: ProjectFiles, found: list[Diagnostic]) -> Guardrail | None:
+def _load_guardrail(path: str, files: ProjectFiles, found: list[Diagnostic]) -> Guardrail | None:
     data = files.read(path)
     if isinstance(data, Diagnostic):
         found.append(data)
@@ -50,7 +50,7 @@ def _loaded(path: str, files: ProjectFiles, found: list[Diagnostic]) -> Guardrai
     value, name = file.value, str(file.value["name"])
     if name != PurePosixPath(path).stem:
         summary = f"the name '{name}' differs from the file name '{PurePosixPath(path).stem}'"
-        problems.append(_at(file, ("name",), Problem("PQ302", summary, "make them equal")))
+        problems.append(_diagnostic_at(file, ("name",), Problem("PQ302", summary, "make them equal")))
     expression = _read(file, "expression", compiled, problems)
     message = _read(file, "message", RuleMessage.of, problems)
     examples = tuple(_example(file, i, e, problems) for i, e in enumerate(value.get("examples", ())))
@@ -63,7 +63,7 @@ def _loaded(path: str, files: ProjectFiles, found: list[Diagnostic]) -> Guardrai
         severity=RuleOutcome(value.get("severity", RuleOutcome.DENY)),
         message=message,
         override=Override(value.get("override", Override.ALLOW)),
-        origin=_place(file, ("expression",)),
+        origin=_position_text(file, ("expression",)),
         description=value.get("description"),
         examples=examples,
     )
@@ -73,7 +73,7 @@ def _read(file: SpecFile, key: str, read: Any, found: list[Diagnostic]) -> Any:
     try:
         return read(file.value[key])
     except Problem as problem:
-        found.append(_at(file, (key,), problem))
+        found.append(_diagnostic_at(file, (key,), problem))
         return None
 
 
@@ -83,21 +83,21 @@ def _example(file: SpecFile, index: int, entry: Mapping[str, Any], found: list[D
     try:
         datetime.fromisoformat(now or "2000-01-01T00:00:00Z")
     except ValueError as error:
-        found.append(_at(file, (*path, "now"), Problem("PQ103", f"not a time: {error}")))
+        found.append(_diagnostic_at(file, (*path, "now"), Problem("PQ103", f"not a time: {error}")))
     return Example(
         plan=entry["plan"],
         expected=RuleOutcome(entry["expected"]),
         now=now,
-        origin=_place(file, (*path, "plan")),
+        origin=_position_text(file, (*path, "plan")),
     )
 
 
-def _place(file: SpecFile, path: DocumentPath) -> str:
+def _position_text(file: SpecFile, path: DocumentPath) -> str:
     start = file.node.at(path).span.start
     return f"{file.source.path}:{start.line}:{start.column}"
 
 
-def _at(file: SpecFile, path: DocumentPath, problem: Problem) -> Diagnostic:
+def _diagnostic_at(file: SpecFile, path: DocumentPath, problem: Problem) -> Diagnostic:
     return diagnostic(
         problem.code,
         problem.summary,

@@ -26,20 +26,20 @@ from parquetry.project.loading.check_sources import check_sources
 from parquetry.project.loading.check_tests import check_relationships, check_tests
 from parquetry.project.loading.guardrail_files import load_guardrails
 from parquetry.project.loading.project_file import ProjectFile, allow_entries, build_target, load_project_file
-from parquetry.project.loading.resolve import Resolution, Surroundings, resolve
+from parquetry.project.loading.resolve import Resolution, ResolutionContext, resolve
 from parquetry.project.model.locations import absolute, contains
 from parquetry.project.model.resolved import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.validation.definitions import Kind
-from parquetry.project.validation.interpolate import DeclaredVariables, Site, TemplateScope
+from parquetry.project.validation.interpolate import DeclaredVariables, TemplateScope, TemplateSite
 from parquetry.project.validation.spec_file import SpecFile, spec_file
 from parquetry.project.validation.template_syntax import is_template
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.document import parse
 from parquetry.project.yaml.folder import (
     PROJECT_FILE,
-    FilesAsRead,
     FilesInMemory,
     FilesOnDisk,
+    RecordingFiles,
     read_project_file,
     scan,
 )
@@ -100,7 +100,7 @@ def load(
     """
     given = Path(path)
     root = Path(os.path.realpath(given.parent if given.name == PROJECT_FILE else given))
-    known_files = FilesAsRead(FilesOnDisk(root) if files is None else FilesInMemory(files))
+    known_files = RecordingFiles(FilesOnDisk(root) if files is None else FilesInMemory(files))
     folder = scan(known_files)
     fetch = known_files.read
     found: list[Diagnostic] = list(folder.diagnostics)
@@ -112,29 +112,33 @@ def load(
             files=len(folder.tables) + len(folder.policies) + len(folder.guardrails),
             unresolved=folder.tables,
         )
-    head = load_project_file(
+    project_file = load_project_file(
         parse(PROJECT_FILE, data),
         target=target,
         variables=variables or {},
         environment=environment,
         declared=declared,
     )
-    found += head.found
-    policies = _policies(folder.policies, fetch, head.scope(), found)
-    tables = [file for name in folder.tables if (file := _file(name, Kind.TABLE, fetch, head.scope(), found))]
-    around = Surroundings(
+    found += project_file.found
+    policies = _policies(folder.policies, fetch, project_file.scope(), found)
+    tables = [
+        file
+        for name in folder.tables
+        if (file := _file(name, Kind.TABLE, fetch, project_file.scope(), found))
+    ]
+    context = ResolutionContext(
         root=root,
-        project=head.file,
+        project=project_file.file,
         policies=policies,
-        target=head.target or "",
-        targets=head.targets,
-        warehouse=head.warehouse,
+        target=project_file.target or "",
+        targets=project_file.targets,
+        warehouse=project_file.warehouse,
         read=fetch,
     )
 
-    def elsewhere(other: str) -> tuple[list[SpecFile], Surroundings]:
-        if errors(head.found):
-            return tables, replace(around, target=other)
+    def at_target(other: str) -> tuple[list[SpecFile], ResolutionContext]:
+        if errors(project_file.found):
+            return tables, replace(context, target=other)
         there = load_project_file(
             parse(PROJECT_FILE, data),
             target=other,
@@ -146,28 +150,31 @@ def load(
         by_name = {name: policy and again(policy, Kind.POLICY) for name, policy in policies.items()}
         files = [file for table in tables if (file := again(table, Kind.TABLE))]
         return files, replace(
-            around, project=there.file, policies=by_name, target=other, warehouse=there.warehouse
+            context, project=there.file, policies=by_name, target=other, warehouse=there.warehouse
         )
 
-    others = elsewhere if environment is None else None
-    resolutions = _resolved_at_targets(tables, around, head, elsewhere=others, found=found)
+    others = at_target if environment is None else None
+    resolutions = _resolved_at_targets(tables, context, project_file, at_target=others, found=found)
     _check_locations(resolutions, found)
-    if head.file:
+    if project_file.file:
         _check_readers(
-            head.file, [head.target] if environment is not None else head.targets, resolutions, found
+            project_file.file,
+            [project_file.target] if environment is not None else project_file.targets,
+            resolutions,
+            found,
         )
     guardrails = load_guardrails(folder.guardrails, known_files, found)
-    allow = allow_entries(head.file) if head.file else ()
-    if head.file:
-        found = _accepted(found, allow, resolutions, head.file)
-        _check_protected(head.file, resolutions, found)
+    allow = allow_entries(project_file.file) if project_file.file else ()
+    if project_file.file:
+        found = _without_allowed(found, allow, resolutions, project_file.file)
+        _check_protected(project_file.file, resolutions, found)
         known_rules = {
             *(rule.name for rule in guardrails),
             *(PurePosixPath(p).stem for p in folder.guardrails),
         }
-        _check_overrides(head.file, allow, known_rules, found)
+        _check_overrides(project_file.file, allow, known_rules, found)
     diagnostics = in_order(found)
-    project = None if errors(diagnostics) else _project(root, head, resolutions, allow, guardrails)
+    project = None if errors(diagnostics) else _project(root, project_file, resolutions, allow, guardrails)
     resolved = tuple(resolution.table for resolution in resolutions)
     known = {table.file for table in resolved}
     return LoadResult(
@@ -176,7 +183,7 @@ def load(
         files=1 + len(folder.tables) + len(folder.policies) + len(folder.guardrails),
         tables=resolved,
         unresolved=tuple(name for name in folder.tables if name not in known),
-        targets=head.targets,
+        targets=project_file.targets,
         contents=known_files.contents,
     )
 
@@ -191,8 +198,8 @@ def _file(
         return None
     document = parse(path, data)
 
-    def reading(at: DocumentPath) -> tuple[Site, TemplateScope] | None:
-        return None if at and at[0] in _LITERAL else (Site.SPEC, scope)
+    def reading(at: DocumentPath) -> tuple[TemplateSite, TemplateScope] | None:
+        return None if at and at[0] in _LITERAL else (TemplateSite.SPEC, scope)
 
     file = spec_file(document, kind, reading)
     found.extend(file.diagnostics if file else document.diagnostics)
@@ -228,16 +235,18 @@ def _policies(
             continue
         earlier = policies.get(name)
         if earlier is not None:
-            _twice("policy", name, file, earlier, found)
+            _report_duplicate("policy", name, file, earlier, found)
         policies[name] = file
     return policies
 
 
-def _resolved(files: Iterable[SpecFile], around: Surroundings, found: list[Diagnostic]) -> list[Resolution]:
+def _resolved(
+    files: Iterable[SpecFile], context: ResolutionContext, found: list[Diagnostic]
+) -> list[Resolution]:
     """Resolve and check tables one by one; of tables with equal names (in any case), return the first."""
     resolutions: dict[str, Resolution] = {}
     for file in files:
-        resolution = resolve(file, around)
+        resolution = resolve(file, context)
         if resolution is None:
             continue
         check_columns(resolution)
@@ -248,7 +257,7 @@ def _resolved(files: Iterable[SpecFile], around: Surroundings, found: list[Diagn
         name = resolution.table.name
         earlier = resolutions.setdefault(name.lower(), resolution)
         if earlier is not resolution:
-            _twice("table", name, file, earlier.file, found)
+            _report_duplicate("table", name, file, earlier.file, found)
     names = {resolution.table.name for resolution in resolutions.values()}
     for resolution in resolutions.values():
         before = len(resolution.found)
@@ -259,26 +268,26 @@ def _resolved(files: Iterable[SpecFile], around: Surroundings, found: list[Diagn
 
 def _resolved_at_targets(
     files: Sequence[SpecFile],
-    around: Surroundings,
-    head: ProjectFile,
+    context: ResolutionContext,
+    project_file: ProjectFile,
     *,
-    elsewhere: Callable[[str], tuple[Sequence[SpecFile], Surroundings]] | None,
+    at_target: Callable[[str], tuple[Sequence[SpecFile], ResolutionContext]] | None,
     found: list[Diagnostic],
 ) -> list[Resolution]:
     """Return the tables at the chosen target, and add their diagnostics to ``found``.
 
-    ``elsewhere`` returns the files and surroundings at another target. If it is given, diagnostics of targets
+    ``at_target`` returns the files and surroundings at another target. If it is given, diagnostics of targets
     with overrides are added too. The summary of a diagnostic that only overrides cause names their targets.
     """
-    by_target: dict[str, list[Diagnostic]] = {around.target: []}
-    resolutions = _resolved(files, around, by_target[around.target])
-    for other in head.targets if elsewhere else ():
-        if elsewhere and other != around.target and _has_overrides(head.file, other):
-            _resolved(*elsewhere(other), by_target.setdefault(other, []))
-    plain = list(by_target[around.target])
-    if any(by_target.values()) and around.target and _has_overrides(head.file, around.target):
+    by_target: dict[str, list[Diagnostic]] = {context.target: []}
+    resolutions = _resolved(files, context, by_target[context.target])
+    for other in project_file.targets if at_target else ():
+        if at_target and other != context.target and _has_overrides(project_file.file, other):
+            _resolved(*at_target(other), by_target.setdefault(other, []))
+    plain = list(by_target[context.target])
+    if any(by_target.values()) and context.target and _has_overrides(project_file.file, context.target):
         plain.clear()
-        _resolved(files, replace(around, target=""), plain)
+        _resolved(files, replace(context, target=""), plain)
     without, at = set(plain), {name: set(entries) for name, entries in by_target.items()}
     for entry in (entry for entries in by_target.values() for entry in entries):
         if entry in without:
@@ -290,7 +299,9 @@ def _resolved_at_targets(
     return resolutions
 
 
-def _twice(noun: str, name: str, file: SpecFile, earlier: SpecFile, found: list[Diagnostic]) -> None:
+def _report_duplicate(
+    noun: str, name: str, file: SpecFile, earlier: SpecFile, found: list[Diagnostic]
+) -> None:
     span = file.node.at(("name",)).span
     other = earlier.value["name"]
     named = "" if other == name else f"as '{other}' "
@@ -352,7 +363,7 @@ def _check_readers(
         found += resolution.found[before:]
 
 
-def _accepted(
+def _without_allowed(
     found: list[Diagnostic], allow: Sequence[AllowEntry], resolutions: Sequence[Resolution], project: SpecFile
 ) -> list[Diagnostic]:
     """Return the diagnostics without the allowed warnings, and with diagnostics for unused allow entries.
@@ -447,26 +458,27 @@ def _unmatched(project: SpecFile, path: DocumentPath, pattern: str, names: Itera
 
 def _project(
     root: Path,
-    head: ProjectFile,
+    project_file: ProjectFile,
     resolutions: Sequence[Resolution],
     allow: tuple[AllowEntry, ...],
     guardrails: tuple[Guardrail, ...],
 ) -> ResolvedProject:
-    assert head.file is not None, "a project without its file has an error"
-    assert head.target is not None, "a valid project has a target"
+    assert project_file.file is not None, "a project without its file has an error"
+    assert project_file.target is not None, "a valid project has a target"
     return ResolvedProject(
         root=root,
-        name=head.file.value["name"],
-        description=head.file.value.get("description"),
-        targets=head.targets,
-        target=build_target(head, head.file, head.target, root=root),
+        name=project_file.file.value["name"],
+        description=project_file.file.value.get("description"),
+        targets=project_file.targets,
+        target=build_target(project_file, project_file.file, project_file.target, root=root),
         tables=tuple(resolution.table for resolution in resolutions),
         allow=allow,
         guardrails=guardrails,
-        environment=head.environment,
-        default_target=head.file.value.get("default_target"),
-        settings=head.settings,
+        environment=project_file.environment,
+        default_target=project_file.file.value.get("default_target"),
+        settings=project_file.settings,
         other_warehouses=tuple(
-            None if warehouse is None else absolute(root, warehouse) for warehouse in head.other_warehouses
+            None if warehouse is None else absolute(root, warehouse)
+            for warehouse in project_file.other_warehouses
         ),
     )

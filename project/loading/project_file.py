@@ -32,9 +32,9 @@ from parquetry.project.validation.definitions import Kind
 from parquetry.project.validation.interpolate import (
     DeclaredVariables,
     Secret,
-    Site,
     TargetView,
     TemplateScope,
+    TemplateSite,
     render,
 )
 from parquetry.project.validation.spec_file import SpecFile, masked, spec_file
@@ -125,13 +125,13 @@ def load_project_file(
             file=None, target=target, targets=(), variables=None, warehouse=_UNKNOWN_WAREHOUSE, found=found
         )
     targets = _target_names(root)
-    chosen = _chosen(root, targets, target, report, strict=environment is not None)
+    chosen = _choose_target(root, targets, target, report, strict=environment is not None)
     variables_of = _variables(root, targets, chosen, variables, report)
     values = variables_of[chosen]
     own = _declared_environment(root, report)
     declared = declared or DeclaredVariables(names=own)
     scope = TemplateScope(variables=values, target=TargetView(name=chosen or "default"), declared=declared)
-    reading = _reading(root, scope, variables_of, chosen, environment)
+    reading = _template_sites(root, scope, variables_of, chosen, environment)
     file = spec_file(document, Kind.PROJECT, reading)
     assert file is not None, "the document has a root"
     found.extend(file.diagnostics)
@@ -256,7 +256,7 @@ def _variables(
                     hint or "declare it under vars of the project, or of every target",
                 )
             values[name] = (
-                _given(value, declared[name], f"variable '{name}' must be", span, report)
+                _as_declared_type(value, declared[name], f"variable '{name}' must be", span, report)
                 if name in declared
                 else value
             )
@@ -267,7 +267,7 @@ def _variables(
             raise UndeclaredVariableError(name, known)
         place = ("vars", name) if name in declared else ("targets", chosen or "", "vars", name)
         what = phrase(f"--var {name} must be", called=f"variables= must give {name} as")
-        typed = _given(value, known[name], what, root.at(place).span, report)
+        typed = _as_declared_type(value, known[name], what, root.at(place).span, report)
         found = {target: {**(values or {}), name: typed} for target, values in found.items()}
     return found
 
@@ -306,7 +306,7 @@ def _scalars(node: Node | None) -> Mapping[str, Any] | None:
     return declared if all(isinstance(v, (str, int, float, bool)) for v in declared.values()) else None
 
 
-def _given(value: Any, declared: Any, what: str, span: Span, report: Callable[..., None]) -> Any:
+def _as_declared_type(value: Any, declared: Any, what: str, span: Span, report: Callable[..., None]) -> Any:
     """Return a value in the type of the declared one.
 
     A value that cannot be converted is reported, and the declared one is returned.
@@ -340,7 +340,7 @@ def _target_names(root: Node) -> tuple[str, ...]:
     return tuple(node.value) if node and isinstance(node.value, dict) else ()
 
 
-def _chosen(
+def _choose_target(
     root: Node, targets: tuple[str, ...], wanted: str | None, report: Callable[..., None], *, strict: bool
 ) -> str | None:
     """Return the target to use: the wanted or default one, or else the first; report an unclear choice."""
@@ -385,17 +385,17 @@ def _listed(targets: tuple[str, ...]) -> str:
     return f"{'the target is' if len(targets) == 1 else 'targets are'} {', '.join(sorted(targets))}"
 
 
-def _site(path: DocumentPath, beside: Node) -> Site:
+def _site(path: DocumentPath, beside: Node) -> TemplateSite:
     """Return the site of a target's part: secrets may not be in addresses or on command lines.
 
     ``beside`` is the list or mapping that holds the part.
     """
-    site = Site.TARGET
+    site = TemplateSite.TARGET
     match path[2:]:
         case ("storage", *options):
             names = [str(option) for option in options]
             if names and _CREDENTIAL.search(names[-1]) and not any(map(_ADDRESS.search, names)):
-                site = Site.CREDENTIALS
+                site = TemplateSite.CREDENTIALS
         case ("spark", "conf", str() as key):
             site = _site_of_setting(key)
         case ("spark", "submit_args", int() as index):
@@ -404,23 +404,27 @@ def _site(path: DocumentPath, beside: Node) -> Site:
             if before in _CONF:
                 site = _site_of_setting(option)
             else:
-                site = _site_of_setting(setting.partition("=")[0]) if option in _CONF else Site.COMMAND_LINE
+                site = (
+                    _site_of_setting(setting.partition("=")[0])
+                    if option in _CONF
+                    else TemplateSite.COMMAND_LINE
+                )
     return site
 
 
-def _site_of_setting(name: str) -> Site:
+def _site_of_setting(name: str) -> TemplateSite:
     if name.lower().endswith("javaoptions"):
-        return Site.COMMAND_LINE
-    return Site.TARGET if _ADDRESS.search(name) else Site.CREDENTIALS
+        return TemplateSite.COMMAND_LINE
+    return TemplateSite.TARGET if _ADDRESS.search(name) else TemplateSite.CREDENTIALS
 
 
-def _reading(
+def _template_sites(
     root: Node,
     scope: TemplateScope,
     variables_of: Mapping[str | None, Mapping[str, Any] | None],
     chosen: str | None,
     environment: Mapping[str, str] | None,
-) -> Callable[[DocumentPath], tuple[Site, TemplateScope] | None]:
+) -> Callable[[DocumentPath], tuple[TemplateSite, TemplateScope] | None]:
     """Return the function that decides what a template at a path of the project file may read."""
 
     def scope_of(target: str) -> TemplateScope:
@@ -428,7 +432,7 @@ def _reading(
         variables = variables_of.get(target, scope.variables)
         return replace(scope, variables=variables, target=TargetView(name=target), environment=known)
 
-    def reading(path: DocumentPath) -> tuple[Site, TemplateScope] | None:
+    def reading(path: DocumentPath) -> tuple[TemplateSite, TemplateScope] | None:
         match path:
             case ("targets", str(), "vars", *_):
                 return None
@@ -441,7 +445,7 @@ def _reading(
             case ("targets", str() as name, *_):
                 return _site(path, root.at(path[:-1])), scope_of(name)
             case ("defaults", *_) | ("description",):
-                return Site.SPEC, scope
+                return TemplateSite.SPEC, scope
         return None
 
     return reading
@@ -474,7 +478,7 @@ def _warehouse_elsewhere(root: Node, scope: TemplateScope) -> str | None:
     if not isinstance(text, str):
         return None
     try:
-        rendered = render(text, scope=scope, site=Site.TARGET)
+        rendered = render(text, scope=scope, site=TemplateSite.TARGET)
         return normalised(rendered.value) if rendered.known and isinstance(rendered.value, str) else None
     except (TemplateProblem, LocationProblem):
         return None

@@ -29,7 +29,7 @@ _FROM_OVERRIDES = ("sizing", "clustering", "retention", "tags")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ResolutionContext:
     """The context in which tables are resolved: the other files of the project, and the target.
 
     ``project`` is None if its file could not be read. ``warehouse`` is normalised and may be relative to
@@ -50,13 +50,13 @@ class Resolution:
     """A resolved table with its columns' types, its merged layers and the diagnostics so far.
 
     ``types`` has an entry for each column that was understood. If one was not, ``columns_known`` is False,
-    and an unknown column name proves nothing. ``damaged`` has the paths of parts that were left out.
+    and an unknown column name proves nothing. ``incomplete`` has the paths of parts that were left out.
     """
 
     table: ResolvedTable
     file: SpecFile
     layered: Layered
-    damaged: frozenset[DocumentPath]
+    incomplete: frozenset[DocumentPath]
     types: Mapping[str, ColumnType]
     columns_known: bool
     found: list[Diagnostic]
@@ -106,7 +106,7 @@ class Resolution:
     def intact(self, *paths: str) -> bool:
         """Return whether nothing at, above or below these paths was left out because of an error."""
         wanted = [tuple(path.split(".")) for path in paths]
-        for path in self.damaged:
+        for path in self.incomplete:
             dotted = tuple(str(step) for step in path)
             for other in wanted:
                 shared = min(len(dotted), len(other))
@@ -125,17 +125,17 @@ def test_entries(resolution: Resolution) -> Iterator[tuple[str, Mapping[str, Any
         yield f"tests.{entry_name(entry, index)}", entry
 
 
-def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
-    """Return the table that a file declares, at the target of ``around``; None if it has no name."""
+def resolve(file: SpecFile, context: ResolutionContext) -> Resolution | None:
+    """Return the table that a file declares, at the target of ``context``; None if it has no name."""
     name = file.value.get("name")
     if not isinstance(name, str):
         return None
     found: list[Diagnostic] = []
-    parts, damaged = _parts(file, around, found)
+    parts, incomplete = _parts(file, context, found)
     layered = merge(parts)
     value = layered.value
-    columns, types, known = declared_columns(file, around.read, found)
-    location, location_problem = _location(value, around, name)
+    columns, types, known = declared_columns(file, context.read, found)
+    location, location_problem = _location(value, context, name)
     sizing, files = settings.sizing(value["sizing"]), settings.files(value["files"])
     declared = dict(leaves(value))
     sources, source_problems = _sources(value)
@@ -165,7 +165,7 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
     table = ResolvedTable(
         spec=spec,
         file=file.source.path,
-        location=absolute(around.root, location),
+        location=absolute(context.root, location),
         location_declared=location,
         moved_from=value.get("moved", {}).get("from"),
         policy=value.get("policy"),
@@ -178,7 +178,7 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
         table=table,
         file=file,
         layered=layered,
-        damaged=damaged,
+        incomplete=incomplete,
         types=types,
         columns_known=known,
         found=found,
@@ -186,7 +186,7 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
     if location_problem:
         path = "location" if "location" in value else "name"
         resolution.report(location_problem.code, location_problem.summary, path, location_problem.hint)
-    elif len(around.targets) > 1 and (shared := _shared_location(file, around.target)) is not None:
+    elif len(context.targets) > 1 and (shared := _shared_location(file, context.target)) is not None:
         summary = f"'{shared}' is the same folder at more than one target"
         # The hint names no target, so that `validate`, which resolves tables at each target, reports it once.
         hint = f"name it by target: `location: {{TARGET: {shared}}}`"
@@ -197,41 +197,41 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
 
 
 def _parts(
-    file: SpecFile, around: Surroundings, found: list[Diagnostic]
+    file: SpecFile, context: ResolutionContext, found: list[Diagnostic]
 ) -> tuple[list[LayerValues], frozenset[DocumentPath]]:
     """Return the layers of a table, the weakest first, and the paths of their missing parts."""
     parts = [LayerValues(layer=Layer.BUILT_IN, value=settings.built_in_settings())]
-    damaged = set(file.damaged)
+    incomplete = set(file.incomplete)
     sections: set[DocumentPath] = {(section,) for section in _SECTIONS}
-    project = around.project
+    project = context.project
     if project is None:
-        damaged |= sections
+        incomplete |= sections
     else:
         parts.append(section(Layer.DEFAULTS, project, ("defaults",), _FROM_DEFAULTS))
-        damaged |= _below(project.damaged, ("defaults",))
+        incomplete |= _below(project.incomplete, ("defaults",))
     policy = file.value.get("policy")
-    if policy is not None and policy not in around.policies:
-        damaged |= sections
+    if policy is not None and policy not in context.policies:
+        incomplete |= sections
         span = file.node.at(("policy",)).span
-        hint = did_you_mean(policy, around.policies) or f"add policies/{policy}.yml"
+        hint = did_you_mean(policy, context.policies) or f"add policies/{policy}.yml"
         found.append(
             diagnostic("PQ304", f"there is no policy '{policy}'", source=file.source, span=span, hint=hint)
         )
     elif policy is not None:
-        named = around.policies[policy]
+        named = context.policies[policy]
         if named is None:
-            damaged |= sections
+            incomplete |= sections
         else:
             parts.append(section(Layer.POLICY, named, (), _SECTIONS))
-            damaged |= named.damaged
-    parts.append(_table_layer(file, around.target))
-    if around.targets:
-        found += _unknown_targets(file, around.targets)
+            incomplete |= named.incomplete
+    parts.append(_table_layer(file, context.target))
+    if context.targets:
+        found += _unknown_targets(file, context.targets)
     if project is not None:
-        at = ("targets", around.target, "overrides")
+        at = ("targets", context.target, "overrides")
         parts.append(section(Layer.OVERRIDES, project, at, _FROM_OVERRIDES))
-        damaged |= _below(project.damaged, at)
-    return parts, frozenset(damaged)
+        incomplete |= _below(project.incomplete, at)
+    return parts, frozenset(incomplete)
 
 
 def _table_layer(file: SpecFile, target: str) -> LayerValues:
@@ -296,11 +296,11 @@ def _below(paths: Iterable[DocumentPath], at: DocumentPath) -> set[DocumentPath]
 
 
 def _location(
-    value: Mapping[str, Any], around: Surroundings, name: str
+    value: Mapping[str, Any], context: ResolutionContext, name: str
 ) -> tuple[str, LocationProblem | None]:
-    fallback = f"{around.warehouse.rstrip('/')}/{name}"
+    fallback = f"{context.warehouse.rstrip('/')}/{name}"
     try:
-        return joined(around.warehouse, value.get("location", name)), None
+        return joined(context.warehouse, value.get("location", name)), None
     except LocationProblem as problem:
         return fallback, problem
 

@@ -10,7 +10,7 @@ from parquetry.project.diagnostics.model import Diagnostic, diagnostic, in_order
 from parquetry.project.diagnostics.source import Span
 from parquetry.project.loading.check_sources import check_sql_of_tests
 from parquetry.project.loading.check_tests import check_tests_in_file
-from parquetry.project.loading.resolve import Surroundings, resolve
+from parquetry.project.loading.resolve import ResolutionContext, resolve
 from parquetry.project.model import settings
 from parquetry.project.model.table_tests import table_test
 from parquetry.project.validation.definitions import Kind
@@ -19,7 +19,7 @@ from parquetry.project.yaml.document import Document, Node, parse
 from parquetry.runtime.spec.table_spec import Query, TableTest
 
 _KEYS: Final = ("queries", "tests")
-_AROUND: Final = {
+_REQUIRED_KEYS: Final = {
     "apiVersion": "parquetry/v1",
     "kind": "table",
     "name": "any",
@@ -79,7 +79,7 @@ def load_tests_file(path: str, content: bytes) -> TestsFile:
 
 def _checked(file: SpecFile) -> tuple[Diagnostic, ...]:
     """Return the diagnostics of the checks that need no columns, policies or other files."""
-    around = Surroundings(
+    around = ResolutionContext(
         root=Path("/"), project=None, policies={}, target="", warehouse="warehouse", read=lambda _: b""
     )
     resolution = resolve(file, around)
@@ -91,11 +91,11 @@ def _checked(file: SpecFile) -> tuple[Diagnostic, ...]:
 
 def _as_table(document: Document, root: Node) -> Document:
     """Return the document as that of a table, so that the schema of tables can check it."""
-    around: dict[str | int, Node] = {key: _node(value, root.span) for key, value in _AROUND.items()}
+    around: dict[str | int, Node] = {key: _node(value, root.span) for key, value in _REQUIRED_KEYS.items()}
     own: dict[str | int, Node] = {key: root.children[key] for key in _KEYS if key in root.value}
     children: dict[str | int, Node] = {**around, **own}
     value = {key: node.value for key, node in children.items()}
-    keys = {key: root.keys.get(key, root.span) for key in (*_AROUND, *_KEYS)}
+    keys = {key: root.keys.get(key, root.span) for key in (*_REQUIRED_KEYS, *_KEYS)}
     return Document(
         source=document.source, root=Node(value, root.span, keys, children), diagnostics=document.diagnostics
     )

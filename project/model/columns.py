@@ -10,7 +10,7 @@ from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_
 from parquetry.project.model import settings
 from parquetry.project.model.locations import LocationProblem, is_relative, joined
 from parquetry.project.validation.errors import is_cut_off
-from parquetry.project.validation.invisible import refused, texts
+from parquetry.project.validation.invisible import all_texts, refused_character
 from parquetry.project.validation.spec_file import SpecFile
 from parquetry.project.yaml.document import parse
 from parquetry.runtime.spec.avro import AvroSchemaError, columns_declared_in_avro
@@ -32,7 +32,7 @@ def declared_columns(
     Diagnostics are added to ``found``.
     """
     declared = file.value.get("columns")
-    known = not any(path[:1] == ("columns",) for path in file.damaged)
+    known = not any(path[:1] == ("columns",) for path in file.incomplete)
     if isinstance(declared, dict):
         declared = _from_file(file, read, found)
         known = known and declared is not None
@@ -107,8 +107,8 @@ def _schema(path: str, read: Read) -> Any:
     if document.root is None or document.diagnostics:
         first = document.diagnostics[0]
         raise AvroSchemaError(f"line {first.line}: {first.summary.replace('not YAML', 'not JSON', 1)}")
-    for place, text, _ in texts(document.root.value, ()):
-        what = {"name": "name", "doc": "description"}.get(str(place[-1:] and place[-1]))
-        if what and (wrong := refused(text, (what,))):
+    for key_path, text, _ in all_texts(document.root.value, ()):
+        what = {"name": "name", "doc": "description"}.get(str(key_path[-1:] and key_path[-1]))
+        if what and (wrong := refused_character(text, (what,))):
             raise AvroSchemaError(f"a {what} contains the invisible character U+{ord(wrong):04X}")
     return document.root.value

@@ -57,7 +57,7 @@ def explain_table(table: ResolvedTable, path: str = "") -> Explanation:
         UnknownSettingError: if tables have no such key, or this table has no such entry.
 
     """
-    steps = _spelled(path)
+    steps = _steps(path)
     dotted = ".".join(steps)
     below = tuple(
         ExplainedSetting(path=name, value=value, origin=table.origin(name))
@@ -77,25 +77,25 @@ def explain_table(table: ResolvedTable, path: str = "") -> Explanation:
     )
 
 
-def _spelled(path: str) -> tuple[str, ...]:
+def _steps(path: str) -> tuple[str, ...]:
     """Return the steps of a path; ``columns[2]`` means ``columns.2``."""
     return tuple(step for step in re.sub(r"\[(\w+)\]", r".\1", path).split(".") if step)
 
 
 def _key(schema: Mapping[str, Any], steps: tuple[str, ...]) -> tuple[Mapping[str, Any], str] | None:
     """Return the schema of the key at a path, and the path with ``[]`` for list entries; None without one."""
-    node, spoken = schema, ""
+    node, schema_path = schema, ""
     for step in steps:
         if step in node.get("properties", {}):
             node = node["properties"][step]
-        elif "properties" in node.get("items", {}) and not spoken.endswith("[]"):
+        elif "properties" in node.get("items", {}) and not schema_path.endswith("[]"):
             node, step = node["items"], "[]"  # noqa: PLW2901 - the entry's own name leads nowhere
         elif isinstance(node.get("additionalProperties"), Mapping):
             node = node["additionalProperties"]
         else:
             return None
-        spoken += f".{step}"
-    return (node, spoken) if "description" in node else None
+        schema_path += f".{step}"
+    return (node, schema_path) if "description" in node else None
 
 
 def _hint(table: ResolvedTable, steps: tuple[str, ...]) -> str:

@@ -13,7 +13,7 @@ from parquetry.project.diagnostics.source import SourceText, Span
 from parquetry.project.model.resolved import BUILT_IN, History, Layer, LayerValue, Origin
 from parquetry.project.yaml.document import Node
 
-Note = Callable[[str, Span, Span], None]
+RecordPosition = Callable[[str, Span, Span], None]
 """A function that records the positions of a dotted path's key and value."""
 
 _UNITED = "tags"
@@ -70,8 +70,8 @@ def merge(parts: Iterable[LayerValues]) -> Layered:
     value: dict[str, Any] = {}
     places: dict[str, Place] = {}
     for part in parts:
-        note = _notebook(part, places)
-        _lay(value, part.value, part.node, "", note)
+        note = _position_recorder(part, places)
+        _merge_into(value, part.value, part.node, "", note)
     return Layered(value=value, places=places)
 
 
@@ -106,7 +106,7 @@ def entry_name(entry: Any, index: int) -> str:
     return name if isinstance(name, str) else str(index)
 
 
-def _notebook(part: LayerValues, places: dict[str, Place]) -> Note:
+def _position_recorder(part: LayerValues, places: dict[str, Place]) -> RecordPosition:
     """Return a function that records positions of one layer; it does nothing for the built-in layer."""
 
     def note(path: str, key: Span, value: Span) -> None:
@@ -116,8 +116,8 @@ def _notebook(part: LayerValues, places: dict[str, Place]) -> Note:
     return note
 
 
-def _lay(
-    target: dict[str, Any], value: Mapping[str, Any], node: Node | None, prefix: str, note: Note
+def _merge_into(
+    target: dict[str, Any], value: Mapping[str, Any], node: Node | None, prefix: str, note: RecordPosition
 ) -> None:
     """Merge a mapping into ``target``; ``prefix`` is the path of both, with a dot at its end."""
     for key, child in value.items():
@@ -129,7 +129,7 @@ def _lay(
             held = target.get(key)
             mapping = dict(held) if isinstance(held, Mapping) else {}
             target[key] = mapping
-            _lay(mapping, child, below, f"{path}.", note)
+            _merge_into(mapping, child, below, f"{path}.", note)
             continue
         united = key == _UNITED and not prefix
         target[key] = list(dict.fromkeys([*target.get(key, ()), *child])) if united else child
@@ -137,7 +137,7 @@ def _lay(
             _note_entries(child, below, path, note)
 
 
-def _note_entries(value: Any, node: Node, path: str, note: Note) -> None:
+def _note_entries(value: Any, node: Node, path: str, note: RecordPosition) -> None:
     """Record the positions within a list, or within a mapping that does not merge."""
     if isinstance(value, Mapping):
         for key, child in value.items():

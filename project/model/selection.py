@@ -99,15 +99,19 @@ def _matches(
     method, colon, value = term.partition(":")
     if not colon:
         names = [table.name for table in tables]
-        return _found(term, "table", names, frozenset(name for name in names if fnmatchcase(name, term)))
+        return _require_match(
+            term, "table", names, frozenset(name for name in names if fnmatchcase(name, term))
+        )
     match method:
         case "tag":
             tagged = {table.name for table in tables if any(fnmatchcase(tag, value) for tag in table.tags)}
-            return _found(term, "tag", {tag for table in tables for tag in table.tags}, frozenset(tagged))
+            return _require_match(
+                term, "tag", {tag for table in tables for tag in table.tags}, frozenset(tagged)
+            )
         case "path":
-            place = _inside(value, root)
+            place = _relative_to_project(value, root)
             below = {table.name for table in tables if _below(table.file, place)}
-            return _found(term, "file", [table.file for table in tables], frozenset(below))
+            return _require_match(term, "file", [table.file for table in tables], frozenset(below))
     if method not in methods:
         offered = sorted({"tag", "path", *methods})
         hint = did_you_mean(method, offered) or f"methods are {', '.join(offered)}"
@@ -116,7 +120,7 @@ def _matches(
     return methods[method](value)
 
 
-def _found(term: str, noun: str, known: Iterable[str], found: frozenset[str]) -> frozenset[str]:
+def _require_match(term: str, noun: str, known: Iterable[str], found: frozenset[str]) -> frozenset[str]:
     """Return the tables that a term matches; raise SelectionError with a hint if there is none."""
     if found:
         return found
@@ -126,7 +130,7 @@ def _found(term: str, noun: str, known: Iterable[str], found: frozenset[str]) ->
     raise SelectionError(f"{what}; {hint}")
 
 
-def _inside(path: str, root: Path | None) -> str:
+def _relative_to_project(path: str, root: Path | None) -> str:
     """Return a path relative to the project's folder; ``.`` is the folder itself."""
     if root is not None and path.startswith("/"):
         for base in (Path(root).absolute(), Path(root).resolve()):

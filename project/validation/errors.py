@@ -26,7 +26,7 @@ _KEY_REFERENCES = frozenset(
     {"encryption_key", "former_encryption_keys", "encryption_keys", "signing_key", "former_signing_keys"}
 )
 """Keys whose value refers to an encryption or signing key; users may paste the key itself by mistake."""
-_FLAG_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_BOOLEAN_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ def _place(node: Node, message: _Message) -> Span:
     return node.key_span(message.path) if message.at_key else node.at(message.path).span
 
 
-def spoken(path: Path) -> str:
+def path_text(path: Path) -> str:
     """Return a path as people write it, such as ``columns[2].type``."""
     text = ""
     for step in path:
@@ -142,7 +142,7 @@ def spoken(path: Path) -> str:
     return text
 
 
-def shown(value: Any) -> str:
+def quoted_value(value: Any) -> str:
     """Return a value as messages quote it, cut to 60 characters."""
     match value:
         case None:
@@ -164,7 +164,7 @@ def _messages(failure: _Failure) -> Iterator[_Message]:
         title = failure.schema.get("title", "a text that is not empty")
         key = failure.instance
         yield _Message(
-            code="PQ103", summary=f"key {shown(key)} is not {title}", path=(*path, key), at_key=True
+            code="PQ103", summary=f"key {quoted_value(key)} is not {title}", path=(*path, key), at_key=True
         )
     elif failure.keyword in _TRANSLATIONS:
         yield from _TRANSLATIONS[failure.keyword](failure, path)
@@ -174,7 +174,7 @@ def _messages(failure: _Failure) -> Iterator[_Message]:
 
 def _unknown_keys(failure: _Failure, path: Path) -> Iterator[_Message]:
     known = failure.schema.get("properties", {})
-    inside = f" in {spoken(path)}" if path else ""
+    inside = f" in {path_text(path)}" if path else ""
     cut = _cut_off(failure.instance)
     for key in failure.instance:
         if key not in known and key not in cut:
@@ -207,7 +207,7 @@ def _cut_off(value: Any) -> tuple[str, ...]:
 
 
 def _missing_key(failure: _Failure, path: Path) -> Iterator[_Message]:
-    inside = f" in {spoken(path)}" if path else ""
+    inside = f" in {path_text(path)}" if path else ""
     missing = [key for key in failure.demand if key not in failure.instance]
     # jsonschema reports each missing key in an error of its own that names it first.
     for key in missing:
@@ -227,7 +227,7 @@ def _not_among(failure: _Failure, path: Path) -> Iterator[_Message]:
     near = did_you_mean(failure.instance, words) if guess else None
     yield _Message(
         code="PQ104",
-        summary=f"{_subject(path)} is {shown(failure.instance)}, not {choice}",
+        summary=f"{_subject(path)} is {quoted_value(failure.instance)}, not {choice}",
         path=path,
         hint=near,
     )
@@ -242,7 +242,7 @@ def _wrong_value(failure: _Failure, path: Path) -> Iterator[_Message]:
         yield sized
         return
     hint = _remedy(schema, value, expected)
-    quoted = "the value (not shown)" if _is_secret(path) else shown(value)
+    quoted = "the value (not shown)" if _is_secret(path) else quoted_value(value)
     summary = f"{_subject(path)} must be {expected}, not {quoted}"
     yield _Message(code="PQ103", summary=summary, path=path, hint=hint)
 
@@ -259,28 +259,28 @@ def _remedy(schema: Mapping[str, Any], value: Any, expected: str) -> str | None:
         if schema.get("items", {}).get("type") == "string" and not is_template(value):
             hint = f"write [{_cut(str(value))}]"
     elif isinstance(value, str):
-        hint = _bare(value.strip(), kinds) or unit_hint(value, expected) or _as_name(schema, value)
+        hint = _unquoted_hint(value.strip(), kinds) or unit_hint(value, expected) or _name_hint(schema, value)
     elif isinstance(value, float) and "integer" in kinds and value.is_integer():
         hint = f"write {int(value)}"
     elif expected.startswith(("a size", "a duration")):
-        hint = unit_hint(shown(value), expected)
+        hint = unit_hint(quoted_value(value), expected)
     elif kinds == ["string"]:
         hint = "quote it if it is a string"
     return hint
 
 
-def _bare(text: str, kinds: Sequence[str]) -> str | None:
+def _unquoted_hint(text: str, kinds: Sequence[str]) -> str | None:
     """Return the hint to write a text without quotes, if it is a boolean or a number then."""
     if "boolean" in kinds and text.lower() in ("true", "false"):
         return f"write {text.lower()} without quotes"
-    if "boolean" in kinds and text.lower() in _FLAG_WORDS:
-        return f"write {_FLAG_WORDS[text.lower()]}"
+    if "boolean" in kinds and text.lower() in _BOOLEAN_WORDS:
+        return f"write {_BOOLEAN_WORDS[text.lower()]}"
     if ("integer" in kinds and text.isdecimal()) or ("number" in kinds and _NUMBER.fullmatch(text)):
         return f"write {text} without quotes"
     return None
 
 
-def _as_name(schema: Mapping[str, Any], value: str) -> str | None:
+def _name_hint(schema: Mapping[str, Any], value: str) -> str | None:
     """Return a hint for a text that is too long or begins wrongly to be a name, or None."""
     most = _MOST_CHARACTERS.search(schema.get("pattern", ""))
     if most is None or not re.fullmatch(r"[\w.-]+", value, re.ASCII):
@@ -305,7 +305,7 @@ def _out_of_range(failure: _Failure, path: Path) -> Iterator[_Message]:
         yield sized
         return
     word = "least" if failure.keyword == "minimum" else "most"
-    summary = f"{_subject(path)} must be at {word} {failure.demand:,}, not {shown(failure.instance)}"
+    summary = f"{_subject(path)} must be at {word} {failure.demand:,}, not {quoted_value(failure.instance)}"
     yield _Message(code="PQ105", summary=summary, path=path)
 
 
@@ -368,7 +368,7 @@ def _is_secret(path: Path) -> bool:
 
 
 def _subject(path: Path) -> str:
-    return spoken(path) or "the file"
+    return path_text(path) or "the file"
 
 
 def _cut(text: str) -> str:

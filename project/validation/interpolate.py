@@ -38,7 +38,7 @@ _OWN = re.compile(r"PARQUETRY_(?!.*KEY)", re.DOTALL)
 """Names of parquetry's own variables, except those that may hold a key: any such variable may be secret."""
 
 
-class Site(StrEnum):
+class TemplateSite(StrEnum):
     """The place of a template in a spec, which decides what the template may read.
 
     Values of CREDENTIALS are masked wherever they are shown. Every other value of a target may be printed,
@@ -116,7 +116,7 @@ class Rendered:
     known: bool = True
 
 
-def render(text: str, *, scope: TemplateScope, site: Site) -> Rendered:
+def render(text: str, *, scope: TemplateScope, site: TemplateSite) -> Rendered:
     """Evaluate a template.
 
     If the environment is not read, ``env_var`` returns its default or the placeholder ``${NAME}``. If the
@@ -134,11 +134,11 @@ def render(text: str, *, scope: TemplateScope, site: Site) -> Rendered:
     _check_variables(tree, scope.variables)
     if scope.target.warehouse is None and reads_warehouse(tree):
         raise TemplateProblem("PQ206", "target.warehouse is not known here", "write it out")
-    lacking = scope.environment is None and not all(has_default for _, has_default in reads)
+    is_incomplete = scope.environment is None and not all(has_default for _, has_default in reads)
     try:
         value = _evaluate(text, scope, mask=False)
     except TemplateProblem:
-        if lacking:
+        if is_incomplete:
             return Rendered(value=text, known=False)
         raise
     private = tuple(sorted({name for name, _ in reads if _is_hidden(name, scope)}))
@@ -146,7 +146,7 @@ def render(text: str, *, scope: TemplateScope, site: Site) -> Rendered:
         masked = str(_evaluate(text, scope, mask=True))
         shown = masked if MASK in masked else MASK
         return Rendered(value=Secret(masked=shown, template=text, names=private, _text=str(value)))
-    return Rendered(value=value, known=not lacking)
+    return Rendered(value=value, known=not is_incomplete)
 
 
 def _is_hidden(name: str, scope: TemplateScope) -> bool:
@@ -156,23 +156,23 @@ def _is_hidden(name: str, scope: TemplateScope) -> bool:
     return name.startswith(SECRET_PREFIX) or name in scope.environment
 
 
-def _check_reads(reads: list[tuple[str, bool]], *, site: Site, declared: DeclaredVariables) -> None:
+def _check_reads(reads: list[tuple[str, bool]], *, site: TemplateSite, declared: DeclaredVariables) -> None:
     for name, _ in reads:
-        if site is Site.SPEC:
+        if site is TemplateSite.SPEC:
             hint = "declare a variable under vars and read that"
             raise TemplateProblem("PQ203", f"env_var('{name}') is accepted only under targets", hint)
         if name.startswith(SECRET_PREFIX):
-            if site is Site.COMMAND_LINE:
+            if site is TemplateSite.COMMAND_LINE:
                 summary = f"secret '{name}' would be on a command line, which every user of the machine reads"
                 hint = "set it under spark.conf, where the job reads it, or in a file that is named here"
                 raise TemplateProblem("PQ205", summary, hint)
-            if site is not Site.CREDENTIALS:
+            if site is not TemplateSite.CREDENTIALS:
                 summary = (
                     f"secret '{name}' may be read only under spark and storage, "
                     "and not in a location or address"
                 )
                 raise TemplateProblem("PQ205", summary, "rename the variable if it is not a secret")
-        elif name not in declared and site is not Site.CREDENTIALS:
+        elif name not in declared and site is not TemplateSite.CREDENTIALS:
             there, where = "", "in parquetry.yml"
             if declared.elsewhere is not None:
                 there, where = f" at {declared.elsewhere}", f"at {declared.elsewhere} first"
@@ -218,15 +218,15 @@ def _evaluate(text: str, scope: TemplateScope, *, mask: bool) -> Any:
     expression = lone_expression(parsed(text))
     try:
         if expression is None:
-            return _accepted(environment().from_string(text).render(names))
+            return _checked_value(environment().from_string(text).render(names))
         assignment = nodes.Assign(nodes.Name("result", "store", lineno=1), expression, lineno=1)
         template = environment().from_string(nodes.Template([assignment], lineno=1))
-        return _accepted(TemplateExpression(template, undefined_to_none=False)(names))
+        return _checked_value(TemplateExpression(template, undefined_to_none=False)(names))
     except (UndefinedError, SecurityError, ArithmeticError, TypeError, ValueError) as error:
         raise TemplateProblem("PQ206", f"the template cannot be evaluated: {error}", _TYPES) from None
 
 
-def _accepted(value: Any) -> Any:
+def _checked_value(value: Any) -> Any:
     """Return the value, or raise TemplateProblem if a spec cannot hold it."""
     wrong = None
     if isinstance(value, Undefined):

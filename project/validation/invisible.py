@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from parquetry.project.diagnostics.model import diagnostic
 from parquetry.project.diagnostics.source import SourceText
-from parquetry.project.validation.errors import Violation, spoken
+from parquetry.project.validation.errors import Violation, path_text
 from parquetry.project.validation.interpolate import Secret
 from parquetry.project.yaml.document import Node, Path
 
@@ -32,11 +32,11 @@ _OPTIONS: Final = "options"
 
 def invisible_characters(value: Any, *, node: Node, source: SourceText) -> Iterator[Violation]:
     """Yield a violation for each key and value below a node that contains a refused character."""
-    for path, text, is_key in texts(value, ()):
-        wrong = refused(text, path, is_key=is_key)
+    for path, text, is_key in all_texts(value, ()):
+        wrong = refused_character(text, path, is_key=is_key)
         if wrong is None:
             continue
-        what = f"key of {spoken(path[:-1]) or 'the file'}" if is_key else spoken(path)
+        what = f"key of {path_text(path[:-1]) or 'the file'}" if is_key else path_text(path)
         found = diagnostic(
             "PQ017",
             f"{what} contains the invisible character U+{ord(wrong):04X}",
@@ -49,7 +49,7 @@ def invisible_characters(value: Any, *, node: Node, source: SourceText) -> Itera
         yield Violation(path=path, diagnostic=found)
 
 
-def refused(text: str, path: Path, *, is_key: bool = False) -> str | None:
+def refused_character(text: str, path: Path, *, is_key: bool = False) -> str | None:
     """Return the first character that the text at a path must not contain, or None."""
     steps = set(path[:-1])
     if is_key:
@@ -62,7 +62,7 @@ def refused(text: str, path: Path, *, is_key: bool = False) -> str | None:
     return None if found is None else found[0]
 
 
-def texts(value: Any, path: Path) -> Iterator[tuple[Path, str, bool]]:
+def all_texts(value: Any, path: Path) -> Iterator[tuple[Path, str, bool]]:
     """Yield each text below a value, keys too: its path, the text, and whether it is a key."""
     match value:
         case str():
@@ -72,7 +72,7 @@ def texts(value: Any, path: Path) -> Iterator[tuple[Path, str, bool]]:
         case dict():
             for key, child in value.items():
                 yield (*path, key), key, True
-                yield from texts(child, (*path, key))
+                yield from all_texts(child, (*path, key))
         case list():
             for index, child in enumerate(value):
-                yield from texts(child, (*path, index))
+                yield from all_texts(child, (*path, index))

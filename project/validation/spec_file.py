@@ -10,7 +10,7 @@ from parquetry.project.diagnostics.model import Diagnostic, diagnostic
 from parquetry.project.diagnostics.source import SourceText
 from parquetry.project.validation.definitions import Kind
 from parquetry.project.validation.errors import violations
-from parquetry.project.validation.interpolate import Rendered, Secret, Site, TemplateScope, render
+from parquetry.project.validation.interpolate import Rendered, Secret, TemplateScope, TemplateSite, render
 from parquetry.project.validation.invisible import invisible_characters
 from parquetry.project.validation.template_syntax import TemplateProblem, is_template
 from parquetry.project.yaml.document import MAX_BYTES, Document, Node, Path
@@ -20,15 +20,15 @@ from parquetry.project.yaml.document import MAX_BYTES, Document, Node, Path
 class SpecFile:
     """A file after templates and schema.
 
-    ``node`` and ``value`` lack the parts that the schema does not accept. ``damaged`` has the paths of those
-    parts, and of values whose templates have no value yet; later checks draw no conclusion from their
+    ``node`` and ``value`` lack the parts that the schema does not accept. ``incomplete`` has the paths of
+    those parts, and of values whose templates have no value yet; later checks draw no conclusion from their
     absence.
     """
 
     kind: Kind
     source: SourceText
     node: Node
-    damaged: frozenset[Path]
+    incomplete: frozenset[Path]
     diagnostics: tuple[Diagnostic, ...]
 
     @property
@@ -40,7 +40,7 @@ class SpecFile:
 MOST_TEMPLATES = 1000
 _LISTS = frozenset({"columns", "sources", "queries", "tests", "allow"})
 
-Reading = Callable[[Path], tuple[Site, TemplateScope] | None]
+Reading = Callable[[Path], tuple[TemplateSite, TemplateScope] | None]
 """A function from the path of a template to its site and scope; None if no template is evaluated there."""
 
 
@@ -71,16 +71,16 @@ def spec_file(document: Document, kind: Kind, reading: Reading) -> SpecFile | No
         if entry.of_structure or entry.path not in unknown or entry in hidden
     )
     found.extend(entry for entry in mistakes if entry.span.start not in reported)
-    dropped = {_unusable(entry.path, entry.diagnostic.code) for entry in wrong}
-    dropped.update(_unusable(path, "PQ201") for path, placeholder in unknown.items() if not placeholder)
-    damaged = frozenset([*(entry.path for entry in wrong), *unknown])
+    dropped = {_path_to_drop(entry.path, entry.diagnostic.code) for entry in wrong}
+    dropped.update(_path_to_drop(path, "PQ201") for path, placeholder in unknown.items() if not placeholder)
+    incomplete = frozenset([*(entry.path for entry in wrong), *unknown])
     return SpecFile(
         kind=kind,
         source=document.source,
         node=_rebuilt(document.root, value, frozenset(dropped), ())
         if dropped or value is not document.root.value
         else document.root,
-        damaged=damaged,
+        incomplete=incomplete,
         diagnostics=tuple(found),
     )
 
@@ -135,7 +135,7 @@ def rendered(
     return value, unknown
 
 
-def _render(text: str, place: tuple[Site, TemplateScope] | None) -> Rendered:
+def _render(text: str, place: tuple[TemplateSite, TemplateScope] | None) -> Rendered:
     if place is None:
         raise TemplateProblem("PQ208", "templates are not evaluated here", "write the value out")
     site, scope = place
@@ -154,7 +154,7 @@ def masked(value: Any) -> Any:
     return value
 
 
-def _unusable(path: Path, code: str) -> Path:
+def _path_to_drop(path: Path, code: str) -> Path:
     """Return the path to drop for a wrong part, which is the whole entry in lists such as ``columns``."""
     is_entry = len(path) > 2 and path[0] in _LISTS and isinstance(path[1], int)  # noqa: PLR2004 - below an entry
     return path[:2] if is_entry and code != "PQ102" else path

@@ -18,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from parquetry.project.diagnostics.model import Problem, did_you_mean
 
 MAX_TEXT = 100_000
-MOST_READ = 10 * MAX_TEXT
+MAX_CHARACTERS_READ = 10 * MAX_TEXT
 """The characters that one evaluation may read from variables or make with ``replace``."""
 
 ALLOWANCE = "allowance"
@@ -69,14 +69,14 @@ class TemplateAllowance:
     """The number of characters that one evaluation may still read and make."""
 
     def __init__(self) -> None:
-        self._left = MOST_READ
+        self._left = MAX_CHARACTERS_READ
 
     def take(self, characters: int) -> None:
         """Subtract characters from the allowance; raise SecurityError if fewer are left."""
         self._left -= characters
         if self._left < 0:
             raise SecurityError(
-                f"its variables and replacements have more than {MOST_READ:,} characters together"
+                f"its variables and replacements have more than {MAX_CHARACTERS_READ:,} characters together"
             )
 
 
@@ -124,7 +124,7 @@ def parsed(text: str) -> nodes.Template:
         raise TemplateProblem("PQ201", f"template cannot be read: {error.message}", hint) from None
     except RecursionError:
         raise TemplateProblem("PQ201", "template is nested too deeply", "write the value out") from None
-    _hold_to_allowlist(tree, 0)
+    _check_allowlist(tree, 0)
     return tree
 
 
@@ -153,7 +153,7 @@ def lone_expression(tree: nodes.Template) -> nodes.Expr | None:
     return None
 
 
-def _hold_to_allowlist(node: nodes.Node, depth: int) -> None:
+def _check_allowlist(node: nodes.Node, depth: int) -> None:
     refusal = _refusal(node)
     if refusal:
         hint = "only var(), env_var(), target and conditions are evaluated"
@@ -164,7 +164,7 @@ def _hold_to_allowlist(node: nodes.Node, depth: int) -> None:
         is_function = isinstance(node, nodes.Call) and child is node.node
         is_target = isinstance(node, nodes.Getattr) and isinstance(child, nodes.Name)
         if not is_function and not is_target:
-            _hold_to_allowlist(child, depth + 1)
+            _check_allowlist(child, depth + 1)
 
 
 def _refusal(node: nodes.Node) -> str | None:

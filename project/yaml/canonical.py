@@ -57,13 +57,13 @@ def _meaning(source: SourceText) -> str | None:
 
 
 def _root(root: Entry) -> Iterator[str]:
-    lines = [*_remarks(root.lead, 0)]
+    lines = [*_remarks(root.comments_above, 0)]
     if isinstance(root.value, Collection) and not _flat(root.value):
         if root.note:
             lines.append(root.note)
         lines += _children(root.value, 0, first=not lines)
     else:
-        lines.append(_noted(_inline(root.value), root.note))
+        lines.append(_with_comment(_inline(root.value), root.note))
     while lines and not lines[0]:
         del lines[0]
     yield from lines
@@ -72,20 +72,24 @@ def _root(root: Entry) -> Iterator[str]:
 def _children(collection: Collection, indent: int, *, first: bool = True) -> Iterator[str]:
     """Yield the lines of a collection's entries; if ``first``, the first line is not blank."""
     for entry in collection.entries:
-        lines = [*_remarks(entry.lead, indent), *_separated(entry), *_entry(entry, collection, indent)]
+        lines = [
+            *_remarks(entry.comments_above, indent),
+            *_blank_line_before(entry),
+            *_entry(entry, collection, indent),
+        ]
         yield from lines[1:] if first and not lines[0] else lines
         first = False
-    yield from _remarks(collection.foot, indent)
+    yield from _remarks(collection.comments_below, indent)
 
 
-def _separated(entry: Entry) -> Iterator[str]:
-    if entry.apart:
+def _blank_line_before(entry: Entry) -> Iterator[str]:
+    if entry.after_blank_line:
         yield ""
 
 
 def _remarks(remarks: list[Remark], indent: int) -> Iterator[str]:
     for remark in remarks:
-        if remark.apart:
+        if remark.after_blank_line:
             yield ""
         yield f"{' ' * indent}{remark.text}"
 
@@ -94,7 +98,7 @@ def _entry(entry: Entry, collection: Collection, indent: int) -> Iterator[str]:
     margin = " " * indent
     if collection.is_mapping:
         assert entry.key is not None, "entries of mappings have keys"
-        yield from _valued(entry, f"{margin}{_anchored(entry.key, _key(entry.key))}:", indent)
+        yield from _value_lines(entry, f"{margin}{_anchored(entry.key, _key(entry.key))}:", indent)
         return
     value = entry.value
     if isinstance(value, Collection) and _begins_on_dash(value, indent + _STEP):
@@ -103,7 +107,7 @@ def _entry(entry: Entry, collection: Collection, indent: int) -> Iterator[str]:
         yield f"{margin}- {next(below)[indent + _STEP :]}"
         yield from below
         return
-    yield from _valued(entry, f"{margin}-", indent)
+    yield from _value_lines(entry, f"{margin}-", indent)
 
 
 def _begins_on_dash(value: Collection, indent: int) -> bool:
@@ -123,22 +127,22 @@ def _notes_before(entry: Entry, indent: int) -> Iterator[str]:
         yield from _notes_before(value.entries[0], indent + _STEP)
 
 
-def _valued(entry: Entry, head: str, indent: int) -> Iterator[str]:
+def _value_lines(entry: Entry, head: str, indent: int) -> Iterator[str]:
     """Yield the lines of a value: the first after ``head`` (``key:`` or a dash), the others below it."""
     value = entry.value
     if isinstance(value, Collection) and not _fits(value, len(head) + 1):
-        yield _noted(_anchored(value, head, behind=True), entry.note)
+        yield _with_comment(_anchored(value, head, behind=True), entry.note)
         yield from _children(value, indent + _STEP)
         return
     if isinstance(value, ScalarNode):
         first, *rest = _scalar(value)
-        yield _noted(" ".join(part for part in (head, _anchored(value, first)) if part), entry.note)
+        yield _with_comment(" ".join(part for part in (head, _anchored(value, first)) if part), entry.note)
         yield from (f"{' ' * (indent + _STEP)}{line}" if line else "" for line in rest)
         return
-    yield _noted(f"{head} {_inline(value)}", entry.note)
+    yield _with_comment(f"{head} {_inline(value)}", entry.note)
 
 
-def _noted(line: str, note: str | None) -> str:
+def _with_comment(line: str, note: str | None) -> str:
     return f"{line}  {note}" if note else line
 
 

@@ -50,7 +50,7 @@ class ProjectFiles(Protocol):
         """
         ...
 
-    def absence(self) -> Diagnostic | None:
+    def missing_project_file(self) -> Diagnostic | None:
         """Return a diagnostic if the project file is missing, or None if something has its name."""
         ...
 
@@ -71,27 +71,27 @@ class FilesOnDisk:
 
     def read(self, path: str) -> bytes | Diagnostic:
         """Return the bytes of a file; or a diagnostic if it is unreadable or links out of the project."""
-        place = SourceText(path=path, text="")
+        source = SourceText(path=path, text="")
         full = self.root / path
         try:
             if not full.resolve(strict=True).is_relative_to(self.root):
                 return diagnostic(
                     "PQ011",
                     f"'{path}' is a link to a file outside of the project",
-                    source=place,
+                    source=source,
                     hint="copy the file",
                 )
             if not full.is_file():
-                return diagnostic("PQ013", f"'{path}' is not a file", source=place, hint="remove it")
+                return diagnostic("PQ013", f"'{path}' is not a file", source=source, hint="remove it")
             with full.open("rb") as stream:
                 return stream.read(MAX_BYTES + 1)
         except (OSError, RuntimeError, ValueError) as error:
             reason, hint = getattr(error, "strerror", None) or str(error), _PERMIT
             if full.is_symlink() and not full.exists():
                 reason, hint = "the target of the link does not exist", "remove the link"
-            return diagnostic("PQ013", f"'{path}' cannot be read: {reason}", source=place, hint=hint)
+            return diagnostic("PQ013", f"'{path}' cannot be read: {reason}", source=source, hint=hint)
 
-    def absence(self) -> Diagnostic | None:
+    def missing_project_file(self) -> Diagnostic | None:
         """Return a diagnostic if the project file is missing, or None.
 
         The hint names the nearest parent folder that has a project file.
@@ -113,7 +113,7 @@ class FilesOnDisk:
 
 
 @dataclass(frozen=True, slots=True)
-class FilesAsRead:
+class RecordingFiles:
     """Files of another source, whose contents are kept in ``contents`` by path when they are read."""
 
     files: ProjectFiles
@@ -134,9 +134,9 @@ class FilesAsRead:
             self.contents[path] = content
         return content
 
-    def absence(self) -> Diagnostic | None:
+    def missing_project_file(self) -> Diagnostic | None:
         """Return the wrapped source's diagnostic for a missing project file, or None."""
-        return self.files.absence()
+        return self.files.missing_project_file()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +167,12 @@ class FilesInMemory:
         summary = f"'{path}' cannot be read: {os.strerror(errno.ENOENT)}"
         return diagnostic("PQ013", summary, source=SourceText(path=path, text=""), hint=_PERMIT)
 
-    def absence(self) -> Diagnostic | None:
+    def missing_project_file(self) -> Diagnostic | None:
         """Return a diagnostic if the mapping has no project file, or None."""
         if self.has(PROJECT_FILE):
             return None
-        place = SourceText(path=PROJECT_FILE, text="")
-        return diagnostic("PQ001", f"there is no {PROJECT_FILE}", source=place, hint="name another revision")
+        source = SourceText(path=PROJECT_FILE, text="")
+        return diagnostic("PQ001", f"there is no {PROJECT_FILE}", source=source, hint="name another revision")
 
 
 def scan(files: ProjectFiles) -> Folder:
@@ -191,7 +191,7 @@ def scan(files: ProjectFiles) -> Folder:
         if path.count("/") > 1
     ]
     policies, guardrails = ([p for p in paths if p.count("/") == 1] for paths in (policies, guardrails))
-    is_there = files.absence() is None
+    is_there = files.missing_project_file() is None
     for name in ("parquetry.yaml",) if is_there else ("parquetry.yaml", "project.yml", "project.yaml"):
         if files.has(name):
             hint = "remove it" if is_there else f"rename it to {PROJECT_FILE}"
@@ -206,7 +206,7 @@ def scan(files: ProjectFiles) -> Folder:
 
 def read_project_file(files: ProjectFiles) -> bytes | Diagnostic:
     """Return the bytes of the project file, or a diagnostic if it is missing or cannot be read."""
-    return files.absence() or files.read(PROJECT_FILE)
+    return files.missing_project_file() or files.read(PROJECT_FILE)
 
 
 def _specs(paths: Iterable[str], found: list[Diagnostic]) -> list[str]:
@@ -221,10 +221,10 @@ def _specs(paths: Iterable[str], found: list[Diagnostic]) -> list[str]:
 
 
 def _walk(folder: Path, path: str, found: list[Diagnostic]) -> Iterator[str]:
-    place = SourceText(path=path, text="")
+    source = SourceText(path=path, text="")
     if folder.is_symlink():
         found.append(
-            diagnostic("PQ011", f"'{path}' is a link to a folder", source=place, hint="copy the folder")
+            diagnostic("PQ011", f"'{path}' is a link to a folder", source=source, hint="copy the folder")
         )
         return
     try:
@@ -233,7 +233,7 @@ def _walk(folder: Path, path: str, found: list[Diagnostic]) -> Iterator[str]:
         return
     except OSError as error:
         found.append(
-            diagnostic("PQ013", f"'{path}' cannot be read: {error.strerror}", source=place, hint=_PERMIT)
+            diagnostic("PQ013", f"'{path}' cannot be read: {error.strerror}", source=source, hint=_PERMIT)
         )
         return
     for entry in entries:

@@ -8,7 +8,7 @@ from typing import Final
 
 _MAX_DIGITS = 18
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_FLAGS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
@@ -34,8 +34,8 @@ def scalar(text: str) -> Scalar | NotUsable:
         return None
     if text[0] not in _MAYBE_TYPED:
         return text
-    if text in _FLAGS:
-        return _FLAGS[text]
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
     if _NUMBER.fullmatch(text) or _INTEGER.fullmatch(text):
         return _number(text)
     return NOT_USABLE if _NOT_FINITE.fullmatch(text) else text

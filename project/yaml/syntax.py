@@ -24,10 +24,10 @@ _HEADER_COMMENT = re.compile(r"[|>][-+0-9]*[ \t]+(#[^\r\n\x85\u2028\u2029]*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """A comment on a line of its own; ``apart`` is True if the line above it is blank."""
+    """A comment on a line of its own; ``after_blank_line`` is True if the line above it is blank."""
 
     text: str
-    apart: bool
+    after_blank_line: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Collection:
     """A mapping or a list.
 
     ``column`` is the column of its first character. ``span`` has the offsets of its brackets, or is None for
-    a block collection. ``foot`` has the comments below its entries.
+    a block collection. ``comments_below`` has the comments below its entries.
     """
 
     is_mapping: bool
@@ -62,7 +62,7 @@ class Collection:
     anchor: str | None
     span: tuple[int, int] | None = None
     entries: list[Entry] = field(default_factory=list)
-    foot: list[Remark] = field(default_factory=list)
+    comments_below: list[Remark] = field(default_factory=list)
     has_comment: bool = False
 
 
@@ -73,22 +73,22 @@ Tree: TypeAlias = ScalarNode | Alias | Collection
 class Entry:
     """A key with its value, or an item of a list; the root of a file is an entry too.
 
-    ``lead`` has the comments above it, ``note`` the one at the end of its line. ``inside`` is the collection
-    that contains it, with that collection's own entry.
+    ``note`` is the comment at the end of its line. ``inside`` is the collection that contains it, with that
+    collection's own entry.
     """
 
     start: int
     value: Tree
     key: ScalarNode | None = None
-    apart: bool = False
-    lead: list[Remark] = field(default_factory=list)
+    after_blank_line: bool = False
+    comments_above: list[Remark] = field(default_factory=list)
     note: str | None = None
     inside: tuple[Collection, Entry] | None = None
 
     def remark(self, text: str) -> None:
         """Set the comment at the end of the line; an earlier one moves above the entry."""
         if self.note is not None:
-            _above(self).append(Remark(text=self.note, apart=False))
+            _above(self).append(Remark(text=self.note, after_blank_line=False))
         self.note = text
 
 
@@ -195,13 +195,13 @@ class _Reader:
 
 
 def _attach(root: Entry, comments: list[_Comment], source: SourceText) -> None:
-    """Attach each comment to an entry, and set ``apart`` of the entries below a blank line."""
+    """Attach each comment to an entry, and set ``after_blank_line`` of the entries below a blank line."""
     lines = _Lines(source)
     _mark_commented(root, [comment.index for comment in comments])
     entries = list(_attachable(root, None))
     starts = [entry.start for entry in entries]
     for entry in entries[1:]:
-        entry.apart = lines.is_apart(entry.start)
+        entry.after_blank_line = lines.is_apart(entry.start)
     for comment in comments:
         after = bisect_right(starts, comment.index)
         between = _Between(
@@ -213,12 +213,12 @@ def _attach(root: Entry, comments: list[_Comment], source: SourceText) -> None:
         if between.previous is not None and not lines.is_alone(comment.index):
             _owner(between.previous, comment.index).remark(text)
             continue
-        remark = Remark(text=text, apart=lines.is_apart(comment.index))
-        _place_of(comment, lines.column(comment.index), between=between).append(remark)
+        remark = Remark(text=text, after_blank_line=lines.is_apart(comment.index))
+        _comment_list(comment, lines.column(comment.index), between=between).append(remark)
 
 
-def _mark_commented(entry: Entry, places: Sequence[int]) -> None:
-    """Set ``has_comment`` of the bracketed collections that contain a comment; ``places`` are sorted offsets.
+def _mark_commented(entry: Entry, offsets: Sequence[int]) -> None:
+    """Set ``has_comment`` of the bracketed collections that contain a comment; ``offsets`` are sorted.
 
     The entries of such a collection are written below each other, as one line has no room for comments.
     """
@@ -226,11 +226,11 @@ def _mark_commented(entry: Entry, places: Sequence[int]) -> None:
     if not isinstance(value, Collection):
         return
     if value.span is not None:
-        if bisect_right(places, value.span[0]) == bisect_left(places, value.span[1]):
+        if bisect_right(offsets, value.span[0]) == bisect_left(offsets, value.span[1]):
             return
         value.has_comment = bool(value.entries)
     for inner in value.entries:
-        _mark_commented(inner, places)
+        _mark_commented(inner, offsets)
 
 
 def _attachable(entry: Entry, inside: tuple[Collection, Entry] | None) -> Iterator[Entry]:
@@ -253,11 +253,11 @@ def _owner(entry: Entry, index: int) -> Entry:
     return entry
 
 
-def _place_of(comment: _Comment, column: int, *, between: _Between) -> list[Remark]:
+def _comment_list(comment: _Comment, column: int, *, between: _Between) -> list[Remark]:
     """Return the list for a comment on its own line: above the next entry, or at the foot of a collection."""
     previous, following = between.previous, between.following
     if previous is None:
-        return between.root.lead
+        return between.root.comments_above
     owner = _owner(previous, comment.index)
     if following is not None and following.inside is not None and following.inside[1] is owner:
         return _above(following)
@@ -267,8 +267,8 @@ def _place_of(comment: _Comment, column: int, *, between: _Between) -> list[Rema
         if collection is outer:
             break
         if collection.span is not None or indent <= column or collection is chain[-1][0]:
-            return collection.foot
-    return between.root.lead if following is None else _above(following)
+            return collection.comments_below
+    return between.root.comments_above if following is None else _above(following)
 
 
 def _above(entry: Entry) -> list[Remark]:
@@ -278,7 +278,7 @@ def _above(entry: Entry) -> list[Remark]:
         if entry is not collection.entries[0] or parent.key is not None or collection.anchor:
             break
         entry = parent
-    return entry.lead
+    return entry.comments_above
 
 
 def _open_collections(entry: Entry) -> list[tuple[Collection, int]]:

@@ -123,9 +123,9 @@ def test_a_new_project_has_all_of_it_by_hashes(tmp_path):
 
 
 def test_stale_locks_are_told_with_the_remedy(capsys):
-    assert lock.say_stale(["dev"]) == 1
-    assert capsys.readouterr().err == "locks/dev.txt does not fit pyproject.toml; run `make lock`\n"
-    assert lock.say_stale([]) == 0
+    assert lock.report_stale(["dev"]) == 1
+    assert capsys.readouterr().err == "locks/dev.txt is stale; run `make lock`\n"
+    assert lock.report_stale([]) == 0
 
 
 VULNERABLE = {
@@ -149,15 +149,15 @@ def said(*packages):
 def test_a_known_vulnerability_fails_unless_it_is_accepted(capsys):
     answer = audit.answer_in(said(VULNERABLE, SOUND, UNKNOWN))
     assert answer.known == 2
-    assert audit.judge([answer, answer], []) == 1
+    assert audit.report([answer, answer], []) == 1
     line = "jinja2 3.1.2: PYSEC-1, CVE-2024-22195, fixed in 3.1.3: NOT ACCEPTED"
     assert capsys.readouterr().out.startswith(line)
-    assert audit.judge([answer], [{"id": "CVE-2024-22195", "reason": "no templates of strangers"}]) == 0
+    assert audit.report([answer], [{"id": "CVE-2024-22195", "reason": "no templates of strangers"}]) == 0
     assert capsys.readouterr().out.endswith(": accepted, no templates of strangers\n")
 
 
 def test_an_entry_that_accepts_nothing_any_more_is_told(capsys):
-    assert audit.judge([audit.answer_in(said(SOUND))], [{"id": "CVE-1", "reason": "x"}]) == 0
+    assert audit.report([audit.answer_in(said(SOUND))], [{"id": "CVE-1", "reason": "x"}]) == 0
     out = capsys.readouterr().out
     assert "accepts CVE-1, which no locked package has any more" in out
     assert "no known vulnerability" in out

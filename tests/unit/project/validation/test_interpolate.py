@@ -8,13 +8,13 @@ import pytest
 from parquetry.project.validation.interpolate import (
     DeclaredVariables,
     Secret,
-    Site,
     TargetView,
     TemplateScope,
+    TemplateSite,
     render,
 )
 from parquetry.project.validation.spec_file import rendered
-from parquetry.project.validation.template_syntax import MOST_READ, TemplateProblem
+from parquetry.project.validation.template_syntax import MAX_CHARACTERS_READ, TemplateProblem
 from parquetry.project.yaml.document import MAX_BYTES, parse
 from parquetry.text.secret_names import MASK
 
@@ -26,7 +26,7 @@ SCOPE = TemplateScope(
 )
 
 
-def evaluated(text, *, scope=SCOPE, site=Site.SPEC):
+def evaluated(text, *, scope=SCOPE, site=TemplateSite.SPEC):
     return render(text, scope=scope, site=site).value
 
 
@@ -36,7 +36,7 @@ def with_environment(**environment):
     )
 
 
-def refusal(text, *, scope=SCOPE, site=Site.SPEC):
+def refusal(text, *, scope=SCOPE, site=TemplateSite.SPEC):
     with pytest.raises(TemplateProblem) as caught:
         render(text, scope=scope, site=site)
     return caught.value
@@ -169,14 +169,17 @@ def test_what_reads_long_variables_again_and_again_ends_in_bounded_memory(text):
     finally:
         tracemalloc.stop()
     assert (problem.code, "more than 1,000,000 characters together" in problem.summary) == ("PQ206", True)
-    assert peak < 32 * MOST_READ
+    assert peak < 32 * MAX_CHARACTERS_READ
 
 
 def test_templates_of_a_file_make_no_more_of_it_than_a_file_may_have():
     document = parse("tables/t.yml", ("tags:\n" + "- \"b{{ var('x') }}\"\n" * 900).encode())
     found = []
     value, unknown = rendered(
-        document.root, source=document.source, reading=lambda _: (Site.SPEC, LONG), report=found.append
+        document.root,
+        source=document.source,
+        reading=lambda _: (TemplateSite.SPEC, LONG),
+        report=found.append,
     )
     assert [(one.code, one.line) for one in found] == [("PQ010", 22)]
     assert sum(map(len, value["tags"])) < 1.1 * MAX_BYTES
@@ -185,7 +188,7 @@ def test_templates_of_a_file_make_no_more_of_it_than_a_file_may_have():
 
 def test_an_environment_variable_counts_as_a_variable_does():
     scope = with_environment(HOME="a" * 50_000)
-    problem = refusal("{{ env_var('HOME') }}" * 100, scope=scope, site=Site.TARGET)
+    problem = refusal("{{ env_var('HOME') }}" * 100, scope=scope, site=TemplateSite.TARGET)
     assert "more than 1,000,000 characters together" in problem.summary
 
 
@@ -196,35 +199,35 @@ def test_unknown_variable_names_the_nearest():
 
 def test_unreadable_variables_are_nobody_elses_fault():
     scope = TemplateScope(variables=None, target=TargetView(name="dev"))
-    assert not render("{{ var('n') }}", scope=scope, site=Site.SPEC).known
+    assert not render("{{ var('n') }}", scope=scope, site=TemplateSite.SPEC).known
 
 
 def test_environment_only_under_targets():
     scope = with_environment(HOME="/root")
     assert refusal("{{ env_var('HOME') }}", scope=scope).code == "PQ203"
     assert refusal("{{ 'x' if true else env_var('HOME') }}", scope=scope).code == "PQ203"
-    assert evaluated("{{ env_var('HOME') }}", scope=scope, site=Site.TARGET) == "/root"
+    assert evaluated("{{ env_var('HOME') }}", scope=scope, site=TemplateSite.TARGET) == "/root"
 
 
 def test_environment_variable_not_set():
     scope = with_environment()
-    assert refusal("{{ env_var('NONE') }}", scope=scope, site=Site.TARGET).code == "PQ204"
-    assert evaluated("{{ env_var('NONE', 'x') }}", scope=scope, site=Site.TARGET) == "x"
-    assert evaluated("{{ 'a' if true else env_var('NONE') }}", scope=scope, site=Site.TARGET) == "a"
+    assert refusal("{{ env_var('NONE') }}", scope=scope, site=TemplateSite.TARGET).code == "PQ204"
+    assert evaluated("{{ env_var('NONE', 'x') }}", scope=scope, site=TemplateSite.TARGET) == "x"
+    assert evaluated("{{ 'a' if true else env_var('NONE') }}", scope=scope, site=TemplateSite.TARGET) == "a"
 
 
 def test_without_environment_placeholders_stand():
-    rendered = render("s3://{{ env_var('BUCKET') }}/x", scope=SCOPE, site=Site.TARGET)
+    rendered = render("s3://{{ env_var('BUCKET') }}/x", scope=SCOPE, site=TemplateSite.TARGET)
     assert (rendered.value, rendered.known) == ("s3://${BUCKET}/x", False)
-    rendered = render("{{ env_var('N', 5) }}", scope=SCOPE, site=Site.TARGET)
+    rendered = render("{{ env_var('N', 5) }}", scope=SCOPE, site=TemplateSite.TARGET)
     assert (rendered.value, rendered.known) == (5, True)
-    rendered = render("{{ env_var('N') * 2 }}", scope=SCOPE, site=Site.TARGET)
+    rendered = render("{{ env_var('N') * 2 }}", scope=SCOPE, site=TemplateSite.TARGET)
     assert (rendered.value, rendered.known) == ("{{ env_var('N') * 2 }}", False)
 
 
 def test_secrets_only_where_credentials_are():
     scope = with_environment(PARQUETRY_SECRET_KEY="hunter2")
-    for site in (Site.SPEC, Site.TARGET):
+    for site in (TemplateSite.SPEC, TemplateSite.TARGET):
         assert refusal("{{ env_var('PARQUETRY_SECRET_KEY') }}", scope=scope, site=site).code in {
             "PQ203",
             "PQ205",
@@ -234,7 +237,7 @@ def test_secrets_only_where_credentials_are():
 def test_secrets_are_masked():
     scope = with_environment(PARQUETRY_SECRET_KEY="hunter2")
     text = "--key={{ env_var('PARQUETRY_SECRET_KEY') }};"
-    secret = evaluated(text, scope=scope, site=Site.CREDENTIALS)
+    secret = evaluated(text, scope=scope, site=TemplateSite.CREDENTIALS)
     assert isinstance(secret, Secret)
     assert str(secret) == f"--key={MASK};"
     assert "hunter2" not in repr(secret)
@@ -246,7 +249,7 @@ def test_secrets_are_masked():
 def test_a_secret_that_is_not_shown_masks_the_whole_text():
     scope = with_environment(PARQUETRY_SECRET_KEY="hunter2")
     text = "{% if env_var('PARQUETRY_SECRET_KEY') == 'hunter2' %}yes{% else %}no{% endif %}"
-    secret = evaluated(text, scope=scope, site=Site.CREDENTIALS)
+    secret = evaluated(text, scope=scope, site=TemplateSite.CREDENTIALS)
     assert (str(secret), secret.reveal()) == (MASK, "yes")
 
 
@@ -257,28 +260,30 @@ def test_a_secret_that_is_not_shown_masks_the_whole_text():
 def test_what_is_not_declared_is_read_for_credentials_alone_and_masked(name):
     scope = with_environment(**{name: "hunter2"})
     for text in (f"{{{{ env_var('{name}') }}}}", f"{{{{ env_var('{name}', 'x') }}}}"):
-        problem = refusal(text, scope=scope, site=Site.TARGET)
+        problem = refusal(text, scope=scope, site=TemplateSite.TARGET)
         assert problem.code == "PQ210"
         assert problem.hint is not None
         assert problem.hint.startswith(
             "declare it" if name in {"PATH", "PARQUETRY_KEY_2025"} else "it has the name of a secret"
         )
-        assert refusal(text, scope=replace(scope, environment=None), site=Site.TARGET).code == "PQ210"
-        secret = evaluated(text, scope=scope, site=Site.CREDENTIALS)
+        assert refusal(text, scope=replace(scope, environment=None), site=TemplateSite.TARGET).code == "PQ210"
+        secret = evaluated(text, scope=scope, site=TemplateSite.CREDENTIALS)
         assert (str(secret), secret.reveal(), secret.names) == (MASK, "hunter2", (name,))
-    assert evaluated("{{ env_var('UNSET', 'main') }}", scope=scope, site=Site.CREDENTIALS) == "main"
+    assert evaluated("{{ env_var('UNSET', 'main') }}", scope=scope, site=TemplateSite.CREDENTIALS) == "main"
 
 
 def test_short_values_are_masked_like_long_ones():
-    secret = evaluated("{{ env_var('PIN') }}0", scope=with_environment(PIN="7"), site=Site.CREDENTIALS)
+    secret = evaluated(
+        "{{ env_var('PIN') }}0", scope=with_environment(PIN="7"), site=TemplateSite.CREDENTIALS
+    )
     assert (str(secret), secret.reveal()) == ("***0", "70")
 
 
 def test_what_is_declared_elsewhere_counts():
     declared = DeclaredVariables(names=frozenset({"LAKE"}), elsewhere="origin/main")
     scope = replace(with_environment(LAKE="l", PATH="p", PARQUETRY_ZONE="z"), declared=declared)
-    assert evaluated("{{ env_var('LAKE') }}", scope=scope, site=Site.TARGET) == "l"
-    assert evaluated("{{ env_var('PARQUETRY_ZONE') }}", scope=scope, site=Site.TARGET) == "z"
-    problem = refusal("{{ env_var('PATH') }}", scope=scope, site=Site.TARGET)
+    assert evaluated("{{ env_var('LAKE') }}", scope=scope, site=TemplateSite.TARGET) == "l"
+    assert evaluated("{{ env_var('PARQUETRY_ZONE') }}", scope=scope, site=TemplateSite.TARGET) == "z"
+    problem = refusal("{{ env_var('PATH') }}", scope=scope, site=TemplateSite.TARGET)
     assert problem.code == "PQ210"
     assert "not declared at origin/main" in problem.summary
