@@ -148,7 +148,7 @@ def _reached_instant(store: ObjectStore, after: str | None, zone: Timezone, timi
 
 
 def seconds_since_beat(store: ObjectStore, instant: str, *, otherwise_ms: int) -> float:
-    """Return the seconds since the writer last showed that it is alive, by the store's clock.
+    """Return the seconds, by the store's clock, since the writer last showed that it is alive.
 
     ``otherwise_ms`` is a time at which the writer was certainly alive, in milliseconds since the epoch. It
     counts if there is no heartbeat file or if the heartbeat is older.
@@ -179,7 +179,10 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name=f"heartbeat-{instant}", daemon=True)
 
     def start(self) -> None:
-        """Refresh the file once, then regularly in a thread; raise StorageError if the first try fails."""
+        """Refresh the file once, then regularly in a thread.
+
+        Raise StorageError if the first refresh fails.
+        """
         self.beat()
         self._thread.start()
 
@@ -233,10 +236,11 @@ class Session:
         return self.withdraw() or _removed(self.store, claim_path(self.instant))
 
     def withdraw(self) -> tuple[str, ...]:
-        """Remove the heartbeat; the claim stays and shows that the instant was rolled back.
+        """Remove the heartbeat. The claim stays, and shows that the instant was rolled back.
 
         Returns:
             Messages about files that could not be deleted.
+
         """
         self.heartbeat.stop()
         return _removed(self.store, heartbeat_path(self.instant))
@@ -263,7 +267,7 @@ def open_session(
     run: str | None = None,
     attempt: int = 0,
 ) -> Iterator[Session]:
-    """Yield a session on a newly claimed instant; when the block ends, its owner counts as gone.
+    """Yield a session on a newly claimed instant. When the block ends, the owner of the session has ended.
 
     ``purpose`` is recorded in the claim. See :func:`claim_instant` for the other parameters and the errors.
     """

@@ -196,7 +196,7 @@ def _retry_reason(
 
 
 def may_insert_same_key(mine: WriteEffects, theirs: WriteEffects, scope: KeyScope) -> bool:
-    """Return whether both writes may have inserted the same key; unknown key ranges count as overlapping."""
+    """Return whether both writes may have inserted the same key. Unknown key ranges overlap every other."""
     if scope is KeyScope.PARTITION:
         return any(
             _ranges_meet(mine.inserted_keys.get(p), theirs.inserted_keys.get(p))
@@ -210,12 +210,12 @@ def may_insert_same_key(mine: WriteEffects, theirs: WriteEffects, scope: KeyScop
 
 
 def _ranges_meet(one: KeyRange | None, other: KeyRange | None) -> bool:
-    """Return whether the ranges overlap; None is an unknown range, which overlaps every other."""
+    """Return whether the ranges overlap. None stands for an unknown range, which overlaps every other."""
     return one is None or other is None or one.overlaps(other)
 
 
 def _schema_moved(mine: str | None, theirs: str | None, before: str | None) -> bool:
-    """Return whether ``theirs`` changed the schema to one that differs from that of ``mine``."""
+    """Return whether ``theirs`` changed the schema to another one than that of ``mine``."""
     if mine is None or theirs is None:
         return False
     if before is not None and same_schema(theirs, before):

@@ -94,7 +94,7 @@ def damaged_as_of(
     """
     times = [instant.time for instant in view.timeline.completed_writes if instant.time <= time]
     named = newest_files(view.timeline, times)
-    return _look(view, named, time, wanted, also=view.partitions() if everywhere else ())
+    return _damaged_in(view, named, time, wanted, also=view.partitions() if everywhere else ())
 
 
 def damage_warnings(
@@ -103,14 +103,14 @@ def damage_warnings(
 ) -> tuple[str, ...]:
     """Return one warning per damaged file, with at most ten files named."""
     found = damaged_files(handle) if found is None else found
-    texts: list[str] = [_told(handle.store.uri, file) for file in found[:_NAMED]]
+    texts: list[str] = [_damage_message(handle.store.uri, file) for file in found[:_NAMED]]
     if len(found) > _NAMED:
         texts.append(f"{len(found) - _NAMED:,} more files are gone, or of another size than was written")
     return tuple(joined("; ", (text, remedy(handle))) for text in texts)
 
 
 def remedy(handle: TableHandle) -> str:
-    """Return the advice for a damaged file."""
+    """Return the sentence that tells a user what to do about a damaged file."""
     return "restore the file from a copy, or the table to a savepoint, or give its rows up with " + command(
         "doctor", "--accept-loss", handle.store.uri
     )
@@ -120,7 +120,7 @@ def refuse_damage(handle: TableHandle, found: Sequence[DamagedFile], *advice: st
     """Raise CorruptTableError with the names of the damaged files, if any; ``advice`` replaces the remedy."""
     if not found:
         return
-    named = [_told(handle.store.uri, file) for file in found[:_NAMED]]
+    named = [_damage_message(handle.store.uri, file) for file in found[:_NAMED]]
     more = [f"{len(found) - _NAMED:,} more files"] if len(found) > _NAMED else []
     raise CorruptTableError(*named, *more, *(advice or (remedy(handle),)))
 
@@ -157,12 +157,15 @@ def check_read(
     )
     known = [i.time for i in timeline.completed_writes if i.time <= until and timeline.is_cached(i.time)]
     named = {group: one for group, one in newest_files(timeline, known).items() if one[0] > after}
-    if _look(view, named, until, wanted) or any(f.size_bytes < _LEAST_BYTES for f in files):
+    if _damaged_in(view, named, until, wanted) or any(f.size_bytes < _LEAST_BYTES for f in files):
         refuse_damage(handle, damaged_files(handle, until=until, wanted=wanted))
 
 
 def _remember(timeline: Timeline, time: str) -> None:
-    """Read a commit, unless it was archived meanwhile: archiving requires that all its files are intact."""
+    """Read a commit into the timeline. A commit that was archived meanwhile is ignored.
+
+    Archiving requires that all files of a commit are intact.
+    """
     with suppress(StaleTimelineError):
         timeline.commit_metadata(time)
 
@@ -170,14 +173,14 @@ def _remember(timeline: Timeline, time: str) -> None:
 def check_partitions(handle: TableHandle, view: FileSystemView, partitions: Collection[str]) -> None:
     """Raise CorruptTableError if a file of these partitions is damaged.
 
-    A write must not build on what is left. All commits of the active timeline are read, and kept in the
-    timeline.
+    A write must not use the files that remain. The function reads all commits of the active timeline, which
+    keeps them.
     """
 
     def wanted(paths: Sequence[str]) -> Sequence[str]:
         return [path for path in paths if path in partitions]
 
-    if _look(view, newest_files(view.timeline), view.newest, wanted, also=partitions):
+    if _damaged_in(view, newest_files(view.timeline), view.newest, wanted, also=partitions):
         refuse_damage(handle, damaged_files(handle, wanted=wanted))
 
 
@@ -189,7 +192,7 @@ def check_published(
     partitions: Collection[str],
     replaced: Collection[FileGroupId],
 ) -> None:
-    """Raise CorruptTableError if a write would build on a damaged file in one of its partitions.
+    """Raise CorruptTableError if one of the partitions that a write changes has a damaged file.
 
     Args:
         handle: The table, for messages.
@@ -197,6 +200,7 @@ def check_published(
         there: The sizes in bytes of all files in these partitions, by path.
         partitions: The partitions that the write changes.
         replaced: File groups that the write replaces; these may be damaged.
+
     """
     found = [
         _of_commit(group, instant, stat, part)
@@ -215,8 +219,11 @@ def named_partitions(view: FileSystemView) -> frozenset[str]:
 
 
 def damaged_groups(view: FileSystemView, partitions: Collection[str] | None = None) -> dict[str, list[str]]:
-    """Return the ids of file groups without any remaining file, by partition; no listing contains them."""
-    found = _look(
+    """Return the ids of the file groups of which no file exists any more, by partition.
+
+    A listing of the partition does not show these groups.
+    """
+    found = _damaged_in(
         view,
         newest_files(view.timeline),
         view.newest,
@@ -248,7 +255,7 @@ def newest_files(timeline: Timeline, times: Iterable[str] | None = None) -> dict
     return newest
 
 
-def _look(
+def _damaged_in(
     view: FileSystemView,
     named: Mapping[FileGroupId, Written],
     time: str,
@@ -256,9 +263,10 @@ def _look(
     *,
     also: Iterable[str] = (),
 ) -> tuple[DamagedFile, ...]:
-    """Return the files that differ from ``named``, or that are too small, as of ``time``.
+    """Return the files of a view that differ from their commits, or are too small, as of ``time``.
 
-    Only the partitions of ``named`` and of ``also`` that ``wanted`` selects are checked.
+    ``named`` has the versions that commits name. Only the partitions of ``named`` and of ``also`` that
+    ``wanted`` selects are checked.
     """
     named = {group: one for group, one in named.items() if not view.is_replaced(group, time)}
     partitions = wanted(sorted({partition for partition, _ in named}.union(also)))
@@ -325,7 +333,7 @@ def _listed(group: FileGroupId, instant: str, path: str, there: Mapping[str, int
     return FileSlice(partition=group[0], file_id=group[1], instant=instant, path=path, size_bytes=size_bytes)
 
 
-def _told(uri: str, file: DamagedFile) -> str:
+def _damage_message(uri: str, file: DamagedFile) -> str:
     """Return the message about one damaged file."""
     place = Value.uri(f"{uri}/{file.path}")
     if file.size_bytes is None:

@@ -14,7 +14,7 @@ from parquetry.runtime.timeline.sidecars import statistics_path
 
 
 def inserted_keys_of(store: ObjectStore, instant: str, metadata: CommitMetadata) -> Mapping[str, KeyRange]:
-    """Return the range of inserted keys by partition, without the partitions whose range is unknown.
+    """Return the range of the keys that a write inserted, by partition. Unknown ranges are left out.
 
     A range covers all rows of the files that received new rows, so it may be wider than the inserted keys.
     """

@@ -33,10 +33,10 @@ def table_lock(table: TableHandle, session: Session, *, rolls_back: bool = False
 def locked_session(
     table: TableHandle, timeline: Timeline, *, purpose: str, timing: Timing
 ) -> Iterator[tuple[Session, TableLock]]:
-    """Yield a session on an instant after the timeline's last one, and the table's lock.
+    """Yield a session with a new instant, and the lock of the table, held until the block ends.
 
-    The lock is held until the block ends. If the block ends without an error, it has completed the instant or
-    has not used it, and the claim is removed.
+    The instant is later than all instants of the timeline. If the block ends without an error, the claim on
+    the instant is removed. So the block must complete the instant or leave it unused.
     """
     with open_session(
         table.store,

@@ -152,7 +152,9 @@ def run_write(
 def _run_body(
     transaction: Transaction, body: Callable[[Transaction], WriteOutcome | None]
 ) -> Candidate | None:
-    """Run the body and write its ledger entries and sidecars; if this fails, roll back the transaction first.
+    """Run the body, and write its ledger entries and sidecars.
+
+    If this fails, roll back the transaction first.
 
     If another writer has rolled back the transaction, it deleted the files of the body while the body ran.
     Any exception of the body is then taken as a consequence, and the write is repeated.
@@ -180,7 +182,7 @@ def _run_body(
 
 
 def _was_rolled_back(transaction: Transaction) -> bool:
-    """Return whether another writer took the transaction for dead and rolls it back, or has done so."""
+    """Return whether another writer has rolled back the transaction, or is rolling it back."""
     requested = transaction.state(State.REQUESTED)
     try:
         now = transaction.timeline.reload()
@@ -321,7 +323,7 @@ class _Publication:
             _roll_back_after(self._transaction, error, self.candidate.outcome)
 
     def _holds(self, narrow: Narrow | None, now: Timeline) -> bool:
-        """Narrow the write to its valid part, and return whether anything is left."""
+        """Reduce the write to its valid part by ``narrow``, and return whether anything is left."""
         outcome = self.candidate.outcome
         narrowed = outcome if narrow is None else narrow(outcome, now)
         if narrowed is not None and narrowed is not outcome:
@@ -421,7 +423,10 @@ def _extra(transaction: Transaction, outcome: WriteOutcome) -> Mapping[str, str]
 def _roll_back_after(
     transaction: Transaction, error: BaseException, outcome: WriteOutcome | None = None
 ) -> None:
-    """Roll back what ``error`` ended, unless it is committed; note failures of the rollback on ``error``."""
+    """Roll back the transaction that ``error`` ended, unless it is committed.
+
+    A failure of the rollback is added to ``error`` as a note.
+    """
     try:
         if transaction.store.stat(transaction.state(State.COMPLETED).path) is None:
             transaction.roll_back(also=_paths(outcome))
@@ -434,7 +439,10 @@ def _roll_back_after(
 
 
 def _tidy(transaction: Transaction) -> tuple[str, ...]:
-    """Remove what only a pending write needs, and return warnings about what is left for the next clean."""
+    """Remove the files that only a pending write needs, and return a warning for each failure.
+
+    The next clean removes the files that are left.
+    """
     left: list[str] = []
     try:
         remove_markers(transaction.store, transaction.instant)

@@ -51,7 +51,7 @@ class Unfinished:
 
     @property
     def needs_lock(self) -> bool:
-        """Whether there is work to finish or to roll back."""
+        """Whether a new write has to take the lock first, to finish or to roll back work."""
         return bool(self.ours or self.dead or self.rolled_back)
 
 
@@ -124,7 +124,7 @@ def find_unfinished(timeline: Timeline, timing: Timing) -> Unfinished:
 
 
 def _waits(timeline: Timeline, instant: Instant, claim: Claim, timing: Timing) -> bool:
-    """Return whether the instant is a scheduled clustering plan that has not expired and needs no writer."""
+    """Return whether the instant is a scheduled clustering plan that waits and has not expired."""
     requested = timeline.files.get(instant.with_state(State.REQUESTED).file_name)
     if claim.purpose != SCHEDULED or instant.state is not State.REQUESTED or requested is None:
         return False
@@ -150,7 +150,7 @@ def _finish(table: TableHandle, session: Session, timeline: Timeline) -> None:
 
 
 def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -> str | None:
-    """Return why none of these file groups may be changed now, or None if they may.
+    """Return the reason why these file groups must not be changed now, or None if they may be.
 
     Pending clustering of another program would silently revert a change to its file groups. Hudi's own
     writers refuse such a change too (SparkRejectUpdateStrategy of Hudi 0.15).
@@ -172,10 +172,10 @@ def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -
 
 
 def withdraw_pending(groups: Collection[tuple[str, str]], timeline: Timeline, *, but: str) -> None:
-    """Withdraw this project's unexecuted clustering plans that name one of the groups; the lock must be held.
+    """Withdraw this project's scheduled clustering plans that name one of the groups.
 
-    A program that executes such a plan from its files alone, as Hudi does, would revert the change of the
-    groups. ``but`` is the instant that changes them.
+    The caller holds the lock. A program that executes such a plan from its files alone, as Hudi does, would
+    revert the change of the groups. ``but`` is the instant that changes them; its own plan stays.
     """
     plans = {time for group, time in timeline.groups_in_pending_clustering.items() if group in groups}
     for time in sorted(plans - {but}):
@@ -187,7 +187,7 @@ def withdraw_pending(groups: Collection[tuple[str, str]], timeline: Timeline, *,
 
 
 def _refuse_silent(timeline: Timeline, foreign: tuple[Instant, ...], timing: Timing) -> None:
-    """Raise ConflictError if another program's write is in flight and shows no sign of life.
+    """Raise ConflictError if a write of another program is in flight and its writer may be dead.
 
     A write that is only requested has written no file. Pending clustering is left for Hudi to execute.
     """

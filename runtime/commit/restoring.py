@@ -85,7 +85,10 @@ def _begin_rollbacks(
     zone: Timezone,
     partitions: Iterable[str],
 ) -> list[RestoreRollback]:
-    """Return a requested rollback for each victim, in order; continue those of an earlier attempt."""
+    """Return a requested rollback for each victim, in their order.
+
+    Those of an earlier attempt are continued.
+    """
     store = session.store
     begun = {}
     for rollback in timeline.of(Action.ROLLBACK):
@@ -121,7 +124,7 @@ def _files_by_instant(store: ObjectStore, times: set[str], partitions: Iterable[
 
 
 def _plan(store: ObjectStore, victim: InstantInfo, paths: Iterable[str]) -> RollbackPlan:
-    """Return the plan to delete the files at ``paths``, which the write ``victim`` made."""
+    """Return the plan to delete the files at ``paths``, which the write ``victim`` created."""
     by_partition: dict[str, list[str]] = {}
     for path in sorted(paths):
         by_partition.setdefault(path.rpartition("/")[0], []).append(absolute_path(store, path))
@@ -132,7 +135,7 @@ def _plan(store: ObjectStore, victim: InstantInfo, paths: Iterable[str]) -> Roll
 
 
 def _delete_traces(store: ObjectStore, plan: RollbackPlan) -> None:
-    """Delete the data files, sidecars, pending states, markers and heartbeat of the plan's write."""
+    """Delete all files of the plan's write: data, sidecars, pending states, markers and heartbeat."""
     store.delete_all([relative_path(store, path) for request in plan.requests for path in request.files])
     victim = plan.instant
     remove_sidecars(store, victim.time)

@@ -167,9 +167,9 @@ def remove_sidecars(store: ObjectStore, time: str) -> None:
 
 
 def remove_completed(timeline: Timeline, instants: Sequence[Instant]) -> None:
-    """Remove completed instants.
+    """Remove completed instants from the timeline.
 
-    Files of earlier states are deleted first, as the instants would look pending otherwise.
+    The files of earlier states are deleted first. Otherwise the instants would look pending.
     """
     store = timeline.store
     for state in (State.REQUESTED, State.INFLIGHT):

@@ -64,7 +64,7 @@ class TaskGuard:
         return self.abandons_buckets and is_abandoned(store, self.instant, bucket)
 
     def is_pending(self, store: ObjectStore) -> bool:
-        """Return whether the write has not been rolled back."""
+        """Return whether the write still has its inflight file, so that it has not been rolled back."""
         return store.stat(self.inflight_path) is not None
 
 

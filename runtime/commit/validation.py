@@ -136,7 +136,7 @@ def validate(
     before = transaction.timeline
     outcome = candidate.outcome
     reason = (
-        _damaged_files(transaction, now)
+        _missing_state_files(transaction, now)
         or _rolled_back_meanwhile(transaction, now)
         or _savepointed_meanwhile(transaction, now)
         or _missing_file(outcome, listings)
@@ -163,7 +163,7 @@ def revalidate(transaction: Transaction, candidate: Candidate, validated: Timeli
     """
     now = validated.reload()
     completed = transaction.state(State.COMPLETED)
-    reason = _damaged_files(transaction, now)
+    reason = _missing_state_files(transaction, now)
     if reason is None and completed.file_name not in now.files:
         reason = f"another writer has rolled {transaction.instant} back after it was published"
     if reason is None and transaction.instant in invalid_completed_writes(now):
@@ -182,11 +182,11 @@ def revalidate(transaction: Transaction, candidate: Candidate, validated: Timeli
 
 
 def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline) -> Conflict | None:
-    """Return a conflict if the ledger has changed for the consumed data since the source was listed.
+    """Return a conflict if the ledger shows that the consumed data has changed since the source was listed.
 
     The listing may be much older than the transaction, as Spark had to start or an attempt was lost. A read
     of a Hudi table begins where the ledger ended. If the ledger has advanced since, rows would be ingested
-    twice; if a restore has moved it back, rows would never be ingested.
+    twice. If a restore has moved it back, rows would never be ingested.
     """
     effective = EffectiveWrites(now, transaction.table.config.archive_folder)
     for mine in outcome.footprint.consumed:
@@ -223,7 +223,7 @@ def _completed_since(before: Timeline, now: Timeline) -> list[Instant]:
 
 
 def _commit_of(timeline: Timeline, time: str) -> CommitMetadata | None:
-    """Return a commit's metadata, or None if it cannot be read yet; it is read again under the lock."""
+    """Return a commit's metadata, or None if it cannot be read yet. It is read again under the lock."""
     try:
         return timeline.commit_metadata(time)
     except (StaleTimelineError, CorruptTableError):
@@ -236,8 +236,11 @@ def _begun_ms(instant: Instant, timeline: Timeline) -> int:
     return 0 if requested is None else requested.modified_ms
 
 
-def _damaged_files(transaction: Transaction, now: Timeline) -> str | None:
-    """Return a message if another writer has rolled back this write, so that its state files are missing."""
+def _missing_state_files(transaction: Transaction, now: Timeline) -> str | None:
+    """Return a message if state files of this write are missing.
+
+    Another writer has rolled it back then.
+    """
     for state in (State.REQUESTED, State.INFLIGHT):
         if transaction.state(state).file_name not in now.files:
             return f"another writer has rolled {transaction.instant} back"
@@ -245,7 +248,7 @@ def _damaged_files(transaction: Transaction, now: Timeline) -> str | None:
 
 
 def _rolled_back_meanwhile(transaction: Transaction, now: Timeline) -> str | None:
-    """Return a message if something that the write built on, or the write itself, was rolled back."""
+    """Return a message if this write, or something that it used, was rolled back meanwhile."""
     before = transaction.timeline
     for restore in now.of(Action.RESTORE):
         if not restore.is_completed or not before.contains(
@@ -308,7 +311,7 @@ def _applied_meanwhile(transaction: Transaction, outcome: WriteOutcome) -> str |
 
 
 def _suit(before: TableSpec, now: TableSpec) -> bool:
-    """Return whether both specs make the same files, except for size, order and retention."""
+    """Return whether both specs require the same files, apart from their size, order and retention."""
     return _of_files(before) == _of_files(now)
 
 
@@ -322,7 +325,7 @@ def _suit_clustered(before: TableSpec, now: TableSpec) -> bool:
 
 
 def _of_files(spec: TableSpec) -> TableSpec:
-    """Return the spec without sizing, retention, sources and extras, which do not invalidate files."""
+    """Return the spec without settings that do not invalidate files: sizing, retention, sources and extras."""
     return replace(spec, sizing=SizingPolicy(), retention=RetentionPolicy(), sources=(), extra=Extra())
 
 
@@ -397,7 +400,10 @@ def _consumed(
 
 
 def _counts_for(mine: Consumption, entry: Consumption) -> bool:
-    """Return False for an entry of another source if the write ingests its files again (``apart``)."""
+    """Return whether an entry counts for this write.
+
+    An entry of another source does not count if the write ingests its files again (``apart``).
+    """
     return not mine.apart or entry.source == mine.source
 
 

@@ -75,7 +75,7 @@ def named_files(announced: CommitMetadata) -> frozenset[str]:
 
 
 def filled_files(profile: Profile) -> frozenset[str]:
-    """Return the ids of the small files that the profile fills without updating a row in them."""
+    """Return the ids of the small files that get new rows but no update under the profile."""
     return frozenset(
         file_id
         for planned in profile.values()
@@ -104,7 +104,7 @@ def effects_of_profile(
 
 
 def will_collide(mine: WriteEffects, announced: CommitMetadata, footprint: Footprint) -> bool:
-    """Return whether the two writes cannot both be published on the same state."""
+    """Return whether the two writes cannot both be published if they are based on the same state."""
     if not {file_id for _, file_id in mine.merged}.isdisjoint(named_files(announced)):
         return True
     theirs = WriteEffects(
