@@ -171,7 +171,10 @@ class Forecaster:
         return self._samples
 
     def _compression_ratio(self, order: RowOrder | None, *, target_bytes: int) -> CompressionRatio:
-        """Return the ratio, tried on the largest group with a sample, as a table's rows are much alike."""
+        """Return the compression ratio, tried on the largest group with a sample.
+
+        The rows of a table are much alike, so one group is enough.
+        """
         sizes = [
             0 if order is not None and self._group_samples()[number].is_missing else _data_bytes(files)
             for number, files in enumerate(self.groups)
@@ -201,9 +204,10 @@ def predict(
 ) -> Mapping[FileKey, GroupForecast]:
     """Return the forecasts of a plan's groups under a spec, by their first file.
 
-    There is no forecast if no query is declared and rows are not ranked by a sample. There is none for
-    encrypted files, because the sample would lie unencrypted beside the timeline, and none if a file is gone,
-    because the plan is then made anew. Other failures are logged, because a plan works without a forecast.
+    There are no forecasts if no query is declared and rows are not ranked by a sample. There are none for
+    encrypted files, because the sample would lie unencrypted beside the timeline. If a file is gone there are
+    none either, because the plan is then made anew. Other failures are logged, because a plan works without a
+    forecast.
 
     Args:
         store: The store of the table.

@@ -116,7 +116,10 @@ class _Spread:
 
     @property
     def is_linear(self) -> bool:
-        """Whether the bounds of some rows also hold for all parts of them; False for cells of a curve."""
+        """Whether the bounds of some rows are also bounds of each part of these rows.
+
+        False for cells of a curve.
+        """
         return len(self._divided_columns) <= 1
 
     def row_group(self, of_rows: range, data_bytes: int) -> RowGroupStatistics:
@@ -160,7 +163,10 @@ def _merged(files: Sequence[FileStatistics]) -> RowGroupStatistics:
 def _part(
     column: ColumnStatistics, first: int, end: int, parts: int, *, nulls: int | None
 ) -> ColumnStatistics:
-    """Return the bounds of parts ``first`` to ``end`` of a range of numbers, or the whole range otherwise."""
+    """Return the bounds of parts ``first`` to ``end`` of a range that is divided into ``parts`` parts.
+
+    If the bounds are not numbers, return those of the whole range.
+    """
     low, high = column.minimum, column.maximum
     if isinstance(low, bool) or isinstance(high, bool):
         return replace(column, nulls=nulls)

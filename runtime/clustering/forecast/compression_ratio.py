@@ -88,8 +88,8 @@ class TriedRows:
     ) -> CompressionRatio:
         """Return the compression ratio of these rows in that order, in row groups of the future size.
 
-        If not all rows were read, each row group gets its share of those that were. Without rows, the ratio
-        is 1.
+        If not all rows were read, each row group gets a proportional share of the rows that were read.
+        Without rows, the ratio is 1.
 
         Args:
             order: The order of the rows; None keeps the stored order.

@@ -140,8 +140,8 @@ class _Side:
     def window(self, drawn: range, rows: int) -> range:
         """Return the range of sampled rows that represent ``rows`` rows, some of which were ``drawn``.
 
-        If outer values are spread by chance over the rows, these are as many sampled rows around the drawn
-        ones; otherwise only the drawn ones.
+        If the outermost values are spread by chance over all rows, the range also has sampled rows around the
+        drawn ones, so that it has as many rows as expected. Otherwise it has only the drawn ones.
         """
         size = max(min(rows, _MOST_ROWS, len(self._numbers)), len(drawn))
         part_rows = 1 << (len(drawn).bit_length() - 1)

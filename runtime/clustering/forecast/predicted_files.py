@@ -50,7 +50,7 @@ def arranged_files(
     compression_ratio: CompressionRatio,
     predicates: Sequence[Predicate] = (),
 ) -> tuple[FileStatistics, ...]:
-    """Return the files that these become when their rows are ordered; their paths are numbers.
+    """Return the predicted files that a group becomes if its rows are ordered. Their paths are numbers.
 
     They have bounds of those columns in ``types`` that the sample has.
 
@@ -126,7 +126,7 @@ def stitched_files(
     row_group_size_bytes: int | None,
     compression_ratio: CompressionRatio,
 ) -> tuple[FileStatistics, ...]:
-    """Return the files that these become when their rows keep their order; their paths are numbers.
+    """Return the predicted files that a group becomes if its rows keep their order. Their paths are numbers.
 
     Copied row groups keep their size and pages. Small row groups are encoded again.
 

@@ -53,7 +53,7 @@ class QueryForecast:
     expected: Touched
 
     def __add__(self, other: QueryForecast) -> QueryForecast:
-        """Return the forecast for the files of both."""
+        """Return the forecast for the files of both forecasts."""
         return QueryForecast(
             query=self.query, now=self.now + other.now, expected=self.expected + other.expected
         )

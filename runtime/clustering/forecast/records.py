@@ -93,10 +93,12 @@ def read_measured(extra: Mapping[str, str]) -> tuple[MeasuredQuery, ...]:
 
 
 def _json_entry(key: str, figures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return a metadata entry with the figures as JSON, or no entry without figures."""
     return {key: json.dumps(figures, separators=(",", ":"))} if figures else {}
 
 
 def _touched(record: Mapping[str, int], place: str) -> Touched:
+    """Return the figures in a JSON object, or raise ValueError if one is negative."""
     touched = from_json_value(Touched, record, place=place)
     if min(value for value in asdict(touched).values() if value is not None) < 0:
         raise ValueError(f"{place}: a count is negative")

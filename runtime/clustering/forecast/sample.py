@@ -90,7 +90,7 @@ class GroupSample:
 
     @property
     def ranks(self) -> pa.Table:
-        """An even part of the rows, enough to rank rows along a curve in the forecast and in the rewrite."""
+        """A systematic part of the rows, by which the forecast and the rewrite rank rows along a curve."""
         step = -(-self.rows.num_rows // SAMPLE_ROWS)
         if step <= 1:
             return self.rows
@@ -227,7 +227,7 @@ def _rows(files: Sequence[FileStatistics]) -> int:
 
 
 def _part_read(store: ObjectStore, groups: Sequence[Sequence[FileStatistics]], wanted: pa.Schema) -> float:
-    """Return the share of a file's bytes that the wanted columns take, judged by the first file."""
+    """Return which share of a file's bytes the wanted columns take, according to the first file."""
     first = next((file for files in groups for file in files), None)
     if first is None:
         return 1.0

@@ -166,6 +166,7 @@ class _SampledQuestion:
 
 
 def _all_files(question: ScopeQuestion) -> Sequence[ClusteringFile]:
+    """Return each file of the question once."""
     by_key = {file.key: file for group in (*question.groups, *question.whole) for file in group.files}
     return list(by_key.values())
 

@@ -59,7 +59,7 @@ def avro_plan(store: ObjectStore, groups: Iterable[PlannedGroup], spec: Clusteri
 
 
 def execution_of(plan: ClusteringPlan) -> PlannedExecution | None:
-    """Return how to execute a plan of this project, or None for a plan of another program.
+    """Return how a plan of this project is to be executed, or None for a plan of another program.
 
     Raises:
         CorruptTableError: If the plan's entry about its execution cannot be read.
@@ -109,7 +109,7 @@ def _avro_slice(store: ObjectStore, file: ClusteringFile) -> ClusteringSlice:
 
 
 def _scheme(store: ObjectStore) -> str:
-    """Return what Hadoop puts before an absolute path: ``file:``, or ``s3a://`` with the bucket."""
+    """Return the text before an absolute path in Hadoop's form: ``file:``, or ``s3a://`` with the bucket."""
     scheme, _, rest = store.uri.partition("://")
     if scheme == "file":
         return "file:"

@@ -141,10 +141,10 @@ def schedule_clustering(
 def is_clustering_due(table: TableHandle, trigger: Trigger) -> bool:
     """Return whether the table's policy requires a clustering now from that trigger.
 
-    This is so if ``every_commits`` writes were completed since the last clustering, and also directly after
-    one, to continue with what it had to leave. If an inline clustering finds nothing to do, the next check
-    follows only after as many writes. Archived writes cannot be counted, so as many writes as the timeline
-    keeps are always enough.
+    This is so if ``every_commits`` writes were completed since the last clustering. It is also so directly
+    after a clustering, to continue with the groups that it left. If an inline clustering finds nothing to do,
+    the next check follows only after as many writes. Archived writes cannot be counted, so as many writes as
+    the timeline keeps are always enough.
     """
     policy = _applied(table)
     if table.spec is None or policy.trigger is not trigger:

@@ -253,7 +253,10 @@ def plan_result(
 
 
 def _of_hudi(plan: ClusteringPlan) -> ExecutionPolicy:
-    """Return the execution policy of a plan by Hudi, as in SparkSortAndSizeExecutionStrategy of Hudi 0.15."""
+    """Return the execution policy of a plan that Hudi made.
+
+    It corresponds to SparkSortAndSizeExecutionStrategy of Hudi 0.15.
+    """
     params = plan.strategy_params
     columns = tuple(name.strip() for name in params.get(SORT_COLUMNS_PARAM, "").split(",") if name.strip())
     if not columns:

@@ -94,7 +94,7 @@ def throughput(handle: TableHandle, timeline: Timeline) -> float | None:
 
 
 def bytes_per_second(past: Iterable[CompletedClustering]) -> float | None:
-    """Return the median of the bytes per second, or None without clusterings of known duration."""
+    """Return the median throughput in bytes per second, or None without clusterings of known duration."""
     rates = [one.written_bytes / one.seconds for one in past if one.seconds and one.written_bytes]
     return median(rates) if rates else None
 
@@ -153,7 +153,7 @@ def _median(errors: Iterable[float | None]) -> float | None:
 
 
 def record_unpublished(timeline: Timeline, instant: str, groups: Iterable[FileKey]) -> None:
-    """Record that the clustering of that instant published none of its groups, and delete old records."""
+    """Record that the clustering of that instant published none of its groups. Old records are deleted."""
     content = json.dumps(sorted(groups), separators=(",", ":"))
     timeline.store.put(f"{UNPUBLISHED_FOLDER}/{instant}.json", content.encode())
     known = _unpublished_records(timeline.store)

@@ -55,7 +55,7 @@ class PublishableGroups:
         }
 
     def leave_out_changed(self, now: Timeline) -> bool:
-        """Leave out groups that changed since ``transaction.timeline``, and return whether there are any.
+        """Leave out the groups that changed since ``transaction.timeline``; return whether there were any.
 
         The caller holds the lock.
         """

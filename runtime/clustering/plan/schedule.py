@@ -192,7 +192,10 @@ def _write_plan(
 
 
 def _put_plan(session: Session, lock: TableLock, plan: ClusteringPlan) -> bool:
-    """Return whether the requested file was written while the lock was held; otherwise no plan remains."""
+    """Write the requested file, and return whether the lock was held meanwhile.
+
+    If not, the plan is withdrawn.
+    """
     store = session.store
     requested = Instant(time=session.instant, action=Action.REPLACECOMMIT, state=State.REQUESTED)
     request = RequestedReplace(operation=CLUSTER, plan=plan)

@@ -266,7 +266,7 @@ def _kept_until(table: TableHandle, timeline: Timeline, policy: ClusteringSpec) 
 
 
 def _groups_backing_off(timeline: Timeline, policy: ClusteringSpec) -> Mapping[FileKey, str]:
-    """Return the file groups that were left out so often that they have to wait, with the reason.
+    """Return the file groups that have to wait because plans left them out repeatedly, with the reason.
 
     They lost to writers, or could not be rewritten. From the third time on they wait for ``every_commits``
     writes, and each further time doubles the number.
@@ -290,7 +290,7 @@ def _groups_backing_off(timeline: Timeline, policy: ClusteringSpec) -> Mapping[F
 
 
 def _unpublished_groups(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
-    """Yield the instant of each clustering that left groups to writers, and their file groups."""
+    """Yield each clustering that did not publish all its groups: its instant and the file groups left out."""
     for write in timeline.completed_writes:
         if not _is_clustering(timeline, write):
             continue

@@ -142,7 +142,7 @@ def _opened(store: ObjectStore, part: FileSlice) -> Iterator[tuple[pa.NativeFile
 def _widths(
     content: pa.NativeFile, context: WriteContext, place: str, *, measurements: int
 ) -> Iterator[tuple[int, float]]:
-    """Yield, for some row groups, the number of rows and the bytes of a row, measured on their first rows."""
+    """Yield the row count and the bytes per row of some row groups, measured on their first rows."""
     reader = ColumnReader(
         content,
         stored_schema(context.schema),

@@ -73,15 +73,17 @@ def row_order(execution: ExecutionPolicy) -> RowOrder | None:
 
 
 def declared_order(order: RowOrder, schema: pa.Schema) -> tuple[str, ...]:
-    """Return the leading columns by which the rows of a file are plainly sorted, for its footer.
+    """Return the leading columns by which the rows of a file are sorted, to be recorded in its footer.
 
-    The footer cannot name fields of structs, and readers do not agree on the position of NaN.
+    The list ends before the first column that a footer cannot describe: fields of structs have no name there,
+    and readers do not agree on the position of NaN.
     """
     named = order.split_by + (order.columns if order.strategy == "sort" else ())
     return tuple(takewhile(lambda name: _has_plain_order(schema, name), named))
 
 
 def _has_plain_order(schema: pa.Schema, name: str) -> bool:
+    """Return whether a footer can describe the order of the column."""
     if name not in schema.names:
         return False
     kind = schema.field(name).type
@@ -195,7 +197,7 @@ def boundaries_of(
 
 
 def _equals_next(keys: pa.Table) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows that sort equal to the next row."""
+    """Return a mask of the rows whose keys equal those of the next row."""
     same = np.ones(keys.num_rows - 1, bool)
     for column in keys.columns:
         values = as_one_array(column)
@@ -209,7 +211,7 @@ def _equals_next(keys: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def split_starts(rows: pa.RecordBatch, before: pa.RecordBatch | None, order: RowOrder) -> list[int]:
-    """Return the positions of rows that may not share a file with the row in front of them.
+    """Return the positions of rows that may not share a file with the row before them.
 
     The first row is compared with the last row of ``before``.
     """
@@ -234,7 +236,7 @@ def _split_keys(rows: pa.Table, order: RowOrder) -> pa.Table:
 
 
 def gathered(pieces: list[pa.RecordBatch]) -> pa.Table:
-    """Return the rows of all batches, at least one, in one piece, and empty the list.
+    """Return the rows of all batches, at least one, in one piece. The list of batches is emptied.
 
     It copies column by column, so that at most one column is in memory twice.
     """

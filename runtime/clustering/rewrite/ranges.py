@@ -131,9 +131,10 @@ class Division:
 
 
 def sampler(context: WriteContext, order: RowOrder, shares: Shares, *, stride: int) -> RangeTask:
-    """Return a function for ``mapInArrow`` over share numbers, which samples the rows of each share.
+    """Return a task function that samples the rows of each share that it gets.
 
-    It yields one message for each share, with every ``stride``-th row.
+    The function takes share numbers, as for ``mapInArrow``. It yields one message for each share, with every
+    ``stride``-th row.
     """
 
     def sample(numbers: Iterable[pa.RecordBatch]) -> Batches:
@@ -153,7 +154,7 @@ def sampler(context: WriteContext, order: RowOrder, shares: Shares, *, stride: i
 
 
 def merge_samples(messages: Iterable[pa.RecordBatch]) -> Batches:
-    """Yield one message with an even sample of all shares, of at most 8 MiB, from those of :func:`sampler`.
+    """Merge the messages of :func:`sampler` into one message with a systematic sample, of at most 8 MiB.
 
     The messages have to arrive in the order of their shares.
     """
@@ -191,10 +192,11 @@ def read_sample(rows: Sequence[Any]) -> Sampled | None:
 
 
 def scatterer(context: WriteContext, division: Division, shares: Shares) -> RangeTask:
-    """Return a function for ``mapInArrow`` over share numbers, with the rows of each share as messages.
+    """Return a task function that yields the rows of each share that it gets, as messages to other tasks.
 
-    The messages go to the tasks that write their rows. From each share, each task also gets the number of
-    rows that the share sends it, and one task the number of rows that the share has read.
+    The function takes share numbers, as for ``mapInArrow``. The messages go to the tasks that write their
+    rows. From each share, each task also gets the number of rows that the share sends it, and one task the
+    number of rows that the share has read.
     """
 
     def scatter(numbers: Iterable[pa.RecordBatch]) -> Batches:
@@ -206,10 +208,11 @@ def scatterer(context: WriteContext, division: Division, shares: Shares) -> Rang
 
 
 def gatherer(context: WriteContext, group: GroupWork, division: Division, *, rows: int) -> RangeTask:
-    """Return a function for ``mapInArrow`` that writes one task's rows from messages sorted by range and run.
+    """Return a task function that writes the rows which other tasks have sent to its bucket.
 
-    With the schema ``RESULT_DDL``, it yields the files of the task's bucket, and the rows that shares have
-    read as buckets with negative numbers. If a file is gone, it yields only the bucket's number.
+    It gets the messages sorted by range and run, as for ``mapInArrow``. With the schema ``RESULT_DDL``, it
+    yields the files of the bucket, and the rows that shares have read as buckets with negative numbers. If a
+    file is gone, it yields only the bucket's number.
 
     Args:
         context: The write context.
@@ -316,13 +319,17 @@ class _Gathering:
 
 
 def _counted(number: int, rows: int, fingerprint: int, files: tuple[Any, ...] = ()) -> WrittenBucket:
+    """Return a result with a row count and a fingerprint in place of a file."""
     return WrittenBucket(
         index=number, files=files, consumed_rows=rows, consumed_hash=fingerprint, late_rows=0
     )
 
 
 def _scattered(context: WriteContext, division: Division, slices: Sequence[FileSlice], share: int) -> Batches:
-    """Yield the messages of one share."""
+    """Yield the messages of one share: its rows by range, then the row counts for each task.
+
+    If a file is gone, each task gets a message about that instead of the counts.
+    """
     read = Tally()
     sent = np.zeros(division.tasks, np.int64)
     batches = (
@@ -376,6 +383,7 @@ def _message(
     is_file_missing: bool = False,
     content: pa.Buffer | None = None,
 ) -> pa.RecordBatch:
+    """Return a message as a batch of one row."""
     values: list[Any] = [task, range_, run, rows, row_bytes, rows_read, hash_, is_file_missing]
     columns = [pa.array([value], kind) for value, kind in zip(values, _SCHEMA.types[:-1], strict=True)]
     if content is None:

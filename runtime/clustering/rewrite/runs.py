@@ -80,7 +80,7 @@ class ArrangedRows:
 
 
 def sort_rows(pieces: list[pa.RecordBatch], keys: OrderKeys) -> pa.RecordBatch:
-    """Return the rows of all batches, at least one, sorted and in one piece, and empty the list.
+    """Return the rows of all batches, at least one, sorted and in one piece. The list of batches is emptied.
 
     It copies column by column, so that at most one column is in memory three times.
     """
@@ -97,7 +97,7 @@ def sort_rows(pieces: list[pa.RecordBatch], keys: OrderKeys) -> pa.RecordBatch:
 
 
 def _taken(schema: pa.Schema, columns: list[pa.ChunkedArray], order: pa.Array) -> pa.RecordBatch:
-    """Return the rows in an order, and empty the list column by column.
+    """Return the rows in the given order. The list of columns is emptied column by column.
 
     If a text column equals an earlier one, as a record key often does, it shares the sorted copy of that
     column.
@@ -316,6 +316,7 @@ def drained(pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _bytes_before(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Return the Arrow bytes of all rows before each row of the batch, and of all rows."""
     return batch_bytes_before(batch, np.arange(batch.num_rows + 1))
 
 

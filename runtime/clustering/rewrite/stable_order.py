@@ -52,7 +52,10 @@ def stable_order(keys: Sequence[pa.Array]) -> Order:
 
 
 def _numbers(key: pa.Array) -> tuple[_Words, int] | None:
-    """Return the values of a key as numbers from 0 and their bits, or None if they are not whole numbers."""
+    """Return the values of a key as numbers from 0 up, and the number of bits that they need.
+
+    The result is None if the values are not whole numbers.
+    """
     kind = key.type
     if not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)) or pa.types.is_interval(kind):
         return None
@@ -86,7 +89,10 @@ def _raw(key: pa.Array) -> _Words:
 
 
 def _sorted_numbers(words: _Words, bits: int) -> Order:
-    """Return the row numbers in the order of the words, which leave ``bits`` bits free for them."""
+    """Return the row numbers in the order of the words.
+
+    The row numbers are put into ``bits`` free bits of them.
+    """
     words <<= np.uint64(bits)
     words |= np.arange(len(words), dtype=np.uint64)
     words.sort()

@@ -88,7 +88,7 @@ def stitch(
     written: Tally,
     dictionaries: frozenset[str],
 ) -> int:
-    """Write the row groups of the files, and return how many rows were copied without being fully decoded.
+    """Write the row groups of the files, and return how many rows were copied without a full decoding.
 
     Args:
         context: The write context.
@@ -240,7 +240,10 @@ class _Stitcher:
         return self._fitting(int(SMALL_REST_FACTOR * self._writer.row_group_bytes)) < len(self._pending)
 
     def _fitting(self, stored_bytes: int) -> int:
-        """Return how many of the first waiting row groups come closest to the bytes, within memory limits."""
+        """Return how many of the first waiting row groups make up about ``stored_bytes``.
+
+        They also have to fit into memory.
+        """
         stored = encoded = 0
         for count, source in enumerate(self._pending):
             stored += source.stored_bytes
@@ -292,7 +295,10 @@ class _Stitcher:
         }
 
     def _repeating(self, sources: Sequence[_PendingRowGroup], names: Collection[str]) -> set[str]:
-        """Return the columns without dictionaries that would have one in a row group of all ``sources``."""
+        """Return the columns that would get a dictionary in a row group of all ``sources``.
+
+        Columns that have a dictionary already are left out.
+        """
         plain = sorted(name for name in names if not self._has_dictionary(sources[0], name))
         rows = sum(source.rows for source in sources)
         if unknown := self._writer.encoder.undecided(plain, rows):
@@ -330,7 +336,7 @@ def _known(pages: ChunkPages | None) -> ChunkPages:
 
 
 def _are_independent(chunks: Sequence[ChunkPages | None]) -> bool:
-    """Return whether chunks of one column can and should become one without decoding a page."""
+    """Return whether chunks of one column can be joined without decoding a page, and are worth it."""
     pages = [one for one in chunks if one is not None]
     if len(pages) < len(chunks) or _are_tiny(pages):
         return False

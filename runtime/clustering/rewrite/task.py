@@ -214,7 +214,7 @@ def whole_bytes_of(
 
 
 def append_in_order(writer: SpreadingWriter, group: GroupWork, batches: Batches) -> None:
-    """Append rows in the group's order; rows that ``split_by`` keeps apart go to different files.
+    """Append rows in the group's order. Rows with different values of ``split_by`` go to different files.
 
     Raises:
         InvalidDataError: If there are too many values of ``split_by``.
@@ -238,7 +238,7 @@ def append_in_order(writer: SpreadingWriter, group: GroupWork, batches: Batches)
 
 
 def check_values(group: GroupWork, sample: pa.Table) -> None:
-    """Raise InvalidDataError if the sample alone has too many values of ``split_by``.
+    """Raise InvalidDataError if the sample alone shows that there are too many values of ``split_by``.
 
     This check comes before any file is written. Values that the sample lacks are checked when rows are
     appended.
@@ -248,6 +248,7 @@ def check_values(group: GroupWork, sample: pa.Table) -> None:
 
 
 def _refuse_many(values: int, order: RowOrder, group: GroupWork) -> None:
+    """Raise InvalidDataError if there are too many values of ``split_by``."""
     if values > _MOST_VALUES:
         raise InvalidDataError(
             Message(
@@ -262,7 +263,7 @@ def _refuse_many(values: int, order: RowOrder, group: GroupWork) -> None:
 def _check(
     group: GroupWork, rows: int, arrived: Tally, written: Tally, *, copied: int, in_files: int
 ) -> None:
-    """Raise ParquetryError unless the rows read, ordered and written are the same."""
+    """Raise ParquetryError unless the rows that were read, ordered and written are the same rows."""
     counts = {rows, arrived.rows + copied, written.rows + copied, in_files}
     if len(counts) == 1 and arrived.fingerprint == written.fingerprint:
         return
