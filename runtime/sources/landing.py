@@ -22,7 +22,10 @@ def open_landing(uri: str, options: Mapping[str, Any] | None = None) -> ObjectSt
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether the path is left out, as Spark does."""
+    """Return whether the name of the file, or of a folder above it, begins with ``_`` or ``.``.
+
+    Such files are left out, as in Spark.
+    """
     # The suffix marks a file that Hadoop's shell is still writing.
     return any(part.startswith(("_", ".")) or part.endswith("._COPYING_") for part in path.split("/"))
 
