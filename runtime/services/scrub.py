@@ -61,10 +61,10 @@ def scrub(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> ScrubResult
 
 
 def _delete_profiles(timeline: Timeline) -> int:
-    """Delete the inflight files that contain key ranges; Hudi's readers and writers do not need them.
+    """Delete the inflight files that contain key ranges, and return their number.
 
-    Rewriting them is unsafe: a rewrite could put back a file that an archival has just deleted, and the write
-    would look pending.
+    Hudi's readers and writers do not need these files. Rewriting them is unsafe: a rewrite could put back a
+    file that an archival has just deleted, and the write would look pending.
     """
     paths = [
         inflight.path
