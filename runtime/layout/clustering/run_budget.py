@@ -89,7 +89,8 @@ def limited_to_budget(debt: Debt, budget: RunBudget, *, max_groups: int, max_fil
     The files of groups that do not fit are added to the excluded files.
 
     Args:
-        debt: The debt, computed with the same limit, so that only groups of a single file exceed it.
+        debt: The debt, whose groups were limited to the bytes of the same budget, so that only a group of a
+            single file exceeds it.
         budget: The budget of the run.
         max_groups: The largest number of groups in the run.
         max_files: The largest number of files in the run.
