@@ -325,7 +325,10 @@ def _suit_clustered(before: TableSpec, now: TableSpec) -> bool:
 
 
 def _of_files(spec: TableSpec) -> TableSpec:
-    """Return the spec without settings that do not invalidate files: sizing, retention, sources and extras."""
+    """Return the spec without settings that do not invalidate files.
+
+    These are sizing, retention, sources and extras.
+    """
     return replace(spec, sizing=SizingPolicy(), retention=RetentionPolicy(), sources=(), extra=Extra())
 
 

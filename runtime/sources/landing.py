@@ -22,9 +22,9 @@ def open_landing(uri: str, options: Mapping[str, Any] | None = None) -> ObjectSt
 
 
 def is_hidden(path: str) -> bool:
-    """Return whether the name of the file, or of a folder above it, begins with ``_`` or ``.``.
+    """Return whether the file is left out, as in Spark.
 
-    Such files are left out, as in Spark.
+    Its name, or that of a folder above it, begins with ``_`` or ``.``, or ends in ``._COPYING_``.
     """
     # The suffix marks a file that Hadoop's shell is still writing.
     return any(part.startswith(("_", ".")) or part.endswith("._COPYING_") for part in path.split("/"))
