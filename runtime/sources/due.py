@@ -166,7 +166,7 @@ def preview_due(
         storage: The options of the file system.
 
     Raises:
-        MissingSourceError: If the path does not exist, unless the source declares only a warning for this.
+        MissingSourceError: If the path does not exist and this is an error for the source (``if_missing``).
         InvalidDataError: If a file changed after an insert had ingested it.
 
     """
@@ -182,7 +182,7 @@ def preview_first(source: Source, *, directory: str, storage: Mapping[str, Any])
         storage: The options of the file system.
 
     Raises:
-        MissingSourceError: If the path does not exist, unless the source declares only a warning for this.
+        MissingSourceError: If the path does not exist and this is an error for the source (``if_missing``).
 
     """
     consumption = Consumption(source=source.name)

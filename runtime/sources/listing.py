@@ -162,9 +162,9 @@ def _check_way(base: str, root: str) -> None:
 
 
 def _is_there(store: ObjectStore, name: str = "") -> bool:
-    """Return whether a folder without files exists.
+    """Return whether the folder exists, even if it has no file.
 
-    In an object store, return whether the prefix has any object.
+    In an object store, return whether an object is below it.
     """
     if isinstance(store, LocalStore):
         return store.is_folder(name)

@@ -68,7 +68,7 @@ def is_intact(properties: Mapping[str, str]) -> bool:
 def read_table_properties(store: ObjectStore) -> dict[str, str]:
     """Return the table's properties. If another writer is replacing the file, read the backup.
 
-    If the backup does not exist either, the file is read again, because the replacement may have ended.
+    If the backup is missing or damaged too, the file is read again, because the replacement may have ended.
 
     Raises:
         NotFoundError: If neither file exists.

@@ -54,7 +54,7 @@ def stable_order(keys: Sequence[pa.Array]) -> Order:
 def _numbers(key: pa.Array) -> tuple[_Words, int] | None:
     """Return the values of a key as numbers from 0 up, and the number of bits that they need.
 
-    The result is None if the values are not whole numbers.
+    The result is None if the values are not whole numbers, or if nulls leave too few bits.
     """
     kind = key.type
     if not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)) or pa.types.is_interval(kind):

@@ -123,7 +123,8 @@ def _computed(frame: DataFrame, column: Column) -> _Computed:
 def _nested(found: T.DataType, column: Column) -> SparkColumn:
     """Convert a list, map or struct to the column's type.
 
-    The types must fit exactly, because a value lost inside would go unnoticed.
+    The column's type has to hold every value of the found type, because a value lost inside would go
+    unnoticed.
     """
     wanted = parse_type(column.type)
     kind = type_of(found, column.name)

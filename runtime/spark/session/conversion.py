@@ -97,7 +97,7 @@ def _check_struct(found: Struct, wanted: Struct, place: str) -> None:
 
 
 def are_spelled_alike(found: ColumnType | None, wanted: ColumnType) -> bool:
-    """Return whether the fields of structs have the same names in both types, also in the same case."""
+    """Return whether the wanted type has every found field of a struct under the same name, also in case."""
     match found, wanted:
         case Struct(), Struct():
             fields = {f.name: f.type for f in wanted.fields}
