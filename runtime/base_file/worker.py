@@ -20,7 +20,7 @@ BUCKET = "__bucket"
 """The column with the number of a row's bucket."""
 
 
-def written_bucket(context: WriteContext, bucket: Bucket, batches: Iterable[pa.RecordBatch]) -> Batches:
+def run_bucket_task(context: WriteContext, bucket: Bucket, batches: Iterable[pa.RecordBatch]) -> Batches:
     """Write a bucket and yield its result rows, in the columns of ``RESULT_SCHEMA``.
 
     A failure that another attempt cannot fix is yielded as a row. A failure of the storage is raised, so that

@@ -46,8 +46,9 @@ from parquetry.runtime.layout.clustering.debt import in_batches
 from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spark.attempt.write_attempt import Attempt
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import run_numbered
-from parquetry.runtime.spark.session.settings import failures_translated, parallelism
+from parquetry.runtime.spark.session.settings import parallelism
 from parquetry.runtime.spark.shuffle import rewrite_by_ranges
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns

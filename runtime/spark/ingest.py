@@ -55,7 +55,7 @@ def write_batch(
 
     """
     place = f"source {source.name} of {handle.name}"
-    refuse_connect(spark, place, reason="its files are explained and its SQL is judged in Spark's own JVM")
+    refuse_connect(spark, place, reason="parquetry examines its files and checks its SQL in Spark's own JVM")
     settings = f"sources.{source.name}."
     if source.delete_when:
         with failures_at(f"{settings}delete_when"):

@@ -31,12 +31,12 @@ from parquetry.runtime.services.value_search import footer_holds, found_in
 from parquetry.runtime.sources.ledger import ingested_by
 from parquetry.runtime.spark.lookup.tagging import FILE
 from parquetry.runtime.spark.read.scan import scan_files
-from parquetry.runtime.spark.session.connect import check_session
+from parquetry.runtime.spark.session.connect import check_timestamp_type
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.keys import quoted_name, record_key_sql
 from parquetry.runtime.spark.session.numbered import run_numbered
 from parquetry.runtime.spark.session.settings import (
     expression_settings,
-    failures_translated,
     reachable_parallelism,
     session_settings,
 )
@@ -114,7 +114,7 @@ class PurgeCondition:
         if self.where is not None:
             fulfils = F.coalesce(F.expr(f"({self.where}\n)").cast("boolean"), F.expr("false"))
             return rows.withColumn(_MATCHES, fulfils)
-        keys = _texts(rows.sparkSession, self.keys).withColumnRenamed(_TEXT, RECORD_KEY)
+        keys = _personal_texts(rows.sparkSession, self.keys).withColumnRenamed(_TEXT, RECORD_KEY)
         keys = keys.withColumn(_MATCHES, F.expr("true"))
         joined = rows.join(F.broadcast(keys), RECORD_KEY, "left")
         return joined.withColumn(_MATCHES, F.coalesce(_MATCHES, F.expr("false")))
@@ -166,33 +166,33 @@ def survey(
         UnsupportedTableError: If the table does not store record keys.
 
     """
-    check_session(spark)
+    check_timestamp_type(spark)
     if not table.config.populate_meta_fields:
         raise UnsupportedTableError(
-            f"{table.store.uri}: hoodie.populate.meta.fields=false, so rows have no keys to be purged by"
+            f"{table.store.uri}: hoodie.populate.meta.fields=false, so rows have no keys to purge by"
         )
     timeline = recovered_timeline(table, timing=timing)
     check_no_writes(timeline)
     condition = _condition(spark, table, timeline, request)
-    files, live = _versions(table, timeline)
+    files, live = _all_files(table, timeline)
     columns = table.effective_spec(timeline).columns
     with (
         session_settings(spark, expression_settings(spark)),
         failures_translated("the condition of the purge"),
     ):
-        rows = condition.matches(_rows(spark, table, timeline, files, live))
-        doomed = _doomed(rows)
-        hits = _hits(rows, doomed)
+        rows = condition.matches(_versions_of_rows(spark, table, timeline, files, live))
+        doomed = _rows_to_delete(rows)
+        hits = _matching_versions(rows, doomed)
         counts = {
             (row[FILE], row[_LIVE]): row["count"] for row in hits.groupBy(FILE, _LIVE).count().collect()
         }
         instants = [row[0] for row in hits.select(COMMIT_TIME).distinct().collect()]
-        texts = _stacked(hits, columns).distinct().limit(_MOST_TEXTS + 1).collect()
+        texts = _text_frame(hits, columns).distinct().limit(_MOST_TEXTS + 1).collect()
     if len(texts) > _MOST_TEXTS:
         raise InvalidDataError(f"the rows have more than {_MOST_TEXTS:,} values; purge them in parts")
     named = {file.path.rpartition("/")[2]: file for file in files}
-    held = [named[name] for name, _ in counts]
-    _check_savepoints(table, timeline, held)
+    matching_files = [named[name] for name, _ in counts]
+    _check_savepoints(table, timeline, matching_files)
     return Survey(
         table=table.name,
         rows=sum(count for (_, is_live), count in counts.items() if is_live),
@@ -202,7 +202,7 @@ def survey(
         sources=_sources(table.store, instants),
         condition=condition,
         doomed=doomed,
-        groups=frozenset(file.key for file in held),
+        groups=frozenset(file.key for file in matching_files),
         values=frozenset(row[0] for row in texts) | {key for key, _ in doomed} | condition.keys,
     )
 
@@ -276,13 +276,13 @@ def _key_texts(spark: SparkSession, state: TableState, keys: GivenKeys, path: Pa
     if number := next((number for number, key in enumerate(found, 1) if not key), 0):
         raise InvalidDataError(
             Message(
-                Value.uri(str(path)), f": row {number} is no key of the table; correct it, or leave it out"
+                Value.uri(str(path)), f": row {number} is not a key of the table; correct it, or leave it out"
             )
         )
     return frozenset(key for key in found if key)
 
 
-def _versions(table: TableHandle, timeline: Timeline) -> tuple[list[FileSlice], frozenset[str]]:
+def _all_files(table: TableHandle, timeline: Timeline) -> tuple[list[FileSlice], frozenset[str]]:
     """Return all committed files, replaced ones included, and the paths of the current files."""
     view = table.view(timeline)
     live = frozenset(file.path for file in view.all_slices())
@@ -290,7 +290,7 @@ def _versions(table: TableHandle, timeline: Timeline) -> tuple[list[FileSlice], 
     return [file for group in groups for file in group.slices], live
 
 
-def _rows(
+def _versions_of_rows(
     spark: SparkSession,
     table: TableHandle,
     timeline: Timeline,
@@ -314,7 +314,7 @@ def _rows(
     return frames[0].unionAll(frames[1])
 
 
-def _doomed(rows: DataFrame) -> tuple[tuple[str, str], ...]:
+def _rows_to_delete(rows: DataFrame) -> tuple[tuple[str, str], ...]:
     """Return the record key and partition path of each row to delete.
 
     A row is deleted if any version of it fulfils the condition, unless its current version does not.
@@ -332,19 +332,19 @@ def _doomed(rows: DataFrame) -> tuple[tuple[str, str], ...]:
     return tuple((row[0], row[1]) for row in found)
 
 
-def _hits(rows: DataFrame, doomed: Sequence[tuple[str, str]]) -> DataFrame:
+def _matching_versions(rows: DataFrame, doomed: Sequence[tuple[str, str]]) -> DataFrame:
     """Return the rows that fulfil the condition, and all other versions of the rows to delete."""
-    return _marked(rows, doomed).where(_MATCHES)
+    return _with_match_flag(rows, doomed).where(_MATCHES)
 
 
-def _marked(rows: DataFrame, doomed: Sequence[tuple[str, str]]) -> DataFrame:
+def _with_match_flag(rows: DataFrame, doomed: Sequence[tuple[str, str]]) -> DataFrame:
     keys = rows.sparkSession.createDataFrame(list(doomed), _META_DDL).withColumn("__doomed", F.expr("true"))
     joined = rows.join(F.broadcast(keys), [RECORD_KEY, PARTITION_PATH], "left")
     is_hit = F.col(_MATCHES) | F.coalesce("__doomed", F.expr("false"))
     return joined.withColumn(_MATCHES, is_hit).drop("__doomed")
 
 
-def _stacked(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
+def _text_frame(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """Return the texts of the rows' personal columns, one per row, except nested and binary columns."""
     plain = [c for c in columns if c.pii and isinstance(parse_type(c.type), Primitive | Decimal)]
     texts = [F.col(quoted_name(column.name)).cast("string") for column in plain if column.type != "binary"]
@@ -354,13 +354,13 @@ def _stacked(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
     return stacked.where(F.col(_TEXT).isNotNull())
 
 
-def _texts(spark: SparkSession, texts: Iterable[str]) -> DataFrame:
+def _personal_texts(spark: SparkSession, texts: Iterable[str]) -> DataFrame:
     return spark.createDataFrame([(text,) for text in texts], f"{_TEXT} string")
 
 
-def _check_savepoints(table: TableHandle, timeline: Timeline, held: Iterable[FileSlice]) -> None:
+def _check_savepoints(table: TableHandle, timeline: Timeline, matching_files: Iterable[FileSlice]) -> None:
     """Raise InvalidDataError if a savepoint protects one of the files to delete."""
-    names = {(file.partition, file.path.rpartition("/")[2]) for file in held}
+    names = {(file.partition, file.path.rpartition("/")[2]) for file in matching_files}
     if not names & protected_files(timeline):
         return
     for time in timeline.savepoints:
@@ -369,7 +369,7 @@ def _check_savepoints(table: TableHandle, timeline: Timeline, held: Iterable[Fil
             raise InvalidDataError(
                 Message(
                     f"{table.store.uri}: the savepoint {time} protects {files:,} files with such rows, "
-                    "nothing was purged; delete it first with ",
+                    "so nothing was purged; delete it first with ",
                     command("service", "savepoint", table.name, time, "--delete"),
                 )
             )
@@ -393,18 +393,18 @@ def _check(
 
     """
     timeline = table.timeline()
-    files, live = _versions(table, timeline)
+    files, live = _all_files(table, timeline)
     columns = table.effective_spec(timeline).columns
     with (
         session_settings(spark, expression_settings(spark)),
         failures_translated("the condition of the purge"),
     ):
-        rows = surveyed.condition.matches(_rows(spark, table, timeline, files, live))
-        marked = _marked(rows, surveyed.doomed)
+        rows = surveyed.condition.matches(_versions_of_rows(spark, table, timeline, files, live))
+        marked = _with_match_flag(rows, surveyed.doomed)
         left = {row[0] for row in marked.where(_MATCHES).select(FILE).distinct().collect()}
         others = marked.where(~F.col(_MATCHES))
-        texts = others.select(F.col(RECORD_KEY).alias(_TEXT)).unionAll(_stacked(others, columns))
-        values = F.broadcast(_texts(spark, surveyed.values))
+        texts = others.select(F.col(RECORD_KEY).alias(_TEXT)).unionAll(_text_frame(others, columns))
+        values = F.broadcast(_personal_texts(spark, surveyed.values))
         shared = frozenset(row[0] for row in values.join(texts, _TEXT, "left_semi").collect())
     data = {file.path: file for file in files}
     found = [FoundValue(file=path, place="rows") for path in data if path.rpartition("/")[2] in left]

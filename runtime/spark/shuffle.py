@@ -35,13 +35,9 @@ from parquetry.runtime.clustering.rewrite.task import GroupWork, check_values, p
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.attempt.routing import one_bucket_per_task
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import map_in_tasks
-from parquetry.runtime.spark.session.settings import (
-    ARROW_BATCH_BYTES,
-    arrow_settings,
-    failures_translated,
-    session_settings,
-)
+from parquetry.runtime.spark.session.settings import ARROW_BATCH_BYTES, arrow_settings, session_settings
 from parquetry.runtime.table.statistics import look_up
 
 _SHARES_OF_A_TASK: Final = 4
@@ -83,7 +79,7 @@ def rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWor
         partitioned = one_bucket_per_task(messages, work.tasks).sortWithinPartitions(RANGE, RUN)
         task = gatherer(context, work, division, rows=sampled.rows)
         rows = map_in_tasks(partitioned, task, RESULT_DDL).collect()
-    return checked(work, read_results(row.asDict() for row in rows), shares=len(shares))
+    return written_results(work, read_results(row.asDict() for row in rows), shares=len(shares))
 
 
 def shares_of(slices: tuple[FileSlice, ...], shares: int) -> list[tuple[FileSlice, ...]]:
@@ -96,7 +92,7 @@ def shares_of(slices: tuple[FileSlice, ...], shares: int) -> list[tuple[FileSlic
     return [tuple(parts) for parts in found.values()]
 
 
-def checked(work: GroupWork, results: WriteResults, *, shares: int) -> WriteResults:
+def written_results(work: GroupWork, results: WriteResults, *, shares: int) -> WriteResults:
     """Return the results of the writing tasks; an empty result if a share or a task found a file removed.
 
     The reading tasks report share ``i`` as bucket ``-1 - i``.

@@ -23,8 +23,8 @@ from parquetry.runtime.spark.cluster_inline import cluster_inline
 from parquetry.runtime.spark.prepare.local_rows import frame_of_local_rows
 from parquetry.runtime.spark.prepare.materialise import stage_place, stages_locally
 from parquetry.runtime.spark.prepare.staging import Incoming, Staged, stage
-from parquetry.runtime.spark.session.connect import check_session
-from parquetry.runtime.spark.session.keys import PLACE_SQL
+from parquetry.runtime.spark.session.connect import check_timestamp_type
+from parquetry.runtime.spark.session.keys import ROW_POSITION_SQL
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation
@@ -69,8 +69,8 @@ def write(
 
     """
     obey(LogRules(personal=has_personal_columns(handle.spec)))
-    check_session(spark)
-    job = _Job(spark, rows, request, arrival=arrival, what=f"rows for {handle.name}")
+    check_timestamp_type(spark)
+    job = _Job(spark, rows, request, arrival=arrival, subject=f"rows for {handle.name}")
     try:
         if stages_locally(spark):
             job.stage(TableState(handle=handle, timeline=handle.timeline()), run=None)
@@ -91,22 +91,22 @@ class _Job:
     """One write with all its attempts; rows are staged once, and again only if the table's columns change."""
 
     def __init__(
-        self, spark: SparkSession, rows: Any, request: WriteRequest, *, arrival: str | None, what: str
+        self, spark: SparkSession, rows: Any, request: WriteRequest, *, arrival: str | None, subject: str
     ) -> None:
         self._spark = spark
         self._rows = rows
         self._request = request
-        self._arrival = arrival if is_spark_frame(rows) else PLACE_SQL
-        self._what = what
+        self._arrival = arrival if is_spark_frame(rows) else ROW_POSITION_SQL
+        self._what = subject
         self._incoming: Incoming | None = None
         self._staged: Staged | None = None
         self._staged_for: object = None
-        self._places: list[StagePlace] = []
+        self._stage_places: list[StagePlace] = []
         self._result: AttemptResult | None = None
 
     def close(self) -> None:
         """Remove the stages of this write."""
-        for place in self._places:
+        for place in self._stage_places:
             with suppress(*LATE_FAILURES):  # the next clean deletes the rest of a stage
                 place.remove()
 
@@ -135,16 +135,16 @@ class _Job:
 
         """
         try:
-            self._result = self._written(transaction)
+            self._result = self._run_attempt(transaction)
         except NotFoundError as gone:
-            if _moved_on(transaction):
+            if _has_newer_instants(transaction):
                 raise RetryWrite(
                     Message("another writer has replaced and cleaned a file: ", gone.message)
                 ) from gone
             raise
         return self._result.outcome
 
-    def _written(self, transaction: Transaction) -> AttemptResult:
+    def _run_attempt(self, transaction: Transaction) -> AttemptResult:
         state = TableState(handle=transaction.table, timeline=transaction.timeline)
         run = None if stages_locally(self._spark) else transaction.run
         staged = self.stage(state, run=run)
@@ -171,7 +171,7 @@ class _Job:
         shape = (state.spec.columns, state.rules, state.spec.ordering)
         if self._staged is None or self._staged_for != shape:
             place = stage_place(state.handle.store, run)
-            self._places.append(place)
+            self._stage_places.append(place)
             if self._incoming is None:
                 # Once only: a stream of Arrow batches cannot be read again for another attempt.
                 columns = state.spec.columns
@@ -181,7 +181,7 @@ class _Job:
                     else frame_of_local_rows(self._spark, local_rows(self._rows, columns), place)
                 )
                 self._incoming = Incoming(
-                    frame=frame, request=self._request, what=self._what, arrival=self._arrival
+                    frame=frame, request=self._request, subject=self._what, arrival=self._arrival
                 )
             self._staged = stage(self._incoming, state, place)
             if self._request.confirm is not None:
@@ -190,7 +190,7 @@ class _Job:
         return self._staged
 
 
-def _moved_on(transaction: Transaction) -> bool:
+def _has_newer_instants(transaction: Transaction) -> bool:
     """Return whether an instant was completed since the transaction read the timeline."""
     before, now = (
         {instant for instant in timeline.instants if instant.is_completed}

@@ -41,7 +41,7 @@ from parquetry.runtime.parquet.footer import MAX_KEY, read_metadata
 from parquetry.runtime.parquet.key_management import LocalKeys, kms_client
 from parquetry.runtime.spark.lookup.tagging import FILE
 from parquetry.runtime.spark.read.encrypted import _reader
-from parquetry.runtime.spark.session.settings import failures_translated
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spec import plug_ins
 from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
 from parquetry.runtime.storage.open import open_store

@@ -207,8 +207,8 @@ class _Server:
             finally:
                 thread.join()
 
-        counted = upsert.count_found
-        with mock.patch.object(upsert, "count_found", struck):
+        counted = upsert.count_tagged
+        with mock.patch.object(upsert, "count_tagged", struck):
             result = SparkWrite.from_json(write).perform(self.spark, open_store(path), timing=_timing(timing))
         return {"retries": result.retries, "warnings": list(result.warnings), "happened": len(strikes[0])}
 

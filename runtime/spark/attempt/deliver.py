@@ -18,13 +18,13 @@ from pyspark.sql import SparkSession
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING, POSITION, Bucket, WriteContext
 from parquetry.runtime.base_file.result import WriteResults, read_results
-from parquetry.runtime.base_file.worker import written_bucket
+from parquetry.runtime.base_file.worker import run_bucket_task
 from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.spark.attempt.routed_rows import listed_by_bucket, staged_by_bucket
-from parquetry.runtime.spark.lookup.found import FoundKeys
-from parquetry.runtime.spark.lookup.local import LocatedKeys
+from parquetry.runtime.spark.lookup.tagged_keys import TaggedKeys
+from parquetry.runtime.spark.lookup.task_lookup import LocatedKeys
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import run_numbered
-from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.index import IndexNumbers
 from parquetry.runtime.stage.lists import StagedList
@@ -65,7 +65,7 @@ def write_rows(
     context: WriteContext,
     plan: WritePlan,
     staged: StagedRows,
-    found: FoundKeys | LocatedKeys | None,
+    found: TaggedKeys | LocatedKeys | None,
 ) -> WriteResults:
     """Write the rows of the plan's buckets with one task per bucket, the largest bucket first.
 
@@ -78,13 +78,13 @@ def write_rows(
             arrival.
 
     """
-    starts = _starts(plan)
+    starts = _insert_offsets(plan)
     match found:
         case None:
             rows = [_BucketRows(bucket=b, start=starts[b.index]) for b in plan.buckets]
         case LocatedKeys():
             rows = [_located_rows(b, found, starts.get(b.index, 0)) for b in plan.buckets]
-        case FoundKeys():
+        case TaggedKeys():
             tasks = _regrouping_tasks(staged, plan)
             if tasks:
                 staged = staged_by_bucket(plan, staged, found, tasks=tasks, instant=context.instant)
@@ -100,7 +100,7 @@ def write_rows(
         return read_results(run_numbered(spark, _bucket_task(context, staged, rows), len(rows)))
 
 
-def _starts(plan: WritePlan) -> Mapping[int, int]:
+def _insert_offsets(plan: WritePlan) -> Mapping[int, int]:
     """Return, for each bucket with new rows, how many new rows of its partition go to earlier buckets."""
     starts: dict[int, int] = {}
     for quotas in plan.inserts.values():
@@ -112,8 +112,8 @@ def _starts(plan: WritePlan) -> Mapping[int, int]:
 
 
 def _located_rows(bucket: Bucket, located: LocatedKeys, start: int) -> _BucketRows:
-    found = located.found.get(bucket.base.path.rpartition("/")[2]) if bucket.base else None
-    new = located.new.get(bucket.partition) if bucket.expected_inserts else None
+    found = located.update_lists.get(bucket.base.path.rpartition("/")[2]) if bucket.base else None
+    new = located.insert_lists.get(bucket.partition) if bucket.expected_inserts else None
     lists = []
     if found is not None:
         lists.append(_Listed(name=found))
@@ -137,11 +137,11 @@ def _bucket_task(context: WriteContext, staged: StagedRows, work: Sequence[_Buck
         bucket = rows.bucket
         if rows.by_bucket:
             ordered = reader.in_order(group_of(bucket.index), POSITION)
-            yield from written_bucket(context, bucket, ordered)
+            yield from run_bucket_task(context, bucket, ordered)
             return
         if not rows.lists:
             arrived = reader.rows(bucket.partition, rows.start, rows.start + bucket.expected_inserts)
-            yield from written_bucket(context, bucket, (_with_control(batch, None, ()) for batch in arrived))
+            yield from run_bucket_task(context, bucket, (_with_control(batch, None, ()) for batch in arrived))
             return
         lists = [StagedList(spec.place, one.name, start=one.start, rows=one.rows) for one in rows.lists]
 
@@ -149,11 +149,11 @@ def _bucket_task(context: WriteContext, staged: StagedRows, work: Sequence[_Buck
             return chain.from_iterable(one.batches(_MOST_ROWS) for one in lists)
 
         if not spec.rows:
-            yield from written_bucket(context, bucket, (_key_rows(context, batch) for batch in listed()))
+            yield from run_bucket_task(context, bucket, (_key_rows(context, batch) for batch in listed()))
             return
         with reader.taking(_references(batch) for batch in listed()) as take:
-            taken = (rows for batch in listed() for rows in _taken(take, batch, control))
-            yield from written_bucket(context, bucket, taken)
+            taken = (rows for batch in listed() for rows in _rows_with_control(take, batch, control))
+            yield from run_bucket_task(context, bucket, taken)
 
     def write(numbers: Iterable[pa.RecordBatch]) -> Batches:
         freeze_loaded_objects()
@@ -170,7 +170,7 @@ def _references(listed: pa.RecordBatch) -> IndexNumbers:
     return references
 
 
-def _taken(take: TakeRows, listed: pa.RecordBatch, control: Sequence[str]) -> Batches:
+def _rows_with_control(take: TakeRows, listed: pa.RecordBatch, control: Sequence[str]) -> Batches:
     done = 0
     for rows in take(_references(listed)):
         yield _with_control(rows, listed.slice(done, rows.num_rows), control)

@@ -8,7 +8,7 @@ from parquetry.runtime.commit.damaged_files import damaged_groups
 from parquetry.runtime.commit.outcome import Footprint
 from parquetry.runtime.spark.attempt.deliver import write_rows
 from parquetry.runtime.spark.attempt.write_attempt import Attempt, AttemptResult, check_results
-from parquetry.runtime.spark.lookup.found import FoundKeys, find_nothing
+from parquetry.runtime.spark.lookup.tagged_keys import TaggedKeys, tag_all_as_new
 from parquetry.runtime.spec.table_spec import KeyScope, Operation
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.write.null_partition import check_null_partitions
@@ -21,7 +21,7 @@ def insert_rows(attempt: Attempt, staged: StagedRows, operation: Operation) -> A
     name = operation.value.upper()
     replaced = _replaced(attempt, staged, operation)
     if not staged.rows and not replaced and operation is not Operation.INSERT_OVERWRITE_TABLE:
-        return AttemptResult(outcome=attempt.nothing(name))
+        return AttemptResult(outcome=attempt.empty_outcome(name))
     footprint = Footprint(
         overwritten=frozenset(staged.totals) if operation in _OVERWRITES else frozenset(),
         overwrites_table=operation is Operation.INSERT_OVERWRITE_TABLE,
@@ -33,7 +33,7 @@ def insert_rows(attempt: Attempt, staged: StagedRows, operation: Operation) -> A
     slices = attempt.state.whole_slices(staged.totals) if operation not in _OVERWRITES else {}
     partitioned = attempt.state.spec.key_scope is KeyScope.PARTITION
     chooses = staged.spec.drop_duplicates
-    found = find_nothing(attempt.spark, staged, partitioned=partitioned) if chooses else None
+    found = tag_all_as_new(attempt.spark, staged, partitioned=partitioned) if chooses else None
     try:
         inserts, hash_sums = _profile(staged, found)
         planner = attempt.planner(staged, inserts=inserts, slices=slices, changes={}, fill=fill)
@@ -48,7 +48,7 @@ def insert_rows(attempt: Attempt, staged: StagedRows, operation: Operation) -> A
     )
 
 
-def _profile(staged: StagedRows, found: FoundKeys | None) -> tuple[Mapping[str, int], Mapping[str, int]]:
+def _profile(staged: StagedRows, found: TaggedKeys | None) -> tuple[Mapping[str, int], Mapping[str, int]]:
     """Return the number of new rows and the sum of their hashes, both by partition."""
     if found is not None:
         return found.inserts, found.hash_sums

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import map_in_tasks
-from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.table_spec import FilesPolicy
 from parquetry.runtime.stage.reader import StageReader
 from parquetry.runtime.stage.staged import StagedRows

@@ -17,15 +17,11 @@ from parquetry.runtime.base_file.model import HASH, ORDERING, POSITION
 from parquetry.runtime.base_file.worker import BUCKET
 from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.spark.attempt.routing import one_bucket_per_task, route
-from parquetry.runtime.spark.lookup.found import FoundKeys
+from parquetry.runtime.spark.lookup.tagged_keys import TaggedKeys
 from parquetry.runtime.spark.prepare.materialise import run_stage
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import map_in_tasks
-from parquetry.runtime.spark.session.settings import (
-    arrow_settings,
-    failures_translated,
-    reachable_parallelism,
-    session_settings,
-)
+from parquetry.runtime.spark.session.settings import arrow_settings, reachable_parallelism, session_settings
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.index import REFERENCE_SHIFT
 from parquetry.runtime.stage.lists import write_list
@@ -35,14 +31,14 @@ from parquetry.runtime.stage.regroup import regrouped_spec, stage_by_bucket
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.write.plan import WritePlan
 
-_WHAT: Final = "the rows to write"
+_SUBJECT: Final = "the rows to write"
 _LISTS_OF_A_CORE: Final = 3
 _ROUTES_OF_A_BATCH: Final = 4096
 
 MapBatches = Callable[[Iterable[pa.RecordBatch]], Batches]
 
 
-def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: FoundKeys) -> Mapping[int, str]:
+def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: TaggedKeys) -> Mapping[int, str]:
     """Write a list to the stage for each bucket with rows, and return the lists' names by bucket.
 
     A list contains the rows in the order in which they are written.
@@ -56,13 +52,13 @@ def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: FoundKeys) -> M
     tasks = min(len(plan.buckets), _LISTS_OF_A_CORE * reachable_parallelism(spark))
     partitioned = routed.repartition(tasks, BUCKET).sortWithinPartitions(*order)
     settings = arrow_settings(spark, rows=_ROUTES_OF_A_BATCH, by_count=True)
-    with session_settings(spark, settings), failures_translated(_WHAT):
+    with session_settings(spark, settings), failures_translated(_SUBJECT):
         listed = map_in_tasks(partitioned, _lister(spec.place), "bucket int, name string").collect()
     return {row["bucket"]: row["name"] for row in listed}
 
 
 def staged_by_bucket(
-    plan: WritePlan, staged: StagedRows, found: FoundKeys, *, tasks: int, instant: str
+    plan: WritePlan, staged: StagedRows, found: TaggedKeys, *, tasks: int, instant: str
 ) -> StagedRows:
     """Stage the rows again in ``tasks`` tasks: with positions and delete flags, and grouped by bucket.
 
@@ -80,7 +76,7 @@ def staged_by_bucket(
     partitioned = one_bucket_per_task(routed, tasks, by=share).sortWithinPartitions(REFERENCE)
     summary = map_in_tasks(partitioned, _stager(staged, instant), SUMMARY_SQL)
     again = regrouped_spec(staged.spec, folds=staged.folds)
-    return run_stage(summary, again, what=_WHAT, rows_of_a_batch=_ROUTES_OF_A_BATCH)
+    return run_stage(summary, again, subject=_SUBJECT, rows_of_a_batch=_ROUTES_OF_A_BATCH)
 
 
 def _kept_columns(staged: StagedRows) -> list[str]:

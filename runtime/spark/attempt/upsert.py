@@ -17,14 +17,13 @@ from parquetry.runtime.commit.outcome import Footprint, KeyRange
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.attempt.deliver import write_rows
 from parquetry.runtime.spark.attempt.write_attempt import Attempt, AttemptResult, check_results
-from parquetry.runtime.spark.lookup.found import FoundKeys, KeyTotals, count_found
-from parquetry.runtime.spark.lookup.key_match import StoredOrdering, is_small, matches
-from parquetry.runtime.spark.lookup.local import LocatedKeys, locate_keys
+from parquetry.runtime.spark.lookup.key_match import StoredOrdering, find_positions, is_small
 from parquetry.runtime.spark.lookup.partitionless_deletes import (
     default_partition,
     locate_deletes,
     with_deletes_to_locate,
 )
+from parquetry.runtime.spark.lookup.tagged_keys import KeyTotals, TaggedKeys, count_tagged
 from parquetry.runtime.spark.lookup.tagging import (
     BROADCAST_BYTES,
     FILE,
@@ -33,11 +32,12 @@ from parquetry.runtime.spark.lookup.tagging import (
     STORED_PARTITION,
     key_rows,
     may_hold,
-    moved,
+    split_moves,
     stored_keys,
     tag,
     winners,
 )
+from parquetry.runtime.spark.lookup.task_lookup import LocatedKeys, locate_keys
 from parquetry.runtime.spark.read.scan import scan_files
 from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
@@ -64,17 +64,17 @@ class _Candidate:
 def upsert_rows(attempt: Attempt, staged: StagedRows) -> AttemptResult:
     """Update or remove the stored rows with the keys of the staged rows, and insert the other rows."""
     if not staged.rows:
-        return AttemptResult(outcome=attempt.nothing(UPSERT))
+        return AttemptResult(outcome=attempt.empty_outcome(UPSERT))
     spec = attempt.state.spec
     attempt.check_partitions(staged.totals)
     everywhere = spec.key_scope is KeyScope.TABLE
-    home = None if everywhere else default_partition(attempt.state.rules, staged)
-    others = attempt.state.every_partition if everywhere or home is not None else ()
+    default = None if everywhere else default_partition(attempt.state.rules, staged)
+    others = attempt.state.every_partition if everywhere or default is not None else ()
     slices = attempt.state.whole_slices({*others, *staged.totals})
-    found = _found(attempt, staged, slices, partitioned=not everywhere, moves=everywhere, home=home)
+    found = _look_up(attempt, staged, slices, partitioned=not everywhere, moves=everywhere, default=default)
     try:
         if not found.count:
-            return _nothing_of(attempt, UPSERT, found)
+            return _result_without_changes(attempt, UPSERT, found)
         planner = attempt.planner(
             staged, inserts=found.inserts, slices=slices, changes=found.changes, fill=True
         )
@@ -99,12 +99,12 @@ def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> Attem
     all. ``located`` is false if the batch does not contain the partitions.
     """
     if not staged.rows:
-        return AttemptResult(outcome=attempt.nothing(DELETE_ROWS))
+        return AttemptResult(outcome=attempt.empty_outcome(DELETE_ROWS))
     everywhere = attempt.state.spec.key_scope is KeyScope.TABLE or not located
-    home = None if everywhere else default_partition(attempt.state.rules, staged)
-    searches_all = everywhere or home is not None
+    default = None if everywhere else default_partition(attempt.state.rules, staged)
+    searches_all = everywhere or default is not None
     slices = attempt.state.whole_slices(attempt.state.every_partition if searches_all else staged.totals)
-    found = _found(attempt, staged, slices, partitioned=not everywhere, moves=False, home=home)
+    found = _look_up(attempt, staged, slices, partitioned=not everywhere, moves=False, default=default)
     return _remove(attempt, staged, found, slices)
 
 
@@ -114,7 +114,7 @@ def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -
     A staged row with a null in one of them matches nothing. The result counts such rows.
     """
     if not staged.rows:
-        return AttemptResult(outcome=attempt.nothing(DELETE_ROWS))
+        return AttemptResult(outcome=attempt.empty_outcome(DELETE_ROWS))
     state = attempt.state
     columns = [F.col(quoted(column)) for column in match]
     keys = key_rows(attempt.spark, staged)
@@ -122,7 +122,7 @@ def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -
     slices = state.whole_slices(state.every_partition)
     files = [file for part in slices.values() for file in part]
     if not files or incomplete == staged.rows:
-        return AttemptResult(outcome=attempt.nothing(DELETE_ROWS), incomplete_deletes=incomplete)
+        return AttemptResult(outcome=attempt.empty_outcome(DELETE_ROWS), incomplete_deletes=incomplete)
     wanted = keys.select(*(column.alias(f"match.{i}") for i, column in enumerate(columns))).distinct()
     same = reduce(and_, (column == F.col(f"`match.{i}`") for i, column in enumerate(columns)))
     stored = scan_files(
@@ -142,19 +142,19 @@ def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -
         F.expr("true").alias(DELETE),
         F.xxhash64(RECORD_KEY, FILE, POSITION).alias(HASH),
     )
-    found = count_found(tagged, files=files, rows=staged.rows)
+    found = count_tagged(tagged, files=files, rows=staged.rows)
     return replace(_remove(attempt, staged, found, slices), incomplete_deletes=incomplete)
 
 
 def _remove(
     attempt: Attempt,
     staged: StagedRows,
-    found: FoundKeys | LocatedKeys,
+    found: TaggedKeys | LocatedKeys,
     slices: Mapping[str, Sequence[FileSlice]],
 ) -> AttemptResult:
     try:
         if not found.count:
-            return _nothing_of(attempt, DELETE_ROWS, found)
+            return _result_without_changes(attempt, DELETE_ROWS, found)
         touched = {partition: slices[partition] for partition in found.changes}
         planner = attempt.planner(None, inserts={}, slices=touched, changes=found.changes, fill=False)
         plan = attempt.announce(planner)
@@ -171,24 +171,24 @@ def _remove(
     )
 
 
-def _nothing_of(attempt: Attempt, operation: str, found: KeyTotals) -> AttemptResult:
+def _result_without_changes(attempt: Attempt, operation: str, found: KeyTotals) -> AttemptResult:
     """Return the result of a write whose key lookup left no row to write or remove."""
     return AttemptResult(
-        outcome=attempt.nothing(operation),
+        outcome=attempt.empty_outcome(operation),
         unmatched_deletes=found.unmatched_deletes,
         late_rows=found.late_rows,
     )
 
 
-def _found(
+def _look_up(
     attempt: Attempt,
     staged: StagedRows,
     slices: Mapping[str, Sequence[FileSlice]],
     *,
     partitioned: bool,
     moves: bool,
-    home: str | None,
-) -> FoundKeys | LocatedKeys:
+    default: str | None,
+) -> TaggedKeys | LocatedKeys:
     """Look up the staged keys in the table, with tasks for a small batch and with Spark joins for others.
 
     Args:
@@ -197,13 +197,13 @@ def _found(
         slices: The file slices to search, by partition.
         partitioned: Whether keys are unique per partition.
         moves: Whether a row may go to another partition than the stored row with its key.
-        home: The partition of deletes without partition values, or None. A delete whose key is not found
+        default: The partition of deletes without partition values, or None. A delete whose key is not found
             there is searched for in all other partitions.
 
     """
     spec = attempt.state.spec
-    candidates = _candidates(attempt, staged, slices, partitioned=partitioned and home is None)
-    if home is None and not moves and _is_located_by_tasks(staged, candidates):
+    candidates = _candidates(attempt, staged, slices, partitioned=partitioned and default is None)
+    if default is None and not moves and _is_located_by_tasks(staged, candidates):
         store = attempt.state.handle.store
         return locate_keys(attempt.spark, store, staged, candidates, partitioned=partitioned)
     compares = moves and spec.ordering is not None
@@ -211,18 +211,18 @@ def _found(
     found = None
     if candidates:
         ordering = spec.ordering if compares else None
-        found = _places(
-            attempt, staged, candidates, by_partition=by_partition and home is None, ordering=ordering
+        found = _stored_positions(
+            attempt, staged, candidates, by_partition=by_partition and default is None, ordering=ordering
         )
     keys = key_rows(attempt.spark, staged)
-    if home is not None:
-        keys = with_deletes_to_locate(keys, found, home=home)
+    if default is not None:
+        keys = with_deletes_to_locate(keys, found, default=default)
     tagged = tag(winners(staged, keys, partitioned=partitioned), found, by_partition=by_partition)
     if moves and candidates:
-        tagged = moved(tagged, ordering=compares)
-    if home is not None:
-        tagged = locate_deletes(tagged, found, home=home)
-    return count_found(tagged, files=candidates, rows=staged.rows)
+        tagged = split_moves(tagged, ordering=compares)
+    if default is not None:
+        tagged = locate_deletes(tagged, found, default=default)
+    return count_tagged(tagged, files=candidates, rows=staged.rows)
 
 
 def _is_located_by_tasks(staged: StagedRows, files: Sequence[FileSlice]) -> bool:
@@ -246,7 +246,7 @@ def _is_located_by_tasks(staged: StagedRows, files: Sequence[FileSlice]) -> bool
     return not regrouping_tasks(staged.index, readers)
 
 
-def _places(
+def _stored_positions(
     attempt: Attempt,
     staged: StagedRows,
     files: Sequence[FileSlice],
@@ -268,7 +268,7 @@ def _places(
             for c in columns_from_arrow(stored)
         ]
         return F.broadcast(
-            matches(
+            find_positions(
                 spark,
                 store,
                 staged,
@@ -277,7 +277,7 @@ def _places(
                 ordering=with_ordering[0] if with_ordering else None,
             )
         )
-    found = _stored(attempt, files, columns)
+    found = _all_stored_keys(attempt, files, columns)
     stored_bytes = sum(f.rows or 0 for f in files) * (_KEY_BYTES + _ROW_BYTES)
     return F.broadcast(found) if stored_bytes <= BROADCAST_BYTES else found
 
@@ -302,7 +302,7 @@ def _candidates(
     return [file for file in files if may_hold(file, ranges.get(file.partition) if partitioned else whole)]
 
 
-def _stored(attempt: Attempt, files: Sequence[FileSlice], columns: Sequence[Column]) -> DataFrame:
+def _all_stored_keys(attempt: Attempt, files: Sequence[FileSlice], columns: Sequence[Column]) -> DataFrame:
     """Return all keys of the files with their positions, and the ordering column if it is in ``columns``."""
     store = attempt.state.handle.store
     if not columns and not any(file.encrypted for file in files):

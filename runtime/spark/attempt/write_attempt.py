@@ -187,7 +187,7 @@ class Attempt:
             sidecars=tuple(sidecars),
         )
 
-    def nothing(self, operation: str) -> WriteOutcome | None:
+    def empty_outcome(self, operation: str) -> WriteOutcome | None:
         """Return the outcome of a write without effect: None, or an empty commit if there are consumed files.
 
         The batch of a stream makes no such commit.
@@ -266,8 +266,8 @@ def check_results(plan: WritePlan, results: WriteResults, hash_sums: Mapping[str
                 Message(
                     "partition ",
                     Value.partition(bucket.partition),
-                    f": a task was to write {expected} rows and took in "
-                    f"{found.consumed_rows if found else 'none'}; nothing was published, run the write again",
+                    f": a task received {found.consumed_rows if found else 'none'} of its {expected} rows; "
+                    "nothing was published, run the write again",
                 )
             )
         sums[bucket.partition] = (sums.get(bucket.partition, 0) + found.consumed_hash) % (1 << 64)
@@ -277,7 +277,7 @@ def check_results(plan: WritePlan, results: WriteResults, hash_sums: Mapping[str
                 Message(
                     "partition ",
                     Value.partition(partition),
-                    ": the rows that were written are not those that arrived (sums of hashes "
+                    ": the written rows differ from the rows that arrived (sums of hashes "
                     f"{sums[partition]:x} and {expected:x}); nothing was published; a disk or the memory "
                     "of a worker changes data, or this is a bug: check the workers before the next run",
                 )

@@ -68,7 +68,7 @@ def _held_bytes(staged: StagedRows) -> int:
     return max(text_bytes, staged.rows * texts * _TEXT_BYTES) + staged.rows * row_bytes
 
 
-def matches(
+def find_positions(
     spark: SparkSession,
     store: ObjectStore,
     staged: StagedRows,
@@ -118,18 +118,18 @@ def _matcher(
             for partition, files in groupby(work[number], key=lambda f: f.partition):
                 wanted = keys.distinct(partition)
                 for file in files:
-                    yield from places_in(store, file, wanted, ordering)
+                    yield from find_in_file(store, file, wanted, ordering)
 
     return match
 
 
-def places_in(
+def find_in_file(
     store: ObjectStore, file: FileSlice, wanted: pa.Array, ordering: StoredOrdering | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the positions in the file of the wanted keys."""
     columns = [RECORD_KEY, *([ordering.column] if ordering else [])]
     for first, table in key_columns(store, file, wanted, columns):
-        yield from _places(table, wanted, first, file, ordering)
+        yield from _matched_rows(table, wanted, first, file, ordering)
 
 
 def key_columns(
@@ -152,27 +152,29 @@ def key_columns(
             first += group.num_rows
 
 
-def _places(
+def _matched_rows(
     table: pa.Table, wanted: pa.Array, first: int, file: FileSlice, ordering: StoredOrdering | None
 ) -> Iterator[pa.RecordBatch]:
     keys = table.column(RECORD_KEY).combine_chunks()
     found = pc.is_in(keys, value_set=wanted)
     if not found.true_count:
         return
-    at = pc.indices_nonzero(found)
-    count = len(at)
+    indices = pc.indices_nonzero(found)
+    count = len(indices)
     columns = {
-        STORED_KEY: keys.take(at),
+        STORED_KEY: keys.take(indices),
         STORED_PARTITION: pa.repeat(file.partition, count),
         FILE: pa.repeat(file.path.rpartition("/")[2], count),
-        POSITION: pc.add(pc.cast(at, pa.int64()), first),
+        POSITION: pc.add(pc.cast(indices, pa.int64()), first),
     }
     if ordering is not None:
         stored = (
             table.column(ordering.column).combine_chunks() if ordering.column in table.column_names else None
         )
         columns[STORED_ORDERING] = (
-            pa.nulls(count, ordering.arrow) if stored is None else conform(stored.take(at), ordering.arrow)
+            pa.nulls(count, ordering.arrow)
+            if stored is None
+            else conform(stored.take(indices), ordering.arrow)
         )
     yield pa.RecordBatch.from_pydict(columns)
 

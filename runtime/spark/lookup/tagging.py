@@ -17,7 +17,8 @@ from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.session.connect import is_connect
-from parquetry.runtime.spark.session.settings import failures_translated, load_files
+from parquetry.runtime.spark.session.failures import failures_translated
+from parquetry.runtime.spark.session.settings import load_files
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.stage.keys import tied_rows
 from parquetry.runtime.stage.part import ARRIVAL, PARTITION, REFERENCE, keys_name
@@ -36,7 +37,7 @@ TO_LOCATE = "__to_locate"
 BROADCAST_BYTES = 24 * 1024 * 1024
 """The limit of a broadcast; a larger lookup shuffles both sides by key."""
 
-_NAMED = 10
+_MOST_NAMED_FILES = 10
 
 _STRICT = {
     "recursiveFileLookup": "true",
@@ -92,8 +93,10 @@ def read_slices(
     found, listed = relation.location().sizeInBytes(), sum(file.size_bytes for file in files)
     if found == listed:
         return frame
-    cut = _cut(files, map_each(files, lambda file: store.stat(file.path)))
-    raise _overwritten(store, joined("; ", cut) or f"its files have {found:,} bytes, and had {listed:,}")
+    resized = _resized_files(files, map_each(files, lambda file: store.stat(file.path)))
+    raise _resized_error(
+        store, joined("; ", resized) or f"its files have {found:,} bytes instead of {listed:,}"
+    )
 
 
 def _check_stored(store: ObjectStore, files: Sequence[FileSlice]) -> None:
@@ -101,28 +104,28 @@ def _check_stored(store: ObjectStore, files: Sequence[FileSlice]) -> None:
     now = map_each(files, lambda file: store.stat(file.path))
     if gone := [file for file, info in zip(files, now, strict=True) if info is None]:
         raise NotFoundError(Message("files to read: ", Value.file(gone[0].path), " is gone; run again"))
-    if cut := _cut(files, now):
-        raise _overwritten(store, joined("; ", cut))
+    if resized := _resized_files(files, now):
+        raise _resized_error(store, joined("; ", resized))
 
 
-def _cut(files: Sequence[FileSlice], now: Sequence[ObjectInfo | None]) -> list[Message]:
+def _resized_files(files: Sequence[FileSlice], now: Sequence[ObjectInfo | None]) -> list[Message]:
     """Return texts with the old and the new size of files that have changed, for at most ten files."""
     sizes = ((file, info.size_bytes if info else 0) for file, info in zip(files, now, strict=True))
     return [
-        Message(Value.file(file.path), f" has {size:,} bytes, and had {file.size_bytes:,}")
+        Message(Value.file(file.path), f" has {size:,} bytes instead of {file.size_bytes:,}")
         for file, size in sizes
         if size != file.size_bytes
-    ][:_NAMED]
+    ][:_MOST_NAMED_FILES]
 
 
-def _overwritten(store: ObjectStore, what: str) -> CorruptTableError:
+def _resized_error(store: ObjectStore, reason: str) -> CorruptTableError:
     """Return the error for files that another program changed while they were read."""
     return CorruptTableError(
         Message(
             f"{store.uri}: ",
-            what,
-            ": somebody overwrites files while they are read; restore them from a copy, or the table to a "
-            "savepoint",
+            reason,
+            ": another program overwrites files while they are read; restore them from a backup, or the "
+            "table to a savepoint",
         )
     )
 
@@ -216,7 +219,7 @@ def same_key(*, by_partition: bool) -> Column:
     return same & (F.col(PARTITION) == F.col(STORED_PARTITION)) if by_partition else same
 
 
-def moved(tagged: DataFrame, *, ordering: bool) -> DataFrame:
+def split_moves(tagged: DataFrame, *, ordering: bool) -> DataFrame:
     """Return the tagged rows, with two rows for each that moves to another partition.
 
     These are a delete where its key was found and an insert in its own partition. A row that is older than a

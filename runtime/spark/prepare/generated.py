@@ -19,8 +19,8 @@ from parquetry.errors import failures_at
 from parquetry.runtime.base_file.model import DELETE
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.session.conversion import check_type, convert, type_of
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.keys import quoted
-from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spark.session.sql_guard import check_expression, shown_sql
 from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.table_spec import Column
@@ -97,8 +97,8 @@ def _faults(column: Column, columns: Sequence[Column]) -> tuple[str, str]:
     """Return two faults: a value that the type cannot contain, and a given value that differs."""
     shown = _expression(column, columns)
     return (
-        f"generated column {column.name!r}: {column.type} does not hold what {shown} gives",
-        f"generated column {column.name!r} has another value than {shown}",
+        f"generated column {column.name!r}: {column.type} cannot hold the result of {shown}",
+        f"generated column {column.name!r} differs from the result of {shown}",
     )
 
 
@@ -132,8 +132,8 @@ def _nested(found: T.DataType, column: Column) -> SparkColumn:
         check_type(kind, wanted, column.name)
     except InvalidDataError:
         raise InvalidDataError(
-            f"generated column {column.name!r} is {wanted}, which does not hold every {kind} that its "
-            f"expression may give; cast it to {wanted} there"
+            f"generated column {column.name!r} is {wanted}, which cannot hold every {kind} that its "
+            f"expression may return; cast it to {wanted} there"
         ) from None
     # Inside another expression, Spark refuses functions that make several rows of one.
     return F.expr(f"coalesce({convert(f'({column.generated})', kind, wanted)})")

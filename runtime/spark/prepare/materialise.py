@@ -14,13 +14,9 @@ from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.spark.prepare.generated import declared_faults
 from parquetry.runtime.spark.prepare.local_stages import owned_place, remove_dead_stages
 from parquetry.runtime.spark.prepare.row_width import is_wide_row, without_wide_rows
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import map_in_tasks
-from parquetry.runtime.spark.session.settings import (
-    arrow_settings,
-    failures_translated,
-    is_local,
-    session_settings,
-)
+from parquetry.runtime.spark.session.settings import arrow_settings, is_local, session_settings
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.stage.part import SUMMARY_SQL, StageSpec, stage_rows
@@ -92,7 +88,7 @@ def stage_spec(
     )
 
 
-def materialise(frame: DataFrame, spec: StageSpec, *, what: str) -> StagedRows:
+def materialise(frame: DataFrame, spec: StageSpec, *, subject: str) -> StagedRows:
     """Run the query and stage its rows.
 
     The query runs once, or a second time from its start if a row is too wide for batches limited by count.
@@ -100,37 +96,37 @@ def materialise(frame: DataFrame, spec: StageSpec, *, what: str) -> StagedRows:
     Args:
         frame: The prepared rows.
         spec: The spec of the stage.
-        what: The name of the rows in errors.
+        subject: The name of the rows in errors.
 
     Raises:
         InvalidDataError: If the query fails, or rows do not fit the declared columns.
 
     """
-    staged = _staged_by_count(frame, spec, what) or run_stage(_staging(frame, spec), spec, what=what)
-    staged.check(what)
+    staged = _staged_by_count(frame, spec, subject) or run_stage(_staging(frame, spec), spec, subject=subject)
+    staged.check(subject)
     return staged
 
 
 def run_stage(
-    summary: DataFrame, spec: StageSpec, *, what: str, rows_of_a_batch: int | None = None
+    summary: DataFrame, spec: StageSpec, *, subject: str, rows_of_a_batch: int | None = None
 ) -> StagedRows:
     """Run the tasks that stage rows, and return the stage that their summaries describe.
 
     Args:
         summary: The frame whose tasks stage rows and return summaries.
         spec: The spec of the stage.
-        what: The name of the rows in errors.
+        subject: The name of the rows in errors.
         rows_of_a_batch: The number of rows per Arrow batch; None to limit batches by bytes.
 
     """
     spark = summary.sparkSession
     settings = arrow_settings(spark, rows=rows_of_a_batch, by_count=rows_of_a_batch is not None)
-    with session_settings(spark, settings), failures_translated(what):
+    with session_settings(spark, settings), failures_translated(subject):
         rows = summary.collect()
     return staged_rows(spec, (row.asDict() for row in rows))
 
 
-def _staged_by_count(frame: DataFrame, spec: StageSpec, what: str) -> StagedRows | None:
+def _staged_by_count(frame: DataFrame, spec: StageSpec, subject: str) -> StagedRows | None:
     """Stage the rows in batches of a fixed number of rows, or return None if a row is or may be too wide.
 
     The files of tasks that ran before the failure are not used.
@@ -140,7 +136,7 @@ def _staged_by_count(frame: DataFrame, spec: StageSpec, what: str) -> StagedRows
         return None
     try:
         return run_stage(
-            _staging(bounded.frame, spec), spec, what=what, rows_of_a_batch=bounded.rows_of_a_batch
+            _staging(bounded.frame, spec), spec, subject=subject, rows_of_a_batch=bounded.rows_of_a_batch
         )
     except Exception as error:
         if is_wide_row(error):
@@ -149,10 +145,10 @@ def _staged_by_count(frame: DataFrame, spec: StageSpec, what: str) -> StagedRows
 
 
 def _staging(frame: DataFrame, spec: StageSpec) -> DataFrame:
-    return map_in_tasks(frame, _stager(spec), SUMMARY_SQL)
+    return map_in_tasks(frame, _staging_task(spec), SUMMARY_SQL)
 
 
-def _stager(spec: StageSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _staging_task(spec: StageSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_loaded_objects()
         context = TaskContext.get()

@@ -84,10 +84,10 @@ def stage_plain_rows(
 ) -> DataFrame:
     """Return a frame whose tasks read and stage the rows of the files; ``ddl`` is the schema of a summary."""
     tasks = len(files.pieces)
-    return map_in_tasks(spark.range(0, tasks, 1, max(tasks, 1)), _stager(spec, rows, files.pieces), ddl)
+    return map_in_tasks(spark.range(0, tasks, 1, max(tasks, 1)), _staging_task(spec, rows, files.pieces), ddl)
 
 
-def _stager(
+def _staging_task(
     spec: StageSpec, rows: PlainRows, pieces: Sequence[Sequence[FilePiece]]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def stage(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,7 @@ from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.stage.part import PARTITION
 
 ROWS_OF_A_BATCH: Final = 2048
-MOST_BYTES: Final = 32 * 1024
+MOST_ROW_BYTES: Final = 32 * 1024
 """The limit of text and binary bytes in a row: a batch has at most 64 MiB of them, as Spark 4 allows.
 
 A row with more columns than one sum can add up has a higher limit, in batches of fewer rows.
@@ -64,7 +64,7 @@ def without_wide_rows(frame: DataFrame) -> BoundedRows | None:
     # A single chain would be as deep as the table is wide. A balanced tree is no better, as Spark turns it
     # into a chain when it searches for equal expressions.
     size = sums[0] if len(sums) == 1 else f"aggregate(array({', '.join(sums)}), 0L, (x, y) -> x + y)"
-    most_bytes = MOST_BYTES * ROWS_OF_A_BATCH // rows
+    most_bytes = MOST_ROW_BYTES * ROWS_OF_A_BATCH // rows
     # In an existing column, as Spark would move a filter below the computation of the values.
     wide = F.when(F.expr(f"{size} > {most_bytes}"), F.raise_error(F.lit(_WIDE)))
     return BoundedRows(

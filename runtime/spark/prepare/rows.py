@@ -19,12 +19,9 @@ from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.prepare.generated import with_generated
 from parquetry.runtime.spark.session.conversion import check_type, convert, type_of
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.keys import literal, partition_path_sql, quoted, record_key_sql
-from parquetry.runtime.spark.session.settings import (
-    expression_settings,
-    failures_translated,
-    session_settings,
-)
+from parquetry.runtime.spark.session.settings import expression_settings, session_settings
 from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spec.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.rules import CONTROL_COLUMNS, DELETE_FLAG, deletes_by_flag
@@ -128,7 +125,7 @@ def prepare_keys(
     """
     spark = frame.sparkSession
     with session_settings(spark, expression_settings(spark)):
-        rows = _where(frame, delete_when)
+        rows = _matching(frame, delete_when)
         by_name = {c.name: c for c in columns}
         roots = {
             p.split(".")[0]
@@ -137,10 +134,10 @@ def prepare_keys(
         given = [by_name[name] for name in by_name if name in roots and _find(rows.schema, name)]
         typed = rows.selectExpr(
             *(_conform(_find(rows.schema, c.name), c) for c in given),
-            *(_text(rows.schema, name) for name in META_COLUMNS[2:4] if _find(rows.schema, name)),
+            *(_meta_column_sql(rows.schema, name) for name in META_COLUMNS[2:4] if _find(rows.schema, name)),
         )
         names = {c.name for c in given}
-        key = _key_or_meta(rules.record_key, names, typed, RECORD_KEY)
+        key = _given_key_sql(rules.record_key, names, typed, RECORD_KEY)
         if key is None:
             key = record_key_sql(rules, typed.schema)
         if key is None:
@@ -183,7 +180,7 @@ def prepare_matches(
                 f"match column {name!r} holds maps, which cannot be compared; leave it out"
             )
     with session_settings(frame.sparkSession, expression_settings(frame.sparkSession)):
-        rows = _where(frame, delete_when)
+        rows = _matching(frame, delete_when)
         typed = rows.selectExpr(*(_conform(_find(rows.schema, name), by_name[name]) for name in match))
     selected = typed.select(
         *map(quoted, match),
@@ -210,11 +207,11 @@ def check_control_names(names: Iterable[str], *, place: str) -> None:
     taken = [name for name in names if name.lower() in CONTROL_COLUMNS]
     if taken:
         raise InvalidDataError(
-            f"{place} have one called {taken[0]!r}: writing needs a column of that name for itself; rename it"
+            f"{place} have one called {taken[0]!r}, a name that writing uses itself; rename it"
         )
 
 
-def _key_or_meta(fields: Sequence[str], names: set[str], frame: DataFrame, meta: str) -> str | None:
+def _given_key_sql(fields: Sequence[str], names: set[str], frame: DataFrame, meta: str) -> str | None:
     """Return SQL for a meta column if the rows lack columns of the key or path, or None if they have them."""
     if fields and _covers(fields, names):
         return None
@@ -229,7 +226,7 @@ def _key_or_meta(fields: Sequence[str], names: set[str], frame: DataFrame, meta:
     return None
 
 
-def _text(schema: T.StructType, name: str) -> str:
+def _meta_column_sql(schema: T.StructType, name: str) -> str:
     """Return SQL for one of Hudi's columns; raise InvalidDataError unless it contains text."""
     field = _find(schema, name)
     assert field is not None
@@ -251,7 +248,7 @@ def _check_names(schema: T.StructType, columns: Sequence[Column], delete_when: s
     seen: set[str] = set()
     for name in schema.names:
         if name.lower() in seen:
-            raise _twice(name)
+            raise _duplicate_column_error(name)
         seen.add(name.lower())
         if name.lower() not in known:
             hint = " (a column that only delete_when needs: list it under drop)" if delete_when else ""
@@ -270,13 +267,13 @@ def _check_names(schema: T.StructType, columns: Sequence[Column], delete_when: s
 def _find(schema: T.StructType, name: str) -> T.StructField | None:
     found = [f for f in schema.fields if f.name.lower() == name.lower()]
     if len(found) > 1:
-        raise _twice(found[1].name)
+        raise _duplicate_column_error(found[1].name)
     return found[0] if found else None
 
 
-def _twice(name: str) -> InvalidDataError:
+def _duplicate_column_error(name: str) -> InvalidDataError:
     """Return the error for a column that the rows contain twice."""
-    return InvalidDataError(f"column {name!r} comes twice in the rows; rename or drop one of them")
+    return InvalidDataError(f"the rows have two columns {name!r}; rename or drop one of them")
 
 
 def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: bool) -> DataFrame:
@@ -287,8 +284,8 @@ def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: boo
     if by_flag and (given := _find(frame.schema, DELETE_FLAG)):
         if not isinstance(given.dataType, T.BooleanType | T.NullType):
             raise InvalidDataError(
-                f"column {given.name!r} is {given.dataType.simpleString()} in the rows: it says which rows "
-                "delete and has to be boolean; make it a condition in the query, or drop it"
+                f"column {given.name!r} is {given.dataType.simpleString()} in the rows, but it marks "
+                "deletes and must be boolean; make it a condition in the query, or drop it"
             )
         conditions.append(quoted(DELETE_FLAG))
     flag = (
@@ -300,7 +297,7 @@ def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: boo
         return frame.withColumn(DELETE, F.expr(flag))
 
 
-def _where(frame: DataFrame, delete_when: str | None) -> DataFrame:
+def _matching(frame: DataFrame, delete_when: str | None) -> DataFrame:
     if not delete_when:
         return frame
     with failures_at(DELETE_WHEN), failures_translated(DELETE_WHEN):

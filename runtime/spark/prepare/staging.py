@@ -36,14 +36,14 @@ from parquetry.runtime.write.request import WriteRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """The rows to write, lazily; ``what`` names them in errors.
+    """The rows to write, lazily; ``subject`` names them in errors.
 
     ``arrival`` is SQL for a text that sorts them by their order of arrival; None if they have none.
     """
 
     frame: DataFrame
     request: WriteRequest
-    what: str
+    subject: str
     arrival: str | None = None
 
 
@@ -79,7 +79,7 @@ def stage(incoming: Incoming, state: TableState, place: StagePlace) -> Staged:
 def _stage_upsert(incoming: Incoming, state: TableState, place: StagePlace) -> StagedRows:
     if not state.rules.record_key:
         raise InvalidDataError(
-            f"{incoming.what}: the table has no record_key, so rows cannot be found again; use insert"
+            f"{incoming.subject}: the table has no record_key, so rows cannot be found again; use insert"
         )
     columns = state.spec.columns
     prepared = _prepared(incoming, incoming.frame, state, hash_rows=True)
@@ -93,7 +93,7 @@ def _stage_upsert(incoming: Incoming, state: TableState, place: StagePlace) -> S
         refuses_ties=_refuses_ties(incoming),
         key_fields=state.rules.record_key,
     )
-    return materialise(prepared.frame, spec, what=incoming.what)
+    return materialise(prepared.frame, spec, subject=incoming.subject)
 
 
 def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> StagedRows:
@@ -123,7 +123,7 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
             return staged
     rows = prepared.frame
     rows = rows.where(~F.col(DELETE)) if may_delete else rows
-    return materialise(rows.drop(DELETE), spec, what=incoming.what)
+    return materialise(rows.drop(DELETE), spec, subject=incoming.subject)
 
 
 def _stage_plain(incoming: Incoming, state: TableState, spec: StageSpec) -> StagedRows | None:
@@ -155,10 +155,10 @@ def _stage_plain(incoming: Incoming, state: TableState, spec: StageSpec) -> Stag
         computes_key=spec.key_column == RECORD_KEY,
     )
     summary = stage_plain_rows(incoming.frame.sparkSession, spec, rows, files, SUMMARY_SQL)
-    staged = run_stage(summary, spec, what=incoming.what)
+    staged = run_stage(summary, spec, subject=incoming.subject)
     if any(fault.description == NOT_PLAIN for fault in staged.faults):
         return None
-    staged.check(incoming.what)
+    staged.check(incoming.subject)
     return staged
 
 
@@ -180,7 +180,7 @@ def _stage_keys(incoming: Incoming, state: TableState, place: StagePlace) -> Sta
         rows=False,
         key_fields=state.rules.record_key,
     )
-    return Staged(rows=materialise(prepared.frame, spec, what=incoming.what), located=located)
+    return Staged(rows=materialise(prepared.frame, spec, subject=incoming.subject), located=located)
 
 
 def _stage_matches(incoming: Incoming, state: TableState, place: StagePlace) -> StagedRows:
@@ -196,7 +196,7 @@ def _stage_matches(incoming: Incoming, state: TableState, place: StagePlace) -> 
         rows=False,
         matched=True,
     )
-    return materialise(prepared.frame, spec, what=incoming.what)
+    return materialise(prepared.frame, spec, subject=incoming.subject)
 
 
 def _prepared(incoming: Incoming, frame: DataFrame, state: TableState, *, hash_rows: bool) -> PreparedRows:

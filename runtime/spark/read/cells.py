@@ -22,10 +22,10 @@ _BARE: Final = "\u0001"
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 _NUMBER: Final = r"\A[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\z"
 _DATE: Final = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
-_OF_DAY: Final = r"[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6}0*)?)?"
-_LOCAL: Final = rf"\A[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:{_OF_DAY})?\z"
+_TIME_OF_DAY: Final = r"[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6}0*)?)?"
+_LOCAL: Final = rf"\A[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:{_TIME_OF_DAY})?\z"
 _ZONED: Final = (
-    rf"\A[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}{_OF_DAY} ?(?:Z|UTC|GMT|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)\z"
+    rf"\A[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}{_TIME_OF_DAY} ?(?:Z|UTC|GMT|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)\z"
 )
 _BASE64: Final = r"\A[A-Za-z0-9+/]*={0,2}\z"
 _ZONE_LETTERS: Final = frozenset("VzOXxZ")
@@ -34,7 +34,7 @@ _EXACT_DIGITS: Final = {"float": (6, 9), "double": (15, 17)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forms:
+class CellFormat:
     """The spelling of values in the cells of a source: its options, and the number signs of its ``locale``.
 
     ``file`` is SQL for the name of a row's file. ``empty`` is the text that a read gives for a cell of two
@@ -51,7 +51,7 @@ class Forms:
     empty: str | None = None
 
     @classmethod
-    def of(cls, spark: SparkSession, options: Mapping[str, str], *, is_json: bool, file: str) -> Forms:
+    def of(cls, spark: SparkSession, options: Mapping[str, str], *, is_json: bool, file: str) -> CellFormat:
         """Return the forms that ``options`` declare, by lower case names.
 
         Args:
@@ -80,7 +80,7 @@ class Forms:
 
 
 def conformed(
-    column: str, found: ColumnType, wanted: ColumnType, place: str, forms: Forms, *, depth: int = 0
+    column: str, found: ColumnType, wanted: ColumnType, place: str, forms: CellFormat, *, depth: int = 0
 ) -> str:
     """Return SQL that converts a column of cell texts to the ``wanted`` type.
 
@@ -116,11 +116,11 @@ def conformed(
             value = conformed(item, one, other, f"{place}.value", forms, depth=depth + 1)
             return column if value == item else f"transform_values({column}, (k{depth}, {item}) -> {value})"
         case Primitive(name="string"), Primitive() | Decimal():
-            return _stored(column, wanted, place, forms)
+            return _converted(column, wanted, place, forms)
     return column
 
 
-def _stored(text: str, kind: Primitive | Decimal, place: str, forms: Forms) -> str:
+def _converted(text: str, kind: Primitive | Decimal, place: str, forms: CellFormat) -> str:
     """Return SQL that converts a cell's text to the type, or raises if the text has no such value."""
     value = _value(text, kind, forms)
     if value == text:
@@ -132,13 +132,13 @@ def _stored(text: str, kind: Primitive | Decimal, place: str, forms: Forms) -> s
     return f"CASE WHEN {is_given} THEN coalesce({value}, {raised}) END"
 
 
-def _value(text: str, kind: Primitive | Decimal, forms: Forms) -> str:
+def _value(text: str, kind: Primitive | Decimal, forms: CellFormat) -> str:
     """Return SQL for the value of a cell's text, which is NULL if the text is not a value of the type."""
     if isinstance(kind, Decimal):
         return _decimal(_plain_number(text, forms), kind)
     if kind.name in _INTEGERS:
         number = _plain_number(text, forms)
-        return _if_like(number, r"\A[+-]?[0-9]+\z", f"CAST({number} AS {kind})")
+        return _if_matches(number, r"\A[+-]?[0-9]+\z", f"CAST({number} AS {kind})")
     match kind.name:
         case "string":
             value = text
@@ -149,13 +149,13 @@ def _value(text: str, kind: Primitive | Decimal, forms: Forms) -> str:
         case "date" if "dateformat" in forms.options:
             value = _by_format(text, "date", forms, zone="UTC")
         case "date":
-            value = _if_like(text, _DATE, f"CAST({text} AS DATE)")
+            value = _if_matches(text, _DATE, f"CAST({text} AS DATE)")
         case "timestamp":
             value = _timestamp(text, forms)
         case "timestamp_ntz":
-            value = _if_like(text, _LOCAL, f"CAST({text} AS TIMESTAMP_NTZ)")
+            value = _if_matches(text, _LOCAL, f"CAST({text} AS TIMESTAMP_NTZ)")
         case "binary" if forms.is_json:
-            encoded = f"{_like(text, _BASE64)} AND length({text}) % 4 = 0"
+            encoded = f"{_matches(text, _BASE64)} AND length({text}) % 4 = 0"
             value = f"CASE WHEN {encoded} THEN unbase64({text}) END"
         case "binary":
             value = f"CAST({text} AS BINARY)"
@@ -164,17 +164,17 @@ def _value(text: str, kind: Primitive | Decimal, forms: Forms) -> str:
     return value
 
 
-def _plain_number(text: str, forms: Forms) -> str:
+def _plain_number(text: str, forms: CellFormat) -> str:
     """Return SQL for the number's text with the signs of SQL, or NULL if the locale has no such number."""
     if forms.is_json or (forms.decimal_sign == "." and not forms.grouping_signs):
         return text
-    group, mark = f"[{_class(forms.grouping_signs)}]", f"[{_class(forms.decimal_sign)}]"
+    group, mark = f"[{_character_class(forms.grouping_signs)}]", f"[{_character_class(forms.decimal_sign)}]"
     form = rf"\A[+-]?(?:[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|[0-9]+)(?:{mark}[0-9]*)?(?:[eE][+-]?[0-9]+)?\z"
     plain = f"translate({text}, {literal(forms.decimal_sign + forms.grouping_signs)}, '.')"
-    return f"CASE WHEN {_like(text, form)} THEN {plain} END"
+    return f"CASE WHEN {_matches(text, form)} THEN {plain} END"
 
 
-def _class(characters: str) -> str:
+def _character_class(characters: str) -> str:
     """Return the characters as escapes for a character class of a regular expression."""
     return "".join(f"\\x{{{ord(character):x}}}" for character in characters)
 
@@ -184,11 +184,11 @@ def _decimal(text: str, kind: Decimal) -> str:
     value = f"CAST({text} AS {kind})"
     plain = rf"\A[+-]?(?=\.?[0-9])[0-9]*(?:\.[0-9]{{0,{kind.scale}}}0*)?\z"
     # A number that was rounded has other digits.
-    exact = f"{_like(text, _NUMBER)} AND {_digits(text)} = {_digits(f'CAST({value} AS STRING)')}"
-    return f"CASE WHEN {_like(text, plain)} THEN {value} WHEN {exact} THEN {value} END"
+    exact = f"{_matches(text, _NUMBER)} AND {_digits(text)} = {_digits(f'CAST({value} AS STRING)')}"
+    return f"CASE WHEN {_matches(text, plain)} THEN {value} WHEN {exact} THEN {value} END"
 
 
-def _floating(cell: str, name: str, forms: Forms) -> str:
+def _floating(cell: str, name: str, forms: CellFormat) -> str:
     """Return SQL that converts a cell's text to a float or double, or gives NULL for other texts."""
     text, kind = _plain_number(cell, forms), name.upper()
     value = f"CAST({text} AS {kind})"
@@ -198,7 +198,7 @@ def _floating(cell: str, name: str, forms: Forms) -> str:
         f"(length({text}) <= {least} OR length({digits}) <= {least}"
         f" OR {digits} = {_digits(f'CAST({value} AS STRING)')}"
         # A fraction of so many digits identifies the nearest number, but a whole number has to be exact.
-        rf" OR (length({digits}) <= {most} AND {_like(text, '[.eE]')}))"
+        rf" OR (length({digits}) <= {most} AND {_matches(text, '[.eE]')}))"
     )
     is_finite = f"abs({value}) < CAST('Infinity' AS {kind}) AND ({value} <> 0 OR {digits} = '')"
     infinite = {
@@ -211,7 +211,7 @@ def _floating(cell: str, name: str, forms: Forms) -> str:
         f" THEN CAST('{meant}' AS {kind})"
         for meant, words in infinite.items()
     )
-    return f"CASE WHEN {_like(text, _NUMBER)} AND {is_finite} AND {holds} THEN {value} {named} END"
+    return f"CASE WHEN {_matches(text, _NUMBER)} AND {is_finite} AND {holds} THEN {value} {named} END"
 
 
 def _digits(text: str) -> str:
@@ -219,15 +219,15 @@ def _digits(text: str) -> str:
     return f"trim('0' FROM regexp_replace({text}, {literal('[eE].*|[^0-9]')}, ''))"
 
 
-def _timestamp(text: str, forms: Forms) -> str:
+def _timestamp(text: str, forms: CellFormat) -> str:
     declared = forms.options.get("timestampformat")
     if declared is not None:
         if _ZONE_LETTERS & set(declared):
             return _by_format(text, "timestamp", forms, zone=forms.zone)
         return _in_zone(_by_format(text, "timestamp", forms, zone="UTC"), forms.zone)
     value = f"CAST({text} AS TIMESTAMP)"
-    local = f"CASE WHEN {_like(text, _LOCAL)} THEN {_in_zone(value, forms.zone)}"
-    return f"{local} WHEN {_like(text, _ZONED)} THEN {value} END"
+    local = f"CASE WHEN {_matches(text, _LOCAL)} THEN {_in_zone(value, forms.zone)}"
+    return f"{local} WHEN {_matches(text, _ZONED)} THEN {value} END"
 
 
 def _in_zone(local: str, zone: str) -> str:
@@ -241,7 +241,7 @@ def _in_zone(local: str, zone: str) -> str:
     return f"CASE WHEN from_utc_timestamp({point}, {literal(zone)}) = {local} THEN {point} END"
 
 
-def _by_format(text: str, kind: str, forms: Forms, *, zone: str) -> str:
+def _by_format(text: str, kind: str, forms: CellFormat, *, zone: str) -> str:
     key = {"date": "dateFormat", "timestamp": "timestampFormat"}[kind]
     options = {key: forms.options[key.lower()], "timeZone": zone, "sep": _BARE, "quote": "", "comment": ""}
     if "locale" in forms.options:
@@ -250,9 +250,9 @@ def _by_format(text: str, kind: str, forms: Forms, *, zone: str) -> str:
     return f"from_csv({text}, 'cell {kind}', map({pairs})).cell"
 
 
-def _if_like(text: str, form: str, value: str) -> str:
-    return f"CASE WHEN {_like(text, form)} THEN {value} END"
+def _if_matches(text: str, form: str, value: str) -> str:
+    return f"CASE WHEN {_matches(text, form)} THEN {value} END"
 
 
-def _like(text: str, form: str) -> str:
+def _matches(text: str, form: str) -> str:
     return f"{text} RLIKE {literal(form)}"

@@ -71,7 +71,7 @@ def _reader(
                 with opened as reader:
                     yield from _batches(reader, part, names)
             except RetryWrite as gone:
-                raise NotFoundError(message_of(gone), "run again, and read what is there now") from gone
+                raise NotFoundError(message_of(gone), "run again to read the current files") from gone
 
     return read
 

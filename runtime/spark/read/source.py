@@ -23,7 +23,7 @@ from parquetry.runtime.sources.avro_types import foreign_columns
 from parquetry.runtime.sources.lines import twice_in_header, unpacked
 from parquetry.runtime.sources.listing import FoundFile, open_file
 from parquetry.runtime.sources.parquet_columns import ParquetColumns
-from parquetry.runtime.spark.read.cells import Forms, conformed
+from parquetry.runtime.spark.read.cells import CellFormat, conformed
 from parquetry.runtime.spark.read.exact_values import CellPlace, exact_value, fits, in_utc
 from parquetry.runtime.spark.read.orc_times import has_nanoseconds, is_written_by_spark, times_as_texts
 from parquetry.runtime.spark.read.parquet_values import (
@@ -48,13 +48,9 @@ from parquetry.runtime.spark.read.source_failures import (
 from parquetry.runtime.spark.read.source_types import as_texts, check_one_spelling, check_one_type
 from parquetry.runtime.spark.read.unseen_faults import check_unseen_faults
 from parquetry.runtime.spark.session.conversion import type_of
-from parquetry.runtime.spark.session.keys import PLACE_SQL, fixed_width, literal, quoted_name
-from parquetry.runtime.spark.session.settings import (
-    expression_settings,
-    failures_translated,
-    load_files,
-    session_settings,
-)
+from parquetry.runtime.spark.session.failures import failures_translated
+from parquetry.runtime.spark.session.keys import ROW_POSITION_SQL, fixed_width, literal, quoted_name
+from parquetry.runtime.spark.session.settings import expression_settings, load_files, session_settings
 from parquetry.runtime.spark.session.sql_guard import check_query
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.reader_options import checked_options
@@ -117,16 +113,16 @@ def read_files(
     """
     _check_base_path(source, files)
     parts = _read(spark, source, files, columns, storage)
-    if _gives_rows(source):
+    if _needs_table_columns(source):
         fields = {field.name: field for part in reversed(parts) for field in part.schema}
         names = list(dict.fromkeys(name for part in parts for name in part.columns))
         _check_folders(names, files, columns)
-        if (name := _undeclared(names, source, columns)) is not None:
+        if (name := _first_undeclared(names, source, columns)) is not None:
             raise _undeclared_error(name, _file_with(spark, source, files, fields[name]))
     return _union(parts if arrival is None else [_with_arrival(part, arrival, source) for part in parts])
 
 
-def _gives_rows(source: Source) -> bool:
+def _needs_table_columns(source: Source) -> bool:
     """Return whether the files must have the columns of the table.
 
     They need not if the source has a ``select``, or if the rows are deletes.
@@ -141,16 +137,16 @@ def _check_base_path(source: Source, files: Sequence[FoundFile]) -> None:
         if not bare_name(file.spark_uri).startswith(folder or ""):
             raise InvalidDataError(
                 Message(
-                    "the option basePath is ",
+                    "the option basePath, ",
                     Value.uri(base or ""),
-                    ", which is no folder above ",
+                    ", is not a folder above ",
                     Value.uri(file.file.path),
                     "; name a folder that all files of the source are below",
                 )
             )
 
 
-def _undeclared(names: Iterable[str], source: Source, columns: Sequence[Column]) -> str | None:
+def _first_undeclared(names: Iterable[str], source: Source, columns: Sequence[Column]) -> str | None:
     """Return the first of the names that is no column of the table, or None.
 
     Hudi's own columns and the dropped columns of the source do not count.
@@ -200,13 +196,13 @@ def _read(
         case "csv" | "json":
             frames = _read_text(spark, source, files, columns, storage)
             if not any(frame.columns for frame in frames):
-                raise _without_columns(files[0])
+                raise _no_columns_error(files[0])
             return frames
         case "parquet":
             parts = _read_parquet(spark, source, files, columns, storage)
         case _:
             parts = _read_orc(spark, source, files, storage)
-    return _of_one_type(_exact(spark, source, parts, columns))
+    return _checked_frames(_with_exact_values(spark, source, parts, columns))
 
 
 def _check_folders(names: Sequence[str], files: Sequence[FoundFile], columns: Sequence[Column]) -> None:
@@ -222,9 +218,9 @@ def _check_folders(names: Sequence[str], files: Sequence[FoundFile], columns: Se
                     Message(
                         f"the column {name!r} is in names of folders only, as for ",
                         Value.uri(file.file.path),
-                        ", and would be null; put basePath: ",
+                        ", and would be null; add basePath: ",
                         Value.uri("/".join(above)),
-                        " into the source's options to read it from there",
+                        " to the source's options to read it from there",
                     )
                 )
 
@@ -261,9 +257,9 @@ def with_typed_texts(
     return _typed(spark, frame, columns, _forms(spark, source, file="''"))
 
 
-def _forms(spark: SparkSession, source: Source, *, file: str) -> Forms:
+def _forms(spark: SparkSession, source: Source, *, file: str) -> CellFormat:
     options = checked_options(source.format, source.options)
-    return Forms.of(spark, options, is_json=source.format == "json", file=file)
+    return CellFormat.of(spark, options, is_json=source.format == "json", file=file)
 
 
 def _load(
@@ -295,7 +291,7 @@ def _load(
         raise unreadable_files([file.file.path for file in files], error) from error
 
 
-def _loaded_apart(
+def _load_by_schema(
     spark: SparkSession,
     source: Source,
     files: Sequence[FoundFile],
@@ -317,7 +313,7 @@ def _loaded_apart(
         groups.setdefault(schema, []).append(file)
     middle = len(files) // 2
     apart = list(groups.values()) if len(groups) > 1 else [files[:middle], files[middle:]]
-    return [part for group in apart for part in _loaded_apart(spark, source, group, defaults, storage)]
+    return [part for group in apart for part in _load_by_schema(spark, source, group, defaults, storage)]
 
 
 def _footer_schema(file: FoundFile, source: Source, storage: Mapping[str, Any]) -> str | None:
@@ -325,7 +321,7 @@ def _footer_schema(file: FoundFile, source: Source, storage: Mapping[str, Any]) 
     if source.format == "parquet":
         columns = _parquet_columns(file, storage)
         return None if columns is None else str(columns.schema)
-    with _opened(file, storage) as handle, suppress(OSError, ValueError):
+    with _read_one(file, storage) as handle, suppress(OSError, ValueError):
         return str(orc.ORCFile(handle).schema.remove_metadata())
     return None
 
@@ -341,7 +337,7 @@ def _read_parquet(
     known = dict(zip(files, map_each(files, lambda file: _parquet_columns(file, storage)), strict=True))
     check_int96(spark, [(file, found) for file, found in known.items() if found], storage)
     kept = {name.lower() for name in (*source.drop, *(column.name for column in columns))}
-    wanted = _wanted(source, columns)
+    wanted = _read_columns(source, columns)
     groups: dict[tuple[tuple[StoredColumn, ...], frozenset[str]], list[FoundFile]] = {}
     for file, found in known.items():
         stored: tuple[StoredColumn, ...] = ()
@@ -351,9 +347,12 @@ def _read_parquet(
             if source.select is None:
                 index = frozenset(name for name in found.index if name.lower() not in kept)
             given = (name for name in names if name not in index)
-            if _gives_rows(source) and (extra := _undeclared(given, source, columns)) is not None:
+            if (
+                _needs_table_columns(source)
+                and (extra := _first_undeclared(given, source, columns)) is not None
+            ):
                 raise _undeclared_error(extra, file.file.path)
-            stored = stored_columns(found, file, _place(names, source), wanted=wanted)
+            stored = stored_columns(found, file, _cell_position(names, source), wanted=wanted)
             if all(column.is_read_by_spark for column in stored):
                 stored = ()
         groups.setdefault((stored, index), []).append(file)
@@ -362,12 +361,12 @@ def _read_parquet(
         if stored:
             loaded = [(_read_as_stored(spark, source, group, stored), group)]
         else:
-            loaded = _loaded_apart(spark, source, group, {"mergeSchema": "true"}, storage)
+            loaded = _load_by_schema(spark, source, group, {"mergeSchema": "true"}, storage)
         parts += [(frame.drop(*index) if index else frame, alike[0]) for frame, alike in loaded]
     return parts
 
 
-def _wanted(source: Source, columns: Sequence[Column]) -> frozenset[str]:
+def _read_columns(source: Source, columns: Sequence[Column]) -> frozenset[str]:
     """Return the lower case names of the columns that the read needs in any case.
 
     Without a ``select`` these are the columns of the table. With a ``select``, the query decides.
@@ -395,7 +394,7 @@ def _read_orc(
         UnreadableFileError: If a time has nanoseconds, which Spark would drop.
 
     """
-    groups = _loaded_apart(spark, source, files, {"mergeSchema": "true"}, storage)
+    groups = _load_by_schema(spark, source, files, {"mergeSchema": "true"}, storage)
     for frame, group in groups:
         if any(has_nanoseconds(field.dataType, "") for field in frame.schema.fields):
             is_exact = map_each(group, lambda file: _is_written_by_spark(file, storage))
@@ -405,7 +404,7 @@ def _read_orc(
 
 
 def _is_written_by_spark(file: FoundFile, storage: Mapping[str, Any]) -> bool:
-    with _opened(file, storage) as handle, suppress(OSError, ValueError):
+    with _read_one(file, storage) as handle, suppress(OSError, ValueError):
         return is_written_by_spark(handle)
     return False
 
@@ -413,7 +412,7 @@ def _is_written_by_spark(file: FoundFile, storage: Mapping[str, Any]) -> bool:
 def _check_nanoseconds(
     spark: SparkSession, source: Source, files: Sequence[FoundFile], schema: T.StructType
 ) -> None:
-    place = _place(schema.names, source).file
+    place = _cell_position(schema.names, source).file
     if place == "''" and len(files) > 1:
         for file in files:
             _check_nanoseconds(spark, source, [file], schema)
@@ -431,12 +430,12 @@ def _check_nanoseconds(
 
 
 def _parquet_columns(file: FoundFile, storage: Mapping[str, Any]) -> ParquetColumns | None:
-    with _opened(file, storage) as handle, suppress(OSError, ValueError):  # an encrypted footer, say
+    with _read_one(file, storage) as handle, suppress(OSError, ValueError):  # an encrypted footer, say
         return ParquetColumns.of(handle)
     return None
 
 
-def _place(names: Sequence[str], source: Source) -> CellPlace:
+def _cell_position(names: Sequence[str], source: Source) -> CellPlace:
     # A column with the name _metadata hides Spark's own column, which contains the file of a row.
     if any(name.lower() == "_metadata" for name in names):
         return CellPlace(file="''", row=None)
@@ -444,14 +443,14 @@ def _place(names: Sequence[str], source: Source) -> CellPlace:
     return CellPlace(file="_metadata.file_path", row=row)
 
 
-def _exact(
+def _with_exact_values(
     spark: SparkSession, source: Source, parts: Sequence[_Part], columns: Sequence[Column]
 ) -> list[_Part]:
     """Convert the columns of the table to their declared types, and all local times to UTC."""
     declared = {} if source.select else {column.name.lower(): parse_type(column.type) for column in columns}
     exact: list[_Part] = []
     for frame, file in parts:
-        place = _place(frame.columns, source)
+        place = _cell_position(frame.columns, source)
         values = [
             (quoted_name(field.name), _exact_value(field, declared, place, is_alone=len(parts) == 1))
             for field in frame.schema.fields
@@ -505,7 +504,7 @@ def _read_text(
     return frames
 
 
-def _typed(spark: SparkSession, frame: DataFrame, columns: Sequence[Column], forms: Forms) -> DataFrame:
+def _typed(spark: SparkSession, frame: DataFrame, columns: Sequence[Column], forms: CellFormat) -> DataFrame:
     """Convert the texts of the frame to the types of the table's ``columns``."""
     declared = {column.name.lower(): parse_type(column.type) for column in columns}
     values: list[str] = []
@@ -547,8 +546,8 @@ def _csv_texts(
     files: Sequence[FoundFile],
     columns: Sequence[Column],
     *,
-    head: _Head,
-    forms: Forms,
+    head: _Header,
+    forms: CellFormat,
 ) -> DataFrame:
     """Read the cells as texts.
 
@@ -559,12 +558,12 @@ def _csv_texts(
         # If Spark detects the line ends itself, it changes those within quotes.
         defaults["linesep"] = "\n"
     has_crlf = is_multi_line and head.has_crlf and "linesep" not in options
-    if (twice := twice_in_header(head.line, options)) is not None:
-        raise UnreadableFileError(files[0].file.path, f"its header has the column {twice!r} twice")
+    if (duplicate := twice_in_header(head.line, options)) is not None:
+        raise UnreadableFileError(files[0].file.path, f"its header has the column {duplicate!r} twice")
     found = _load(spark, source, files, defaults).schema.names
     names = [name.removesuffix("\r") for name in found] if has_crlf else found
     schema = T.StructType([T.StructField(name, T.StringType()) for name in names])
-    if _gives_rows(source) and (extra := _undeclared(names, source, columns)) is not None:
+    if _needs_table_columns(source) and (extra := _first_undeclared(names, source, columns)) is not None:
         raise _undeclared_error(extra, files[0].file.path)
     frame = _load(spark, source, files, defaults, schema)
     of_table = {column.name.lower() for column in columns if parse_type(column.type) != _STRING}
@@ -580,13 +579,13 @@ def _csv_texts(
     return frame.selectExpr(*values)
 
 
-def _without_columns(file: FoundFile) -> UnreadableFileError:
+def _no_columns_error(file: FoundFile) -> UnreadableFileError:
     reason = "it has no columns" if file.file.size_bytes else "it is empty"
     return UnreadableFileError(file.file.path, reason)
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
+class _Header:
     """The first line of a file that is neither blank nor a comment, and whether it ends in CR and LF."""
 
     line: str
@@ -595,22 +594,22 @@ class _Head:
 
 def _by_header(
     files: Sequence[FoundFile], options: Mapping[str, str], storage: Mapping[str, Any]
-) -> Mapping[_Head, Sequence[FoundFile]]:
+) -> Mapping[_Header, Sequence[FoundFile]]:
     """Group the files by header line, as Spark maps CSV columns by position and not by name."""
-    groups: dict[_Head, list[FoundFile]] = {}
+    groups: dict[_Header, list[FoundFile]] = {}
     has_header = options.get("header", "true").lower() == "true"
-    for file, head in zip(files, map_each(files, lambda f: _head(f, options, storage)), strict=True):
+    for file, head in zip(files, map_each(files, lambda f: _read_header(f, options, storage)), strict=True):
         key = head if has_header else replace(head, line="")
         groups.setdefault(key, []).append(file)
     return groups
 
 
-def _head(file: FoundFile, options: Mapping[str, str], storage: Mapping[str, Any]) -> _Head:
+def _read_header(file: FoundFile, options: Mapping[str, str], storage: Mapping[str, Any]) -> _Header:
     """Return the header of a file. If it cannot be read here, return a text that no other file has."""
     suffix = file.uri.rpartition(".")[2]
     if suffix in _CODECS_OF_SPARK_ALONE:
-        return _Head(file.uri, has_crlf=False)
-    with _opened(file, storage) as raw:
+        return _Header(file.uri, has_crlf=False)
+    with _read_one(file, storage) as raw:
         try:
             begin = bytes(unpacked(raw, file.uri).read(_HEADER_BYTES))
         except OSError as error:
@@ -623,11 +622,11 @@ def _head(file: FoundFile, options: Mapping[str, str], storage: Mapping[str, Any
     comment = options.get("comment")
     for line in _LINE.finditer(text):
         if line["text"].strip() and not (comment and line["text"].startswith(comment)):
-            return _Head(line["text"], has_crlf=line["end"] == "\r\n")
-    return _Head(text, has_crlf=False)
+            return _Header(line["text"], has_crlf=line["end"] == "\r\n")
+    return _Header(text, has_crlf=False)
 
 
-def _opened(file: FoundFile, storage: Mapping[str, Any]) -> Any:
+def _read_one(file: FoundFile, storage: Mapping[str, Any]) -> Any:
     try:
         return open_file(file, storage)
     except NotFoundError as error:
@@ -645,13 +644,13 @@ def _read_avro(
     by_schema: dict[str, list[FoundFile]] = {}
     for file in files:
         by_schema.setdefault(_avro_schema(file, storage), []).append(file)
-    wanted = _wanted(source, columns)
+    wanted = _read_columns(source, columns)
     parts: list[_Part] = []
     for text, group in by_schema.items():
         with _readable_avro(group[0]):
             foreign, schema = foreign_columns(text)
         frame = _load(spark, source, group, {"avroSchema": schema})
-        place = _place(frame.columns, source)
+        place = _cell_position(frame.columns, source)
         refused = {
             quoted_name(name): refused_column(name, reason, group[0], place, wanted=wanted)
             for name, reason in foreign.items()
@@ -664,7 +663,7 @@ def _read_avro(
 
 
 def _avro_schema(file: FoundFile, storage: Mapping[str, Any]) -> str:
-    with _opened(file, storage) as handle, _readable_avro(file):
+    with _read_one(file, storage) as handle, _readable_avro(file):
         return str(fastavro.reader(handle).metadata["avro.schema"])
 
 
@@ -674,10 +673,10 @@ def _readable_avro(file: FoundFile) -> Iterator[None]:
         yield
     except AVRO_FAILURES as error:
         why = of_library(str(error), kind=type(error).__name__)
-        raise UnreadableFileError(file.file.path, Message("it is no Avro file (", why, ")")) from error
+        raise UnreadableFileError(file.file.path, Message("it is not an Avro file (", why, ")")) from error
 
 
-def _of_one_type(parts: Sequence[_Part]) -> list[DataFrame]:
+def _checked_frames(parts: Sequence[_Part]) -> list[DataFrame]:
     """Return the frames of all parts; raise InvalidDataError if types of a column are incompatible."""
     check_one_type([(frame.schema, file.file.path) for frame, file in parts])
     return [frame for frame, _ in parts]
@@ -688,7 +687,7 @@ def _with_arrival(frame: DataFrame, name: str, source: Source) -> DataFrame:
 
     A task may read parts of several files, but reads the rows of each part in order.
     """
-    path, parts = "_metadata.file_path", ["'\n'", fixed_width("_metadata.file_block_start"), PLACE_SQL]
+    path, parts = "_metadata.file_path", ["'\n'", fixed_width("_metadata.file_block_start"), ROW_POSITION_SQL]
     if source.file_order == MODIFIED:
         # Files from before 1970 count as equally old.
         parts = [fixed_width("greatest(unix_millis(_metadata.file_modification_time), 0)"), path, *parts]

@@ -48,7 +48,7 @@ _FIELD = re.compile(
 _GZIP = b"\x1f\x8b"
 _UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _NO_COLUMNS = "UNABLE_TO_INFER_SCHEMA"
-_TWICE = "COLUMN_ALREADY_EXISTS"
+_DUPLICATE_COLUMN = "COLUMN_ALREADY_EXISTS"
 _NOT_MERGED = "CANNOT_MERGE_SCHEMAS"
 _NO_SPARK_TYPE = "Parquet type"
 _OF_ORC = "org.apache.orc."
@@ -145,7 +145,7 @@ def is_nameless(error: Exception) -> bool:
     """Return whether Spark failed while it inferred the columns. Its error names no file then."""
     text = str(error)
     return (
-        any(sign in text for sign in (_MALFORMED, _NO_COLUMNS, _TWICE, _NO_SPARK_TYPE, _OF_ORC))
+        any(sign in text for sign in (_MALFORMED, _NO_COLUMNS, _DUPLICATE_COLUMN, _NO_SPARK_TYPE, _OF_ORC))
         and _FILE.search(text) is None
     )
 
@@ -190,7 +190,7 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
             raise InvalidDataError(Message(place, ": ", *unreadable.args)) from error
         if is_of_missing_format(error):
             raise InvalidDataError(
-                f"{place}: this Spark has no reader of Avro; list {avro_package()} under "
+                f"{place}: this Spark has no Avro reader; list {avro_package()} under "
                 "spark.packages of the target, or start your own session with it"
             ) from error
         raise
@@ -286,7 +286,7 @@ def _of_record(error: str, *, is_shown: bool) -> tuple[str, ...]:
     """Return the message about a malformed record."""
     if _STRAY_QUOTE in error:
         return (
-            "a quote within quotes is not doubled, or there is more behind the closing one; correct it, ",
+            "a quote within quotes is not doubled, or text follows the closing quote; correct it, ",
             "or declare quote and escape in the source's options",
         )
     if _MALFORMED_CSV in error:
@@ -305,14 +305,16 @@ def _with_line(place: FoundLine, *text: str) -> str:
     if place.line is not None:
         return Message(f"line {place.line}, ", *text)
     if place.is_truncated:
-        return Message(*text, f" (line not looked for beyond {SEARCHED_BYTES // 1024**2} MiB)")
+        return Message(*text, f" (the line was not searched for beyond {SEARCHED_BYTES // 1024**2} MiB)")
     return Message(*text)
 
 
 def check_begin(file: str, begin: bytes, options: Mapping[str, str]) -> None:
     """Raise UnreadableFileError if the first bytes of the file are not text in the declared encoding."""
     if begin.startswith(_GZIP):
-        raise UnreadableFileError(file, "it is gzip, by its content, and Spark goes by the name; call it .gz")
+        raise UnreadableFileError(
+            file, "its content is gzip, but Spark decides by the name; rename it to .gz"
+        )
     if begin.startswith(_UTF_16_BOMS) and not options.get("encoding", "").lower().startswith("utf"):
         raise UnreadableFileError(
             file, "it is UTF-16 or UTF-32; write it in UTF-8, or declare encoding and multiLine: true"

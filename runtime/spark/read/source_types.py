@@ -41,7 +41,7 @@ def check_one_type(schemas: Sequence[tuple[T.StructType, str]]) -> None:
                         Value.uri(where),
                         f" and {field.dataType.simpleString()} in ",
                         Value.uri(file),
-                        "; write it with one type, or keep the files in folders of their own, each with a "
+                        "; write it with one type, or give the files of each type their own folder and a "
                         "source that casts it in its select",
                     )
                 )
@@ -55,7 +55,8 @@ def check_one_spelling(schema: T.StructType, place: str = "") -> None:
         name = f"{place}{field.name}"
         if (other := seen.setdefault(field.name.lower(), name)) != name:
             raise InvalidDataError(
-                f"the records have fields {other!r} and {name!r}, which are one; write them in one case"
+                f"the records have fields {other!r} and {name!r}, which are the same for Spark; use one "
+                "spelling"
             )
         for inner, within in _structs(field.dataType, name):
             check_one_spelling(inner, f"{within}.")

@@ -14,8 +14,8 @@ from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.read.pruning import Pruner
 from parquetry.runtime.spark.read.scan import scan_files
-from parquetry.runtime.spark.session.connect import check_session
-from parquetry.runtime.spark.session.settings import failures_translated
+from parquetry.runtime.spark.session.connect import check_timestamp_type
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column
@@ -66,14 +66,14 @@ def read_table(
     """
     if as_of is not None and (since is not None or until is not None):
         raise InvalidDataError("as_of and since/until exclude each other; give one of them")
-    check_session(spark)
+    check_timestamp_type(spark)
     if where is not None:
         check_expression(spark, where, place="where")
     zone = handle.config.timezone
     is_increment = since is not None or until is not None
-    begin = "0" if since is None else instant_of(since, zone, ends=False)
+    begin = "0" if since is None else instant_of(since, zone, rounds_up=False)
     given = until if is_increment else as_of
-    end = None if given is None else instant_of(given, zone, ends=True)
+    end = None if given is None else instant_of(given, zone, rounds_up=True)
 
     def read_view(
         view: FileSystemView,
@@ -84,7 +84,7 @@ def read_table(
         return changes, (view, columns, pruner)
 
     changes, (view, columns, pruner) = read_consistently(handle, read_view)
-    kept = _kept(handle, view, changes, pruner, where)
+    kept = _files_to_open(handle, view, changes, pruner, where)
     frame = scan_files(spark, handle.store, view.timeline, kept, columns, meta=META_COLUMNS)
     if is_increment:
         frame = frame.where((F.col(COMMIT_TIME) > changes.begin) & (F.col(COMMIT_TIME) <= changes.end))
@@ -94,7 +94,7 @@ def read_table(
     return frame if meta else frame.drop(*META_COLUMNS)
 
 
-def _kept(
+def _files_to_open(
     handle: TableHandle, view: FileSystemView, changes: IncrementalSlices, pruner: Pruner, where: str | None
 ) -> tuple[FileSlice, ...]:
     """Return the files that the condition does not exclude.
@@ -132,7 +132,7 @@ def _is_in_calendar(parts: re.Match[str]) -> bool:
     return True
 
 
-def instant_of(when: When, zone: Timezone, *, ends: bool) -> str:  # noqa: PLR0911 - a case, an answer
+def instant_of(when: When, zone: Timezone, *, rounds_up: bool) -> str:  # noqa: PLR0911 - a case, an answer
     """Return a time as an instant of a table in ``zone``.
 
     Texts and datetimes without a zone are in the table's zone, as instants are.
@@ -140,7 +140,7 @@ def instant_of(when: When, zone: Timezone, *, ends: bool) -> str:  # noqa: PLR09
     Args:
         when: The time, as :func:`read_table` accepts it.
         zone: The time zone of the table's instants.
-        ends: Whether a time without milliseconds means the last millisecond of its second.
+        rounds_up: Whether a time without milliseconds means the last millisecond of its second.
 
     Raises:
         InvalidDataError: If the text is not a time.
@@ -152,7 +152,7 @@ def instant_of(when: When, zone: Timezone, *, ends: bool) -> str:  # noqa: PLR09
         return f"{when.year:04}{when:%m%d%H%M%S}{when.microsecond // 1000:03}"
     if isinstance(when, dt.date):
         return f"{when.year:04}{when:%m%d}000000000"
-    rest = "999" if ends else "000"
+    rest = "999" if rounds_up else "000"
     text = when.strip()
     if found := _DIGITS.fullmatch(text):
         return text if found[1] else text + rest
@@ -164,6 +164,6 @@ def instant_of(when: When, zone: Timezone, *, ends: bool) -> str:  # noqa: PLR09
     if _EARLIEST.fullmatch(text):
         return text
     raise InvalidDataError(
-        f"{when!r} is no time: give an instant (yyyyMMddHHmmssSSS), 'yyyy-MM-dd' "
+        f"{when!r} is not a time; give an instant (yyyyMMddHHmmssSSS), 'yyyy-MM-dd' "
         "or 'yyyy-MM-dd HH:mm:ss[.SSS]'"
     )

@@ -25,13 +25,13 @@ from parquetry.runtime.spark.session.settings import load_files, spark_version
 from parquetry.runtime.spec.table_spec import Source
 
 _OPEN_QUOTE: Final = "a quote is not closed; close it, or declare multiLine: true for cells of several lines"
-_ODD_QUOTES: Final = "the number of its quotes is odd, so that one is not closed"
-_NOT_UTF_8: Final = "there are bytes that are not UTF-8; write it in UTF-8, or declare encoding for CSV"
-_SEVERAL_RECORDS: Final = "there is more than one JSON value, and only the first would be read"
-_HALF_CHARACTER: Final = "there is an escape of half a character (a surrogate without its other half)"
+_ODD_QUOTES: Final = "it has an odd number of quotes, so one is not closed"
+_NOT_UTF_8: Final = "it has bytes that are not UTF-8; write it in UTF-8, or declare encoding for CSV"
+_SEVERAL_RECORDS: Final = "it has more than one JSON value, and Spark would read only the first"
+_HALF_CHARACTER: Final = "it has an escape of half a character (a surrogate without its other half)"
 _LONG_NUMBER: Final = (
-    "there is a number of more digits than a double holds, through which this Spark reads it; put it in "
-    "quotes, unpack a file that has records of several lines, or use Spark 4"
+    "it has a number with more digits than a double holds, and this Spark reads numbers as doubles; put it "
+    "in quotes, unpack a file that has records of several lines, or use Spark 4"
 )
 _SURROGATES: Final = "\\ud"
 _SURROGATE: Final = (
@@ -92,9 +92,9 @@ def check_unseen_faults(
         faults[_NOT_UTF_8] = f"NOT ({valid})"
     if source.format == "json":
         is_exact = spark_version(spark) >= (4, 0) and not (is_multi_line and _any_packed(files))
-        faults |= _of_json(options, is_exact=is_exact)
+        faults |= _json_faults(options, is_exact=is_exact)
     else:
-        faults |= _of_csv(options, is_multi_line=is_multi_line)
+        faults |= _csv_faults(options, is_multi_line=is_multi_line)
     found = _first(lines, faults)
     if found is None and is_multi_line and source.format == "csv":
         found = _file_of_odd_quotes(lines, options)
@@ -134,7 +134,7 @@ def _file_of_odd_quotes(lines: DataFrame, options: Mapping[str, str]) -> tuple[s
     return None if row[0] is None else (row[0], _ODD_QUOTES, b"")
 
 
-def _of_csv(options: Mapping[str, str], *, is_multi_line: bool) -> Iterator[tuple[str, str]]:
+def _csv_faults(options: Mapping[str, str], *, is_multi_line: bool) -> Iterator[tuple[str, str]]:
     """Yield the faults of a CSV line, each with the SQL condition that is true for it."""
     if is_multi_line or (quotes := _quotes(options)) is None:
         return
@@ -172,7 +172,7 @@ def _unescaped(options: Mapping[str, str]) -> str:
     return f"replace(replace(value, {literal(escape * 2)}, ''), {literal(escape + quote)}, '')"
 
 
-def _of_json(options: Mapping[str, str], *, is_exact: bool) -> Iterator[tuple[str, str]]:
+def _json_faults(options: Mapping[str, str], *, is_exact: bool) -> Iterator[tuple[str, str]]:
     """Yield the faults of a JSON line, each with the SQL condition that is true for it."""
     allowed = {"mode": "PERMISSIVE"} | {n: value for n, value in options.items() if n.startswith("allow")}
     pairs = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in allowed.items())

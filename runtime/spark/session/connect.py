@@ -34,7 +34,7 @@ def refuse_connect(spark: SparkSession, what: str, *, reason: str, instead: str 
         raise UnsupportedSessionError(f"{what} does not work on Spark Connect: {reason}; {instead}")
 
 
-def check_session(spark: SparkSession) -> None:
+def check_timestamp_type(spark: SparkSession) -> None:
     """Raise UnsupportedSessionError if a Spark Connect session would give columns undeclared types.
 
     A server analyses a plan when it runs, and not when it is made. The settings under which this process

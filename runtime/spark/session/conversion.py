@@ -67,8 +67,8 @@ def check_type(found: ColumnType | None, wanted: ColumnType, place: str) -> None
         case _:
             if not _fits(found, wanted):
                 raise InvalidDataError(
-                    f"column {place!r} is {found} in the rows, and the table's {wanted} does not hold every "
-                    f"{found}; cast it to {wanted} in the query"
+                    f"column {place!r} is {found} in the rows and {wanted} in the table, which cannot hold "
+                    f"every {found}; cast it to {wanted} in the query"
                 )
 
 
@@ -77,7 +77,7 @@ def _check_struct(found: Struct, wanted: Struct, place: str) -> None:
     for number, field in enumerate(found.fields):
         if names[number] in names[:number]:
             raise InvalidDataError(
-                f"column {place + '.' + field.name!r} comes twice in the rows, in another case too; "
+                f"the rows have two columns {place + '.' + field.name!r}, perhaps in different case; "
                 "rename or drop one of them"
             )
     given = {f.name.lower(): f for f in found.fields}

@@ -66,7 +66,7 @@ def start_jvm(
     content = _read(defaults or _defaults()) + b"\n\n" + _properties(options)
     is_named = any(_LOCAL_FOLDER in text for text in (content.decode(errors="replace"), *arguments))
     variables = {} if is_named else {"SPARK_LOCAL_DIRS": local_folder}
-    with _readable(content) as file, piped(log, rules) as pipe:
+    with _properties_file(content) as file, piped(log, rules) as pipe:
         os.environ[_ARGUMENTS] = shlex.join([_FILE, file, *arguments])
         try:
             streams = {"stderr": pipe.end} | ({} if log is None else {"stdout": pipe.end})
@@ -79,16 +79,16 @@ def start_jvm(
 
 
 @contextmanager
-def _readable(content: bytes) -> Iterator[str]:
+def _properties_file(content: bytes) -> Iterator[str]:
     """Yield the path of a file with the content. Processes of this user can read it within the block."""
     with ExitStack() as stack:
-        file = _in_memory(stack) or _temporary(stack)
+        file = _memory_file(stack) or _temporary_file(stack)
         file.write(content)
         file.flush()
         yield f"/proc/{os.getpid()}/fd/{file.fileno()}" if isinstance(file.name, int) else file.name
 
 
-def _in_memory(stack: ExitStack) -> BinaryIO | None:
+def _memory_file(stack: ExitStack) -> BinaryIO | None:
     """Open a file in memory.
 
     The result is None if the system has no such files, or if other processes cannot open them.
@@ -101,7 +101,7 @@ def _in_memory(stack: ExitStack) -> BinaryIO | None:
     return file if os.access(f"/proc/{os.getpid()}/fd/{descriptor}", os.R_OK) else None
 
 
-def _temporary(stack: ExitStack) -> BinaryIO:
+def _temporary_file(stack: ExitStack) -> BinaryIO:
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="parquetry-"))
     path = os.path.join(folder, "spark.properties")  # noqa: PTH118
     return stack.enter_context(open(path, "xb", opener=lambda p, flags: os.open(p, flags, 0o600)))
@@ -146,12 +146,12 @@ def _escaped(text: str) -> str:
     return "".join(
         character
         if character.isascii() and (character.isalnum() or character in "._-/")
-        else _unit(character)
+        else _utf16_escape(character)
         for character in text
     )
 
 
-def _unit(character: str) -> str:
+def _utf16_escape(character: str) -> str:
     """Return the character as UTF-16 escapes, which have no special meaning in a properties file."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

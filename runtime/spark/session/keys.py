@@ -19,7 +19,7 @@ def fixed_width(number: str) -> str:
     return f"lpad(hex({number}), 16, '0')"
 
 
-PLACE_SQL: Final = fixed_width("monotonically_increasing_id()")
+ROW_POSITION_SQL: Final = fixed_width("monotonically_increasing_id()")
 """SQL for a text that sorts rows by their partition of the frame and their position in it."""
 
 
@@ -53,7 +53,7 @@ def type_at(schema: T.StructType, path: str) -> T.DataType:
     return found
 
 
-def value_text(path: str, data_type: T.DataType, *, use: str) -> str:
+def value_text_sql(path: str, data_type: T.DataType, *, use: str) -> str:
     """Return SQL for the text of a value inside a key or a partition path; null stays null.
 
     Timestamps are their microseconds, dates ``yyyy-MM-dd``, decimals ``BigDecimal.toString``. Build it under
@@ -97,7 +97,7 @@ def record_key_sql(rules: KeyRules, schema: T.StructType) -> str | None:
     """
     if not rules.record_key:
         return None
-    texts = {f: value_text(f, type_at(schema, f), use="record_key") for f in rules.record_key}
+    texts = {f: value_text_sql(f, type_at(schema, f), use="record_key") for f in rules.record_key}
     if not rules.named_key:
         return f"nullif({next(iter(texts.values()))}, '')"
     parts = [
@@ -119,7 +119,7 @@ def partition_path_sql(rules: KeyRules, schema: T.StructType) -> str:
 
 def _level_sql(rules: KeyRules, schema: T.StructType, field: str) -> str:
     data_type = type_at(schema, field)
-    text = value_text(field, data_type, use="partition_by")
+    text = value_text_sql(field, data_type, use="partition_by")
     if rules.url_encode and isinstance(data_type, T.StringType):
         text = f"CASE WHEN {text} RLIKE {literal(_class_pattern())} THEN {_escape_sql(text)} ELSE {text} END"
     text = f"coalesce(nullif({text}, ''), {literal(NULL_PARTITION)})"

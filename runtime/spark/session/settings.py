@@ -16,18 +16,10 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.message import Message, Value
-from parquetry.runtime import store_jars
-from parquetry.runtime.errors import (
-    CorruptTableError,
-    InvalidDataError,
-    NotFoundError,
-    UnsupportedSessionError,
-)
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.errors import UnsupportedSessionError
 from parquetry.runtime.spark.session.connect import is_connect
-from parquetry.runtime.spark.session.lost_tasks import lost_task
+from parquetry.runtime.spark.session.failures import missing_client_error
 from parquetry.runtime.spark_environment import UTF8_LOCALE
-from parquetry.runtime.task_failures import raised_in_task
 
 ARROW_BATCH_BYTES = 4 * 1024 * 1024
 _MIB, _GIB = 1024**2, 1024**3
@@ -41,33 +33,11 @@ _LIMITS: Final = frozenset({_BATCH_ROWS, _BATCH_BYTES})
 _FILES_OF_ONE_TASK = 32
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS_OF_A_CORE = 4
-_UNSPELLED = re.compile(r"InvalidPathException: Malformed input or input contains unmappable characters")
-_GONE = re.compile(
-    r"PATH_NOT_FOUND|FILE_NOT_EXIST|SparkFileNotFoundException|java\.io\.FileNotFoundException"
-)
-_NO_FILE = re.compile(
-    r"(?<=FILE_NOT_EXIST\] ).*?File does not exist|(?<=PATH_NOT_FOUND\] ).*?(?=\. SQLSTATE|$)"
-)
-_FILE_GONE = re.compile(r"(File |Path does not exist: )?(\w+:/.*?)( does not exist)?")
-_LONGEST_LINE = 10_000
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PARTITIONS_BY_DEFAULT = 200
 _MOST_CORES = 65_536
 _PARALLELISM: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
 """The parallelism of Spark Connect sessions, which only a job finds out and a write needs several times."""
-
-_NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(?P<module>parquetry[\w.]*)'")
-_CUT = re.compile(r"CANNOT_READ_FILE_FOOTER|is not a Parquet file|Could not read footer")
-_FILE_READ = re.compile(r"(?:reading file|footer for file|file:) *'?(?P<file>[^\s',]{1,4096}\.parquet)")
-_DATA_FAULTS = re.compile(
-    r"ArithmeticException|ArrayIndexOutOfBoundsException|NumberFormatException|DateTimeException"
-    r"|ParseException|AnalysisException|SparkRuntimeException|SparkUpgradeException"
-    r"|IllegalArgumentException|BadRecordException"
-)
-_CALLED = re.compile(r"^An error occurred while calling .*\n: ")
-_SQL_STATE = re.compile(r"SQLSTATE: (?P<kind>\w\w)")
-_DATA_STATES = frozenset({"21", "22"})
-"""The SQLSTATE classes of faulty data: cardinality violation and data exception."""
 
 
 def spark_version(spark: SparkSession) -> tuple[int, int]:
@@ -120,7 +90,7 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
     it: for limits the lowest value, for others the newest. The last thread restores the user's setting.
     """
     with ExitStack() as stack:
-        session = _identity(spark) if settings else None
+        session = _session_key(spark) if settings else None
         for key, value in settings.items():
             stack.enter_context(_setting(spark, session, key, value))
         yield
@@ -133,7 +103,7 @@ def _setting(spark: SparkSession, session: object, key: str, value: str) -> Iter
     with _SETTINGS:
         in_force = _IN_FORCE.get(place) or _InForce(before=spark.conf.get(key, None))
         values = in_force.values
-        spark.conf.set(key, _upheld(key, {**values, turn: value}))
+        spark.conf.set(key, _effective(key, {**values, turn: value}))
         values[turn] = value
         _IN_FORCE[place] = in_force
     try:
@@ -141,14 +111,14 @@ def _setting(spark: SparkSession, session: object, key: str, value: str) -> Iter
     finally:
         with _SETTINGS:
             del values[turn]
-            back = _upheld(key, values) if values else _IN_FORCE.pop(place).before
+            back = _effective(key, values) if values else _IN_FORCE.pop(place).before
             if back is None:
                 spark.conf.unset(key)
             else:
                 spark.conf.set(key, back)
 
 
-def _upheld(key: str, values: Mapping[object, str]) -> str:
+def _effective(key: str, values: Mapping[object, str]) -> str:
     """Return the value to set while several writes need it: the lowest limit, or the newest value."""
     return min(values.values(), key=int) if key in _LIMITS else next(reversed(list(values.values())))
 
@@ -156,7 +126,7 @@ def _upheld(key: str, values: Mapping[object, str]) -> str:
 def set_by_user(spark: SparkSession, key: str) -> str | None:
     """Return the value that the user gave the setting, even while a write has replaced it."""
     with _SETTINGS:
-        in_force = _IN_FORCE.get((_identity(spark), key))
+        in_force = _IN_FORCE.get((_session_key(spark), key))
         value: str | None = in_force.before if in_force else spark.conf.get(key, None)
     return value
 
@@ -173,7 +143,7 @@ _SETTINGS: Final = Lock()
 _IN_FORCE: Final[dict[tuple[object, str], _InForce]] = {}
 
 
-def _identity(spark: SparkSession) -> object:
+def _session_key(spark: SparkSession) -> object:
     """Return an identity of the session, as several objects of PySpark may be one session of the JVM."""
     of_jvm = getattr(spark, "_jsparkSession", None)
     return spark if of_jvm is None else of_jvm.sessionUUID()
@@ -218,7 +188,7 @@ def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]
         try:
             return reader.load(list(uris))
         except (PySparkException, Py4JJavaError) as error:
-            if no_client := _missing_client(str(error)):
+            if no_client := missing_client_error(str(error)):
                 raise no_client from error
             raise
 
@@ -234,7 +204,7 @@ def _check_names(spark: SparkSession, uris: Sequence[str]) -> None:
     except (UnicodeEncodeError, LookupError):
         raise UnsupportedSessionError(
             Message(
-                f"Spark's JVM spells names of files in {encoding}, which lacks letters of ",
+                f"Spark's JVM encodes names of files in {encoding}, which cannot encode ",
                 Value.uri(named),
                 f"; start it with LC_ALL={UTF8_LOCALE} in the environment, as parquetry does",
             )
@@ -295,95 +265,3 @@ def _size_bytes(text: str | None, default: int) -> int:
         return default
     unit: int = 1024 ** "bkmgtp".index(found[2] or found[3] or "m")
     return int(found[1]) * unit
-
-
-@contextmanager
-def failures_translated(what: str, *, of_table: bool = False) -> Iterator[None]:
-    """Translate failures inside Spark to errors of this package within the block.
-
-    An error that a task raised keeps its class. A fault in the rows, or in the query that makes them, becomes
-    an :class:`InvalidDataError`, and a missing file a NotFoundError. Other errors pass unchanged.
-
-    Args:
-        what: The rows or files that the errors name.
-        of_table: Whether the files are the table's, so that an incomplete file becomes a CorruptTableError.
-
-    """
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        raise _translated(error, what, of_table=of_table) from error
-
-
-def _missing_package(text: str) -> Exception | None:
-    """Return the error for a failure because a worker lacks this package, or None for other failures."""
-    missing = _NO_PACKAGE.search(text)
-    if missing is None:
-        return None
-    return UnsupportedSessionError(
-        f"Spark's workers have no {missing['module']}; install this version of parquetry where they run, or "
-        "send it: spark.addArtifacts(ZIP, pyfile=True) on Spark Connect, --py-files ZIP with spark-submit"
-    )
-
-
-def _missing_client(text: str) -> Exception | None:
-    """Return the error for a failure because Spark has no client of the store, or None for other failures."""
-    hadoop = store_jars.hadoop_version(store_jars.spark_jars())
-    client = store_jars.missing_client(text, hadoop)
-    if client is None:
-        return None
-    return UnsupportedSessionError(
-        f"Spark has no client of {client.store}; {client.remedy(hadoop)}, or start a session of your own "
-        "with it (spark.jars.packages, spark.jars)"
-    )
-
-
-def _unspelled_name(text: str, what: str) -> Exception | None:
-    """Return the error for a failure because a JVM cannot spell a file's name, or None for other failures."""
-    if not _UNSPELLED.search(text):
-        return None
-    return UnsupportedSessionError(
-        f"{what}: a JVM of Spark cannot spell the name of a file; start Spark and its executors with "
-        f"LC_ALL={UTF8_LOCALE} in the environment"
-    )
-
-
-def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
-    text = str(error)
-    state = _SQL_STATE.search(text)
-    blames_data = state is not None and state["kind"] in _DATA_STATES
-    lost = None if blames_data else lost_task(text, what)  # a quoted row may contain any text
-    no_client = None if blames_data else _missing_client(text)
-    if ours := (
-        raised_in_task(text) or _missing_package(text) or _unspelled_name(text, what) or lost or no_client
-    ):
-        return ours
-    if _GONE.search(text):
-        line = next((line for line in text.splitlines() if _GONE.search(line)), text)
-        found = _NO_FILE.search(line[:_LONGEST_LINE])
-        line_text = " ".join((found[0] if found else line).split())
-        gone = _FILE_GONE.fullmatch(line_text)
-        quoted = Message(gone[1] or "", Value.uri(gone[2]), gone[3] or "") if gone else of_library(line_text)
-        return NotFoundError(Message(what, ": ", quoted, "; run again, and read what is there now"))
-    if of_table and _CUT.search(text):
-        named = _FILE_READ.search(text)
-        file = Value.uri(named["file"]) if named else "a file"
-        return CorruptTableError(
-            Message(what, ": ", file, " is not a whole parquet file; restore it from a copy")
-        )
-    message = _CALLED.sub("", text.strip()).partition("\n")[0]
-    if "java.lang.StackOverflowError" in message:
-        return InvalidDataError(
-            Message(what, ": the SQL is nested too deeply for Spark; compute it in steps")
-        )
-    if blames_data or _DATA_FAULTS.search(type(error).__name__) or _DATA_FAULTS.search(message):
-        first = " ".join(message.split())
-        return InvalidDataError(
-            Message(
-                what,
-                ": Spark cannot compute the rows: ",
-                of_library(first),
-                "; correct the query or the data",
-            )
-        )
-    return error

@@ -87,13 +87,13 @@ def _parsed(spark: SparkSession, text: str, *, place: str, expression: bool) -> 
     refuse_connect(
         spark,
         f"{place}: SQL",
-        reason="what it does is judged on Spark's own parsed plan, which stays on the server",
+        reason="parquetry checks what it does on Spark's parsed plan, which stays on the server",
         instead="compute it in the DataFrame that is written, filter the one that is read, or use a session "
         "with its own JVM",
     )
     if len(text) > MOST_CHARACTERS:
         raise InvalidDataError(
-            f"{place}: the SQL has {len(text):,} characters, and {MOST_CHARACTERS:,} are read at most; "
+            f"{place}: the SQL has {len(text):,} characters, but the limit is {MOST_CHARACTERS:,}; "
             "join with a table of the values instead"
         )
     if "${" in text:
@@ -108,7 +108,7 @@ def _parsed(spark: SparkSession, text: str, *, place: str, expression: bool) -> 
     except ParseException as error:
         first = str(error).strip().splitlines()[0]
         raise InvalidDataError(
-            f"{place}: {shown_sql(text)} is not understood: {first}; correct the SQL"
+            f"{place}: Spark cannot parse {shown_sql(text)}: {first}; correct the SQL"
         ) from error
     except Py4JJavaError as error:
         if not str(error.java_exception).startswith("java.lang.StackOverflowError"):
@@ -134,7 +134,7 @@ class _Guard:
         self._catalog: Any = spark._jsparkSession.sessionState().catalog()  # noqa: SLF001
         self._keeps_case = spark.conf.get("spark.sql.caseSensitive") == "true"
         self._place = place
-        self._called: set[str] = set()
+        self._checked_functions: set[str] = set()
         self._allowed = set(spark.conf.get(ALLOWED_FUNCTIONS, "").lower().replace(",", " ").split())
 
     def check(self, root: Any, names: _Names | None) -> None:
@@ -167,7 +167,7 @@ class _Guard:
                     )
                 self._check_plan(node, kind, scope)
                 if kind.endswith(".UnresolvedWith"):
-                    yield from self._with(node, scope)
+                    yield from self._with_scopes(node, scope)
                     return
             else:
                 self._check_expression(node, kind)
@@ -176,7 +176,7 @@ class _Guard:
         for part in _drained(node.productIterator()):
             yield part, scope
 
-    def _with(self, node: Any, scope: _Names) -> Iterator[tuple[Any, _Names | None]]:
+    def _with_scopes(self, node: Any, scope: _Names) -> Iterator[tuple[Any, _Names | None]]:
         """Yield the queries of a WITH, each with the names that it may use.
 
         These are the names before it, and its own name if it is recursive.
@@ -199,8 +199,8 @@ class _Guard:
             parts = tuple(map(str, _drained(node.multipartIdentifier().iterator())))
             if len(parts) != 1 or self._cased(parts[0]) not in scope or node.isStreaming():
                 raise self._refused(
-                    f"'{shown_name(parts)}' is no relation of the query: it reads {SOURCE} and what it "
-                    "names in WITH alone; make it a source of a table of its own"
+                    f"the query may not read '{shown_name(parts)}', only {SOURCE} and what it names in "
+                    "WITH; ingest it with a source of its own"
                 )
         if name == "UnresolvedTableValuedFunction":
             self._check_rows_of(_name_of(node.name()))
@@ -237,9 +237,9 @@ class _Guard:
         A listed function that this Spark lacks is refused too, as the catalog may load a jar for it.
         """
         word = name[-1].lower()
-        if word in self._called:
+        if word in self._checked_functions:
             return
-        self._called.add(word)
+        self._checked_functions.add(word)
         if word not in FUNCTIONS and word not in self._allowed:
             raise self._refused(
                 f"the function '{shown_name(name)}' is not one that SQL may call; correct its name, or list "
@@ -247,17 +247,17 @@ class _Guard:
             )
         if self._catalog.lookupBuiltinOrTempFunction(name[-1]).isEmpty():
             raise self._refused(
-                f"there is no function '{shown_name(name)}' in Spark or in this session; correct its name"
+                f"neither Spark nor this session has a function '{shown_name(name)}'; correct its name"
             )
 
     def _unlisted(self, kind: str) -> InvalidDataError:
         """Return the error for a part of a plan that is not on the lists."""
         name = kind.rpartition(".")[2]
-        remedy = f"{name} of Spark's plan is not on the list of what SQL of specs may do; write it otherwise"
+        remedy = f"SQL of specs may not use {name} of Spark's plan; write it in another way"
         return self._refused(_REMEDIES.get(name, remedy))
 
-    def _refused(self, what: str) -> InvalidDataError:
-        return InvalidDataError(f"{self._place}: {what}")
+    def _refused(self, reason: str) -> InvalidDataError:
+        return InvalidDataError(f"{self._place}: {reason}")
 
     def _cased(self, name: str) -> str:
         """Return a name in the form in which this session compares names."""

@@ -40,7 +40,7 @@ _DEFAULTS = {
 
 _LOCAL_MASTER: Final = re.compile(r"local(\[[^\]]*\])?")
 
-_ON_THIS_MACHINE_ALONE: Final = {
+_LOCAL_ONLY: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.authenticate": "true",
@@ -109,8 +109,8 @@ def start_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     running = SparkSession.getActiveSession()
     if running is not None:
-        _obey(running, rules, submitted=submitted)
-        _hand_over(running, settings.environment)
+        _apply_log_rules(running, rules, submitted=submitted)
+        _send_variables(running, settings.environment)
         return running
     if "SPARK_REMOTE" in os.environ:
         return _connected(settings)
@@ -121,7 +121,7 @@ def start_session(
         options["spark.master"] = settings.master or "local[*]"
         check_worker_python(options["spark.master"])
         if _LOCAL_MASTER.fullmatch(options["spark.master"]):
-            options |= _ON_THIS_MACHINE_ALONE
+            options |= _LOCAL_ONLY
     options |= _DEFAULTS | {key: str(value) for key, value in resolve_environment(settings.conf).items()}
     if settings.packages:
         options["spark.jars.packages"] = ",".join(settings.packages)
@@ -134,10 +134,10 @@ def start_session(
                 _start_jvm({**options, **quiet}, settings.environment, log, LogRules(secrets=rules.secrets))
             session = SparkSession.builder.config(map={**options, **quiet}).getOrCreate()
         except PySparkRuntimeError as error:
-            raise SparkStartError(_why_not(options)) from error
+            raise SparkStartError(_start_error_text(options)) from error
     session.sparkContext.setLogLevel(options.get("spark.log.level", "ERROR"))
-    _obey(session, rules, submitted=submitted)
-    _hand_over(session, settings.environment)
+    _apply_log_rules(session, rules, submitted=submitted)
+    _send_variables(session, settings.environment)
     return session
 
 
@@ -169,7 +169,7 @@ def _connected(settings: SparkSettings) -> SparkSession:
         ) from error
 
 
-def _obey(session: SparkSession, rules: LogRules, *, submitted: bool) -> None:
+def _apply_log_rules(session: SparkSession, rules: LogRules, *, submitted: bool) -> None:
     """Apply the rules to Spark's output from now on. Until now Spark has seen no row of the job."""
     obey(rules)
     if rules.personal and submitted and not is_connect(session):
@@ -208,7 +208,7 @@ def _start_jvm(
     SparkContext(conf=SparkConf().setAll([*options.items()]), gateway=gateway)
 
 
-def _hand_over(session: SparkSession, names: Iterable[str]) -> None:
+def _send_variables(session: SparkSession, names: Iterable[str]) -> None:
     """Give this machine's workers the variables that the JVM was not started with, such as a table's key.
 
     A JVM that somebody else started, or that of a cluster, keeps the environment that it has.
@@ -227,7 +227,7 @@ def _log_into(log: Path) -> None:
         from pyspark.logger import PySparkLogger  # noqa: PLC0415
 
         loggers += [PySparkLogger.getLogger(name) for name in _QUERY_LOGGERS]
-    handler = _ObedientHandler(log, delay=True, encoding="utf-8")
+    handler = _MaskingHandler(log, delay=True, encoding="utf-8")
     handler.terminator = ""
     for logger in loggers:
         for other in [*logger.handlers]:
@@ -241,7 +241,7 @@ def _log_into(log: Path) -> None:
         logging.getLogger("parquetry").addHandler(logging.lastResort)
 
 
-class _ObedientHandler(logging.FileHandler):
+class _MaskingHandler(logging.FileHandler):
     """A handler that writes the parts of a record that the rules of this process's JVM allow.
 
     PySpark sets formatters of its own.
@@ -270,8 +270,8 @@ def has_ended(*, patience_seconds: float = 0.0) -> bool:
 def ended_error() -> SparkEndedError:
     """Return the error for a JVM that has ended."""
     return SparkEndedError(
-        f"Spark's JVM has ended in the middle of the work: {see_log()}; if it was killed for its memory, "
-        "give it less to do or more room (spark.driver.memory); run again: what was begun is rolled back"
+        f"Spark's JVM ended before its work was done: {see_log()}; if it was killed for its memory, give "
+        "it less work or more memory (spark.driver.memory); run again, which rolls back what is unfinished"
     )
 
 
@@ -297,7 +297,7 @@ def _quiet_start(options: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
         yield {_JVM_OPTIONS: f"{given} -Dlog4j2.configurationFile={file.as_uri()}".strip()}
 
 
-def _why_not(options: dict[str, str]) -> str:
+def _start_error_text(options: dict[str, str]) -> str:
     """Return the message for a JVM that did not start."""
     packages = options.get("spark.jars.packages")
     if not packages:

@@ -15,8 +15,8 @@ from parquetry.message import Message
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spark.read.table import read_table
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.keys import literal, quoted
-from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spec.row_tests import OtherTable, RowTest, RowTestKind
 from parquetry.runtime.table.handle import TableHandle
@@ -51,7 +51,7 @@ class RowCheck:
     others: DataFrame | None = None
 
 
-def check_of(
+def make_check(
     spark: SparkSession, test: RowTest, rows: DataFrame, other: Callable[[OtherTable], TableHandle]
 ) -> RowCheck:
     """Return the check of a test.
@@ -108,7 +108,7 @@ def _unaccepted(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
     kind = _type_of(rows, name)
     if not isinstance(kind, _COMPARED):
         raise InvalidDataError(
-            f"column {name} of type {kind.simpleString()} has no values to list; write an expression"
+            f"column {name} of type {kind.simpleString()} cannot have accepted_values; write an expression"
         )
     texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in test.values]
     ddl = kind.simpleString()
@@ -117,7 +117,7 @@ def _unaccepted(spark: SparkSession, test: RowTest, rows: DataFrame) -> Column:
     assert found is not None, "one row gives one"
     if any(found):
         raise InvalidDataError(
-            f"value {list(found).index(True) + 1} of accepted_values is no {ddl}, the type of column {name}"
+            f"value {list(found).index(True) + 1} of accepted_values is not {ddl}, the type of column {name}"
         )
     return ~F.col(quoted(name)).isin(*cast)
 
@@ -129,7 +129,7 @@ def _relationship(
     assert test.other is not None, "relationships have another table"
     there = read_table(spark, other(test.other))
     types = tuple(
-        _shared(name, _key_type(rows, name), theirs, _key_type(there, theirs))
+        _common_type(name, _key_type(rows, name), theirs, _key_type(there, theirs))
         for name, theirs in zip(test.columns, test.other.columns, strict=True)
     )
     theirs = [F.col(quoted(name)).cast(ddl) for name, ddl in zip(test.other.columns, types, strict=True)]
@@ -141,7 +141,7 @@ def _relationship(
     )
 
 
-def _shared(name: str, one: T.DataType, other_name: str, other: T.DataType) -> str:
+def _common_type(name: str, one: T.DataType, other_name: str, other: T.DataType) -> str:
     """Return the type to which the values of both columns can be converted unchanged.
 
     Raises:

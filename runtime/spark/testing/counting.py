@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.read.scan import scan_files
-from parquetry.runtime.spark.session.settings import failures_translated
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.testing.checks import RowCheck
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column as TableColumn
@@ -85,12 +85,12 @@ def count_failures(table: TestedTable, checks: Sequence[RowCheck]) -> Counted:
 def _files_by_checks(checks: Sequence[RowCheck]) -> Mapping[tuple[int, ...], list[int]]:
     """Return the numbers of the files by the checks that read them, which are given as indexes."""
     wanted: dict[int, list[int]] = {}
-    for place, check in enumerate(checks):
+    for index, check in enumerate(checks):
         for number in check.test.files:
-            wanted.setdefault(number, []).append(place)
+            wanted.setdefault(number, []).append(index)
     found: dict[tuple[int, ...], list[int]] = {}
-    for number, places in sorted(wanted.items()):
-        found.setdefault(tuple(places), []).append(number)
+    for number, indices in sorted(wanted.items()):
+        found.setdefault(tuple(indices), []).append(number)
     return found
 
 
@@ -105,30 +105,30 @@ class _Records:
     def __init__(self, checks: Sequence[RowCheck]) -> None:
         self._checks = checks
         self._bits: dict[tuple[int, int], int] = {}
-        for place, check in enumerate(checks):
+        for index, check in enumerate(checks):
             for number in range(len(check.violations)):
-                self._bits[place, number] = len(self._bits)
+                self._bits[index, number] = len(self._bits)
         self._masks = [f"m{number}" for number in range(-(-len(self._bits) // _BITS))]
         most: Counter[str] = Counter()
         for check in checks:
             most |= Counter(check.key_types)
         self._slots = {f"k{n}": ddl for n, ddl in enumerate(sorted(most.elements()))}
 
-    def of(self, rows: DataFrame, places: Sequence[int]) -> DataFrame:
-        """Return the records of these rows for the checks with the indexes ``places``."""
+    def of(self, rows: DataFrame, indices: Sequence[int]) -> DataFrame:
+        """Return the records of these rows for the checks with the indexes ``indices``."""
         masks: list[Column] = [F.lit(0).cast("bigint")] * len(self._masks)
-        for (place, number), bit in self._bits.items():
-            if place in places:
-                broken = F.when(self._checks[place].violations[number], F.lit(1 << bit % _BITS)).otherwise(0)
+        for (index, number), bit in self._bits.items():
+            if index in indices:
+                broken = F.when(self._checks[index].violations[number], F.lit(1 << bit % _BITS)).otherwise(0)
                 masks[bit // _BITS] = masks[bit // _BITS] + broken.cast("bigint")
         records = [self._record(_OF_CONDITIONS, masks, {})]
         none = [F.lit(0).cast("bigint")] * len(self._masks)
-        for place in places:
-            check = self._checks[place]
+        for index in indices:
+            check = self._checks[index]
             if not check.keys:
                 continue
             whole = reduce(and_, (key.isNotNull() for key in check.keys))
-            record = self._record(place + 1, none, self._in_slots(check, check.keys))
+            record = self._record(index + 1, none, self._in_slots(check, check.keys))
             records.append(F.when(whole, record))
         if len(records) == 1:
             return rows.select(records[0].alias("r")).select("r.*")
@@ -137,11 +137,11 @@ class _Records:
     def counted(self, records: DataFrame) -> DataFrame:
         """Return one row: the number of rows that were read, then the number of failures of each check."""
         grouped = records.groupBy("owner", *self._masks, *self._slots).agg(F.count(F.lit(1)).alias("n"))
-        there = self._others()
-        if there is not None:
+        other_keys = self._others()
+        if other_keys is not None:
             known = [F.col(name).eqNullSafe(F.col(f"{name}_there")) for name in self._slots]
             same = reduce(and_, known, F.col("owner") == F.col("owner_there"))
-            grouped = grouped.join(there, same, "left")
+            grouped = grouped.join(other_keys, same, "left")
         return grouped.agg(*self._sums())
 
     def _sums(self) -> list[Column]:
@@ -151,12 +151,12 @@ class _Records:
             return F.sum(F.when(condition, value).otherwise(F.lit(0).cast("bigint")))
 
         sums = [total(F.col("owner") == _OF_CONDITIONS, F.col("n"))]
-        for place, check in enumerate(self._checks):
+        for index, check in enumerate(self._checks):
             for number in range(len(check.violations)):
-                bit = self._bits[place, number]
+                bit = self._bits[index, number]
                 is_set = F.col(self._masks[bit // _BITS]).bitwiseAND(F.lit(1 << bit % _BITS)) != 0
                 sums.append(total((F.col("owner") == _OF_CONDITIONS) & is_set, F.col("n")))
-            own = F.col("owner") == place + 1
+            own = F.col("owner") == index + 1
             if check.others is not None:
                 sums.append(total(own & F.col("owner_there").isNull(), F.col("n")))
             elif check.keys:
@@ -169,15 +169,15 @@ class _Records:
         The names of their columns end in ``_there``.
         """
         frames = []
-        for place, check in enumerate(self._checks):
+        for index, check in enumerate(self._checks):
             if check.others is not None:
                 keys = [F.col(f"k{number}") for number in range(len(check.key_types))]
-                record = self._record(place + 1, [], self._in_slots(check, keys))
+                record = self._record(index + 1, [], self._in_slots(check, keys))
                 frames.append(check.others.select(record.alias("r")).select("r.*").distinct())
         if not frames:
             return None
-        there = reduce(DataFrame.unionAll, frames)
-        return there.select(*(F.col(name).alias(f"{name}_there") for name in ("owner", *self._slots)))
+        other_keys = reduce(DataFrame.unionAll, frames)
+        return other_keys.select(*(F.col(name).alias(f"{name}_there") for name in ("owner", *self._slots)))
 
     def _in_slots(self, check: RowCheck, keys: Sequence[Column]) -> Mapping[str, Column]:
         """Return the keys of a check by slot. Each key gets the first free slot of its type."""

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.session.connect import check_session
-from parquetry.runtime.spark.testing.checks import RowCheck, check_of
+from parquetry.runtime.spark.session.connect import check_timestamp_type
+from parquetry.runtime.spark.testing.checks import RowCheck, make_check
 from parquetry.runtime.spark.testing.counting import TestedTable, count_failures
 from parquetry.runtime.spark.testing.failing_keys import failing_keys
 from parquetry.runtime.spec.row_tests import OtherTable, RowTestKind, RowTestResult, RowTests, RowTestsResult
@@ -42,7 +42,7 @@ def execute_row_tests(
         CorruptTableError: If a file is damaged.
 
     """
-    check_session(spark)
+    check_timestamp_type(spark)
     timeline = handle.timeline()
     table = TestedTable(
         spark=spark,
@@ -65,7 +65,7 @@ def execute_row_tests(
     no_rows = table.rows(())
     for test in tests.tests:
         try:
-            checks.append(check_of(spark, test, no_rows, other))
+            checks.append(make_check(spark, test, no_rows, other))
         except InvalidDataError as problem:
             answers[test.name] = RowTestResult(name=test.name, problem=problem.message)
     rows, scans = _count(table, checks, answers)

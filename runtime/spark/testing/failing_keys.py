@@ -8,8 +8,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.keys import quoted
-from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spark.testing.checks import RowCheck, shown_keys
 from parquetry.runtime.spark.testing.counting import TestedTable
 from parquetry.runtime.spec.row_tests import FailingKeys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import parquetry
-from parquetry.runtime.spark.testing.checks import check_of
+from parquetry.runtime.spark.testing.checks import make_check
 from parquetry.runtime.spark.testing.counting import TestedTable, count_failures
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.row_tests import OtherTable, RowTest, RowTestKind
@@ -95,6 +95,6 @@ def test_a_table_of_five_hundred_columns(spark, tmp_path):
         ),
     ]
     no_rows = tested.rows(())
-    checks = [check_of(spark, test, no_rows, lambda _: handle) for test in tests]
+    checks = [make_check(spark, test, no_rows, lambda _: handle) for test in tests]
     nulls = tuple(sum(row[name] is None for row in wanted.values()) for name in NAMES)
     assert count_failures(tested, checks).failures == (nulls, (0,), (0,))

@@ -41,12 +41,12 @@ def test_keys_are_looked_up_by_joins(spark, tmp_path, monkeypatch, limit, on_clu
             monkeypatch.setattr(deliver, "regrouping_tasks", lambda *_: tasks)
     ways = []
 
-    def count_found(*args, **kwargs):
+    def count_tagged(*args, **kwargs):
         ways.append("join")
         return counted(*args, **kwargs)
 
-    counted = upsert.count_found
-    monkeypatch.setattr(upsert, "count_found", count_found)
+    counted = upsert.count_tagged
+    monkeypatch.setattr(upsert, "count_tagged", count_tagged)
     if hasattr(upsert, limit):
         monkeypatch.setattr(upsert, limit, lambda *_: False)
     ours = create(spark, tmp_path / "table", typed=["c_int", "c_string"], project="tests")
@@ -105,7 +105,7 @@ def test_small_batches_are_not(spark, tmp_path, monkeypatch, on_cluster, keys_fi
     monkeypatch.setattr(local, "_KEYS_FILES", keys_files)
     if on_cluster:
         monkeypatch.setattr("parquetry.runtime.spark.write.stages_locally", lambda _: False)
-    monkeypatch.setattr(upsert, "count_found", lambda *_, **__: pytest.fail("a join"))
+    monkeypatch.setattr(upsert, "count_tagged", lambda *_, **__: pytest.fail("a join"))
     ours = create(spark, tmp_path / "table", typed=["c_int"], project="tests")
     rnd = random.Random(12)
     ours.upsert(ours.rows(rnd, range(10), 1))

@@ -7,7 +7,7 @@ import pytest
 
 import parquetry
 from parquetry.runtime.spark.prepare import materialise
-from parquetry.runtime.spark.prepare.row_width import MOST_BYTES, ROWS_OF_A_BATCH, without_wide_rows
+from parquetry.runtime.spark.prepare.row_width import MOST_ROW_BYTES, ROWS_OF_A_BATCH, without_wide_rows
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.stage.part import PARTITION
 from tests.support import hudi_rs
@@ -44,16 +44,34 @@ def written(path, frame, text: str) -> dict[str, int]:
     ("text", "value", "kind", "length", "cuts"),
     [
         ("narrow", "repeat('x', 10)", "string", 10, [ROWS_OF_A_BATCH]),
-        ("just not wide", f"repeat('x', {MOST_BYTES} - octet_length(id))", "string", None, [ROWS_OF_A_BATCH]),
-        ("wide text", f"repeat('é', {MOST_BYTES // 2})", "string", MOST_BYTES // 2, [ROWS_OF_A_BATCH, None]),
+        (
+            "just not wide",
+            f"repeat('x', {MOST_ROW_BYTES} - octet_length(id))",
+            "string",
+            None,
+            [ROWS_OF_A_BATCH],
+        ),
+        (
+            "wide text",
+            f"repeat('é', {MOST_ROW_BYTES // 2})",
+            "string",
+            MOST_ROW_BYTES // 2,
+            [ROWS_OF_A_BATCH, None],
+        ),
         (
             "wide bytes",
-            f"encode(repeat('x', {MOST_BYTES}), 'UTF-8')",
+            f"encode(repeat('x', {MOST_ROW_BYTES}), 'UTF-8')",
             "binary",
             None,
             [ROWS_OF_A_BATCH, None],
         ),
-        ("wide list", f"array_repeat(1, {MOST_BYTES // 16})", "array<int>", None, [ROWS_OF_A_BATCH, None]),
+        (
+            "wide list",
+            f"array_repeat(1, {MOST_ROW_BYTES // 16})",
+            "array<int>",
+            None,
+            [ROWS_OF_A_BATCH, None],
+        ),
         ("texts in a list", "array('x')", "array<string>", 1, [None]),
     ],
 )
@@ -85,7 +103,7 @@ def test_the_batches_of_narrow_rows(spark):
 
 @pytest.mark.parametrize(("columns", "times"), [(1, 1), (62, 1), (200, 4), (500, 8)])
 def test_a_row_of_many_columns_has_as_much_more_room(spark, columns, times):
-    most = MOST_BYTES * times
+    most = MOST_ROW_BYTES * times
     names = [f"c{number}" for number in range(columns)]
     share, rest = divmod(most, columns)
 
@@ -100,7 +118,7 @@ def test_a_row_of_many_columns_has_as_much_more_room(spark, columns, times):
 
     bounded, wide = without_wide_rows(frame(0)), without_wide_rows(frame(1))
     assert bounded is not None and wide is not None
-    assert bounded.rows_of_a_batch * most == ROWS_OF_A_BATCH * MOST_BYTES
+    assert bounded.rows_of_a_batch * most == ROWS_OF_A_BATCH * MOST_ROW_BYTES
     assert len(bounded.frame.collect()) == 1
     with pytest.raises(Exception, match="a wide row"):
         wide.frame.collect()

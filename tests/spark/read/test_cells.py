@@ -18,7 +18,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources.listing import list_files
 from parquetry.runtime.spark.read.source import read_files
 from parquetry.runtime.spark.read.source_failures import Explain, explained, source_failures
-from parquetry.runtime.spark.session.settings import failures_translated
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spec.table_spec import Column, Operation, Source
 from tests.support.local_spark import local_spark
 

@@ -118,7 +118,7 @@ def test_a_file_that_is_cut_after_the_listing_is_an_error_too(tmp_path, spark, t
         return scan_files(*given, **options)
 
     monkeypatch.setattr(reading, "scan_files", meanwhile)
-    with pytest.raises(CorruptTableError, match=f"{victim.name} has 0 bytes, and had"):
+    with pytest.raises(CorruptTableError, match=f"{victim.name} has 0 bytes instead of"):
         table.read(spark)
 
 

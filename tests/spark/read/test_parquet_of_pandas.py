@@ -19,7 +19,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources.listing import list_files
 from parquetry.runtime.spark.read.source import read_files
 from parquetry.runtime.spark.read.source_failures import explained, source_failures
-from parquetry.runtime.spark.session.settings import failures_translated
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spec.table_spec import Column, Operation, Source
 from tests.support import hudi_rs
 from tests.support.project_folder import ProjectFolder

@@ -99,15 +99,15 @@ def test_a_moment_is_the_instant_of_its_millisecond(when):
     ],
 )
 def test_text_that_is_no_time(when):
-    with pytest.raises(InvalidDataError, match="is no time: give an instant"):
+    with pytest.raises(InvalidDataError, match="is not a time; give an instant"):
         instant_of(when, Timezone.UTC, ends=True)
 
 
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("id =", "where: 'id =' is not understood"),
-        ("", "where: '' is not understood"),
+        ("id =", "where: Spark cannot parse 'id ='"),
+        ("", "where: Spark cannot parse ''"),
         ("reflect('java.lang.System', 'getenv') = 'x'", "the function reflect is refused"),
     ],
 )

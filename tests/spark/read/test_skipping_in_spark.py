@@ -315,8 +315,8 @@ def test_push_down_finds_rows_with_nan_in_our_files(spark, tmp_path, where):
     second = write(
         merged, merging(first.files[0]), [floats(i, float("nan") if i == 27 else 1.0) for i in range(20, 40)]
     )
-    for written_bucket, ids in ((first, {7}), (second, {7, 27})):
-        (file,) = written_bucket.files
+    for run_bucket_task, ids in ((first, {7}), (second, {7, 27})):
+        (file,) = run_bucket_task.files
         frame = spark.read.parquet(created.store.spark_uri(file.stat.path))
         assert {row["id"] for row in frame.where(where).select("id").collect()} == ids
         statistics = file_statistics(file.stat.path, file.metadata, size_bytes=file.stat.file_size_bytes)

@@ -276,8 +276,8 @@ def test_a_select_turns_the_files_rows_into_the_tables(world):
         ),
         ({"select": "SELECT transform(id) USING 'cat' AS id FROM source"}, "TRANSFORM runs another program"),
         ({"select": "DROP TABLE source"}, "DropTable of Spark's plan is not on the list"),
-        ({"select": "SELECT * FROM csv.`/etc/passwd`"}, "is no relation of the query"),
-        ({"select": "SELECT id FROM source s JOIN other USING (id)"}, "'other' is no relation of the query"),
+        ({"select": "SELECT * FROM csv.`/etc/passwd`"}, "the query may not read"),
+        ({"select": "SELECT id FROM source s JOIN other USING (id)"}, "may not read 'other'"),
         ({"select": "SELECT * FROM reflect('java.lang.System', 'exit', 1)"}, "function reflect is refused"),
         ({"delete_when": "id IN (TABLE other)"}, "an expression reads no other rows"),
         ({"delete_when": "exists (FROM text.`/etc/passwd`)"}, "an expression reads no other rows"),
@@ -538,7 +538,7 @@ def test_a_file_that_is_no_avro_is_named_with_the_remedy(world, spoil):
     writer(whole, parse_schema(schema), [{"id": 1}])
     (world.root / "in/a.avro").write_bytes(spoil(whole.getvalue()))
     with pytest.raises(
-        InvalidDataError, match=r"source s of t: in/a\.avro cannot be read: it is no Avro file"
+        InvalidDataError, match=r"source s of t: in/a\.avro cannot be read: it is not an Avro file"
     ):
         world.ingest()
 
@@ -695,10 +695,10 @@ def test_line_ends_within_quotes_and_empty_texts_stay_what_they_are(world, end):
             b'id,name\n1,a\n2,"b ""c""\n',
             "line 3, a quote is not closed; close it, or declare multiLine: true",
         ),
-        (b"id,name\n1,a\n2,K\xf8\n", "line 3, there are bytes that are not UTF-8; "),
+        (b"id,name\n1,a\n2,K\xf8\n", "line 3, it has bytes that are not UTF-8; "),
         (
             gzip.compress(b"id,name\n1,x\n"),
-            r"it is gzip, by its content, and Spark goes by the name; call it \.gz",
+            r"its content is gzip, but Spark decides by the name; rename it to \.gz",
         ),
         ("id,name\n1,x\n".encode("utf-16"), "it is UTF-16 or UTF-32; write it in UTF-8"),
     ],
@@ -716,21 +716,21 @@ def test_a_csv_file_that_is_not_what_is_declared_is_told(world, content, message
         (
             '{"id":1}\n{"id":2}{"id":3}\n',
             {},
-            "line 2, there is more than one JSON value, and only the first ",
+            "line 2, it has more than one JSON value",
         ),
-        ('{"id":1},{"id":2}\n', {}, "line 1, there is more than one JSON value, and only the first "),
-        ('{"id":1} x\n', {}, "line 1, there is more than one JSON value, and only the first "),
+        ('{"id":1},{"id":2}\n', {}, "line 1, it has more than one JSON value"),
+        ('{"id":1} x\n', {}, "line 1, it has more than one JSON value"),
         (
             '{"id":1}\n{"id":2}\n',
             {"multiLine": "true"},
-            "there is more than one JSON value, and only the first ",
+            "it has more than one JSON value",
         ),
-        ('{"id":1,"name":"\\ud83d"}\n', {}, "line 1, there is an escape of half a character"),
-        (b'{"id":1,"name":"\xff"}\n', {}, "line 1, there are bytes that are not UTF-8; "),
+        ('{"id":1,"name":"\\ud83d"}\n', {}, "line 1, it has an escape of half a character"),
+        (b'{"id":1,"name":"\xff"}\n', {}, "line 1, it has bytes that are not UTF-8; "),
         (
             gzip.compress(b'{"id":1}\n'),
             {},
-            r"it is gzip, by its content, and Spark goes by the name; call it \.gz",
+            r"its content is gzip, but Spark decides by the name; rename it to \.gz",
         ),
         ('{"id":1}\n'.encode("utf-16"), {}, "it is UTF-16 or UTF-32; write it in UTF-8"),
     ],
@@ -768,7 +768,7 @@ def test_a_file_of_several_lines_a_cell_is_not_read_if_it_was_cut_within_quotes(
     world.create(source(format="csv", path="in/*.csv", options={"multiLine": "true"}))
     (world.root / "in/a.csv").write_text('id,name\n1,"a\n2,b\n')
     with pytest.raises(
-        InvalidDataError, match=r"^source s of t: in/a\.csv cannot be read: the number of its quotes is odd"
+        InvalidDataError, match=r"^source s of t: in/a\.csv cannot be read: it has an odd number of quotes"
     ):
         world.ingest()
 
@@ -794,7 +794,7 @@ def test_the_file_of_a_column_that_is_not_declared_is_told(world, file_format):
 def test_a_base_path_that_is_elsewhere_is_refused(world, tmp_path, file_format):
     world.create(source(format=file_format, path="in/*", options={"basePath": str(tmp_path / "other")}))
     (world.root / "in/a").write_text("id\n1\n")
-    reason = r"the option basePath is \S+, which is no folder above in/a; "
+    reason = r"the option basePath, \S+, is not a folder above in/a; "
     with pytest.raises(InvalidDataError, match=f"^source s of t: {reason}"):
         world.ingest()
 
@@ -874,7 +874,7 @@ def test_without_the_avro_reader_its_package_is_the_remedy(world):
             writer(out, schema, [{"id": number}])
         with pytest.raises(
             InvalidDataError,
-            match=rf"^source s of t: this Spark has no reader of Avro; list {avro_package()} under spark\.packages",
+            match=rf"^source s of t: this Spark has no Avro reader; list {avro_package()} under spark\.packages",
         ):
             world.ingest()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from parquetry.runtime.errors import UnsupportedSessionError
-from parquetry.runtime.spark.session.settings import failures_translated, load_files
+from parquetry.runtime.spark.session.failures import failures_translated
+from parquetry.runtime.spark.session.settings import load_files
 from parquetry.runtime.store_jars import clients, hadoop_version, spark_jars
 
 pytestmark = pytest.mark.spark

@@ -21,8 +21,8 @@ from parquetry.runtime.spark.attempt import deliver, upsert
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spark.prepare.materialise import stages_locally
 from parquetry.runtime.spark.session import start
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import run_numbered
-from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.job import SparkSettings
 from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, TableSpec
@@ -173,7 +173,9 @@ def test_workers_without_parquetry_get_it_as_an_artifact(tmp_path):
     write = SparkWrite(operation=Operation.INSERT, rows={"k": (1, "a")})
     table = make_table(tmp_path / "t")
     with connect_server(tmp_path / "server", environment=environment) as address:
-        missing = pytest.raises(UnsupportedSessionError, match=r"^Spark's workers have no parquetry; install")
+        missing = pytest.raises(
+            UnsupportedSessionError, match=r"^Spark's workers lack the module parquetry; install"
+        )
         with connected(address) as session, missing:
             write.perform(session, table.store)
         with connected(address) as session:

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import Task, run_numbered
-from parquetry.runtime.spark.session.settings import failures_translated
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.base_file.result import RESULT_DDL, RESULT_SCHEMA, read_results
-from parquetry.runtime.base_file.worker import written_bucket
+from parquetry.runtime.base_file.worker import run_bucket_task
 from parquetry.runtime.errors import (
     ConflictError,
     CorruptTableError,
@@ -59,7 +59,7 @@ def test_a_task_writes_a_bucket_however_its_rows_come_in_batches(tmp_path, batch
     answer = [
         batch
         for index, incoming in rows.items()
-        for batch in written_bucket(
+        for batch in run_bucket_task(
             pickle.loads(pickle.dumps(ctx)),
             bucket(ctx, index, partition=f"p={index}"),
             cut(incoming, ctx.schema, batch_rows),
@@ -97,7 +97,7 @@ def test_types_that_spark_sends_become_the_tables(tmp_path):
             "__hash": [1, 2],
         }
     )
-    results = read_results(rows_of(written_bucket(ctx, bucket(ctx), [sent])))
+    results = read_results(rows_of(run_bucket_task(ctx, bucket(ctx), [sent])))
     stored = pa.parquet.read_table(tmp_path / results.files[0].stat.path, partitioning=None)
     assert stored["t"].cast(pa.int64()).to_pylist() == [-1, 5]
     assert stored["l"].to_pylist() == [[{"a": "x"}], None]
@@ -106,7 +106,7 @@ def test_types_that_spark_sends_become_the_tables(tmp_path):
 def test_a_bucket_that_makes_no_file_is_reported_too(tmp_path):
     ctx = context(tmp_path, COLUMNS)
     rows = [Incoming(key="k", delete=True, hash=7)]
-    results = read_results(rows_of(written_bucket(ctx, bucket(ctx), cut(rows, ctx.schema, 5))))
+    results = read_results(rows_of(run_bucket_task(ctx, bucket(ctx), cut(rows, ctx.schema, 5))))
     assert (results.files, results.buckets[0].consumed_hash) == ((), 7)
 
 
@@ -145,7 +145,7 @@ def failing(tmp_path, kind: str):
 )
 def test_failures_travel_as_rows(tmp_path, kind, error, words):
     ctx, to = failing(tmp_path, kind)
-    answer = rows_of(written_bucket(ctx, to, cut(some(3), context(tmp_path, COLUMNS).schema, 2)))
+    answer = rows_of(run_bucket_task(ctx, to, cut(some(3), context(tmp_path, COLUMNS).schema, 2)))
     with pytest.raises(error, match=words):
         read_results(answer)
 
@@ -163,7 +163,7 @@ def test_the_worst_failure_is_raised():
 def test_storage_failures_are_left_to_spark(tmp_path):
     ctx = context(ReadOnlyStore(LocalStore(str(tmp_path))), COLUMNS)
     with pytest.raises(StorageError):
-        list(written_bucket(ctx, bucket(ctx), cut(some(1), ctx.schema, 5)))
+        list(run_bucket_task(ctx, bucket(ctx), cut(some(1), ctx.schema, 5)))
 
 
 def test_a_merge_in_a_task_reads_the_base(tmp_path):
@@ -171,7 +171,7 @@ def test_a_merge_in_a_task_reads_the_base(tmp_path):
     base = write(ctx, bucket(ctx), some(5)).files[0]
     ctx = context(tmp_path, COLUMNS, instant=SECOND)
     rows = [Incoming(key="k3", position=3, values={"n": -3}), *some(1, first=9)]
-    results = read_results(rows_of(written_bucket(ctx, merging(base, 4), cut(rows, ctx.schema, 1))))
+    results = read_results(rows_of(run_bucket_task(ctx, merging(base, 4), cut(rows, ctx.schema, 1))))
     (file,) = results.files
     assert (file.stat.prev_commit, file.stat.num_update_writes, file.stat.num_inserts) == (FIRST, 1, 1)
     stored = pa.parquet.read_table(tmp_path / file.stat.path, partitioning=None)

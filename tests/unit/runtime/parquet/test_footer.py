@@ -189,7 +189,7 @@ def test_a_footer_that_is_too_long_is_refused_before_it_is_read(store, magic):
         file.seek(0, 2)
         file.write(struct.pack("<I", claimed) + magic)
     with pytest.raises(
-        CorruptTableError, match=r"f\.parquet.*67,108,865 bytes, and at most 67,108,864"
+        CorruptTableError, match=r"f\.parquet.*67,108,865 bytes, but the limit is 67,108,864"
     ) as refused:
         read_metadata(store, "p/f.parquet")
     assert "restore the file" in str(refused.value)

@@ -66,5 +66,7 @@ def test_undeclared_numbers_with_a_fraction_are_texts_and_others_what_they_are()
     ],
 )
 def test_fields_whose_names_differ_in_case_alone_are_told(schema, names):
-    with pytest.raises(InvalidDataError, match=f"the records have fields {names}, which are one; "):
+    with pytest.raises(
+        InvalidDataError, match=f"the records have fields {names}, which are the same for Spark"
+    ):
         check_one_spelling(schema)

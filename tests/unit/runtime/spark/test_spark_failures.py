@@ -12,7 +12,7 @@ from parquetry.runtime.errors import InvalidDataError, LostTaskError, RefusedCel
 from parquetry.runtime.sources.ledger import SourceFile
 from parquetry.runtime.sources.listing import FoundFile
 from parquetry.runtime.spark.read.source_failures import explained, source_failures
-from parquetry.runtime.spark.session.settings import failures_translated
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import Column, Source, TableSpec
 
@@ -66,28 +66,28 @@ IN_PYTHON = 'org.apache.spark.api.python.PythonException: Traceback (most recent
     [
         (
             "ExecutorLostFailure (executor 6 exited for a task) Reason: Command exited with code 137\nDriver:\n\tat a.b",
-            "Spark lost the executor of a task each time that it tried the task (Command exited with code 137): ",
+            "Spark lost the executor at every attempt of a task (Command exited with code 137): ",
         ),
         (
             "ExecutorLostFailure (executor 6 exited unrelated to the running tasks) Reason: Container killed",
-            "Spark lost the executor of a task each time that it tried the task (Container killed): ",
+            "Spark lost the executor at every attempt of a task (Container killed): ",
         ),
         (
             "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat a.b",
-            "the Python process of a task ended each time that Spark tried the task (Python worker exited unex",
+            "the Python process ended at every attempt of a task (Python worker exited unex",
         ),
         (
             f"{IN_PYTHON}pyarrow.lib.ArrowMemoryError: malloc of size 64 failed\n\n\tat a.b",
-            "a task found no memory (ArrowMemoryError: malloc of size 64 failed): ",
+            "a task ran out of memory (ArrowMemoryError: malloc of size 64 failed): ",
         ),
-        (f"{IN_PYTHON}MemoryError\n\n\tat a.b", "a task found no memory (MemoryError): "),
+        (f"{IN_PYTHON}MemoryError\n\n\tat a.b", "a task ran out of memory (MemoryError): "),
         (
             f"{IN_PYTHON}ImportError: /a/b.so: failed to map segment from shared object\n\n\tat a.b",
-            "a task found no memory (ImportError: /a/b.so: failed to map segment from shared object): ",
+            "a task ran out of memory (ImportError: /a/b.so: failed to map segment from shared object): ",
         ),
         (
             f"{IN_PYTHON}numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7 GiB for an array\n",
-            "a task found no memory (_ArrayMemoryError: Unable to allocate 7 GiB for an array): ",
+            "a task ran out of memory (_ArrayMemoryError: Unable to allocate 7 GiB for an array): ",
         ),
     ],
 )
@@ -109,7 +109,7 @@ def test_rows_of_a_shuffle_that_are_lost_again_and_again_are_no_bug():
     )
     with pytest.raises(LostTaskError) as caught, failures_translated("rows for t"):
         raise PySparkException(message=CALLED + said)
-    meaning = "Spark lost rows of a shuffle with their executor each time that it computed them"
+    meaning = "Spark lost shuffled rows with their executor each time it computed them"
     assert str(caught.value).startswith(f"rows for t: {meaning} ({lost}): ")
     with pytest.raises(PySparkException), failures_translated("rows for t"):
         raise PySparkException(message=CALLED + FAILED + TASK + f"java.lang.X: SparkException: {said}")

@@ -30,7 +30,7 @@ from parquetry.runtime.clustering.rewrite.ranges import (
     scatterer,
 )
 from parquetry.runtime.clustering.rewrite.task import readers_of, rewrite_group
-from parquetry.runtime.spark.shuffle import checked, shares_of
+from parquetry.runtime.spark.shuffle import shares_of, written_results
 from tests.support.allocations import counted_allocations
 from tests.support.base_files import MIB, SECOND, bucket, context, read, write
 from tests.support.stores import CountingStore, Kind
@@ -81,7 +81,7 @@ def rewritten(ctx, group, *, stride=7, spoil=None):
     (merged,) = merge_samples(samples)
     found = read_sample(merged.to_pylist())
     if found is None:
-        return checked(group, read_results([]), shares=len(shares))
+        return written_results(group, read_results([]), shares=len(shares))
     division = Division(
         order=group.order, sample=found.sample, ranks=found.sample, tasks=group.tasks, ranges=5 * group.tasks
     )
@@ -94,7 +94,7 @@ def rewritten(ctx, group, *, stride=7, spoil=None):
     for part in shuffled(messages):
         gather = gatherer(ctx, group, pickle.loads(pickle.dumps(division)), rows=found.rows)
         rows += [row for batch in gather(part) for row in batch.to_pylist()]
-    return checked(group, read_results(rows), shares=len(shares))
+    return written_results(group, read_results(rows), shares=len(shares))
 
 
 def in_order(results, group):

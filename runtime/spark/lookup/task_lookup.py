@@ -21,10 +21,11 @@ from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING, POSITION
 from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.lookup.found import KeyTotals
 from parquetry.runtime.spark.lookup.key_match import key_columns
+from parquetry.runtime.spark.lookup.tagged_keys import KeyTotals
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import run_numbered
-from parquetry.runtime.spark.session.settings import failures_translated, reachable_parallelism
+from parquetry.runtime.spark.session.settings import reachable_parallelism
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.keys import BatchKeys, merged_keys, references
 from parquetry.runtime.stage.lists import read_list, write_list
@@ -59,8 +60,8 @@ class LocatedKeys(KeyTotals):
     Lists of base files (by file name) are sorted by position, those of new rows by arrival.
     """
 
-    found: Mapping[str, str]
-    new: Mapping[str, str]
+    update_lists: Mapping[str, str]
+    insert_lists: Mapping[str, str]
 
     def release(self) -> None:
         """Do nothing: the lists are removed with the stage."""
@@ -93,16 +94,16 @@ def locate_keys(
     )
     ordered = sorted(files, key=lambda f: (f.partition, f.path))
     tasks = _TASKS_PER_CORE * reachable_parallelism(spark)
-    found = _run(spark, _finder(keys, store, _shares(ordered, tasks)), min(len(ordered), tasks))
+    found = _run_tasks(spark, _finder(keys, store, _shares(ordered, tasks)), min(len(ordered), tasks))
     lists: dict[str, list[str]] = {}
     for row in found:
         partition = ordered[row["number"]].partition if partitioned else ""
         lists.setdefault(partition, []).append(row["name"])
-    homes = sorted(staged.totals) if partitioned else [""]
-    work = [(home, tuple(lists.get(home, ()))) for home in homes]
+    partitions = sorted(staged.totals) if partitioned else [""]
+    work = [(partition, tuple(lists.get(partition, ()))) for partition in partitions]
     tasks = min(len(work), reachable_parallelism(spark))
-    rest = _run(spark, _settler(keys, _shares(work, tasks)), tasks)
-    return _located(found, ordered, rest, homes)
+    new_rows = _run_tasks(spark, _new_row_lister(keys, _shares(work, tasks)), tasks)
+    return _located(found, ordered, new_rows, partitions)
 
 
 def _keys_files(spark: SparkSession, staged: StagedRows) -> tuple[str, ...]:
@@ -112,14 +113,17 @@ def _keys_files(spark: SparkSession, staged: StagedRows) -> tuple[str, ...]:
         return names
 
     def merge(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        _chosen(numbers)
+        _start_task(numbers)
         yield pa.RecordBatch.from_pydict({"name": [merged_keys(place, names)]})
 
-    return tuple(row["name"] for row in _run(spark, merge, 1))
+    return tuple(row["name"] for row in _run_tasks(spark, merge, 1))
 
 
 def _located(
-    found: Sequence[Summary], files: Sequence[FileSlice], rest: Sequence[Summary], homes: Sequence[str]
+    found: Sequence[Summary],
+    files: Sequence[FileSlice],
+    new_rows: Sequence[Summary],
+    partitions: Sequence[str],
 ) -> LocatedKeys:
     """Return the lists and totals that the summaries of both kinds of tasks contain."""
     changes: dict[str, dict[str, ChangeCounts]] = {}
@@ -130,23 +134,24 @@ def _located(
         changes.setdefault(file.partition, {})[file.file_id] = ChangeCounts(
             updates=row["rows"] - row["deletes"], deletes=row["deletes"]
         )
-    new = {homes[row["number"]]: row for row in rest if row["rows"]}
-    for home, row in new.items():
-        sums[home] = (sums.get(home, 0) + row["hash_sum"]) % (1 << 64)
+    new = {partitions[row["number"]]: row for row in new_rows if row["rows"]}
+    for partition, row in new.items():
+        sums[partition] = (sums.get(partition, 0) + row["hash_sum"]) % (1 << 64)
     return LocatedKeys(
         changes=changes,
-        inserts={home: row["rows"] for home, row in new.items()},
+        inserts={partition: row["rows"] for partition, row in new.items()},
         inserted_keys={
-            home: KeyRange(smallest=row["min_key"], largest=row["max_key"]) for home, row in new.items()
+            partition: KeyRange(smallest=row["min_key"], largest=row["max_key"])
+            for partition, row in new.items()
         },
         hash_sums=sums,
-        unmatched_deletes=sum(row["unmatched"] for row in rest),
-        found={files[row["number"]].path.rpartition("/")[2]: row["name"] for row in found},
-        new={home: row["name"] for home, row in new.items()},
+        unmatched_deletes=sum(row["unmatched"] for row in new_rows),
+        update_lists={files[row["number"]].path.rpartition("/")[2]: row["name"] for row in found},
+        insert_lists={partition: row["name"] for partition, row in new.items()},
     )
 
 
-def _run(spark: SparkSession, task: Task, tasks: int) -> Sequence[Summary]:
+def _run_tasks(spark: SparkSession, task: Task, tasks: int) -> Sequence[Summary]:
     with failures_translated("the keys of the rows", of_table=True):
         return run_numbered(spark, task, tasks)
 
@@ -163,7 +168,7 @@ def _finder(keys: BatchKeys, store: ObjectStore, shares: Sequence[Sequence[tuple
     """Return the task that writes, for each base file of its share, the list of winning rows stored there."""
 
     def find(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for share in _chosen(numbers):
+        for share in _start_task(numbers):
             partition, winners = None, None
             for number, file in shares[share]:
                 if winners is None or file.partition != partition:
@@ -176,14 +181,16 @@ def _finder(keys: BatchKeys, store: ObjectStore, shares: Sequence[Sequence[tuple
     return find
 
 
-def _settler(keys: BatchKeys, shares: Sequence[Sequence[tuple[int, tuple[str, Sequence[str]]]]]) -> Task:
+def _new_row_lister(
+    keys: BatchKeys, shares: Sequence[Sequence[tuple[int, tuple[str, Sequence[str]]]]]
+) -> Task:
     """Return the task that lists, for each partition of its share, the winning rows that no file contains.
 
     Such inserts are written to a list in order of arrival; such deletes are only counted.
     """
 
-    def settle(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for share in _chosen(numbers):
+    def list_new_rows(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for share in _start_task(numbers):
             for number, (partition, names) in shares[share]:
                 winners = keys.winners(partition)
                 found = references([read_list(keys.place, name) for name in names])
@@ -195,10 +202,10 @@ def _settler(keys: BatchKeys, shares: Sequence[Sequence[tuple[int, tuple[str, Se
                 name = write_list(keys.place, new) if rows.num_rows else ""
                 yield _summary(number, name, rows, unmatched=int((missing & deletes).sum()))
 
-    return settle
+    return list_new_rows
 
 
-def _chosen(numbers: Iterable[pa.RecordBatch]) -> list[int]:
+def _start_task(numbers: Iterable[pa.RecordBatch]) -> list[int]:
     """Return the numbers of the shares that a task gets."""
     freeze_loaded_objects()
     return [number for batch in numbers for number in batch.column(0).to_pylist()]

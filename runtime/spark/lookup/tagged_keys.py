@@ -13,9 +13,9 @@ from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.lookup.tagging import FILE, STORED_PARTITION, key_rows, winners
+from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.settings import (
     SHUFFLE_PARTITIONS,
-    failures_translated,
     parallelism,
     session_settings,
     set_by_user,
@@ -59,7 +59,7 @@ class KeyTotals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundKeys(KeyTotals):
+class TaggedKeys(KeyTotals):
     """The rows to write, once for each file or partition that they go to, and their totals.
 
     ``rows`` has reference, partition, hash, delete flag, and the name of the file and the position at which
@@ -73,7 +73,7 @@ class FoundKeys(KeyTotals):
         self.rows.unpersist()
 
 
-def find_nothing(spark: SparkSession, staged: StagedRows, *, partitioned: bool) -> FoundKeys:
+def tag_all_as_new(spark: SparkSession, staged: StagedRows, *, partitioned: bool) -> TaggedKeys:
     """Choose one row per key and tag it as new, without a lookup.
 
     With ``partitioned``, one row per key and partition is chosen.
@@ -85,10 +85,10 @@ def find_nothing(spark: SparkSession, staged: StagedRows, *, partitioned: bool) 
         F.lit(None).cast("bigint").alias(POSITION),
         F.lit(None).cast("string").alias(STORED_PARTITION),
     )
-    return count_found(tagged, files=(), rows=staged.rows)
+    return count_tagged(tagged, files=(), rows=staged.rows)
 
 
-def count_found(tagged: DataFrame, *, files: Sequence[FileSlice], rows: int) -> FoundKeys:
+def count_tagged(tagged: DataFrame, *, files: Sequence[FileSlice], rows: int) -> TaggedKeys:
     """Persist the tagged rows and count them.
 
     Args:
@@ -99,11 +99,11 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice], rows: int) -> 
     """
     by_name = {file.path.rpartition("/")[2]: file for file in files}
     keys = rows + sum(file.rows or 0 for file in files)
-    with session_settings(tagged.sparkSession, {**_SETTINGS, **_partitions(tagged.sparkSession, keys)}):
+    with session_settings(tagged.sparkSession, {**_SETTINGS, **_shuffle_settings(tagged.sparkSession, keys)}):
         kept = tagged.persist(StorageLevel.DISK_ONLY)
     keyed = RECORD_KEY in kept.columns
     try:
-        counted = _counted(kept, keyed=keyed)
+        counted = _count_by_target(kept, keyed=keyed)
     except BaseException:
         kept.unpersist()
         raise
@@ -128,7 +128,7 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice], rows: int) -> 
             changes.setdefault(partition, {})[file.file_id] = ChangeCounts(
                 updates=row["rows"] - row["deletes"], deletes=row["deletes"]
             )
-    return FoundKeys(
+    return TaggedKeys(
         rows=kept,
         changes=changes,
         inserts=inserts,
@@ -139,7 +139,7 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice], rows: int) -> 
     )
 
 
-def _partitions(spark: SparkSession, keys: int) -> Mapping[str, str]:
+def _shuffle_settings(spark: SparkSession, keys: int) -> Mapping[str, str]:
     """Return the setting for the number of shuffle partitions that so many keys need.
 
     The number is at most the user's own. Without a number of the user, the result is empty.
@@ -149,7 +149,7 @@ def _partitions(spark: SparkSession, keys: int) -> Mapping[str, str]:
     return {SHUFFLE_PARTITIONS: str(min(few, int(given)))} if given.isdecimal() else {}
 
 
-def _counted(rows: DataFrame, *, keyed: bool) -> list[Row]:
+def _count_by_target(rows: DataFrame, *, keyed: bool) -> list[Row]:
     """Count the rows and deletes, and add up the hashes, in one row for each destination.
 
     A destination is a file, or the partition of new rows. Rows without one are counted together. If ``keyed``
