@@ -267,7 +267,7 @@ def test_statistics_estimate_what_queries_will_read_of_rows_that_no_sample_cover
     assert query.total_after == found.debt.files_after == 3
     assert query.expected.files == expected
     assert not query.sampled
-    assert "more than a sample covers" in plain_text(plan)
+    assert "too many for a sample" in plain_text(plan)
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
@@ -594,7 +594,7 @@ def test_text_comment_and_page_show_the_same_rows_and_bytes(numbers, tmp_path, m
             in comment.split("<details><summary>Tables")[1].split("</details>")[0]
         )
         assert (name, files, rows, size) in rows_of_page
-    source = "from a sample of the rows" if covered else "more than a sample covers"
+    source = "from a sample of the rows" if covered else "too many for a sample"
     assert all(source in said for said in (text, comment, page))
     (tail,) = [query for query in found.queries if query.query == "tail"]
     assert tail.now.rows == 24_000
