@@ -467,7 +467,7 @@ def _jobs(
     first: list[JobPlan | JobOutcome] = []
     # Writes to partitions with damaged files are refused later. Jobs in other partitions continue.
     checked = _attempt(
-        table.name, _FILES, lambda: check_files(observation, table.spec, everywhere=False), diagnose
+        table.name, _FILES, lambda: check_files(observation, table.spec, every_partition=False), diagnose
     )
     if isinstance(checked, JobOutcome):
         first.append(checked)

@@ -23,7 +23,7 @@ from parquetry.runtime.clustering.plan.history import (
     forecast_error,
 )
 from parquetry.runtime.clustering.rewrite.strategies import are_allowed
-from parquetry.runtime.commit.damaged_files import damage_warnings, damaged_files, refuse_damage
+from parquetry.runtime.commit.damaged_files import damage_warnings, damaged_files, raise_if_damaged
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping.files import (
@@ -154,7 +154,7 @@ def live_files(store: ObjectStore) -> LiveFiles:
     """
     handle = open_table(store)
     with failures_masked(handle.spec, location=store.uri):
-        refuse_damage(handle, damaged_files(handle))
+        raise_if_damaged(handle, damaged_files(handle))
 
     def read_slices(view: FileSystemView) -> tuple[IncrementalSlices, str | None]:
         return IncrementalSlices(
@@ -192,7 +192,7 @@ def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
     store = handle.store
     lost = damaged_files(handle)
     # No report is possible on files that cannot be opened.
-    refuse_damage(handle, [file for file in lost if file.size_bytes is not None])
+    raise_if_damaged(handle, [file for file in lost if file.size_bytes is not None])
     timeline = handle.timeline()
     spec = handle.effective_spec(timeline)
     view = handle.view(timeline)

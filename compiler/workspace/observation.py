@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from parquetry.compiler.workspace.masking import masked_by
-from parquetry.runtime.commit.damaged_files import damaged_files, refuse_damage
+from parquetry.runtime.commit.damaged_files import damaged_files, raise_if_damaged
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
 from parquetry.runtime.spec.job import TableOwner
@@ -141,15 +141,15 @@ def admit(observation: Observation) -> None:
     check_writable(handle, handle.timeline(), handle.store.now_ms())
 
 
-def check_files(observation: Observation, declared: TableSpec, *, everywhere: bool = True) -> None:
+def check_files(observation: Observation, declared: TableSpec, *, every_partition: bool = True) -> None:
     """Raise CorruptTableError if base files are missing or have another size than was written.
 
-    Partitions that no write on the active timeline touched are listed only if ``everywhere`` is True.
+    Partitions that no write on the active timeline touched are listed only if ``every_partition`` is True.
     Personal partitions are masked by the applied and the ``declared`` spec.
     """
     handle = observation.handle
     with failures_masked(masked_by(observation.spec, declared), location=handle.store.uri):
-        refuse_damage(handle, damaged_files(handle, everywhere=everywhere))
+        raise_if_damaged(handle, damaged_files(handle, every_partition=every_partition))
 
 
 class Measuring:

@@ -58,6 +58,6 @@ def _read(store: ObjectStore, path: str) -> dict[str, str]:
         return {str(number): str(partition) for number, partition in parsed_json(content).items()}
     except (ValueError, AttributeError) as error:
         raise CorruptTableError(
-            f"{store.uri}/{path}: not the numbers of buckets and their partitions: {error}; remove the file "
+            f"{store.uri}/{path}: the note of abandoned buckets cannot be read: {error}; remove the file "
             "and " + run("service", "clean", "TABLE")
         ) from error

@@ -63,8 +63,8 @@ class Claim:
         return json.dumps(document, indent=1).encode()
 
     @classmethod
-    def from_bytes(cls, content: bytes, *, place: str) -> Claim:
-        """Return the claim that :meth:`to_bytes` wrote; ``place`` is the URI for messages.
+    def from_bytes(cls, content: bytes, *, uri: str) -> Claim:
+        """Return the claim that :meth:`to_bytes` wrote; ``uri`` is for messages.
 
         Raises:
             CorruptTableError: If the content is anything else.
@@ -73,7 +73,8 @@ class Claim:
             return from_json_value(cls, parsed_json(content), place="claim")
         except (ValueError, InvalidDataError) as error:
             raise CorruptTableError(
-                f"{place} is no claim of a writer ({error!r}); remove the file if no parquetry writes here"
+                f"{uri}: the file does not contain a claim of a writer ({error!r}); if no parquetry writes "
+                "to this table, remove the file"
             ) from error
 
 
@@ -86,7 +87,7 @@ def read_claim(store: ObjectStore, instant: str) -> Claim | None:
     """Return the claim on an instant, or None if no writer of this project has claimed it."""
     path = claim_path(instant)
     try:
-        return Claim.from_bytes(store.read(path), place=f"{store.uri}/{path}")
+        return Claim.from_bytes(store.read(path), uri=f"{store.uri}/{path}")
     except NotFoundError:
         return None
 
@@ -142,29 +143,31 @@ def _reached_instant(store: ObjectStore, after: str | None, zone: Timezone, timi
         if ahead_ms > timing.clock_skew_seconds * 1000:
             raise UnsupportedTableError(
                 f"{store.uri}: instant {after} lies {ahead_ms / 1000:.0f} s ahead of the store's clock; "
-                "set the clocks of the writers right and wait until that time has come"
+                "correct the clocks of the writers, and wait until that time has passed"
             )
         timing.sleep(ahead_ms / 1000)
 
 
-def seconds_since_beat(store: ObjectStore, instant: str, *, otherwise_ms: int) -> float:
+def seconds_since_beat(store: ObjectStore, instant: str, *, known_alive_ms: int) -> float:
     """Return the seconds, by the store's clock, since the writer last showed that it is alive.
 
-    ``otherwise_ms`` is a time at which the writer was certainly alive, in milliseconds since the epoch. It
+    ``known_alive_ms`` is a time at which the writer was certainly alive, in milliseconds since the epoch. It
     counts if there is no heartbeat file or if the heartbeat is older.
     """
     beat = store.stat(heartbeat_path(instant))
-    seen_ms = otherwise_ms if beat is None else max(beat.modified_ms, otherwise_ms)
+    seen_ms = known_alive_ms if beat is None else max(beat.modified_ms, known_alive_ms)
     return (store.now_ms() - seen_ms) / 1000
 
 
 def is_alive(store: ObjectStore, claim: Claim, timing: Timing) -> bool:
     """Return whether the writer of a claim may still continue its work."""
-    if claim.owner.is_known_gone:
+    if claim.owner.has_ended:
         return False
     made = store.stat(claim_path(claim.instant))
-    otherwise_ms = 0 if made is None else made.modified_ms
-    return seconds_since_beat(store, claim.instant, otherwise_ms=otherwise_ms) <= timing.dead_after_seconds
+    known_alive_ms = 0 if made is None else made.modified_ms
+    return (
+        seconds_since_beat(store, claim.instant, known_alive_ms=known_alive_ms) <= timing.dead_after_seconds
+    )
 
 
 class Heartbeat:
@@ -233,7 +236,7 @@ class Session:
             deletes them. If the heartbeat remains, the claim stays too, because clean finds the heartbeat by
             its claim.
         """
-        return self.withdraw() or _removed(self.store, claim_path(self.instant))
+        return self.withdraw() or _delete(self.store, claim_path(self.instant))
 
     def withdraw(self) -> tuple[str, ...]:
         """Remove the heartbeat. The claim stays, and shows that the instant was rolled back.
@@ -243,10 +246,10 @@ class Session:
 
         """
         self.heartbeat.stop()
-        return _removed(self.store, heartbeat_path(self.instant))
+        return _delete(self.store, heartbeat_path(self.instant))
 
 
-def _removed(store: ObjectStore, path: str) -> tuple[str, ...]:
+def _delete(store: ObjectStore, path: str) -> tuple[str, ...]:
     """Delete the file; return a message if that fails."""
     try:
         store.delete(path)

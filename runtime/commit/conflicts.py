@@ -190,7 +190,7 @@ def _retry_reason(
         return f"{who} has inserted into a partition that this write overwrites"
     if footprint.looks_up_keys and may_insert_same_key(mine, theirs, footprint.key_scope):
         return f"{who} may have inserted a key that this write inserts"
-    if _schema_moved(mine.schema, theirs.schema, schema_before):
+    if _has_schema_changed(mine.schema, theirs.schema, schema_before):
         return f"{who} has changed the schema of the table"
     return None
 
@@ -199,22 +199,22 @@ def may_insert_same_key(mine: WriteEffects, theirs: WriteEffects, scope: KeyScop
     """Return whether both writes may have inserted the same key. Unknown key ranges overlap every other."""
     if scope is KeyScope.PARTITION:
         return any(
-            _ranges_meet(mine.inserted_keys.get(p), theirs.inserted_keys.get(p))
+            _ranges_overlap(mine.inserted_keys.get(p), theirs.inserted_keys.get(p))
             for p in mine.inserted & theirs.inserted
         )
     return any(
-        _ranges_meet(mine.inserted_keys.get(p), theirs.inserted_keys.get(q))
+        _ranges_overlap(mine.inserted_keys.get(p), theirs.inserted_keys.get(q))
         for p in mine.inserted
         for q in theirs.inserted
     )
 
 
-def _ranges_meet(one: KeyRange | None, other: KeyRange | None) -> bool:
+def _ranges_overlap(one: KeyRange | None, other: KeyRange | None) -> bool:
     """Return whether the ranges overlap. None stands for an unknown range, which overlaps every other."""
     return one is None or other is None or one.overlaps(other)
 
 
-def _schema_moved(mine: str | None, theirs: str | None, before: str | None) -> bool:
+def _has_schema_changed(mine: str | None, theirs: str | None, before: str | None) -> bool:
     """Return whether ``theirs`` changed the schema to another one than that of ``mine``."""
     if mine is None or theirs is None:
         return False

@@ -57,8 +57,8 @@ def damaged_files(
     handle: TableHandle,
     *,
     until: str | None = None,
-    wanted: PartitionChoice = list,
-    everywhere: bool = True,
+    choose: PartitionChoice = list,
+    every_partition: bool = True,
 ) -> tuple[DamagedFile, ...]:
     """Return the file groups whose newest version differs from what its commit wrote, by partition and path.
 
@@ -68,33 +68,35 @@ def damaged_files(
     Args:
         handle: The table to check.
         until: The instant as of which to check, or None for the newest state.
-        wanted: Selects the partitions to check.
-        everywhere: Whether to check partitions that no write on the active timeline names, for files that are
-            too small.
+        choose: Selects the partitions to check.
+        every_partition: Whether to check partitions that no write on the active timeline names, for files
+            that are too small.
     """
 
-    def look() -> tuple[DamagedFile, ...]:
+    def check() -> tuple[DamagedFile, ...]:
         view = handle.view(handle.timeline())
-        return damaged_as_of(view, view.newest if until is None else until, wanted, everywhere=everywhere)
+        return damaged_as_of(
+            view, view.newest if until is None else until, choose, every_partition=every_partition
+        )
 
-    return look() and look()
+    return check() and check()
 
 
 def damaged_as_of(
-    view: FileSystemView, time: str, wanted: PartitionChoice = list, *, everywhere: bool = True
+    view: FileSystemView, time: str, choose: PartitionChoice = list, *, every_partition: bool = True
 ) -> tuple[DamagedFile, ...]:
     """Return the damaged files in one view, of the versions that readers saw at ``time``.
 
     Args:
         view: The view whose files and commits are compared.
         time: The instant as of which to check.
-        wanted: Selects the partitions to check.
-        everywhere: Whether to check partitions that no write on the active timeline names, for files that are
-            too small.
+        choose: Selects the partitions to check.
+        every_partition: Whether to check partitions that no write on the active timeline names, for files
+            that are too small.
     """
     times = [instant.time for instant in view.timeline.completed_writes if instant.time <= time]
     named = newest_files(view.timeline, times)
-    return _damaged_in(view, named, time, wanted, also=view.partitions() if everywhere else ())
+    return _damaged_in(view, named, time, choose, further=view.partitions() if every_partition else ())
 
 
 def damage_warnings(
@@ -105,18 +107,21 @@ def damage_warnings(
     found = damaged_files(handle) if found is None else found
     texts: list[str] = [_damage_message(handle.store.uri, file) for file in found[:_NAMED]]
     if len(found) > _NAMED:
-        texts.append(f"{len(found) - _NAMED:,} more files are gone, or of another size than was written")
+        texts.append(
+            f"{len(found) - _NAMED:,} more files are missing or do not have the size that was written"
+        )
     return tuple(joined("; ", (text, remedy(handle))) for text in texts)
 
 
 def remedy(handle: TableHandle) -> str:
     """Return the sentence that tells a user what to do about a damaged file."""
-    return "restore the file from a copy, or the table to a savepoint, or give its rows up with " + command(
-        "doctor", "--accept-loss", handle.store.uri
+    return (
+        "restore the file from a copy, or the table to a savepoint, or accept the loss of its rows with "
+        + (command("doctor", "--accept-loss", handle.store.uri))
     )
 
 
-def refuse_damage(handle: TableHandle, found: Sequence[DamagedFile], *advice: str) -> None:
+def raise_if_damaged(handle: TableHandle, found: Sequence[DamagedFile], *advice: str) -> None:
     """Raise CorruptTableError with the names of the damaged files, if any; ``advice`` replaces the remedy."""
     if not found:
         return
@@ -132,7 +137,7 @@ def check_read(
     *,
     after: str = "",
     until: str,
-    wanted: PartitionChoice,
+    choose: PartitionChoice,
 ) -> None:
     """Check the files that a read needs against the commits that the read uses anyway.
 
@@ -145,7 +150,7 @@ def check_read(
         files: The file slices that the read opens.
         after: Files that were written up to this instant are not checked.
         until: The instant as of which the table is read.
-        wanted: Selects the partitions that the read needs.
+        choose: Selects the partitions that the read needs.
 
     Raises:
         CorruptTableError: If files that the read needs are damaged.
@@ -153,15 +158,15 @@ def check_read(
     timeline = view.timeline
     map_each(
         sorted({f.instant for f in files if timeline.is_completed(f.instant)}),
-        lambda time: _remember(timeline, time),
+        lambda time: _cache_commit(timeline, time),
     )
     known = [i.time for i in timeline.completed_writes if i.time <= until and timeline.is_cached(i.time)]
     named = {group: one for group, one in newest_files(timeline, known).items() if one[0] > after}
-    if _damaged_in(view, named, until, wanted) or any(f.size_bytes < _LEAST_BYTES for f in files):
-        refuse_damage(handle, damaged_files(handle, until=until, wanted=wanted))
+    if _damaged_in(view, named, until, choose) or any(f.size_bytes < _LEAST_BYTES for f in files):
+        raise_if_damaged(handle, damaged_files(handle, until=until, choose=choose))
 
 
-def _remember(timeline: Timeline, time: str) -> None:
+def _cache_commit(timeline: Timeline, time: str) -> None:
     """Read a commit into the timeline. A commit that was archived meanwhile is ignored.
 
     Archiving requires that all files of a commit are intact.
@@ -177,17 +182,17 @@ def check_partitions(handle: TableHandle, view: FileSystemView, partitions: Coll
     keeps them.
     """
 
-    def wanted(paths: Sequence[str]) -> Sequence[str]:
+    def choose(paths: Sequence[str]) -> Sequence[str]:
         return [path for path in paths if path in partitions]
 
-    if _damaged_in(view, newest_files(view.timeline), view.newest, wanted, also=partitions):
-        refuse_damage(handle, damaged_files(handle, wanted=wanted))
+    if _damaged_in(view, newest_files(view.timeline), view.newest, choose, further=partitions):
+        raise_if_damaged(handle, damaged_files(handle, choose=choose))
 
 
 def check_published(
     handle: TableHandle,
-    now: Timeline,
-    there: Mapping[str, int],
+    current: Timeline,
+    listed: Mapping[str, int],
     *,
     partitions: Collection[str],
     replaced: Collection[FileGroupId],
@@ -196,23 +201,23 @@ def check_published(
 
     Args:
         handle: The table, for messages.
-        now: The timeline, as read under the lock.
-        there: The sizes in bytes of all files in these partitions, by path.
+        current: The timeline, as read under the lock.
+        listed: The sizes in bytes of all files in these partitions, by path.
         partitions: The partitions that the write changes.
         replaced: File groups that the write replaces; these may be damaged.
 
     """
     found = [
-        _of_commit(group, instant, stat, part)
-        for group, (instant, stat) in newest_files(now).items()
+        _damage_of_written(group, instant, stat, part)
+        for group, (instant, stat) in newest_files(current).items()
         if group[0] in partitions
         and group not in replaced
-        and not _is_whole(instant, stat, part := _listed(group, instant, stat.path, there))
+        and not _is_whole(instant, stat, part := _listed(group, instant, stat.path, listed))
     ]
-    refuse_damage(handle, sorted(found, key=lambda file: (file.partition, file.path)))
+    raise_if_damaged(handle, sorted(found, key=lambda file: (file.partition, file.path)))
 
 
-def named_partitions(view: FileSystemView) -> frozenset[str]:
+def recorded_partitions(view: FileSystemView) -> frozenset[str]:
     """Return the partitions in which files should exist according to the active timeline."""
     named = newest_files(view.timeline)
     return frozenset(group[0] for group in named if not view.is_replaced(group, view.newest))
@@ -257,31 +262,31 @@ def newest_files(timeline: Timeline, times: Iterable[str] | None = None) -> dict
 
 def _damaged_in(
     view: FileSystemView,
-    named: Mapping[FileGroupId, Written],
+    expected: Mapping[FileGroupId, Written],
     time: str,
-    wanted: PartitionChoice,
+    choose: PartitionChoice,
     *,
-    also: Iterable[str] = (),
+    further: Iterable[str] = (),
 ) -> tuple[DamagedFile, ...]:
     """Return the files of a view that differ from their commits, or are too small, as of ``time``.
 
-    ``named`` has the versions that commits name. Only the partitions of ``named`` and of ``also`` that
-    ``wanted`` selects are checked.
+    ``expected`` has the versions that commits name. Only the partitions of ``expected`` and of ``further``
+    that ``choose`` selects are checked.
     """
-    named = {group: one for group, one in named.items() if not view.is_replaced(group, time)}
-    partitions = wanted(sorted({partition for partition, _ in named}.union(also)))
-    listed = map_each(partitions, lambda partition: view.slices(partition, time))
-    there = {part.key: part for parts in listed for part in parts}
+    expected = {group: written for group, written in expected.items() if not view.is_replaced(group, time)}
+    partitions = choose(sorted({partition for partition, _ in expected}.union(further)))
+    slices = map_each(partitions, lambda partition: view.slices(partition, time))
+    listed = {part.key: part for parts in slices for part in parts}
     within = set(partitions)
     found = [
-        _of_commit(group, instant, stat, there.get(group))
-        for group, (instant, stat) in named.items()
-        if group[0] in within and not _is_whole(instant, stat, there.get(group))
+        _damage_of_written(group, instant, stat, listed.get(group))
+        for group, (instant, stat) in expected.items()
+        if group[0] in within and not _is_whole(instant, stat, listed.get(group))
     ]
     found += [
-        _of_listing(part)
-        for group, part in there.items()
-        if group not in named and part.size_bytes < _LEAST_BYTES
+        _damage_of_listed(part)
+        for group, part in listed.items()
+        if group not in expected and part.size_bytes < _LEAST_BYTES
     ]
     return tuple(sorted(found, key=lambda file: (file.partition, file.path)))
 
@@ -299,7 +304,9 @@ def _is_whole(instant: str, stat: WriteStat, part: FileSlice | None) -> bool:
     return part.path == stat.path and is_sized and part.size_bytes >= _LEAST_BYTES
 
 
-def _of_commit(group: FileGroupId, instant: str, stat: WriteStat, part: FileSlice | None) -> DamagedFile:
+def _damage_of_written(
+    group: FileGroupId, instant: str, stat: WriteStat, part: FileSlice | None
+) -> DamagedFile:
     is_there = part is not None and part.path == stat.path
     return DamagedFile(
         partition=group[0],
@@ -313,7 +320,7 @@ def _of_commit(group: FileGroupId, instant: str, stat: WriteStat, part: FileSlic
     )
 
 
-def _of_listing(part: FileSlice) -> DamagedFile:
+def _damage_of_listed(part: FileSlice) -> DamagedFile:
     return DamagedFile(
         partition=part.partition,
         file_id=part.file_id,
@@ -325,9 +332,9 @@ def _of_listing(part: FileSlice) -> DamagedFile:
     )
 
 
-def _listed(group: FileGroupId, instant: str, path: str, there: Mapping[str, int]) -> FileSlice | None:
-    """Return the file slice at ``path``, or None if the listing ``there`` does not contain it."""
-    size_bytes = there.get(path)
+def _listed(group: FileGroupId, instant: str, path: str, listed: Mapping[str, int]) -> FileSlice | None:
+    """Return the file slice at ``path``, or None if the listing ``listed`` does not contain it."""
+    size_bytes = listed.get(path)
     if size_bytes is None:
         return None
     return FileSlice(partition=group[0], file_id=group[1], instant=instant, path=path, size_bytes=size_bytes)
@@ -335,13 +342,13 @@ def _listed(group: FileGroupId, instant: str, path: str, there: Mapping[str, int
 
 def _damage_message(uri: str, file: DamagedFile) -> str:
     """Return the message about one damaged file."""
-    place = Value.uri(f"{uri}/{file.path}")
+    file_uri = Value.uri(f"{uri}/{file.path}")
     if file.size_bytes is None:
-        means = "its rows are missing from every read"
+        effect = "every read lacks its rows"
         if file.older is not None:
-            means = f"its older version of {file.older} is read in its place"
-        return Message(place, f" is gone, which {file.instant} wrote: {means}")
-    written = "no parquet file is that small"
+            effect = f"reads use its older version of {file.older} instead"
+        return Message(file_uri, f", a file of {file.instant}, is missing: {effect}")
+    written = "a Parquet file cannot be that small"
     if file.written_bytes is not None:
         written = f"{file.instant} wrote {file.written_bytes:,}"
-    return Message(place, f" has {file.size_bytes:,} bytes, and {written}")
+    return Message(file_uri, f" has {file.size_bytes:,} bytes, but {written}")

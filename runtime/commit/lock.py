@@ -56,15 +56,15 @@ class LockInfo:
         if self.owner is not None:
             return f"{self.owner} for instant {self.instant}"
         text = self.content.decode("utf-8", errors="replace").strip()
-        return f"another program ({text[:200] or 'which left no name'})"
+        return f"another program ({text[:200] or 'its lock is empty'})"
 
     def is_dead(self, store: ObjectStore, timing: Timing) -> bool:
         """Return whether the holder is a writer of this project that will not release the lock."""
         if self.owner is None or self.instant is None:
             return False
-        if self.owner.is_known_gone:
+        if self.owner.has_ended:
             return True
-        silent = seconds_since_beat(store, self.instant, otherwise_ms=self.modified_ms)
+        silent = seconds_since_beat(store, self.instant, known_alive_ms=self.modified_ms)
         return silent > timing.dead_after_seconds
 
 
@@ -83,19 +83,19 @@ def read_lock(store: ObjectStore, path: str) -> LockInfo | None:
             path=path,
             content=content,
             modified_ms=info.modified_ms,
-            instant=_name(document["instant"]),
+            instant=_file_name(document["instant"]),
             owner=Owner.from_json(document["owner"]),
-            nonce=_name(document["nonce"]),
+            nonce=_file_name(document["nonce"]),
         )
     except (ValueError, KeyError, TypeError):
         return LockInfo(path=path, content=content, modified_ms=info.modified_ms)
 
 
-def _name(said: object) -> str:
+def _file_name(value: object) -> str:
     """Return the value as a string that is safe as a file name, or raise ValueError."""
-    if not isinstance(said, str) or not re.fullmatch(r"[0-9A-Za-z_-]+", said):
-        raise ValueError(f"{said!r:.60} is no name")
-    return said
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9A-Za-z_-]+", value):
+        raise ValueError(f"{value!r:.60} is not a file name")
+    return value
 
 
 def break_lock(session: Session, lock: LockInfo, *, fence: Callable[[str], None]) -> bool:
@@ -116,17 +116,17 @@ def break_lock(session: Session, lock: LockInfo, *, fence: Callable[[str], None]
             store.delete(token)
         return False
     try:
-        if not _still_stands(store, lock):
+        if not _is_unchanged(store, lock):
             return False
         if lock.instant is not None:
             fence(lock.instant)
-        return _still_stands(store, lock) and store.delete(lock.path)
+        return _is_unchanged(store, lock) and store.delete(lock.path)
     finally:
         with logging_failures(store.uri, f"{token} is left behind"):
             store.delete(token)
 
 
-def _still_stands(store: ObjectStore, lock: LockInfo) -> bool:
+def _is_unchanged(store: ObjectStore, lock: LockInfo) -> bool:
     """Return whether the lock file still has the content that was read."""
     try:
         return store.read(lock.path) == lock.content
@@ -141,10 +141,10 @@ def _is_stale(session: Session, token: str) -> bool:
         breaker = Owner.from_json(parsed_json(store.read(token)))
     except (NotFoundError, ValueError, KeyError, TypeError):
         return False
-    standing = store.stat(token)
-    if breaker.is_known_gone or standing is None:
+    info = store.stat(token)
+    if breaker.has_ended or info is None:
         return True
-    return store.now_ms() - standing.modified_ms > session.timing.dead_after_seconds * 1000
+    return store.now_ms() - info.modified_ms > session.timing.dead_after_seconds * 1000
 
 
 class TableLock:
@@ -191,28 +191,27 @@ class TableLock:
             LockHeldError: If the same holder keeps the lock longer than the timing allows.
         """
         timing = self._session.timing
-        waited_for: bytes | None = None
-        waiting_since_ms = 0
+        observed_content: bytes | None = None
+        observed_since_ms = 0
         round_number = 0
         while not self._try():
-            found = read_lock(self._store, self._path)
-            if found is None:
+            held = read_lock(self._store, self._path)
+            if held is None:
                 continue
-            if found.is_dead(self._store, timing):
-                if not break_lock(self._session, found, fence=self._fence):
+            if held.is_dead(self._store, timing):
+                if not break_lock(self._session, held, fence=self._fence):
                     timing.poll(round_number)
                     round_number += 1
                 continue
             now_ms = self._store.now_ms()
-            if found.content != waited_for:
-                waited_for, waiting_since_ms, round_number = found.content, now_ms, 0
-            patience = timing.foreign_lock_seconds if found.owner is None else timing.live_lock_seconds
-            if now_ms - waiting_since_ms > patience * 1000:
+            if held.content != observed_content:
+                observed_content, observed_since_ms, round_number = held.content, now_ms, 0
+            limit_seconds = timing.foreign_lock_seconds if held.owner is None else timing.live_lock_seconds
+            if now_ms - observed_since_ms > limit_seconds * 1000:
                 raise LockHeldError(
-                    f"{self._store.uri}/{self._path} is held by {found.holder} since {patience:.0f} s; "
-                    "try again, or release it with "
+                    f"{self._store.uri}/{self._path} has been held by {held.holder} for "
+                    f"{limit_seconds:.0f} s; try again, or, if that program has ended, release the lock with "
                     + command("unlock", "TABLE")
-                    + " when that program has ended"
                 )
             self._session.heartbeat.ensure()
             timing.poll(round_number)
@@ -240,8 +239,8 @@ class TableLock:
                 break
             except LATE_FAILURES as error:
                 if attempt == _ATTEMPTS_TO_RELEASE:
-                    place = f"{self._store.uri}/{self._path}"
-                    _LOG.warning("%s is left to the next writer, who breaks it: %s", place, error)
+                    uri = f"{self._store.uri}/{self._path}"
+                    _LOG.warning("the lock %s could not be removed, the next writer will: %s", uri, error)
         self._content = None
 
     def _try(self) -> bool:

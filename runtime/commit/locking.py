@@ -60,21 +60,21 @@ def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:
         LockHeldError: If the lock changed hands at the same moment.
     """
     store = table.store
-    place = lock_path(table.config.raw)
-    found = read_lock(store, place)
-    if found is None:
-        raise NotFoundError(f"{store.uri}/{place}: the table is not locked")
+    path = lock_path(table.config.raw)
+    held = read_lock(store, path)
+    if held is None:
+        raise NotFoundError(f"{store.uri}/{path}: the table is not locked")
     after = Timeline.load(store).last_instant
     with open_session(
         store, purpose="unlock", after=after, zone=table.config.timezone, timing=timing
     ) as session:
-        removed = break_lock(
-            session, found, fence=lambda instant: _roll_back_pending(table, session, instant)
-        )
+        removed = break_lock(session, held, fence=lambda instant: _roll_back_pending(table, session, instant))
         session.acknowledge()
     if not removed:
-        raise LockHeldError(f"{store.uri}/{place} has changed hands meanwhile; run the command again")
-    return found
+        raise LockHeldError(
+            f"{store.uri}/{path}: another process has changed the lock; run the command again"
+        )
+    return held
 
 
 def _roll_back_pending(table: TableHandle, session: Session, instant: str) -> None:

@@ -57,12 +57,12 @@ class Owner:
         _LIVE_NONCES.discard(self.nonce)
 
     @property
-    def is_known_gone(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the process, or its unit of work, has certainly ended.
 
         False also means unknown: the process runs on another machine or boot, or it still exists.
         """
-        if self.is_process_gone:
+        if self.has_process_ended:
             return True
         here = (self.host, self.boot_id, self.pid_namespace) == _machine()
         return here and self.pid == os.getpid() and self.nonce not in _LIVE_NONCES
@@ -71,10 +71,10 @@ class Owner:
     def is_alive_here(self) -> bool:
         """Whether the process runs on this machine, as far as this can be determined."""
         here = bool(self.boot_id) and (self.host, self.boot_id, self.pid_namespace) == _machine()
-        return here and not self.is_process_gone
+        return here and not self.has_process_ended
 
     @property
-    def is_process_gone(self) -> bool:
+    def has_process_ended(self) -> bool:
         """Whether the process has certainly ended. False also means unknown."""
         if not self.boot_id or (self.host, self.boot_id, self.pid_namespace) != _machine():
             return False

@@ -27,7 +27,7 @@ from parquetry.runtime.commit.validation import (
     Candidate,
     FileSizes,
     list_partitions,
-    read_ahead,
+    prefetch,
     revalidate,
     validate,
 )
@@ -141,9 +141,10 @@ def run_write(
         if attempt >= timing.retries:
             raise ConflictError(
                 Message(
-                    f"{table.store.uri}: lost {attempt + 1} times to other writers, at last because ",
+                    f"{table.store.uri}: the write conflicted with other writers {attempt + 1} times; the "
+                    "last time because ",
                     conflict.reason,
-                    "; run again when fewer of them write the same files",
+                    "; run it again when fewer writers change the same files",
                 )
             )
     raise AssertionError
@@ -173,20 +174,22 @@ def _run_body(
             if len(content) <= MOST_BYTES:
                 transaction.store.put(path, content)
     except BaseException as error:
-        was_rolled_back = isinstance(error, Exception) and _was_rolled_back(transaction)
+        has_rollback = isinstance(error, Exception) and _has_rollback(transaction)
         _roll_back_after(transaction, error, outcome)
-        if was_rolled_back and not isinstance(error, RetryWrite):
+        if has_rollback and not isinstance(error, RetryWrite):
             raise RetryWrite(f"another writer has rolled {transaction.instant} back") from error
         raise
     return candidate
 
 
-def _was_rolled_back(transaction: Transaction) -> bool:
+def _has_rollback(transaction: Transaction) -> bool:
     """Return whether another writer has rolled back the transaction, or is rolling it back."""
     requested = transaction.state(State.REQUESTED)
     try:
-        now = transaction.timeline.reload()
-        return requested.file_name not in now.files or find_rollback_of(now, requested.time) is not None
+        current = transaction.timeline.reload()
+        return (
+            requested.file_name not in current.files or find_rollback_of(current, requested.time) is not None
+        )
     except LATE_FAILURES:
         return False
 
@@ -243,8 +246,8 @@ def _publish(
         why = message_of(error)
         checked = f"the commit {transaction.instant} is complete, but could not be checked again: "
         warning = joined("", (checked, why))
-        return publication.candidate.outcome, (warning, *_tidy(transaction))
-    return published, () if published is None else _tidy(transaction)
+        return publication.candidate.outcome, (warning, *_clean_up(transaction))
+    return published, () if published is None else _clean_up(transaction)
 
 
 class _State(Enum):
@@ -279,24 +282,26 @@ class _Publication:
             _ConflictFound: If the write must not be a commit, after it was rolled back.
         """
         transaction = self._transaction
-        ahead = read_ahead(transaction, self.candidate.outcome)
-        validated = ahead.timeline
+        prefetched = prefetch(transaction, self.candidate.outcome)
+        validated = prefetched.timeline
         while True:
             with transaction.table_lock() as lock:
                 if self._state is _State.PUBLISHED:
                     self._reject_for(revalidate(transaction, self.candidate, validated))
                 else:
-                    validated = ahead.timeline.reload()
-                    if not self._holds(narrow, validated):
-                        transaction.roll_back(also=_paths(self.candidate.outcome), is_locked=True)
+                    validated = prefetched.timeline.reload()
+                    if not self._keep_valid_part(narrow, validated):
+                        transaction.roll_back(
+                            further_files=_file_paths(self.candidate.outcome), is_locked=True
+                        )
                         return None
                     listings = list_partitions(transaction.store, self.candidate.outcome)
-                    self._reject_for(validate(transaction, self.candidate, ahead, validated, listings))
+                    self._reject_for(validate(transaction, self.candidate, prefetched, validated, listings))
                     if lock.is_held() and _put_commit(transaction, self.candidate, validated, listings):
                         self._state = _State.PUBLISHED
                 # After a pause longer than the lease, another writer may have published at the same time, or
                 # may have begun the rollback in order to remove the lock.
-                if self._state is _State.PUBLISHED and lock.is_held() and not _was_rolled_back(transaction):
+                if self._state is _State.PUBLISHED and lock.is_held() and not _has_rollback(transaction):
                     return self.candidate.outcome
 
     def is_committed_after(self, error: BaseException) -> bool:
@@ -310,22 +315,22 @@ class _Publication:
         match self._state:
             case _State.PENDING:
                 is_unknown = isinstance(error, UnknownOutcomeError)
-                stands = not is_unknown and _is_there(self._transaction, self.candidate.content)
+                is_committed = not is_unknown and _is_stored(self._transaction, self.candidate.content)
             case _State.PUBLISHED:
-                stands = True
+                is_committed = True
             case _State.REJECTED:
-                stands = False
-        return stands and not _was_rolled_back(self._transaction)
+                is_committed = False
+        return is_committed and not _has_rollback(self._transaction)
 
     def roll_back_after(self, error: BaseException) -> None:
         """Roll back the write that ``error`` ended; the next writer handles a write of unknown outcome."""
         if not isinstance(error, UnknownOutcomeError):
             _roll_back_after(self._transaction, error, self.candidate.outcome)
 
-    def _holds(self, narrow: Narrow | None, now: Timeline) -> bool:
+    def _keep_valid_part(self, narrow: Narrow | None, current: Timeline) -> bool:
         """Reduce the write to its valid part by ``narrow``, and return whether anything is left."""
         outcome = self.candidate.outcome
-        narrowed = outcome if narrow is None else narrow(outcome, now)
+        narrowed = outcome if narrow is None else narrow(outcome, current)
         if narrowed is not None and narrowed is not outcome:
             self.candidate = _candidate(self._transaction, narrowed)
         return narrowed is not None
@@ -341,7 +346,7 @@ class _Publication:
         was_published = self._state is _State.PUBLISHED
         self._state = _State.REJECTED
         try:
-            self._transaction.roll_back(also=_paths(self.candidate.outcome), is_locked=True)
+            self._transaction.roll_back(further_files=_file_paths(self.candidate.outcome), is_locked=True)
         except StorageError as failure:
             if was_published:
                 raise
@@ -366,11 +371,13 @@ def _candidate(transaction: Transaction, outcome: WriteOutcome) -> Candidate:
     return Candidate(
         outcome=outcome,
         effects=effects_of_write(transaction.instant, metadata, outcome.footprint),
-        content=checked_record(metadata, place=transaction.table.store.uri),
+        content=checked_record(metadata, uri=transaction.table.store.uri),
     )
 
 
-def _put_commit(transaction: Transaction, candidate: Candidate, now: Timeline, listings: FileSizes) -> bool:
+def _put_commit(
+    transaction: Transaction, candidate: Candidate, current: Timeline, listings: FileSizes
+) -> bool:
     """Put the completed file and read it back; return whether it exists.
 
     Before that, partition metadata is put where it is missing, and clustering plans that this commit makes
@@ -380,23 +387,23 @@ def _put_commit(transaction: Transaction, candidate: Candidate, now: Timeline, l
     for partition, sizes in listings.items():
         if partition_metadata_path(partition) not in sizes:
             put_partition_metadata(transaction.store, partition, instant=transaction.instant)
-    withdraw_pending(candidate.effects.touched, now, but=transaction.instant)
+    withdraw_pending(candidate.effects.touched, current, except_instant=transaction.instant)
     completed = transaction.state(State.COMPLETED)
     nonce = transaction.session.claim.owner.nonce
     put = transaction.store.put_if_absent(completed.path, candidate.content, nonce=nonce)
     for _ in range(_ATTEMPTS_TO_READ_BACK):
         try:
-            there = transaction.store.read(completed.path)
+            stored = transaction.store.read(completed.path)
         except NotFoundError:
             return False
         except LATE_FAILURES:
             # The store acknowledged the put; a failed read does not revert it.
             continue
-        return there == candidate.content
+        return stored == candidate.content
     return put is not PutOutcome.LOST
 
 
-def _is_there(transaction: Transaction, content: bytes) -> bool:
+def _is_stored(transaction: Transaction, content: bytes) -> bool:
     """Return whether the completed file exists with this content, although the store reported a failure."""
     try:
         return transaction.store.read(transaction.state(State.COMPLETED).path) == content
@@ -408,7 +415,7 @@ def _extra(transaction: Transaction, outcome: WriteOutcome) -> Mapping[str, str]
     """Return the extra metadata of the commit: schema, version, applied record, plan, sources and nonce."""
     table = transaction.table
     sources = sorted({consumption.source for consumption in outcome.footprint.consumed})
-    marks = {
+    properties = {
         SCHEMA_KEY: outcome.schema_json,
         VERSION_KEY: VERSION,
         TABLE_ID_KEY: table.table_id or "",
@@ -417,7 +424,7 @@ def _extra(transaction: Transaction, outcome: WriteOutcome) -> Mapping[str, str]
         SOURCES_KEY: json.dumps(sources) if sources else "",
         NONCE_KEY: transaction.session.claim.owner.nonce,
     }
-    return {**{key: value for key, value in marks.items() if value}, **outcome.extra}
+    return {**{key: value for key, value in properties.items() if value}, **outcome.extra}
 
 
 def _roll_back_after(
@@ -429,8 +436,8 @@ def _roll_back_after(
     """
     try:
         if transaction.store.stat(transaction.state(State.COMPLETED).path) is None:
-            transaction.roll_back(also=_paths(outcome))
-        elif not _was_rolled_back(transaction):
+            transaction.roll_back(further_files=_file_paths(outcome))
+        elif not _has_rollback(transaction):
             error.add_note(f"the commit {transaction.instant} is complete")
     except LATE_FAILURES as failure:
         table = transaction.table
@@ -438,7 +445,7 @@ def _roll_back_after(
         error.add_note(f"{transaction.instant} is left pending, the next write rolls it back: {reason}")
 
 
-def _tidy(transaction: Transaction) -> tuple[str, ...]:
+def _clean_up(transaction: Transaction) -> tuple[str, ...]:
     """Remove the files that only a pending write needs, and return a warning for each failure.
 
     The next clean removes the files that are left.
@@ -450,12 +457,12 @@ def _tidy(transaction: Transaction) -> tuple[str, ...]:
         left.append(message_of(error))
     left += transaction.session.acknowledge()
     return tuple(
-        joined("", (f"{transaction.instant} was committed, but could not be tidied up after: ", reason))
+        joined("", (f"{transaction.instant} is committed, but its temporary files remain: ", reason))
         for reason in left
     )
 
 
-def _paths(outcome: WriteOutcome | None) -> list[str]:
+def _file_paths(outcome: WriteOutcome | None) -> list[str]:
     """Return the paths of all files of the outcome."""
     return [] if outcome is None else [stat.path for stats in outcome.stats.values() for stat in stats]
 

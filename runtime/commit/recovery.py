@@ -38,21 +38,21 @@ _HUDI_HEARTBEAT_SECONDS = 180.0
 class Unfinished:
     """The pending instants, by what is to be done about them.
 
-    ``ours`` are rollbacks and restores that this project began. ``dead`` are writes of this project whose
-    writer is gone. ``rolled_back`` are writes that were completed after their rollback. ``blocking`` are
-    rollbacks and restores of another program, and ``foreign`` are writes of another program.
+    ``own_rollbacks`` are rollbacks and restores that this project began. ``dead`` are writes of this project
+    whose writer is gone. ``completed_after_rollback`` are writes that were completed after their rollback.
+    ``blocking`` are rollbacks and restores of another program, and ``foreign`` are writes of another program.
     """
 
-    ours: tuple[Instant, ...]
+    own_rollbacks: tuple[Instant, ...]
     dead: tuple[Instant, ...]
-    rolled_back: tuple[Instant, ...]
+    completed_after_rollback: tuple[Instant, ...]
     blocking: tuple[Instant, ...]
     foreign: tuple[Instant, ...]
 
     @property
     def needs_lock(self) -> bool:
         """Whether a new write has to take the lock first, to finish or to roll back work."""
-        return bool(self.ours or self.dead or self.rolled_back)
+        return bool(self.own_rollbacks or self.dead or self.completed_after_rollback)
 
 
 def recovered_timeline(table: TableHandle, *, timing: Timing) -> Timeline:
@@ -79,13 +79,13 @@ def recover(table: TableHandle, timeline: Timeline, *, timing: Timing) -> Timeli
     round_number = 0
     while True:
         unfinished = find_unfinished(timeline, timing)
-        _refuse_silent(timeline, unfinished.foreign, timing)
+        _raise_if_abandoned(timeline, unfinished.foreign, timing)
         if unfinished.needs_lock:
             with locked_session(table, timeline, purpose="recovery", timing=timing) as (session, _):
                 _finish(table, session, timeline.reload())
         elif unfinished.blocking:
             if store.now_ms() - started_ms > timing.foreign_lock_seconds * 1000:
-                raise _blocked(timeline, unfinished.blocking[0])
+                raise _blocked_error(timeline, unfinished.blocking[0])
             timing.poll(round_number)
             round_number += 1
         else:
@@ -96,34 +96,34 @@ def recover(table: TableHandle, timeline: Timeline, *, timing: Timing) -> Timeli
 def find_unfinished(timeline: Timeline, timing: Timing) -> Unfinished:
     """Return the pending work that prevents a new write. Only pending instants cost storage requests."""
     store = timeline.store
-    ours: list[Instant] = []
+    own_rollbacks: list[Instant] = []
     blocking: list[Instant] = []
     for action in (Action.RESTORE, Action.ROLLBACK):
         for instant in timeline.of(action):
             if not instant.is_completed:
-                is_ours = store.stat(claim_path(instant.time)) is not None
-                (ours if is_ours else blocking).append(instant)
+                is_own = store.stat(claim_path(instant.time)) is not None
+                (own_rollbacks if is_own else blocking).append(instant)
     dead: list[Instant] = []
     foreign: list[Instant] = []
-    being_rolled_back = writes_being_rolled_back(timeline, [*ours, *blocking])
+    being_rolled_back = writes_being_rolled_back(timeline, [*own_rollbacks, *blocking])
     for instant in reversed(timeline.pending_writes):
         if instant.time in being_rolled_back:
             continue
         claim = read_claim(store, instant.time)
         if claim is None:
             foreign.append(instant)
-        elif not (is_alive(store, claim, timing) or _waits(timeline, instant, claim, timing)):
+        elif not (is_alive(store, claim, timing) or _is_scheduled_plan(timeline, instant, claim, timing)):
             dead.append(instant)
     return Unfinished(
-        ours=tuple(ours),
+        own_rollbacks=tuple(own_rollbacks),
         dead=tuple(dead),
-        rolled_back=completed_after_rollback(timeline),
+        completed_after_rollback=completed_after_rollback(timeline),
         blocking=tuple(blocking),
         foreign=tuple(foreign),
     )
 
 
-def _waits(timeline: Timeline, instant: Instant, claim: Claim, timing: Timing) -> bool:
+def _is_scheduled_plan(timeline: Timeline, instant: Instant, claim: Claim, timing: Timing) -> bool:
     """Return whether the instant is a scheduled clustering plan that waits and has not expired."""
     requested = timeline.files.get(instant.with_state(State.REQUESTED).file_name)
     if claim.purpose != SCHEDULED or instant.state is not State.REQUESTED or requested is None:
@@ -135,28 +135,32 @@ def _finish(table: TableHandle, session: Session, timeline: Timeline) -> None:
     """Finish pending rollbacks and restores and roll back dead writes; the lock must be held."""
     store, zone = table.store, table.config.timezone
     timing = session.timing
-    for restore in find_unfinished(timeline, timing).ours:
+    for restore in find_unfinished(timeline, timing).own_rollbacks:
         if restore.action is Action.RESTORE:
             partitions = table.view(timeline).partitions()
             finish_restore(session, timeline, restore, zone=zone, partitions=partitions)
             timeline = timeline.reload()
-    for rollback in find_unfinished(timeline, timing).ours:
+    for rollback in find_unfinished(timeline, timing).own_rollbacks:
         finish_rollback(store, timeline, rollback)
     unfinished = find_unfinished(timeline.reload(), timing)
-    for instant in (*unfinished.dead, *unfinished.rolled_back):
+    for instant in (*unfinished.dead, *unfinished.completed_after_rollback):
         result = roll_back(session, timeline.reload(), instant, zone=zone)
         if result is not None:
-            _LOG.warning("rolled back %s, whose writer is gone: %d files", instant.time, result.files_deleted)
+            _LOG.warning(
+                "rolled back %s of a writer that has ended: deleted %d files",
+                instant.time,
+                result.files_deleted,
+            )
 
 
-def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -> str | None:
+def foreign_clustering_conflict(groups: Collection[tuple[str, str]], timeline: Timeline) -> str | None:
     """Return the reason why these file groups must not be changed now, or None if they may be.
 
     Pending clustering of another program would silently revert a change to its file groups. Hudi's own
     writers refuse such a change too (SparkRejectUpdateStrategy of Hudi 0.15).
     """
-    waiting = {time for group, time in timeline.groups_in_pending_clustering.items() if group in groups}
-    unclaimed = {time for time in waiting if read_claim(timeline.store, time) is None}
+    pending = {time for group, time in timeline.groups_in_pending_clustering.items() if group in groups}
+    unclaimed = {time for time in pending if read_claim(timeline.store, time) is None}
     if not unclaimed:
         return None
     # A clustering of this project removes its claim when it ends, so it may just have ended.
@@ -165,20 +169,21 @@ def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -
             return Message(
                 f"file group {group[1]} of partition ",
                 Value.partition(group[0]),
-                f" waits for the clustering {time}; let Hudi execute that, or roll it back with ",
+                f" is reserved for the pending clustering {time} of another program; let Hudi execute it, or "
+                "roll it back with ",
                 _rollback(time),
             )
     return None
 
 
-def withdraw_pending(groups: Collection[tuple[str, str]], timeline: Timeline, *, but: str) -> None:
+def withdraw_pending(groups: Collection[tuple[str, str]], timeline: Timeline, *, except_instant: str) -> None:
     """Withdraw this project's scheduled clustering plans that name one of the groups.
 
     The caller holds the lock. A program that executes such a plan from its files alone, as Hudi does, would
-    revert the change of the groups. ``but`` is the instant that changes them; its own plan stays.
+    revert the change of the groups. ``except_instant`` is the instant that changes them; its own plan stays.
     """
     plans = {time for group, time in timeline.groups_in_pending_clustering.items() if group in groups}
-    for time in sorted(plans - {but}):
+    for time in sorted(plans - {except_instant}):
         claim = read_claim(timeline.store, time)
         if claim is not None and claim.purpose == SCHEDULED:
             requested = Instant(time=time, action=Action.REPLACECOMMIT, state=State.REQUESTED)
@@ -186,7 +191,7 @@ def withdraw_pending(groups: Collection[tuple[str, str]], timeline: Timeline, *,
             _LOG.info("%s: the clustering plan %s is out of date and was withdrawn", timeline.store.uri, time)
 
 
-def _refuse_silent(timeline: Timeline, foreign: tuple[Instant, ...], timing: Timing) -> None:
+def _raise_if_abandoned(timeline: Timeline, foreign: tuple[Instant, ...], timing: Timing) -> None:
     """Raise ConflictError if a write of another program is in flight and its writer may be dead.
 
     A write that is only requested has written no file. Pending clustering is left for Hudi to execute.
@@ -194,10 +199,10 @@ def _refuse_silent(timeline: Timeline, foreign: tuple[Instant, ...], timing: Tim
     if not foreign:
         return
     # A write of this project removes its claim when it is completed, so it may just have been completed.
-    now = timeline.reload()
+    current = timeline.reload()
     store = timeline.store
     for instant in foreign:
-        if now.write_at(instant.time) != instant or instant.time in now.pending_clusterings:
+        if current.write_at(instant.time) != instant or instant.time in current.pending_clusterings:
             continue
         if instant.state is State.REQUESTED:
             _LOG.warning("%s: %s was requested by another program", store.uri, instant.file_name)
@@ -207,16 +212,16 @@ def _refuse_silent(timeline: Timeline, foreign: tuple[Instant, ...], timing: Tim
         if beat is None or store.now_ms() - beat.modified_ms > longest_ms:
             raise ConflictError(
                 f"{store.uri}: another program began the write {instant.time} and shows no sign of life; "
-                "when it has ended, roll it back with " + _rollback(instant.time)
+                "if it has ended, roll the write back with " + _rollback(instant.time)
             )
 
 
-def _blocked(timeline: Timeline, instant: Instant) -> ConflictError:
+def _blocked_error(timeline: Timeline, instant: Instant) -> ConflictError:
     """Return the error for a pending rollback or restore of another program."""
     remedy = "let Hudi finish it by running a write of its own"
     if instant.action is Action.ROLLBACK:
         victim = timeline.rollback_plan(instant.time).instant.time
-        remedy = "finish it with " + _rollback(victim) + " when its program has ended"
+        remedy = "if that program has ended, finish the rollback with " + _rollback(victim)
     return ConflictError(
         f"{timeline.store.uri}: another program's {instant.action} {instant.time} is in progress; "
         + joined("", ("try again, or ", remedy))

@@ -49,16 +49,15 @@ def finish_restore(
     started_ms = store.now_ms()
     plan = timeline.restore_plan(restore.time)
     store.put_if_absent(restore.with_state(State.INFLIGHT).path, b"")
-    rollback_steps = _begin_rollbacks(session, timeline, plan.instants, zone=zone, partitions=partitions)
-    victims = [rollback_step.plan.instant for rollback_step in rollback_steps]
+    steps = _begin_rollbacks(session, timeline, plan.instants, zone=zone, partitions=partitions)
+    victims = [step.plan.instant for step in steps]
     for victim in victims:
         # One by one: between two deletions, readers see the table as of an earlier write.
         store.delete(_state(victim, State.COMPLETED).path)
-    for rollback_step in rollback_steps:
-        _delete_traces(store, rollback_step.plan)
+    for step in steps:
+        _delete_traces(store, step.plan)
     rollbacks = {
-        rollback_step.plan.instant.time: (_rollback_metadata(rollback_step, store.now_ms() - started_ms),)
-        for rollback_step in rollback_steps
+        step.plan.instant.time: (_rollback_metadata(step, store.now_ms() - started_ms),) for step in steps
     }
     metadata = RestoreMetadata(
         start_time=restore.time,
@@ -67,14 +66,12 @@ def finish_restore(
         rollbacks=rollbacks,
     )
     store.put_if_absent(restore.with_state(State.COMPLETED).path, metadata.encode())
-    own = {rollback_step.rollback.time for rollback_step in rollback_steps}
+    own = {step.rollback.time for step in steps}
     with logging_failures(
         store.uri, f"rollbacks that the restore {restore.time} has done with are left behind"
     ):
         _remove_rollbacks_after(timeline.reload(), plan.savepoint, before=restore.time, own=own)
-    return sum(
-        len(request.files) for rollback_step in rollback_steps for request in rollback_step.plan.requests
-    )
+    return sum(len(request.files) for step in steps for request in step.plan.requests)
 
 
 def _begin_rollbacks(
@@ -145,14 +142,13 @@ def _delete_traces(store: ObjectStore, plan: RollbackPlan) -> None:
     store.delete(heartbeat_path(victim.time))
 
 
-def _rollback_metadata(rollback_step: RestoreRollback, taken_ms: int) -> RollbackMetadata:
+def _rollback_metadata(step: RestoreRollback, taken_ms: int) -> RollbackMetadata:
     return RollbackMetadata(
-        start_time=rollback_step.rollback.time,
+        start_time=step.rollback.time,
         time_taken_ms=max(taken_ms, 0),
-        instants=(rollback_step.plan.instant,),
+        instants=(step.plan.instant,),
         partitions={
-            request.partition: RolledBackPartition(deleted=request.files)
-            for request in rollback_step.plan.requests
+            request.partition: RolledBackPartition(deleted=request.files) for request in step.plan.requests
         },
     )
 

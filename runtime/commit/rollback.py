@@ -55,14 +55,15 @@ def roll_back(
     *,
     zone: Timezone,
     lock: TableLock | None = None,
-    also: Iterable[str] = (),
+    further_files: Iterable[str] = (),
     partitions: Iterable[str] = (),
 ) -> RollbackResult | None:
     """Roll back a pending or completed write; the session must hold the lock, or the right to remove it.
 
-    The rollback deletes the files that the markers or the commit name, those in ``also``, and all files with
-    the write's instant in their partitions and in ``partitions``. If this project has already begun a
-    rollback of the write, it is finished. A rollback that another program began is left to that program.
+    The rollback deletes the files that the markers or the commit name, those in ``further_files``, and all
+    files with the write's instant in their partitions and in ``partitions``. If this project has already
+    begun a rollback of the write, it is finished. A rollback that another program began is left to that
+    program.
 
     Args:
         session: The session that holds the lock.
@@ -70,7 +71,7 @@ def roll_back(
         victim: The write to roll back.
         zone: The time zone of the table's instants.
         lock: The lock to check before the first deletion, or None if that is not needed.
-        also: Further paths of files of this write.
+        further_files: Further paths of files of this write.
         partitions: Further partitions in which to look for files of this write.
 
     Returns:
@@ -78,9 +79,9 @@ def roll_back(
         was only suspended, or the ``lock`` was lost, so that other writes may depend on this one.
     """
     store = session.store
-    begun = find_rollback_of(timeline, victim.time)
-    if begun is not None and store.stat(claim_path(begun.time)) is not None:
-        return finish_rollback(store, timeline, begun)
+    pending = find_rollback_of(timeline, victim.time)
+    if pending is not None and store.stat(claim_path(pending.time)) is not None:
+        return finish_rollback(store, timeline, pending)
     claim = claim_instant(
         store,
         session.claim.owner,
@@ -89,14 +90,14 @@ def roll_back(
         zone=zone,
         timing=session.timing,
     )
-    plan = plan_rollback(store, timeline, victim, also=also, partitions=partitions)
+    plan = plan_rollback(store, timeline, victim, further_files=further_files, partitions=partitions)
     requested = Instant(time=claim.instant, action=Action.ROLLBACK, state=State.REQUESTED)
     store.put_if_absent(requested.path, plan.encode())
     # After a writer has put its completed file, it looks for this request: one of the two sees the other's
     # file.
     was_pending = not victim.is_completed
     is_published = was_pending and store.stat(victim.with_state(State.COMPLETED).path) is not None
-    if (is_published or (lock is not None and not lock.is_held())) and withdraw(store, requested):
+    if (is_published or (lock is not None and not lock.is_held())) and withdraw_request(store, requested):
         store.delete(claim_path(claim.instant))
         return None
     result = _execute(store, requested, plan)
@@ -105,7 +106,7 @@ def roll_back(
     return result
 
 
-def withdraw(store: ObjectStore, requested: Instant) -> bool:
+def withdraw_request(store: ObjectStore, requested: Instant) -> bool:
     """Delete a rollback request, and return False if another writer has already begun to execute it."""
     is_free = store.stat(requested.with_state(State.INFLIGHT).path) is None
     if is_free:
@@ -131,24 +132,24 @@ def plan_rollback(
     timeline: Timeline,
     victim: Instant,
     *,
-    also: Iterable[str],
+    further_files: Iterable[str],
     partitions: Iterable[str],
 ) -> RollbackPlan:
     """Return the plan of the files to delete, with absolute paths without scheme.
 
     A file whose name does not contain the write's instant is never deleted, even if a marker names it.
-    ``also`` are further paths of files of the write, ``partitions`` further partitions in which to look for
-    such files.
+    ``further_files`` are further paths of files of the write, ``partitions`` further partitions in which to
+    look for such files.
     """
-    named = {*marked_files(store, victim.time), *also}
+    paths = {*marked_files(store, victim.time), *further_files}
     if victim.is_completed:
         metadata = timeline.commit_metadata(victim.time)
-        named.update(stat.path for stat in metadata.all_stats() if stat.path)
-    folders = {*partitions, *(path.rpartition("/")[0] for path in named)}
+        paths.update(stat.path for stat in metadata.all_stats() if stat.path)
+    folders = {*partitions, *(path.rpartition("/")[0] for path in paths)}
     for found in map_each(sorted(folders), lambda folder: files_of_instant(store, folder, victim.time)):
-        named.update(found)
+        paths.update(found)
     by_partition: dict[str, list[str]] = {}
-    for path in sorted(path for path in named if instant_of_file(path) == victim.time):
+    for path in sorted(path for path in paths if instant_of_file(path) == victim.time):
         by_partition.setdefault(path.rpartition("/")[0], []).append(absolute_path(store, path))
     return RollbackPlan(
         instant=InstantInfo(time=victim.time, action=str(victim.action)),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from parquetry.runtime.commit.damaged_files import check_partitions, named_partitions
+from parquetry.runtime.commit.damaged_files import check_partitions, recorded_partitions
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -50,7 +50,7 @@ class TableState:
     @cached_property
     def every_partition(self) -> frozenset[str]:
         """All partitions that exist, and those that commits name but whose folder was deleted."""
-        return frozenset(self.view.partitions()) | named_partitions(self.view)
+        return frozenset(self.view.partitions()) | recorded_partitions(self.view)
 
     def slices(self, partitions: Iterable[str]) -> Mapping[str, Sequence[FileSlice]]:
         """Return the current file slices of each partition."""

@@ -16,16 +16,16 @@ from parquetry.runtime.commit.inserted_keys import inserted_keys_of
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.locking import table_lock
 from parquetry.runtime.commit.outcome import Footprint
-from parquetry.runtime.commit.recovery import clustered_by_hudi, recovered_timeline
+from parquetry.runtime.commit.recovery import foreign_clustering_conflict, recovered_timeline
 from parquetry.runtime.commit.rollback import roll_back
 from parquetry.runtime.commit.workload_profile import (
     KeyRanges,
     Profile,
+    announced_file_ids,
     effects_of_profile,
-    filled_files,
-    named_files,
+    filled_file_ids,
     profile_metadata,
-    will_collide,
+    will_conflict_with,
 )
 from parquetry.runtime.errors import ConflictError, InvalidDataError, RetryWrite
 from parquetry.runtime.spec.table_spec import KeyScope
@@ -43,7 +43,7 @@ from parquetry.runtime.timing import Timing
 
 NO_RANGES: Final[KeyRanges] = MappingProxyType({})
 
-_LOOKS_UP_KEYS = frozenset({"UPSERT"})
+_KEY_LOOKUP_OPERATIONS = frozenset({"UPSERT"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class TaskGuard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Neighbour:
+class _PendingWrite:
     """A pending write of another writer; ``claim`` is None if another program made it."""
 
     instant: Instant
@@ -138,7 +138,7 @@ class Transaction:
         """Return the table's lock for this transaction, not yet held."""
         return table_lock(self.table, self.session)
 
-    def declare(
+    def announce(
         self,
         profile: Profile,
         *,
@@ -161,35 +161,39 @@ class Transaction:
             RetryWrite: If a write that conflicts with the profile was published since the transaction began.
             ConflictError: If pending clustering of another program names files to update.
         """
-        self._announce(profile, inserted_keys)
+        self._put_inflight(profile, inserted_keys)
         mine = effects_of_profile(self.instant, self.operation, profile, inserted_keys)
         timing = self.session.timing
-        footprint = Footprint(looks_up_keys=self.operation in _LOOKS_UP_KEYS, key_scope=key_scope)
+        footprint = Footprint(looks_up_keys=self.operation in _KEY_LOOKUP_OPERATIONS, key_scope=key_scope)
         started_ms = self.store.now_ms()
         round_number = 0
         while True:
-            now = self.timeline.reload()
-            if reason := clustered_by_hudi(mine.merged, now):
+            current = self.timeline.reload()
+            if reason := foreign_clustering_conflict(mine.merged, current):
                 raise ConflictError(joined("", (f"{self.store.uri}: ", reason, "; nothing was written")))
-            changed = self._changed_since(now, mine, footprint)
-            older = [n for n in self._living_neighbours(now) if n.is_older_than(self.session.claim)]
-            announced = {n.instant.time: now.profile(n.instant.time) for n in older}
-            colliding = any(
-                will_collide(mine, intent, footprint) for intent in announced.values() if intent is not None
+            changed = self._changed_since(current, mine, footprint)
+            older = [n for n in self._living_writes(current) if n.is_older_than(self.session.claim)]
+            announced = {n.instant.time: current.profile(n.instant.time) for n in older}
+            will_conflict = any(
+                will_conflict_with(mine, intent, footprint)
+                for intent in announced.values()
+                if intent is not None
             )
-            undecided = any(
+            is_undecided = any(
                 announced[n.instant.time] is None and n.claim is not None and n.claim.attempt > 0
                 for n in older
             )
-            patience_ms = timing.give_way_seconds * 1000
-            if not (colliding or undecided) or self.store.now_ms() - started_ms > patience_ms:
-                taken = {name for intent in announced.values() if intent for name in named_files(intent)}
-                taken |= {file_id for _, file_id in now.groups_in_pending_clustering}
-                return filled_files(profile) & (taken | changed)
+            longest_wait_ms = timing.give_way_seconds * 1000
+            if not (will_conflict or is_undecided) or self.store.now_ms() - started_ms > longest_wait_ms:
+                reserved = {
+                    name for intent in announced.values() if intent for name in announced_file_ids(intent)
+                }
+                reserved |= {file_id for _, file_id in current.groups_in_pending_clustering}
+                return filled_file_ids(profile) & (reserved | changed)
             timing.poll(round_number)
             round_number += 1
 
-    def mark(self, files: Mapping[MarkerKind, Iterable[str]]) -> None:
+    def put_markers(self, files: Mapping[MarkerKind, Iterable[str]]) -> None:
         """Put the markers of files that are about to be written; paths are relative to the table.
 
         Folders that get their first file also get Hudi's partition metadata.
@@ -207,16 +211,16 @@ class Transaction:
     def ensure_inflight(self) -> None:
         """Announce the write without a profile, unless it has been announced."""
         if not self._is_announced:
-            self._announce({}, NO_RANGES)
+            self._put_inflight({}, NO_RANGES)
 
-    def roll_back(self, *, also: Iterable[str] = (), is_locked: bool = False) -> None:
+    def roll_back(self, *, further_files: Iterable[str] = (), is_locked: bool = False) -> None:
         """Remove every trace of the transaction under the lock.
 
         A write that has put no marker has written no file. Unless it was published, only its announcement is
         removed.
 
         Args:
-            also: Further paths of files to delete.
+            further_files: Further paths of files to delete.
             is_locked: Whether the caller already holds the lock.
         """
         if not self._marked and self.store.stat(self.state(State.COMPLETED).path) is None:
@@ -225,41 +229,46 @@ class Transaction:
             self.session.withdraw()
             return
         if is_locked:
-            self._roll_back(also)
+            self._roll_back(further_files)
         else:
             with table_lock(self.table, self.session, rolls_back=True):
-                self._roll_back(also)
+                self._roll_back(further_files)
         self.session.withdraw()
 
-    def _roll_back(self, also: Iterable[str]) -> None:
-        now = self.timeline.reload()
-        victim = now.write_at(self.instant) or self.state(State.REQUESTED)
+    def _roll_back(self, further_files: Iterable[str]) -> None:
+        current = self.timeline.reload()
+        victim = current.write_at(self.instant) or self.state(State.REQUESTED)
         roll_back(
-            self.session, now, victim, zone=self.table.config.timezone, also=also, partitions=self._marked
+            self.session,
+            current,
+            victim,
+            zone=self.table.config.timezone,
+            further_files=further_files,
+            partitions=self._marked,
         )
 
-    def _announce(self, profile: Profile, inserted_keys: KeyRanges) -> None:
+    def _put_inflight(self, profile: Profile, inserted_keys: KeyRanges) -> None:
         """Put the inflight file with the workload profile; raise RetryWrite if it exists."""
         self._is_announced = True
         # A clustering announces its work in its plan, so Hudi leaves this file empty.
         content = b""
         if self.operation != CLUSTER:
             metadata = profile_metadata(self.operation, profile, inserted_keys)
-            content = checked_record(metadata, place=self.store.uri)
+            content = checked_record(metadata, uri=self.store.uri)
         if self.store.put_if_absent(self.state(State.INFLIGHT).path, content) is PutOutcome.LOST:
             raise RetryWrite(f"{self.instant} has been announced before")
 
-    def _changed_since(self, now: Timeline, mine: WriteEffects, footprint: Footprint) -> set[str]:
+    def _changed_since(self, current: Timeline, mine: WriteEffects, footprint: Footprint) -> set[str]:
         """Return the ids of the file groups that other writes changed since the transaction began.
 
         Raises:
             RetryWrite: If the workload profile conflicts with one of these writes.
         """
         changed: set[str] = set()
-        for completed in now.completed_writes:
+        for completed in current.completed_writes:
             if self.timeline.is_completed(completed.time):
                 continue
-            metadata = now.commit_metadata(completed.time)
+            metadata = current.commit_metadata(completed.time)
             keys = inserted_keys_of(self.store, completed.time, metadata) if mine.inserted_keys else {}
             theirs = effects_of_commit(completed.time, metadata, inserted_keys=keys)
             conflict = find_conflict(mine, theirs, footprint=footprint, schema_before=None)
@@ -268,16 +277,16 @@ class Transaction:
             changed.update(file_id for _, file_id in theirs.touched)
         return changed
 
-    def _living_neighbours(self, now: Timeline) -> list[_Neighbour]:
+    def _living_writes(self, current: Timeline) -> list[_PendingWrite]:
         """Return the pending writes of others whose writers are alive or unknown, without clusterings."""
-        found = []
-        for instant in now.pending_writes:
-            if instant.time == self.instant or instant.time in now.pending_clusterings:
+        living = []
+        for instant in current.pending_writes:
+            if instant.time == self.instant or instant.time in current.pending_clusterings:
                 continue
             claim = read_claim(self.store, instant.time)
             if claim is None or is_alive(self.store, claim, self.session.timing):
-                found.append(_Neighbour(instant=instant, claim=claim))
-        return found
+                living.append(_PendingWrite(instant=instant, claim=claim))
+        return living
 
 
 @contextmanager
@@ -349,14 +358,14 @@ def _is_newest(requested: Instant, timeline: Timeline) -> bool:
     return not any(instant.time > requested.time for instant in later)
 
 
-def checked_record(metadata: CommitMetadata, *, place: str) -> bytes:
+def checked_record(metadata: CommitMetadata, *, uri: str) -> bytes:
     """Return the content of a state file, or raise InvalidDataError if it exceeds what readers accept."""
     content = metadata.to_json()
     if len(content) > MOST_RECORD_BYTES:
         files = sum(map(len, metadata.stats.values()))
         raise InvalidDataError(
-            f"{place}: a commit of {files:,} files would have {len(content):,} bytes, and at most "
-            f"{MOST_RECORD_BYTES:,} are read; write the rows in several parts, or into fewer partitions and "
+            f"{uri}: the commit of {files:,} files would have {len(content):,} bytes, but readers accept at "
+            f"most {MOST_RECORD_BYTES:,}; write the rows in several parts, or into fewer partitions and "
             "files; in a clustering, lower max_groups"
         )
     return content

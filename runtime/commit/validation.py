@@ -19,7 +19,7 @@ from parquetry.runtime.commit.conflicts import (
 from parquetry.runtime.commit.damaged_files import check_published
 from parquetry.runtime.commit.inserted_keys import inserted_keys_of
 from parquetry.runtime.commit.outcome import WriteOutcome
-from parquetry.runtime.commit.recovery import clustered_by_hudi
+from parquetry.runtime.commit.recovery import foreign_clustering_conflict
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.commit.workload_profile import KeyRanges
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
@@ -66,19 +66,19 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ahead:
+class PrefetchedState:
     """Data that a writer reads before it takes the lock, so that other writers wait less.
 
     ``timeline`` has cached the commits that completed before. ``inserted`` are the key ranges that they
-    inserted, by instant. ``taken`` is the conflict that the ledger shows, or None.
+    inserted, by instant. ``ledger_conflict`` is the conflict that the ledger shows, or None.
     """
 
     timeline: Timeline
     inserted: Mapping[str, KeyRanges]
-    taken: Conflict | None
+    ledger_conflict: Conflict | None
 
 
-def read_ahead(transaction: Transaction, outcome: WriteOutcome) -> Ahead:
+def prefetch(transaction: Transaction, outcome: WriteOutcome) -> PrefetchedState:
     """Read the data that :func:`validate` needs, as far as it exists before the lock is taken.
 
     Writes that complete afterwards are read under the lock. The ledger is not read again there: source files
@@ -101,8 +101,8 @@ def read_ahead(transaction: Transaction, outcome: WriteOutcome) -> Ahead:
     with suppress(CorruptTableError):
         # The timeline caches the plans. An error is raised when the validation needs them.
         _ = timeline.groups_in_pending_clustering
-    taken = _taken_before(transaction, outcome, timeline)
-    return Ahead(timeline=timeline, inserted=inserted, taken=taken)
+    ledger_conflict = _ledger_conflict(transaction, outcome, timeline)
+    return PrefetchedState(timeline=timeline, inserted=inserted, ledger_conflict=ledger_conflict)
 
 
 def list_partitions(store: ObjectStore, outcome: WriteOutcome) -> FileSizes:
@@ -115,8 +115,8 @@ def list_partitions(store: ObjectStore, outcome: WriteOutcome) -> FileSizes:
 def validate(
     transaction: Transaction,
     candidate: Candidate,
-    ahead: Ahead,
-    now: Timeline,
+    prefetched: PrefetchedState,
+    current: Timeline,
     listings: FileSizes,
 ) -> Conflict | None:
     """Return why the write must not be published, or None; the lock must be held.
@@ -124,8 +124,8 @@ def validate(
     Args:
         transaction: The attempt that made the write.
         candidate: The write to validate.
-        ahead: The result of :func:`read_ahead`.
-        now: The timeline, as read under the lock.
+        prefetched: The result of :func:`prefetch`.
+        current: The timeline, as read under the lock.
         listings: The result of :func:`list_partitions`, as read under the lock.
 
     Raises:
@@ -136,21 +136,23 @@ def validate(
     before = transaction.timeline
     outcome = candidate.outcome
     reason = (
-        _missing_state_files(transaction, now)
-        or _rolled_back_meanwhile(transaction, now)
-        or _savepointed_meanwhile(transaction, now)
+        _missing_state_files(transaction, current)
+        or _rolled_back_meanwhile(transaction, current)
+        or _savepointed_meanwhile(transaction, current)
         or _missing_file(outcome, listings)
         or _applied_meanwhile(transaction, outcome)
     )
     if reason is not None:
         return Conflict(verdict=Verdict.RETRY, reason=reason)
-    _check_table(transaction, now)
-    _check_published(transaction, outcome, now, listings)
+    _check_table(transaction, current)
+    _check_published(transaction, outcome, current, listings)
     groups = frozenset() if outcome.operation == CLUSTER else candidate.effects.touched
-    if reason := clustered_by_hudi(groups, now):
+    if reason := foreign_clustering_conflict(groups, current):
         return Conflict(verdict=Verdict.REFUSED, reason=reason)
-    others = _completed_since(before, now)
-    return ahead.taken or _first_conflict(transaction, candidate, others, now, inserted=ahead.inserted)
+    others = _completed_since(before, current)
+    return prefetched.ledger_conflict or _gravest_conflict(
+        transaction, candidate, others, current, inserted=prefetched.inserted
+    )
 
 
 def revalidate(transaction: Transaction, candidate: Candidate, validated: Timeline) -> Conflict | None:
@@ -161,34 +163,34 @@ def revalidate(transaction: Transaction, candidate: Candidate, validated: Timeli
     at the same time. Another program may have: its writes count if they began before this commit was visible
     and completed after the validation. ``validated`` is the timeline of that validation.
     """
-    now = validated.reload()
+    current = validated.reload()
     completed = transaction.state(State.COMPLETED)
-    reason = _missing_state_files(transaction, now)
-    if reason is None and completed.file_name not in now.files:
+    reason = _missing_state_files(transaction, current)
+    if reason is None and completed.file_name not in current.files:
         reason = f"another writer has rolled {transaction.instant} back after it was published"
-    if reason is None and transaction.instant in invalid_completed_writes(now):
+    if reason is None and transaction.instant in invalid_completed_writes(current):
         reason = f"{transaction.instant} is being rolled back"
     if reason is not None:
         return Conflict(verdict=Verdict.RETRY, reason=reason)
-    visible_ms = now.files[completed.file_name].modified_ms
+    visible_ms = current.files[completed.file_name].modified_ms
     unaware = [
         instant
-        for instant in _completed_since(validated, now)
+        for instant in _completed_since(validated, current)
         if instant.time != transaction.instant
-        and NONCE_KEY not in now.commit_metadata(instant.time).extra
-        and _begun_ms(instant, now) <= visible_ms
+        and NONCE_KEY not in current.commit_metadata(instant.time).extra
+        and _requested_ms(instant, current) <= visible_ms
     ]
-    return _first_conflict(transaction, candidate, unaware, now, inserted={})
+    return _gravest_conflict(transaction, candidate, unaware, current, inserted={})
 
 
-def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline) -> Conflict | None:
+def _ledger_conflict(transaction: Transaction, outcome: WriteOutcome, current: Timeline) -> Conflict | None:
     """Return a conflict if the ledger shows that the consumed data has changed since the source was listed.
 
     The listing may be much older than the transaction, as Spark had to start or an attempt was lost. A read
     of a Hudi table begins where the ledger ended. If the ledger has advanced since, rows would be ingested
     twice. If a restore has moved it back, rows would never be ingested.
     """
-    effective = EffectiveWrites(now, transaction.table.config.archive_folder)
+    effective = EffectiveWrites(current, transaction.table.config.archive_folder)
     for mine in outcome.footprint.consumed:
         if mine.batch is not None:
             if entries := history(transaction.store, mine.source, effective, batch=mine.batch):
@@ -205,7 +207,11 @@ def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline
         listed = set(mine.listed)
         for time, entry in entries:
             is_news = mine.until is None and time not in listed and entry.kind.takes
-            if is_news and _counts_for(mine, entry) and in_common(mine.files, entry, _place_in(mine)):
+            if (
+                is_news
+                and _is_relevant_entry(mine, entry)
+                and in_common(mine.files, entry, _path_resolver(mine))
+            ):
                 reason = f"{time} has consumed the same files of source {mine.source}"
                 return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
         end = newest_until(pair for pair in entries if mine.is_of_one_table_with(pair[1]))
@@ -217,9 +223,9 @@ def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline
     return None
 
 
-def _completed_since(before: Timeline, now: Timeline) -> list[Instant]:
+def _completed_since(before: Timeline, current: Timeline) -> list[Instant]:
     """Return the writes that completed between two timelines."""
-    return [instant for instant in now.completed_writes if not before.is_completed(instant.time)]
+    return [instant for instant in current.completed_writes if not before.is_completed(instant.time)]
 
 
 def _commit_of(timeline: Timeline, time: str) -> CommitMetadata | None:
@@ -230,56 +236,58 @@ def _commit_of(timeline: Timeline, time: str) -> CommitMetadata | None:
         return None
 
 
-def _begun_ms(instant: Instant, timeline: Timeline) -> int:
+def _requested_ms(instant: Instant, timeline: Timeline) -> int:
     """Return the time at which a write was requested, in milliseconds, or 0 if its requested file is gone."""
     requested = timeline.files.get(instant.with_state(State.REQUESTED).file_name)
     return 0 if requested is None else requested.modified_ms
 
 
-def _missing_state_files(transaction: Transaction, now: Timeline) -> str | None:
+def _missing_state_files(transaction: Transaction, current: Timeline) -> str | None:
     """Return a message if state files of this write are missing.
 
     Another writer has rolled it back then.
     """
     for state in (State.REQUESTED, State.INFLIGHT):
-        if transaction.state(state).file_name not in now.files:
+        if transaction.state(state).file_name not in current.files:
             return f"another writer has rolled {transaction.instant} back"
     return None
 
 
-def _rolled_back_meanwhile(transaction: Transaction, now: Timeline) -> str | None:
+def _rolled_back_meanwhile(transaction: Transaction, current: Timeline) -> str | None:
     """Return a message if this write, or something that it used, was rolled back meanwhile."""
     before = transaction.timeline
-    for restore in now.of(Action.RESTORE):
+    for restore in current.of(Action.RESTORE):
         if not restore.is_completed or not before.contains(
             restore.time, Action.RESTORE, state=State.COMPLETED
         ):
             return f"the table was restored to a savepoint ({restore.time})"
-    for rollback in now.of(Action.ROLLBACK):
+    for rollback in current.of(Action.ROLLBACK):
         if not rollback.is_completed and (
-            now.rollback_plan(rollback.time).instant.time == transaction.instant
+            current.rollback_plan(rollback.time).instant.time == transaction.instant
         ):
             return f"{transaction.instant} is being rolled back by {rollback.time}"
-    if victims := invalid_completed_writes(now):
+    if victims := invalid_completed_writes(current):
         return f"{victims[0]} is being rolled back"
-    first = now.completed_writes[0].time if now.completed_writes else None
+    first = current.completed_writes[0].time if current.completed_writes else None
     for instant in before.completed_writes:
         # A write that left the timeline at its old end was archived; any other was rolled back.
-        if not now.is_completed(instant.time) and (first is None or instant.time > first):
+        if not current.is_completed(instant.time) and (first is None or instant.time > first):
             return f"{instant.time}, which the write built on, was rolled back"
     for instant in before.pending_writes:
-        if not now.contains(instant.time) and first is not None and instant.time < first:
+        if not current.contains(instant.time) and first is not None and instant.time < first:
             return f"{instant.time}, which was pending, may have been completed and archived meanwhile"
     return None
 
 
-def _savepointed_meanwhile(transaction: Transaction, now: Timeline) -> str | None:
+def _savepointed_meanwhile(transaction: Transaction, current: Timeline) -> str | None:
     """Return a message if a newer instant was savepointed meanwhile.
 
     Such a savepoint protects the table without this write, although the write is older.
     """
-    behind = (time for time in now.savepoints if time > transaction.instant)
-    return next((f"{time} was savepointed, which is newer than this write" for time in behind), None)
+    behind = (time for time in current.savepoints if time > transaction.instant)
+    return next(
+        (f"a savepoint of {time}, which is newer than this write, was created" for time in behind), None
+    )
 
 
 def _missing_file(outcome: WriteOutcome, listings: FileSizes) -> str | None:
@@ -304,18 +312,18 @@ def _applied_meanwhile(transaction: Transaction, outcome: WriteOutcome) -> str |
     if newer is None:
         return None
     check_owner(transaction.store.uri, table.owner, project=table.project, applied=newer.ref)
-    suits = _suit_clustered if outcome.operation == CLUSTER else _suit
-    if table.spec is not None and suits(table.spec, newer.spec):
+    is_accepted = _accept_clustered_files if outcome.operation == CLUSTER else _make_same_files
+    if table.spec is not None and is_accepted(table.spec, newer.spec):
         return None
-    return f"record {newer.ref.number} was applied meanwhile, and its spec wants other files"
+    return f"record {newer.ref.number} was applied meanwhile, and its spec requires different files"
 
 
-def _suit(before: TableSpec, now: TableSpec) -> bool:
+def _make_same_files(before: TableSpec, now: TableSpec) -> bool:
     """Return whether both specs require the same files, apart from their size, order and retention."""
     return _of_files(before) == _of_files(now)
 
 
-def _suit_clustered(before: TableSpec, now: TableSpec) -> bool:
+def _accept_clustered_files(before: TableSpec, now: TableSpec) -> bool:
     """Return whether clustered files written under ``before`` are still valid under ``now``."""
     types = {column.name: parse_type(column.type) for column in now.columns}
     return before.files.encryption_key == now.files.encryption_key and all(
@@ -332,18 +340,18 @@ def _of_files(spec: TableSpec) -> TableSpec:
     return replace(spec, sizing=SizingPolicy(), retention=RetentionPolicy(), sources=(), extra=Extra())
 
 
-def _check_table(transaction: Transaction, now: Timeline) -> None:
+def _check_table(transaction: Transaction, current: Timeline) -> None:
     """Raise UnsupportedTableError if the table was upgraded, or got a metadata table, meanwhile."""
     store = transaction.store
     config = transaction.table.config_under_lock()
-    check_writable(replace(transaction.table, config=config), now, store.now_ms())
+    check_writable(replace(transaction.table, config=config), current, store.now_ms())
 
 
-def _first_conflict(
+def _gravest_conflict(
     transaction: Transaction,
     candidate: Candidate,
     others: Iterable[Instant],
-    now: Timeline,
+    current: Timeline,
     *,
     inserted: Mapping[str, KeyRanges],
 ) -> Conflict | None:
@@ -353,9 +361,9 @@ def _first_conflict(
     """
     mine, footprint = candidate.effects, candidate.outcome.footprint
     schema_before = _newest_schema(transaction.timeline)
-    found: list[Conflict] = []
+    conflicts: list[Conflict] = []
     for instant in others:
-        metadata = now.commit_metadata(instant.time)
+        metadata = current.commit_metadata(instant.time)
         consumed = tuple(_consumed(transaction.store, instant.time, metadata, footprint.consumed))
         keys = inserted.get(instant.time)
         if keys is None and mine.inserted_keys:
@@ -363,12 +371,12 @@ def _first_conflict(
         theirs = effects_of_commit(instant.time, metadata, consumed, keys)
         conflict = find_conflict(mine, theirs, footprint=footprint, schema_before=schema_before)
         if conflict is not None:
-            found.append(conflict)
-    return min(found, key=lambda conflict: list(Verdict).index(conflict.verdict), default=None)
+            conflicts.append(conflict)
+    return min(conflicts, key=lambda conflict: list(Verdict).index(conflict.verdict), default=None)
 
 
 def _check_published(
-    transaction: Transaction, outcome: WriteOutcome, now: Timeline, listings: FileSizes
+    transaction: Transaction, outcome: WriteOutcome, current: Timeline, listings: FileSizes
 ) -> None:
     """Raise CorruptTableError if another file of these partitions differs from what its commit wrote."""
     if not listings:
@@ -377,7 +385,7 @@ def _check_published(
     replaced = () if outcome.operation == CLUSTER else outcome.replaced.items()
     groups = {(partition, file_id) for partition, ids in replaced for file_id in ids}
     sizes = {path: size for listing in listings.values() for path, size in listing.items()}
-    check_published(transaction.table, now, sizes, partitions=listings.keys(), replaced=groups)
+    check_published(transaction.table, current, sizes, partitions=listings.keys(), replaced=groups)
 
 
 def _newest_schema(timeline: Timeline) -> str | None:
@@ -395,14 +403,14 @@ def _consumed(
     entries = [consumed_by(store, name, time) for name in sorted(_sources(metadata.extra))] if mine else []
     for consumption in mine:
         for entry in filter(None, entries):
-            if not _counts_for(consumption, entry):
+            if not _is_relevant_entry(consumption, entry):
                 continue
-            common = in_common(consumption.files, entry, _place_in(consumption))
+            common = in_common(consumption.files, entry, _path_resolver(consumption))
             if common or consumption.is_of_one_table_with(entry):
                 yield replace(entry, source=consumption.source, files=common)
 
 
-def _counts_for(mine: Consumption, entry: Consumption) -> bool:
+def _is_relevant_entry(mine: Consumption, entry: Consumption) -> bool:
     """Return whether an entry counts for this write.
 
     An entry of another source does not count if the write ingests its files again (``apart``).
@@ -410,7 +418,7 @@ def _counts_for(mine: Consumption, entry: Consumption) -> bool:
     return not mine.apart or entry.source == mine.source
 
 
-def _place_in(consumption: Consumption) -> Callable[[str], str]:
+def _path_resolver(consumption: Consumption) -> Callable[[str], str]:
     """Return the function that resolves a path relative to the consumption's folder."""
     return str if consumption.directory is None else partial(normalised_path, base=consumption.directory)
 

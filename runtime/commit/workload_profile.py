@@ -69,12 +69,12 @@ def profile_metadata(operation: str, profile: Profile, inserted_keys: KeyRanges)
     )
 
 
-def named_files(announced: CommitMetadata) -> frozenset[str]:
+def announced_file_ids(announced: CommitMetadata) -> frozenset[str]:
     """Return the ids of the file groups that a pending write has announced it will rewrite."""
     return frozenset(stat.file_id for stat in announced.all_stats() if stat.file_id)
 
 
-def filled_files(profile: Profile) -> frozenset[str]:
+def filled_file_ids(profile: Profile) -> frozenset[str]:
     """Return the ids of the small files that get new rows but no update under the profile."""
     return frozenset(
         file_id
@@ -103,9 +103,9 @@ def effects_of_profile(
     )
 
 
-def will_collide(mine: WriteEffects, announced: CommitMetadata, footprint: Footprint) -> bool:
+def will_conflict_with(mine: WriteEffects, announced: CommitMetadata, footprint: Footprint) -> bool:
     """Return whether the two writes cannot both be published if they are based on the same state."""
-    if not {file_id for _, file_id in mine.merged}.isdisjoint(named_files(announced)):
+    if not {file_id for _, file_id in mine.merged}.isdisjoint(announced_file_ids(announced)):
         return True
     theirs = WriteEffects(
         instant="",

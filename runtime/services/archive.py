@@ -67,7 +67,7 @@ def archive(
     files = [info for listing in map_each(table.view(timeline).partitions(), store.list) for info in listing]
     entries = store.list(LEDGER_FOLDER, recursive=True)
     # Only their commits name the damaged files, so these stay until the files are put back or given up.
-    lost = tuple(file.instant for file in damaged_files(table, everywhere=False))
+    lost = tuple(file.instant for file in damaged_files(table, every_partition=False))
     before = timeline
     with locked_session(table, timeline, purpose="archive", timing=timing) as (_, lock):
         leaving: list[Instant] = []

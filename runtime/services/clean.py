@@ -17,7 +17,7 @@ from parquetry.runtime.commit.abandoned_buckets import partitions_with_abandoned
 from parquetry.runtime.commit.claims import open_session
 from parquetry.runtime.commit.locking import locked_session, table_lock
 from parquetry.runtime.commit.recovery import recover, recovered_timeline
-from parquetry.runtime.commit.rollback import withdraw
+from parquetry.runtime.commit.rollback import withdraw_request
 from parquetry.runtime.services.clean_plan import (
     Expiry,
     clean_horizon,
@@ -252,7 +252,7 @@ def _delete_expired(
                     store.put_if_absent(requested.path, plan.encode())
                     # A process that took over the lock may have created a savepoint or restored at the same
                     # time.
-                    if lock.is_held() or not withdraw(store, requested):
+                    if lock.is_held() or not withdraw_request(store, requested):
                         break
                     plan, expiry = None, None
             if expiry is None:

@@ -275,7 +275,7 @@ class _Leftovers:
             newest_ms = max(
                 i.modified_ms for p, i in self._files.items() if p.startswith(f"{STAGE_FOLDER}/{run}/")
             )
-            is_over = claim is None or claim.owner.is_process_gone or self._now_ms - newest_ms > DAY_MS
+            is_over = claim is None or claim.owner.has_process_ended or self._now_ms - newest_ms > DAY_MS
             if run not in runs and not self._is_busy(run) and is_over:
                 yield f"{STAGE_FOLDER}/{run}"
 
@@ -298,7 +298,7 @@ class _Leftovers:
         A file of another program is empty, so that it never counts.
         """
         try:
-            claim = Claim.from_bytes(self._store.read(path), place=path)
+            claim = Claim.from_bytes(self._store.read(path), uri=path)
         except (NotFoundError, CorruptTableError):
             return False
         return not is_alive(self._store, claim, self._timing)

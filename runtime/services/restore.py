@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry.message import Message, Value, command
-from parquetry.runtime.commit.damaged_files import damaged_as_of, refuse_damage
+from parquetry.runtime.commit.damaged_files import damaged_as_of, raise_if_damaged
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.recovery import recovered_timeline
 from parquetry.runtime.commit.restoring import finish_restore
-from parquetry.runtime.commit.rollback import withdraw
+from parquetry.runtime.commit.rollback import withdraw_request
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import finish_cleans
 from parquetry.runtime.sources.ledger import ReadAgain, read_again
@@ -66,7 +66,9 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
         store.put_if_absent(requested.path, plan.encode())
         if not lock.is_held():
             # A write that depends on the state to be rolled back may have been published.
-            done = "nothing was restored" if withdraw(store, requested) else "another process restores"
+            done = (
+                "nothing was restored" if withdraw_request(store, requested) else "another process restores"
+            )
             raise ConflictError(f"{store.uri}: the lock was lost, {done}; run again")
         partitions = table.view(timeline).partitions()
         files = finish_restore(session, timeline.reload(), requested, zone=zone, partitions=partitions)
@@ -106,7 +108,7 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
                 f", which belongs to the savepoint {savepoint}, is gone; {_REFUSED[0]}; {_REFUSED[1]}",
             )
         )
-    refuse_damage(table, damaged_as_of(view, savepoint), *_REFUSED)
+    raise_if_damaged(table, damaged_as_of(view, savepoint), *_REFUSED)
 
 
 def _victims(timeline: Timeline, savepoint: str) -> tuple[InstantInfo, ...]:

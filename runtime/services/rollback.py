@@ -7,7 +7,7 @@ from typing import Final
 
 from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.claims import is_alive, read_claim
-from parquetry.runtime.commit.damaged_files import damaged_as_of, refuse_damage
+from parquetry.runtime.commit.damaged_files import damaged_as_of, raise_if_damaged
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.rollback import (
     RollbackResult,
@@ -130,7 +130,7 @@ def _check_uncovered(table: TableHandle, timeline: Timeline, victim: Instant) ->
         )
     partitions = {partition for partition, _ in uncovered}
     damaged = damaged_as_of(view, before, lambda paths: [path for path in paths if path in partitions])
-    refuse_damage(
+    raise_if_damaged(
         table,
         [file for file in damaged if (file.partition, file.file_id) in uncovered],
         f"{victim.time} cannot be rolled back, as rows would be lost",

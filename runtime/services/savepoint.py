@@ -11,7 +11,7 @@ from functools import partial
 
 from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.claims import read_claim
-from parquetry.runtime.commit.damaged_files import damaged_as_of, refuse_damage, remedy
+from parquetry.runtime.commit.damaged_files import damaged_as_of, raise_if_damaged, remedy
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.recovery import recover, recovered_timeline, withdraw_pending
@@ -170,7 +170,9 @@ def _withdraw_plans_before(timeline: Timeline, time: str) -> None:
     A process that ignores savepoints might execute them.
     """
     groups = timeline.groups_in_pending_clustering
-    withdraw_pending({group for group, planned in groups.items() if planned < time}, timeline, but="")
+    withdraw_pending(
+        {group for group, planned in groups.items() if planned < time}, timeline, except_instant=""
+    )
 
 
 def _files_as_of(table: TableHandle, timeline: Timeline, time: str) -> dict[str, tuple[str, ...]]:
@@ -189,7 +191,7 @@ def _files_as_of(table: TableHandle, timeline: Timeline, time: str) -> dict[str,
             )
         )
     advice = remedy(table) if is_newest else "put the file back from a copy, or choose a later write"
-    refuse_damage(table, damaged_as_of(view, time), refused, advice)
+    raise_if_damaged(table, damaged_as_of(view, time), refused, advice)
     return _names_as_of(view, time)
 
 

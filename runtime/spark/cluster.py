@@ -208,7 +208,7 @@ class _Run:
             BaseFileName(partition=b.partition, file_id=b.file_id, instant=transaction.instant).path
             for b in buckets
         )
-        transaction.mark({MarkerKind.CREATE: first})
+        transaction.put_markers({MarkerKind.CREATE: first})
         context = replace(attempt.context(ordering=None), clustering=self._planned.digest)
         with self._work.rewriting(works):
             results = _rewrite(self._spark, context, works)

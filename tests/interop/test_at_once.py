@@ -119,7 +119,9 @@ def test_the_lock_moves_to_where_hudi_locks_without_a_path(spark, tmp_path, hudi
     # 0.15 removes the lock file when it gives up, whoever holds it.
     store.put(lock, b'{"held": "by somebody else"}')
     update_table_properties(store, {"parquetry.lock.path": lock}, comment="where Hudi locks")
-    with pytest.raises(LockHeldError, match=r"\.hoodie/lock is held by another program .*somebody else"):
+    with pytest.raises(
+        LockHeldError, match=r"\.hoodie/lock has been held by another program .*somebody else"
+    ):
         write(
             spark, open_table(store), ours.frame(rows), WriteRequest(operation=Operation.UPSERT), timing=FAST
         )

@@ -115,7 +115,7 @@ def insert(store: LocalStore, spec: TableSpec, rows: pa.Table) -> None:
     """Commit the rows as one file, or as many as it takes."""
 
     def body(txn: Transaction) -> WriteOutcome:
-        txn.declare({"": PartitionProfile(inserts=rows.num_rows)})
+        txn.announce({"": PartitionProfile(inserts=rows.num_rows)})
         ctx = context(
             store,
             spec.columns,

@@ -168,8 +168,8 @@ class SizedTable:
                 )
             policy = spec.sizing if fill else replace(spec.sizing, small_file_limit_bytes=0)
             plan = plan_buckets(txn.instant, works, policy=policy, tasks=_TASKS)
-            txn.declare(plan.profile)
-            txn.mark(plan.markers(txn.instant))
+            txn.announce(plan.profile)
+            txn.put_markers(plan.markers(txn.instant))
             ctx = self._context(txn, spec)
             stats: dict[str, list[WriteStat]] = {}
             statistics = []

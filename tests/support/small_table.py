@@ -147,7 +147,7 @@ class SmallTable:
         by_partition = _by_partition(rows)
         replaced = {p: tuple(s.file_id for s in view.slices(p)) for p in by_partition}
         names = {p: _name(txn, p, f"new-{p}") for p in by_partition}
-        txn.mark({MarkerKind.CREATE: [name.path for name in names.values()]})
+        txn.put_markers({MarkerKind.CREATE: [name.path for name in names.values()]})
         stats = {p: (_write_new(self.store, txn, names[p], dict(r)),) for p, r in by_partition.items()}
         return _outcome(
             txn,
@@ -169,7 +169,7 @@ class SmallTable:
             small = [s for s in view.slices(partition) if len(_keys(self.store, s)) < self.small_file_rows]
             if small:
                 filled[partition] = small[0]
-        left_out = txn.declare(_profile(merges, inserts, filled), inserted_keys=self.inserted_keys)
+        left_out = txn.announce(_profile(merges, inserts, filled), inserted_keys=self.inserted_keys)
         filled = {p: s for p, s in filled.items() if s.file_id not in left_out}
         changes = {part: dict(rows) for part, rows in merges.items()}
         for partition, part in filled.items():
@@ -179,7 +179,7 @@ class SmallTable:
             for part in changes
         }
         fresh = {p: _name(txn, p, f"new-{p}") for p in inserts if p not in filled}
-        txn.mark(
+        txn.put_markers(
             {
                 MarkerKind.MERGE: [name.path for name in targets.values()],
                 MarkerKind.CREATE: [name.path for name in fresh.values()],

@@ -12,7 +12,7 @@ from parquetry.runtime.clustering.plan.history import unpublished_rounds
 from parquetry.runtime.clustering.rewrite.strategies import check_strategies
 from parquetry.runtime.commit.claims import is_alive, read_claim
 from parquetry.runtime.commit.conflicts import WriteEffects, conflicting_groups, effects_of_commit
-from parquetry.runtime.commit.damaged_files import check_partitions, named_partitions
+from parquetry.runtime.commit.damaged_files import check_partitions, recorded_partitions
 from parquetry.runtime.layout.clustering.model import STEPS_DUE, ClusteringFile, Partitioning, Situation
 from parquetry.runtime.layout.model import FileKey, FileSlice
 from parquetry.runtime.layout.skipping.files import column_types, parse_where
@@ -52,7 +52,7 @@ def survey(
     policy = spec.clustering
     view = table.view(timeline)
     slices = view.all_slices()
-    check_partitions(table, view, named_partitions(view).union(part.partition for part in slices))
+    check_partitions(table, view, recorded_partitions(view).union(part.partition for part in slices))
     names = {*policy.execution.columns, *policy.execution.split_by}
     known = look_up(table.store, slices, columns=names)
     return policy, *survey_under(table, timeline, spec, slices, known, timing=timing)

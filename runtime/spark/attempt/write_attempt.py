@@ -128,7 +128,7 @@ class Attempt:
         """
         plan = planner.plan()
         private = must_hide_record_keys(self.state.spec)
-        taken = self.transaction.declare(
+        taken = self.transaction.announce(
             plan.profile,
             key_scope=self.state.spec.key_scope,
             inserted_keys={} if private else inserted_keys or {},
@@ -136,7 +136,7 @@ class Attempt:
         if taken & plan.filled:
             reason = "another write has announced it, or its clustering is pending"
             plan = planner.plan(excluded=dict.fromkeys(taken, reason))
-        self.transaction.mark(plan.markers(self.transaction.instant))
+        self.transaction.put_markers(plan.markers(self.transaction.instant))
         return plan
 
     def outcome(

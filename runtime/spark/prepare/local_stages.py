@@ -36,7 +36,7 @@ def remove_dead_stages(root: Path) -> None:
         stages = [folder for above in stages for folder in _own_folders(above, prefix)]
     for stage in stages:
         with suppress(OSError, ValueError):  # the note is missing, or the stage was removed meanwhile
-            if Owner.from_json(json.loads(Path(stage, _OWNER).read_bytes())).is_process_gone:
+            if Owner.from_json(json.loads(Path(stage, _OWNER).read_bytes())).has_process_ended:
                 LocalPlace(folder=str(stage)).remove()
 
 

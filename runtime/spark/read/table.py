@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.commit.damaged_files import check_read, damaged_files, refuse_damage
+from parquetry.runtime.commit.damaged_files import check_read, damaged_files, raise_if_damaged
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.read.pruning import Pruner
@@ -104,9 +104,9 @@ def _files_to_open(
     try:
         kept = changes.slices if where is None else tuple(pruner.files(handle.store, changes.slices))
     except CorruptTableError:
-        refuse_damage(handle, damaged_files(handle, until=changes.end, wanted=pruner.partitions))
+        raise_if_damaged(handle, damaged_files(handle, until=changes.end, choose=pruner.partitions))
         raise
-    check_read(handle, view, kept, after=changes.begin, until=changes.end, wanted=pruner.partitions)
+    check_read(handle, view, kept, after=changes.begin, until=changes.end, choose=pruner.partitions)
     return kept
 
 

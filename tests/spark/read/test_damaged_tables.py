@@ -105,7 +105,7 @@ def test_an_older_version_is_not_read_for_a_lost_one(tmp_path, spark, table):
     table.upsert(rows(spark, 0, 1, "north", at=2))
     (lost,) = files(tmp_path, "north")
     lost.unlink()
-    with pytest.raises(CorruptTableError, match=r"its older version of .* is read in its place"):
+    with pytest.raises(CorruptTableError, match=r"reads use its older version of"):
         table.read(spark)
 
 
@@ -165,7 +165,7 @@ def test_an_older_version_is_not_built_on(tmp_path, spark, table):
     (lost,) = files(tmp_path, "north")
     lost.unlink()
     for write in (table.upsert, table.insert, table.delete):
-        with pytest.raises(CorruptTableError, match=r"its older version of .* is read in its place"):
+        with pytest.raises(CorruptTableError, match=r"reads use its older version of"):
             write(rows(spark, 5, 6, "north", at=3))
 
 

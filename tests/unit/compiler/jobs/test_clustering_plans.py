@@ -133,7 +133,7 @@ def test_a_file_that_a_living_writer_has_announced_is_left_to_it(table):
         table.handle, action=Action.COMMIT, operation="UPSERT", timing=FAST, run=None, attempt=0
     ) as writer:
         intent = PartitionProfile(files={file.file_id: PlannedFile(base_instant=file.instant, updates=1)})
-        writer.declare({"p=a": intent})
+        writer.announce({"p=a": intent})
         plan = schedule(table.handle, groups, timing=FAST)
         assert {group.partition for group in plan.groups} == {"p=b"}
         left = {entry.file.file_id: entry.text for entry in owed(table).excluded}
@@ -147,7 +147,7 @@ def test_the_announcement_of_a_dead_writer_reserves_nothing(table):
     ) as writer:
         file = groups_owed(table)[0].files[0]
         intent = PartitionProfile(files={file.file_id: PlannedFile(base_instant=file.instant, updates=1)})
-        writer.declare({file.partition: intent})
+        writer.announce({file.partition: intent})
     assert len(groups_owed(table)) == 2
 
 

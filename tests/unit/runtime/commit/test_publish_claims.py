@@ -85,10 +85,10 @@ def test_in_the_hour_that_a_local_zone_repeats_instants_go_on(
 
 def test_an_owner_is_gone_when_its_work_or_its_process_is(store: ObjectStore) -> None:
     owner = Owner.here()
-    assert not owner.is_known_gone
+    assert not owner.has_ended
     owner.finish()
-    assert owner.is_known_gone
-    assert not owner.is_process_gone
+    assert owner.has_ended
+    assert not owner.has_process_ended
     assert Owner.from_json(json.loads(json.dumps(owner.to_json()))) == owner
 
 
@@ -96,7 +96,7 @@ def test_an_owner_elsewhere_is_never_known_to_be_gone() -> None:
     owner = Owner.here()
     owner.finish()
     for change in ({"host": "other"}, {"boot_id": "other"}, {"pid_namespace": "other"}, {"boot_id": ""}):
-        assert not forgotten(owner, **change).is_known_gone
+        assert not forgotten(owner, **change).has_ended
 
 
 def test_a_dead_process_is_known_to_be_gone_and_a_reused_pid_is_not_it() -> None:
@@ -107,14 +107,14 @@ def test_a_dead_process_is_known_to_be_gone_and_a_reused_pid_is_not_it() -> None
     assert process.stdout is not None
     owner = Owner.from_json(json.loads(process.stdout.readline()))
     assert owner.pid == process.pid != os.getpid()
-    assert not owner.is_known_gone
+    assert not owner.has_ended
     process.kill()
     deadline = time.monotonic() + 10
-    while not owner.is_known_gone:  # a zombie before it is waited for
+    while not owner.has_ended:  # a zombie before it is waited for
         assert time.monotonic() < deadline
     process.communicate()
-    assert owner.is_known_gone
-    assert forgotten(owner, pid=os.getpid()).is_process_gone
+    assert owner.has_ended
+    assert forgotten(owner, pid=os.getpid()).has_process_ended
 
 
 @pytest.mark.parametrize("in_sight", [{}, {1: "5"}], ids=["hidden", "in sight"])
@@ -124,11 +124,11 @@ def test_a_process_that_is_not_seen_is_gone_where_those_of_other_users_are_seen(
     """A /proc that is mounted with hidepid shows nobody else's processes."""
     there = forgotten(Owner.here(), pid=4711, process_start="900")
     monkeypatch.setattr(owner, "_process_start", in_sight.get)
-    assert there.is_process_gone == bool(in_sight)
+    assert there.has_process_ended == bool(in_sight)
     monkeypatch.setattr(owner, "_process_start", {**in_sight, 4711: "901"}.get)
-    assert there.is_process_gone
+    assert there.has_process_ended
     monkeypatch.setattr(owner, "_process_start", {**in_sight, 4711: "900"}.get)
-    assert not there.is_process_gone
+    assert not there.has_process_ended
 
 
 def test_many_writers_never_share_an_instant(store: ObjectStore) -> None:
@@ -320,7 +320,7 @@ def test_a_holder_that_lost_its_lock_knows_and_removes_nobody_elses(store: Objec
 
 def test_something_else_in_the_place_of_a_claim_is_reported(store: ObjectStore) -> None:
     store.put(claim_path("20260101000000000"), b"{}")
-    with pytest.raises(Exception, match="is no claim of a writer"):
+    with pytest.raises(Exception, match="does not contain a claim"):
         read_claim(store, "20260101000000000")
     with pytest.raises(NotFoundError):
         store.read(claim_path("20260101000000001"))

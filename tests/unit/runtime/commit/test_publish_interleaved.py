@@ -166,7 +166,7 @@ def test_too_many_defeats_end_in_exit_code_5(path: Path) -> None:
     value = iter(range(100, 200))
     stubborn = writer(path, before_publish=lambda _: writer(path).upsert({"k3": (next(value), "b")}))
     stubborn.timing = replace(AT_ONCE, retries=2)
-    with pytest.raises(ConflictError, match="lost 3 times to other writers") as error:
+    with pytest.raises(ConflictError, match="conflicted with other writers 3 times") as error:
         stubborn.upsert({"k1": (9, "b")})
     assert error.value.exit_code == 5
     assert rows_of(path) == {**BASE, "k3": (102, "b")}

@@ -103,7 +103,7 @@ def test_a_commit_that_changes_nothing_is_a_commit(table: SmallTable) -> None:
 
 def test_a_commit_that_nobody_could_read_is_not_put_and_the_write_is_undone(table, monkeypatch) -> None:
     monkeypatch.setattr(transaction, "MOST_RECORD_BYTES", 100)
-    said = r"a commit of 1 files would have [\d,]+ bytes, and at most 100 are read; write the rows in several"
+    said = r"the commit of 1 files would have [\d,]+ bytes, but readers accept at most 100; write the rows"
     with pytest.raises(InvalidDataError, match=said):
         table.upsert({"n": (1, "d")})
     assert rows_of(root(table)) == view_rows(root(table)) == BASE
@@ -213,10 +213,10 @@ def test_declaring_answers_which_small_files_to_leave_out(table: SmallTable) -> 
             )
         }
         if not answers:
-            answers.append(txn.declare(profile))
+            answers.append(txn.announce(profile))
             run_write(table.handle, action=Action.COMMIT, operation="INSERT", body=body, timing=FAST)
         else:
-            answers.append(txn.declare(profile))
+            answers.append(txn.announce(profile))
             assert answers[1] == {small.file_id}
 
     run_write(table.handle, action=Action.COMMIT, operation="INSERT", body=body, timing=FAST)
@@ -292,14 +292,14 @@ def test_another_programs_pending_clustering(table: SmallTable) -> None:
     plan = ClusteringPlan(groups=(ClusteringGroup(slices=(piece,)),))
     requested = root(table) / f".hoodie/{time_}.replacecommit.requested"
     requested.write_bytes(RequestedReplace(operation="CLUSTER", plan=plan).encode())
-    with pytest.raises(ConflictError, match=f"waits for the clustering {time_}"):
+    with pytest.raises(ConflictError, match=f"the pending clustering {time_}"):
         table.upsert({"k1": (9, "b")})
     assert leftovers(root(table)) == [requested.name]
     # Its files are not filled, everything else goes on.
     result = replace(table, small_file_rows=100).insert({"n": (1, "b")})
     assert (result.files_added, result.files_rewritten) == (1, 0)
     table.upsert({"k2": (9, "a")})
-    with pytest.raises(ConflictError, match=f"waits for the clustering {time_}"):
+    with pytest.raises(ConflictError, match=f"the pending clustering {time_}"):
         table.overwrite({"z": (1, "b")})
     rollback(table.handle, time_)  # the remedy works
     table.upsert({"k1": (9, "b")})

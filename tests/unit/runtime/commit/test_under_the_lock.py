@@ -18,7 +18,7 @@ from parquetry.runtime.commit import publish, validation
 from parquetry.runtime.commit.claims import read_claim
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.commit.outcome import KeyRange
-from parquetry.runtime.commit.recovery import clustered_by_hudi
+from parquetry.runtime.commit.recovery import foreign_clustering_conflict
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.spark import cluster as clustering
@@ -95,7 +95,7 @@ def before_the_lock(monkeypatch, action):
     pending = [action]
 
     def looked(transaction, outcome):
-        ahead = validation.read_ahead(transaction, outcome)
+        ahead = validation.prefetch(transaction, outcome)
         if pending:
             pending.pop()()
         return ahead
@@ -161,8 +161,8 @@ def test_a_clustering_that_ends_while_a_writer_looks_is_not_taken_for_one_of_hud
     groups = list(listed[0].groups_in_pending_clustering)
     assert groups
     assert read_claim(store, instant) is None
-    assert clustered_by_hudi(groups, listed[0]) is None
-    assert clustered_by_hudi(groups, table.handle.timeline()) is None
+    assert foreign_clustering_conflict(groups, listed[0]) is None
+    assert foreign_clustering_conflict(groups, table.handle.timeline()) is None
 
 
 def test_a_writer_that_comes_at_the_last_moment_wins_its_group(path, store, monkeypatch):

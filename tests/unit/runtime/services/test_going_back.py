@@ -168,7 +168,7 @@ class TestSavepointBesideAnOlderWrite:
         saved: dict[str, object] = {}
         result = beside(table, as_hudi_does, {"k1": (2, "a")})
         assert result.retries == 1
-        assert f"{saved['time']} was savepointed" in result.retry_reasons[0]
+        assert f"a savepoint of {saved['time']}" in result.retry_reasons[0]
         for n in (3, 4):
             table.upsert({"k1": (n, "a")})
         clean(table.handle, timing=FAST)
