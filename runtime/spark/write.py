@@ -21,14 +21,14 @@ from parquetry.runtime.spark.attempt.upsert import delete_keys, delete_matches, 
 from parquetry.runtime.spark.attempt.write_attempt import Attempt, AttemptResult
 from parquetry.runtime.spark.cluster_inline import cluster_inline
 from parquetry.runtime.spark.prepare.local_rows import frame_of_local_rows
-from parquetry.runtime.spark.prepare.materialise import stage_place, stages_locally
+from parquetry.runtime.spark.prepare.materialise import stage_location, stages_locally
 from parquetry.runtime.spark.prepare.staging import Incoming, Staged, stage
 from parquetry.runtime.spark.session.connect import check_timestamp_type
 from parquetry.runtime.spark.session.keys import ROW_POSITION_SQL
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation
-from parquetry.runtime.stage.place import StagePlace
+from parquetry.runtime.stage.location import StageLocation
 from parquetry.runtime.storage.os_errors import LATE_FAILURES
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.instant import Action
@@ -101,14 +101,14 @@ class _Job:
         self._incoming: Incoming | None = None
         self._staged: Staged | None = None
         self._staged_for: object = None
-        self._stage_places: list[StagePlace] = []
+        self._stage_places: list[StageLocation] = []
         self._result: AttemptResult | None = None
 
     def close(self) -> None:
         """Remove the stages of this write."""
-        for place in self._stage_places:
+        for location in self._stage_places:
             with suppress(*LATE_FAILURES):  # the next clean deletes the rest of a stage
-                place.remove()
+                location.remove()
 
     def counted(self, result: CommitResult) -> CommitResult:
         """Return the result with the counts and warnings about rows that changed no file."""
@@ -170,20 +170,20 @@ class _Job:
         """Return the staged rows; stage them anew if the table's columns or keys have changed."""
         shape = (state.spec.columns, state.rules, state.spec.ordering)
         if self._staged is None or self._staged_for != shape:
-            place = stage_place(state.handle.store, run)
-            self._stage_places.append(place)
+            location = stage_location(state.handle.store, run)
+            self._stage_places.append(location)
             if self._incoming is None:
                 # Once only: a stream of Arrow batches cannot be read again for another attempt.
                 columns = state.spec.columns
                 frame = (
                     self._rows
                     if is_spark_frame(self._rows)
-                    else frame_of_local_rows(self._spark, local_rows(self._rows, columns), place)
+                    else frame_of_local_rows(self._spark, local_rows(self._rows, columns), location)
                 )
                 self._incoming = Incoming(
                     frame=frame, request=self._request, subject=self._what, arrival=self._arrival
                 )
-            self._staged = stage(self._incoming, state, place)
+            self._staged = stage(self._incoming, state, location)
             if self._request.confirm is not None:
                 self._request.confirm()
             self._staged_for = shape

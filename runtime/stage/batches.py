@@ -10,8 +10,8 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from parquetry.runtime.stage.index import PLACE_MASK
-from parquetry.runtime.stage.place import StagePlace, as_storage_error, scratch_folder
+from parquetry.runtime.stage.index import POSITION_MASK
+from parquetry.runtime.stage.location import StageLocation, as_storage_error, scratch_folder
 
 _BATCH_BYTES: Final = 8 * 1024 * 1024
 
@@ -53,14 +53,14 @@ class GroupedFile:
     afterwards.
     """
 
-    def __init__(self, place: StagePlace, name: str, schema: pa.Schema) -> None:
+    def __init__(self, location: StageLocation, name: str, schema: pa.Schema) -> None:
         self.batches: dict[str, list[dict[str, int]]] = {}
-        self._place = place
+        self._location = location
         self._name = name
         self._schema = schema
         self._stack = ExitStack()
         self._folder = scratch_folder()
-        sink = place.create(name) if place.is_mapped else TemporaryFile(dir=self._folder)  # noqa: SIM115
+        sink = location.create(name) if location.is_mapped else TemporaryFile(dir=self._folder)  # noqa: SIM115
         self._file: Any = self._stack.enter_context(sink)
         self._sink = BatchSink(self._file, schema, compress=False)
 
@@ -70,19 +70,19 @@ class GroupedFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._place.is_mapped or kind is not None:
+        if self._location.is_mapped or kind is not None:
             self._stack.__exit__(kind, error, trace)
         else:
             with self._stack:
-                self._put_together()
+                self._write_grouped()
 
     def write(self, group: str, rows: pa.RecordBatch, *, first: int) -> None:
         """Write rows of a group.
 
         ``first`` is the reference of the first row; it is ignored if rows are renumbered.
         """
-        with nullcontext() if self._place.is_mapped else as_storage_error(self._folder):
-            written = self._sink.write(rows, first=first & PLACE_MASK)
+        with nullcontext() if self._location.is_mapped else as_storage_error(self._folder):
+            written = self._sink.write(rows, first=first & POSITION_MASK)
         self.batches.setdefault(group, []).extend(written)
 
     def starts(self) -> Mapping[str, int]:
@@ -93,19 +93,19 @@ class GroupedFile:
             number += sum(batch["rows"] for batch in batches)
         return starts
 
-    def _put_together(self) -> None:
+    def _write_grouped(self) -> None:
         """Write the final file from the local copy, group by group."""
         number = 0
-        with self._place.create(self._name) as sink:
-            together = BatchSink(sink, self._schema, compress=True)
-            for group, waiting in self.batches.items():
+        with self._location.create(self._name) as sink:
+            grouped = BatchSink(sink, self._schema, compress=True)
+            for group, pending in self.batches.items():
                 self.batches[group] = []
-                for rows in joined_batches(self._read(waiting)):
-                    self.batches[group] += together.write(rows, first=number)
+                for rows in joined_batches(self._read(pending)):
+                    self.batches[group] += grouped.write(rows, first=number)
                     number += rows.num_rows
 
-    def _read(self, waiting: Sequence[Mapping[str, int]]) -> Iterator[pa.RecordBatch]:
-        for batch in waiting:
+    def _read(self, pending: Sequence[Mapping[str, int]]) -> Iterator[pa.RecordBatch]:
+        for batch in pending:
             with as_storage_error(self._folder):
                 self._file.seek(batch["offset"])
                 message = self._file.read(batch["size"])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def required_holes(array: pa.Array, field: pa.Field, place: str) -> Iterator[tuple[str, pa.Array]]:
+def required_nulls(array: pa.Array, field: pa.Field, parent: str) -> Iterator[tuple[str, pa.Array]]:
     """Yield the required struct fields that are null in some rows: the path of each and a mask of these rows.
 
     Structs within structs are checked row by row. Elements of lists and maps are checked as a whole; the mask
@@ -28,15 +28,15 @@ def required_holes(array: pa.Array, field: pa.Field, place: str) -> Iterator[tup
             at = array.type.get_field_index(child.name)
             if at < 0:
                 continue
-            values, path = pc.struct_field(array, [at]), f"{place}.{child.name}"
+            values, path = pc.struct_field(array, [at]), f"{parent}.{child.name}"
             if not child.nullable and values.null_count:
                 yield path, pc.and_(present, pc.is_null(values))
-            yield from required_holes(values, child, path)
+            yield from required_nulls(values, child, path)
         return
     inner = array.items if pa.types.is_map(kind) else array.values
     child = kind.item_field if pa.types.is_map(kind) else kind.value_field
-    for path, holes in required_holes(inner, child, f"{place}.{child.name}"):
-        if pc.any(holes).as_py():
+    for path, nulls in required_nulls(inner, child, f"{parent}.{child.name}"):
+        if pc.any(nulls).as_py():
             yield path, pc.is_valid(array)
 
 
@@ -50,7 +50,7 @@ def has_required(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind)) and has_required(kind.value_type)
 
 
-def with_readable_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[str, pa.Array]]:
+def with_valid_text(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[str, pa.Array]]:
     """Return the rows with valid UTF-8 in text columns, and masks of the rows that had invalid text.
 
     Invalid bytes of text columns are replaced by escapes, so that the text can be shown. The masks are by

@@ -18,7 +18,7 @@ import pyarrow as pa
 IndexNumbers = npt.NDArray[np.int64]
 
 REFERENCE_SHIFT: Final = 40
-PLACE_MASK: Final = (1 << REFERENCE_SHIFT) - 1
+POSITION_MASK: Final = (1 << REFERENCE_SHIFT) - 1
 
 BATCH_COLUMNS: Final = ("first", "rows", "offset", "size")
 BATCHES: Final = pa.list_(pa.struct([(name, pa.int64()) for name in BATCH_COLUMNS]))
@@ -66,12 +66,12 @@ class StageIndex:
         low, high = np.searchsorted(self._sorted_groups, [number, number + 1])
         return self._by_group[low:high]
 
-    def having(self, references: IndexNumbers) -> IndexNumbers:
+    def batches_of(self, references: IndexNumbers) -> IndexNumbers:
         """Return, for each reference, the batch that contains its row."""
-        found: IndexNumbers = np.searchsorted(self.first, references, side="right") - 1
-        return found
+        batches: IndexNumbers = np.searchsorted(self.first, references, side="right") - 1
+        return batches
 
-    def by_place(self, batches: IndexNumbers) -> IndexNumbers:
+    def by_offset(self, batches: IndexNumbers) -> IndexNumbers:
         """Return the order of the batches by file and offset, as positions in ``batches``."""
         order: IndexNumbers = np.lexsort((self.offset[batches], self.first[batches] >> REFERENCE_SHIFT))
         return order
@@ -105,7 +105,7 @@ class IndexBuilder:
     def __init__(self) -> None:
         self._groups: dict[str, int] = {}
         self._files: dict[int, str] = {}
-        self._found: list[IndexNumbers] = []
+        self._batches: list[IndexNumbers] = []
 
     def add(self, part: int, name: str, groups: Sequence[str], batches: pa.ListArray) -> None:
         """Add the batches of the file ``name``, which task ``part`` wrote.
@@ -120,12 +120,12 @@ class IndexBuilder:
         columns = [values.field(column).to_numpy() for column in BATCH_COLUMNS]
         columns[0] = columns[0] + (part << REFERENCE_SHIFT)
         self._files[part] = name
-        self._found.append(np.array([np.repeat(numbers, counts), *columns]))
+        self._batches.append(np.array([np.repeat(numbers, counts), *columns]))
 
     def index(self) -> StageIndex:
         """Return the index of all files that were added."""
-        found = np.concatenate([np.empty((len(BATCH_COLUMNS) + 1, 0), np.int64), *self._found], axis=1)
-        group, first, rows, offset, size = found[:, np.argsort(found[1])]
+        batches = np.concatenate([np.empty((len(BATCH_COLUMNS) + 1, 0), np.int64), *self._batches], axis=1)
+        group, first, rows, offset, size = batches[:, np.argsort(batches[1])]
         return StageIndex(
             files=self._files,
             groups=tuple(self._groups),

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.stage.batches import GroupedFile
-from parquetry.runtime.stage.index import PLACE_MASK
-from parquetry.runtime.stage.place import StagePlace, as_storage_error, scratch_folder
+from parquetry.runtime.stage.index import POSITION_MASK
+from parquetry.runtime.stage.location import StageLocation, as_storage_error, scratch_folder
 
 
 class KeysFile:
@@ -26,7 +26,7 @@ class KeysFile:
 
     def __init__(
         self,
-        place: StagePlace,
+        location: StageLocation,
         name: str,
         schema: pa.Schema,
         *,
@@ -34,22 +34,22 @@ class KeysFile:
         reference: str,
         dictionaries: Sequence[str],
     ) -> None:
-        self._place = place
+        self._location = location
         self._name = name
         self._schema = schema
         self._reference = reference
         self._dictionaries = list(dictionaries)
-        self._rows = None if place.is_mapped else rows
+        self._rows = None if location.is_mapped else rows
         self._stack = ExitStack()
         self._groups: list[list[tuple[str, int]]] = []
         self._folder = scratch_folder()
         if self._rows is None:
             self._keys = self._stack.enter_context(self._parquet())
         else:
-            waiting = TemporaryFile(dir=self._folder)  # noqa: SIM115 - the stack closes it
-            self._file: Any = self._stack.enter_context(waiting)
+            kept = TemporaryFile(dir=self._folder)  # noqa: SIM115 - the stack closes it
+            self._file: Any = self._stack.enter_context(kept)
             options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-            self._waiting = pa.ipc.new_stream(self._file, schema, options=options)
+            self._kept = pa.ipc.new_stream(self._file, schema, options=options)
 
     def __enter__(self) -> Self:
         return self
@@ -70,13 +70,13 @@ class KeysFile:
             return
         self._groups.append(list(groups))
         with as_storage_error(self._folder):
-            self._waiting.write_batch(keys)
+            self._kept.write_batch(keys)
 
     @contextmanager
     def _parquet(self) -> Iterator[pq.ParquetWriter]:
         """Yield a writer of the Parquet file in the stage."""
         with (
-            self._place.create(self._name) as sink,
+            self._location.create(self._name) as sink,
             pq.ParquetWriter(
                 sink,
                 self._schema,
@@ -90,16 +90,16 @@ class KeysFile:
     def _number(self, rows: GroupedFile) -> None:
         """Write the kept keys with the new references of their rows."""
         with as_storage_error(self._folder):
-            self._waiting.close()
+            self._kept.close()
             self._file.seek(0)
         after = dict(rows.starts())
-        with self._parquet() as file, pa.ipc.open_stream(self._file) as waiting:
-            for groups, keys in zip(self._groups, waiting, strict=True):
+        with self._parquet() as file, pa.ipc.open_stream(self._file) as kept:
+            for groups, keys in zip(self._groups, kept, strict=True):
                 numbers = []
                 for group, count in groups:
                     numbers.append(np.arange(after[group], after[group] + count))
                     after[group] += count
                 at = keys.schema.get_field_index(self._reference)
-                task = keys.column(at)[0].as_py() & ~PLACE_MASK
+                task = keys.column(at)[0].as_py() & ~POSITION_MASK
                 found = pa.array(np.concatenate(numbers) + task, pa.int64())
                 file.write_batch(keys.set_column(at, keys.schema.field(at), found))

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from parquetry.runtime.stage.place import StagePlace, checking
+from parquetry.runtime.stage.location import StageLocation, validated_reads
 
 
-def write_list(place: StagePlace, batches: Iterable[pa.RecordBatch]) -> str:
+def write_list(location: StageLocation, batches: Iterable[pa.RecordBatch]) -> str:
     """Write the rows, at least one batch, to a new file of the stage, and return its name."""
     name = f"{uuid.uuid4().hex}.list"
     upcoming = iter(batches)
     first = next(upcoming)
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-    with place.create(name) as sink, pa.ipc.new_file(sink, first.schema, options=options) as file:
+    with location.create(name) as sink, pa.ipc.new_file(sink, first.schema, options=options) as file:
         file.write_batch(first)
         for batch in upcoming:
             file.write_batch(batch)
@@ -29,17 +29,19 @@ class StagedList:
     The file stays compressed in memory.
     """
 
-    def __init__(self, place: StagePlace, name: str, *, start: int = 0, rows: int | None = None) -> None:
-        self._place = place
+    def __init__(
+        self, location: StageLocation, name: str, *, start: int = 0, rows: int | None = None
+    ) -> None:
+        self._location = location
         self._name = name
-        self._content = place.read(name)
+        self._content = location.read(name)
         self._start = start
         self._stop = None if rows is None else start + rows
 
     def batches(self, most_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows in their order, at most ``most_rows`` at a time."""
         passed = 0
-        with checking(self._place, self._name) as check, pa.ipc.open_file(self._content) as file:
+        with validated_reads(self._location, self._name) as check, pa.ipc.open_file(self._content) as file:
             for number in range(file.num_record_batches):
                 batch = check(file.get_batch(number))
                 low = max(self._start - passed, 0)
@@ -49,7 +51,7 @@ class StagedList:
                 passed += batch.num_rows
 
 
-def read_list(place: StagePlace, name: str) -> pa.Table:
+def read_list(location: StageLocation, name: str) -> pa.Table:
     """Return all rows of the list."""
-    with checking(place, name) as check, pa.ipc.open_file(place.read(name)) as file:
+    with validated_reads(location, name) as check, pa.ipc.open_file(location.read(name)) as file:
         return check(file.read_all())

@@ -30,18 +30,18 @@ from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING
 from parquetry.runtime.spec.key_generator import EMPTY_KEY_PART, NULL_KEY_PART
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.batches import GroupedFile
-from parquetry.runtime.stage.faults import required_holes, with_readable_text
+from parquetry.runtime.stage.faults import required_nulls, with_valid_text
 from parquetry.runtime.stage.index import BATCHES, REFERENCE_SHIFT
 from parquetry.runtime.stage.keys_file import KeysFile
+from parquetry.runtime.stage.location import StageLocation
 from parquetry.runtime.stage.partition_paths import PartitionPaths
-from parquetry.runtime.stage.place import StagePlace
 from parquetry.runtime.table.partition_path import NULL_FOLDER_TEXTS, NULL_PARTITION
 
 REFERENCE = "__ref"
 ARRIVAL = "__arrival"
 """A text column that sorts rows by their order of arrival, if they have one."""
 PARTITION = "__partition"
-GENERATED_WRONG = "__generated_wrong"
+GENERATED_FAULT = "__generated_wrong"
 
 _TEXTS = {RECORD_KEY: "the record key", PARTITION: "the partition path"}
 
@@ -57,14 +57,15 @@ class StageSpec:
     ``paths`` computes the partition path, unless the rows have it. ``rows`` requests the file with whole
     rows, as Arrow batches. ``keys`` requests the file with keys and control columns, in Parquet, which Spark
     reads too; with ``matched`` it also contains the columns to keep. ``required`` columns must not be null in
-    rows that are not deletes. ``ordering`` may be a dotted path. ``arrives``: rows have an order of arrival.
-    Two settings are for the readers of the stage. ``drop_duplicates``: one row per key wins, where keys are
-    unique. ``refuses_ties``: different rows of one key that no rule ranks are an error. ``declared`` maps
-    faults of generated columns to the position of their SQL in the spec. ``overwrites`` are the partition
-    columns if whole partitions are replaced. ``key_fields`` are the fields of a record key that has several.
+    rows that are not deletes. ``ordering`` may be a dotted path. ``has_arrival``: rows have an order of
+    arrival. Two settings are for the readers of the stage. ``drop_duplicates``: one row per key wins, where
+    keys are unique. ``refuses_ties``: different rows of one key that no rule ranks are an error. ``declared``
+    maps faults of generated columns to the position of their SQL in the spec. ``overwrites`` are the
+    partition columns if whole partitions are replaced. ``key_fields`` are the fields of a record key that has
+    several.
     """
 
-    place: StagePlace
+    location: StageLocation
     schema: pa.Schema
     key_column: str | None
     ordering: str | None
@@ -72,7 +73,7 @@ class StageSpec:
     rows: bool
     keys: bool
     matched: bool = False
-    arrives: bool = False
+    has_arrival: bool = False
     drop_duplicates: bool = False
     refuses_ties: bool = False
     key_fields: tuple[str, ...] = ()
@@ -185,13 +186,13 @@ class _PartWriter:
         """Check a run, convert it, group it by partition and write it; the list ``run`` is emptied."""
         table = pa.concat_batches(run) if len(run) > 1 else run[0]
         run.clear()
-        table, unreadable = with_readable_text(table)
+        table, unreadable = with_valid_text(table)
         table = self._with_paths(table)
         for name, mask in unreadable.items():
             if name not in self._naming and DELETE in table.schema.names:
                 # Of a delete, only the columns that identify the row are used.
                 mask = pc.and_(mask, pc.invert(table.column(DELETE)))  # noqa: PLW2901
-            self._count(f"{_TEXTS.get(name, f'column {name!r}')} is no UTF-8 text", table, mask)
+            self._count(f"{_TEXTS.get(name, f'column {name!r}')} is not valid UTF-8", table, mask)
         codes = table.column(PARTITION)
         partitions = codes.dictionary.to_pylist()
         counts = np.bincount(codes.indices.to_numpy(zero_copy_only=False), minlength=len(partitions))
@@ -243,7 +244,7 @@ class _PartWriter:
             for partition, total in self._totals.items()
         ]
         with (
-            self._spec.place.create(totals_name(self._name)) as sink,
+            self._spec.location.create(totals_name(self._name)) as sink,
             pa.ipc.new_file(sink, TOTALS) as file,
         ):
             file.write_batch(pa.RecordBatch.from_pylist(rows, schema=TOTALS))
@@ -265,12 +266,12 @@ class _PartWriter:
         spec = self._spec
         if spec.rows:
             self._rows = self._stack.enter_context(
-                GroupedFile(spec.place, rows_name(self._name), rows_schema(spec))
+                GroupedFile(spec.location, rows_name(self._name), rows_schema(spec))
             )
         if spec.keys:
             self._keys = self._stack.enter_context(
                 KeysFile(
-                    spec.place,
+                    spec.location,
                     keys_name(self._name),
                     keys,
                     rows=self._rows,
@@ -295,7 +296,7 @@ class _PartWriter:
             columns[RECORD_KEY] = table.column(key)
         if spec.ordering:
             columns[ORDERING] = values_at(table, spec.ordering)
-        if spec.arrives:
+        if spec.has_arrival:
             columns[ARRIVAL] = table.column(ARRIVAL)
         if spec.matched:
             columns |= {kept.name: conform(table.column(kept.name), kept.type) for kept in spec.schema}
@@ -316,7 +317,9 @@ class _PartWriter:
         The hash of a row without one is that of its reference.
         """
         if HASH not in table.schema.names:
-            table = table.append_column(HASH, pa.array(mixed(self._references(table.num_rows).to_numpy())))
+            table = table.append_column(
+                HASH, pa.array(splitmix64(self._references(table.num_rows).to_numpy()))
+            )
         if DELETE not in table.schema.names:
             table = table.append_column(DELETE, pa.array(np.zeros(table.num_rows, bool)))
         return table
@@ -328,23 +331,23 @@ class _PartWriter:
         """Count the faults of the rows."""
         written = pc.invert(table.column(DELETE))
         if key := self._spec.key_column:
-            lacking = pc.fill_null(pc.equal(pc.binary_length(table.column(key)), 0), fill_value=True)
-            self._count("the record key is null or empty", table, lacking)
-            self._check_readable(table, table.column(key))
-        self._check_alone(table)
+            is_empty = pc.fill_null(pc.equal(pc.binary_length(table.column(key)), 0), fill_value=True)
+            self._count("the record key is null or empty", table, is_empty)
+            self._check_unambiguous(table, table.column(key))
+        self._check_null_partition(table)
         for name in self._spec.required:
             column = table.column(name)
             if column.null_count:
                 self._count(f"column {name!r} is null", table, pc.and_(pc.is_null(column), written))
         for stored in self._spec.schema:
-            for place, holes in required_holes(table.column(stored.name), stored, stored.name):
-                self._count(f"field {place!r} is null", table, holes)
-        if GENERATED_WRONG in table.schema.names:
-            said = table.column(GENERATED_WRONG)
-            for fault in pc.unique(said.drop_null()).to_pylist():
-                self._count(fault, table, pc.fill_null(pc.equal(said, fault), fill_value=False))
+            for location, holes in required_nulls(table.column(stored.name), stored, stored.name):
+                self._count(f"field {location!r} is null", table, holes)
+        if GENERATED_FAULT in table.schema.names:
+            messages = table.column(GENERATED_FAULT)
+            for fault in pc.unique(messages.drop_null()).to_pylist():
+                self._count(fault, table, pc.fill_null(pc.equal(messages, fault), fill_value=False))
 
-    def _check_alone(self, table: pa.RecordBatch) -> None:
+    def _check_null_partition(self, table: pa.RecordBatch) -> None:
         """Count the rows with a partition value that is not null but has the same path as null.
 
         An insert overwrite of such rows would replace the partition of null.
@@ -353,27 +356,25 @@ class _PartWriter:
             values = values_at(table, name)
             if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
                 shared = pc.is_in(values, value_set=pa.array(NULL_FOLDER_TEXTS, values.type))
-                fault = (
-                    f"column {name!r} is an empty text or {NULL_PARTITION}, not null, but in its partition"
-                )
+                fault = f"column {name!r} is an empty text or {NULL_PARTITION} (the partition of null)"
                 self._count(fault, table, shared)
 
-    def _check_readable(self, table: pa.RecordBatch, keys: pa.Array) -> None:
+    def _check_unambiguous(self, table: pa.RecordBatch, keys: pa.Array) -> None:
         """Count rows whose composite key is ambiguous.
 
         ``a:x,b:y`` can be two fields, or a single field ``a`` whose value contains a comma. Values that equal
         a placeholder are ambiguous too.
         """
         for name in self._spec.key_fields[1:]:
-            again = pc.greater(pc.count_substring(keys, f",{name}:"), 1)
-            fault = f"the record key can be read in two ways, as a value of it contains ',{name}:'"
-            self._count(fault, table, pc.fill_null(again, fill_value=False))
+            is_repeated = pc.greater(pc.count_substring(keys, f",{name}:"), 1)
+            fault = f"the record key is ambiguous (one of its values contains ',{name}:')"
+            self._count(fault, table, pc.fill_null(is_repeated, fill_value=False))
         placeholders = (NULL_KEY_PART, EMPTY_KEY_PART)
         for name in self._spec.key_fields if self._spec.rows else ():
             values = values_at(table, name)
             if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
                 is_placeholder = pc.is_in(values, value_set=pa.array(placeholders, values.type))
-                fault = f"column {name!r} is {' or '.join(placeholders)}, which a record key has for no value"
+                fault = f"column {name!r} is {' or '.join(placeholders)} (reserved in record keys)"
                 self._count(fault, table, is_placeholder)
 
     def _count(self, fault: str, table: pa.RecordBatch, mask: pa.Array) -> None:
@@ -414,7 +415,7 @@ def hash_sum(hashes: pa.Array) -> int:
     return int(np.add.reduce(hashes.to_numpy(zero_copy_only=False).view(np.uint64), dtype=np.uint64))
 
 
-def mixed(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def splitmix64(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return a hash of each number: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
     with np.errstate(over="ignore"):
         z = numbers.view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)

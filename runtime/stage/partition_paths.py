@@ -15,7 +15,7 @@ from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.table.partition_path import KeyRules, path_of_texts
 
-SPELLED_TYPES: Final = frozenset({"string", "tinyint", "smallint", "int", "bigint", "boolean", "date"})
+SAME_TEXT_TYPES: Final = frozenset({"string", "tinyint", "smallint", "int", "bigint", "boolean", "date"})
 """The types whose text in keys and partition paths is the same here and in Java."""
 
 _EPOCH = dt.date(1970, 1, 1)
@@ -35,8 +35,8 @@ class PartitionPaths:
         That is so for columns within structs, and for types other than :data:`SPELLED_TYPES`.
         """
         kinds = {column.name: str(parse_type(column.type)) for column in columns}
-        is_spelled = all(kinds.get(field) in SPELLED_TYPES for field in rules.partition_by)
-        return cls(rules=rules) if is_spelled else None
+        has_same_text = all(kinds.get(field) in SAME_TEXT_TYPES for field in rules.partition_by)
+        return cls(rules=rules) if has_same_text else None
 
     def of_rows(self, rows: pa.RecordBatch) -> pa.DictionaryArray:
         """Return the partition path of each row, as a dictionary array."""

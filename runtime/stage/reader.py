@@ -16,22 +16,22 @@ from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.batches import BatchSink, joined_batches
 from parquetry.runtime.stage.index import (
     BATCHES,
-    PLACE_MASK,
+    POSITION_MASK,
     REFERENCE_SHIFT,
     IndexBuilder,
     IndexNumbers,
     StageIndex,
 )
-from parquetry.runtime.stage.part import StageSpec, rows_schema
-from parquetry.runtime.stage.place import (
-    LocalPlace,
+from parquetry.runtime.stage.location import (
+    LocalStage,
     ReadRanges,
-    StagePlace,
+    StageLocation,
     as_storage_error,
-    checking,
     mapped_ranges,
     scratch_folder,
+    validated_reads,
 )
+from parquetry.runtime.stage.part import StageSpec, rows_schema
 
 _LAST: Final = np.iinfo(np.int64).max
 
@@ -53,8 +53,8 @@ class StageReader:
         self._index = index
         self._instant = instant
         self._stack = ExitStack()
-        ranges = self._stack.enter_context(spec.place.reading())
-        self._batches = _Batches(index, rows_schema(spec), ranges, spec.place)
+        ranges = self._stack.enter_context(spec.location.reading())
+        self._batches = _Batches(index, rows_schema(spec), ranges, spec.location)
 
     def __enter__(self) -> Self:
         return self
@@ -83,25 +83,25 @@ class StageReader:
         ``references`` are all references that the caller will request. Each row is fetched from a store only
         once: the rows are copied to the local disk first.
         """
-        if self._spec.place.is_mapped:
-            yield lambda some: (self._with_key(rows, few) for few, rows in self._batches.taken(some))
+        if self._spec.location.is_mapped:
+            yield lambda some: (self._with_key(rows, few) for few, rows in self._batches.take_pieces(some))
             return
         wanted = np.unique(np.concatenate([np.empty(0, np.int64), *references]))
         places = np.empty(len(wanted), np.int64)
 
         def fetched() -> Iterator[pa.RecordBatch]:
             copied = 0
-            for low, high, rows in self._batches.having(wanted):
+            for low, high, rows in self._batches.rows_by_batch(wanted):
                 places[low:high] = np.arange(copied, copied + high - low)
                 copied += high - low
                 yield rows
 
         with TemporaryFile(dir=scratch_folder()) as file:
-            copies = self._copied(fetched(), file)
+            copies = self._local_copy(fetched(), file)
 
             def take(some: IndexNumbers) -> Iterator[pa.RecordBatch]:
                 done = 0
-                for few, rows in copies.taken(places[np.searchsorted(wanted, some)]):
+                for few, rows in copies.take_pieces(places[np.searchsorted(wanted, some)]):
                     yield self._with_key(rows, some[done : done + len(few)])
                     done += len(few)
 
@@ -125,9 +125,9 @@ class StageReader:
                 yield rows
 
         with TemporaryFile(dir=scratch_folder()) as file:
-            copies = self._copied(fetched(), file)
+            copies = self._local_copy(fetched(), file)
             order = np.argsort(np.concatenate([np.empty(0, np.int64), *keys]), kind="stable")
-            for _, rows in copies.taken(order):
+            for _, rows in copies.take_pieces(order):
                 # These rows were found by their keys, so no key has to be generated.
                 yield self._with_key(rows, order[:0])
 
@@ -136,7 +136,7 @@ class StageReader:
         first = self._index.first_of_files
         yield from self._batches.read(first[:: -(-len(first) // files) or 1])
 
-    def _copied(self, batches: Iterable[pa.RecordBatch], file: Any) -> _Batches:
+    def _local_copy(self, batches: Iterable[pa.RecordBatch], file: Any) -> _Batches:
         """Copy the batches to a local file and return a reader of it. The copied rows are numbered from 0."""
         schema = rows_schema(self._spec)
         sink = BatchSink(file, schema, compress=False)
@@ -151,8 +151,10 @@ class StageReader:
         pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         index = IndexBuilder()
         index.add(0, "", [""], pa.array([written], BATCHES))
-        place = LocalPlace(folder=scratch_folder())
-        return _Batches(index.index(), schema, lambda ranges: mapped_ranges(lambda _: pages, ranges), place)
+        location = LocalStage(folder=scratch_folder())
+        return _Batches(
+            index.index(), schema, lambda ranges: mapped_ranges(lambda _: pages, ranges), location
+        )
 
     def _with_key(self, rows: pa.RecordBatch, references: IndexNumbers) -> pa.RecordBatch:
         """Return the rows with their record keys: those of the key column, or generated ones."""
@@ -168,9 +170,11 @@ class StageReader:
 class _Batches:
     """A reader of batches by their numbers, and of rows by their references."""
 
-    def __init__(self, index: StageIndex, schema: pa.Schema, read: ReadRanges, place: StagePlace) -> None:
+    def __init__(
+        self, index: StageIndex, schema: pa.Schema, read: ReadRanges, location: StageLocation
+    ) -> None:
         self._index = index
-        self._place = place
+        self._location = location
         self._schema = schema
         self._read = read
 
@@ -179,32 +183,32 @@ class _Batches:
         chosen = numbers.tolist()
         for number, message in zip(chosen, self._read(self._index.ranges(chosen)), strict=True):
             (wanted,) = self._index.ranges([number])
-            with checking(self._place, wanted.name) as check:
+            with validated_reads(self._location, wanted.name) as check:
                 batch = check(pa.ipc.read_record_batch(message, self._schema))
                 if batch.num_rows != self._index.rows[number]:
-                    raise pa.ArrowInvalid("a batch has not as many rows as were written")
+                    raise pa.ArrowInvalid("a batch does not have the number of rows that was written")
             yield batch
 
-    def having(self, ascending: IndexNumbers) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    def rows_by_batch(self, ascending: IndexNumbers) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         """Yield the rows of ascending references, batch by batch in the order of the files.
 
         Each batch comes with the positions (start and exclusive stop) of its references in ``ascending``.
         """
-        numbers, starts = np.unique(self._index.having(ascending), return_index=True)
+        numbers, starts = np.unique(self._index.batches_of(ascending), return_index=True)
         stops = np.append(starts[1:], len(ascending))
-        order = self._index.by_place(numbers)
+        order = self._index.by_offset(numbers)
         for at, batch in zip(order.tolist(), self.read(numbers[order]), strict=True):
             start, stop = int(starts[at]), int(stops[at])
             yield start, stop, batch.take(pa.array(ascending[start:stop] - self._index.first[numbers[at]]))
 
-    def taken(self, references: IndexNumbers) -> Iterator[tuple[IndexNumbers, pa.RecordBatch]]:
+    def take_pieces(self, references: IndexNumbers) -> Iterator[tuple[IndexNumbers, pa.RecordBatch]]:
         """Yield references and their rows in the given order, some at a time.
 
         Each piece takes a few MiB, estimated by the mean uncompressed row size of each batch.
         """
         if not len(references):
             return
-        batches = self._index.having(references)
+        batches = self._index.batches_of(references)
         sizes = np.cumsum(self._index.size[batches] / self._index.rows[batches])
         for few in np.split(references, np.flatnonzero(np.diff(sizes // _PIECE_BYTES)) + 1):
             yield few, self.take(few)
@@ -213,11 +217,11 @@ class _Batches:
         """Return the rows of at least one reference, in the order of the references."""
         order = np.argsort(references, kind="stable")
         back = np.empty_like(order)
-        pieces, taken = [], 0
-        for start, stop, rows in self.having(references[order]):
+        pieces, take_pieces = [], 0
+        for start, stop, rows in self.rows_by_batch(references[order]):
             pieces.append(rows)
-            back[order[start:stop]] = np.arange(taken, taken + stop - start)
-            taken += stop - start
+            back[order[start:stop]] = np.arange(take_pieces, take_pieces + stop - start)
+            take_pieces += stop - start
         rows = pa.concat_batches(pieces)
         return rows if (back[1:] > back[:-1]).all() else rows.take(pa.array(back))
 
@@ -225,5 +229,5 @@ class _Batches:
 def generated_keys(instant: str, references: IndexNumbers) -> pa.Array:
     """Return unique keys for a table without a record key; they contain instant, task and position."""
     tasks = pc.cast(pa.array(references >> REFERENCE_SHIFT), pa.string())
-    places = pc.cast(pa.array(references & PLACE_MASK), pa.string())
+    places = pc.cast(pa.array(references & POSITION_MASK), pa.string())
     return pc.binary_join_element_wise(instant, tasks, places, "_")

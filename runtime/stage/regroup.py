@@ -20,16 +20,16 @@ from parquetry.runtime.stage.part import PARTITION, REFERENCE, StageSpec, stage_
 from parquetry.runtime.stage.reader import StageReader
 
 _MIB: Final = 1024 * 1024
-_FEW_BYTES: Final = 1024 * _MIB
-_FEW_REQUESTS: Final = 10_000
-_TIMES_BYTES: Final = 8
-_TIMES_REQUESTS: Final = 4
+_MIN_FETCHED_BYTES: Final = 1024 * _MIB
+_MIN_REQUESTS: Final = 10_000
+_WORTHWHILE_BYTES_FACTOR: Final = 8
+_WORTHWHILE_REQUESTS_FACTOR: Final = 4
 _TASK_BYTES: Final = (64 * _MIB, 2048 * _MIB)
 _RANGE_BYTES: Final = _MIB
 _RUN_BYTES: Final = 32 * _MIB
 
 
-class RangeReader(Protocol):
+class ExpectedRows(Protocol):
     """A reader of rows of a stage: new rows of one partition in order, and located rows from anywhere."""
 
     @property
@@ -53,7 +53,7 @@ class RangeReader(Protocol):
         ...
 
 
-def regrouping_tasks(index: StageIndex, readers: Iterable[RangeReader]) -> int:
+def regrouping_tasks(index: StageIndex, readers: Iterable[ExpectedRows]) -> int:
     """Return the number of tasks that should group the stage by bucket, or 0 if grouping does not pay.
 
     Without grouping, the readers read the stage directly. Grouping pays if they would fetch more than 8 times
@@ -74,17 +74,17 @@ def regrouping_tasks(index: StageIndex, readers: Iterable[RangeReader]) -> int:
             continue
         rows, share = reader.expected_inserts, reader.expected_inserts / max(group_rows[number], 1)
         ranges = share * group_parts[number]
-        if looked_up := reader.expected_updates + reader.expected_deletes:
+        if located := reader.expected_updates + reader.expected_deletes:
             # These rows can be anywhere: in the worst case, each is in a different batch.
-            share = min((looked_up + rows) / max(group_batches[number], 1), 1.0)
-            ranges = min(looked_up + rows, group_parts[number])
+            share = min((located + rows) / max(group_batches[number], 1), 1.0)
+            ranges = min(located + rows, group_parts[number])
         fetched += share * group_bytes[number]
         requests += max(ranges, 1)
     total, files = int(index.size.sum()), len(index.files)
     least, most = (max(-(-total // size), 1) for size in reversed(_TASK_BYTES))
     tasks = min(max(total // (max(count, 1) * _RANGE_BYTES), least), most, files)
-    is_worth_it = (fetched > max(_FEW_BYTES, _TIMES_BYTES * total)) or (
-        requests > max(_FEW_REQUESTS, _TIMES_REQUESTS * (files + tasks * count))
+    is_worth_it = (fetched > max(_MIN_FETCHED_BYTES, _WORTHWHILE_BYTES_FACTOR * total)) or (
+        requests > max(_MIN_REQUESTS, _WORTHWHILE_REQUESTS_FACTOR * (files + tasks * count))
     )
     return tasks if is_worth_it else 0
 
@@ -102,7 +102,7 @@ def regrouped_spec(spec: StageSpec, *, folds: bool) -> StageSpec:
         spec,
         schema=schema,
         ordering=None,
-        arrives=False,
+        has_arrival=False,
         paths=None,
         required=(),
         keys=False,
@@ -164,14 +164,14 @@ def _texts(buckets: pa.Array) -> pa.Array:
 
 def _in_runs(batches: Iterable[pa.RecordBatch], *, most_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows in batches of at most ``most_rows``."""
-    waiting: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     for batch in (part for whole in batches for part in _parts(whole, most_rows)):
-        if waiting and sum(one.num_rows for one in waiting) + batch.num_rows > most_rows:
-            yield pa.concat_batches(waiting)
-            waiting = []
-        waiting.append(batch)
-    if waiting:
-        yield pa.concat_batches(waiting)
+        if pending and sum(one.num_rows for one in pending) + batch.num_rows > most_rows:
+            yield pa.concat_batches(pending)
+            pending = []
+        pending.append(batch)
+    if pending:
+        yield pa.concat_batches(pending)
 
 
 def _parts(batch: pa.RecordBatch, most_rows: int) -> Iterator[pa.RecordBatch]:

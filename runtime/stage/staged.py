@@ -14,8 +14,8 @@ from parquetry.errors import failures_at
 from parquetry.message import Message, from_parts_json, joined
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.stage.index import IndexBuilder, StageIndex
+from parquetry.runtime.stage.location import validated_reads
 from parquetry.runtime.stage.part import TOTALS, RowFault, StageSpec, rows_name, totals_name
-from parquetry.runtime.stage.place import checking
 from parquetry.runtime.storage.parallel import map_each
 
 _TOTALS_AT_ONCE: Final = 256
@@ -76,19 +76,19 @@ class StagedRows:
         See :func:`winning_rows` for the rule.
         """
         spec = self.spec
-        return spec.arrives and spec.ordering is not None and any(t.deletes for t in self.totals.values())
+        return spec.has_arrival and spec.ordering is not None and any(t.deletes for t in self.totals.values())
 
     @property
     def row_bytes(self) -> float | None:
         """The mean size of a row in memory, or None without rows."""
         return sum(total.size_bytes for total in self.totals.values()) / self.rows if self.rows else None
 
-    def check(self, what: str) -> None:
+    def check(self, subject: str) -> None:
         """Raise an error if staged rows violate the declaration of the table.
 
         Raises:
             InvalidDataError: With the number of rows and an example of each fault. The message starts with
-                ``what``.
+                ``subject``.
 
         """
         by_kind: dict[str, RowFault] = {}
@@ -106,7 +106,7 @@ class StagedRows:
             declared = (self.spec.declared.get(description) for description in by_kind)
             with failures_at(next(filter(None, declared), None)):
                 raise InvalidDataError(
-                    Message(what, ": ", found, "; nothing was written: fill or filter these rows")
+                    Message(subject, ": ", found, "; nothing was written: fill or filter these rows")
                 )
 
 
@@ -143,8 +143,8 @@ def staged_rows(spec: StageSpec, summary: Iterable[Mapping[str, Any]]) -> Staged
 
 def _totals(spec: StageSpec, name: str) -> pa.RecordBatch:
     """Return the totals in the file of a task attempt."""
-    content = spec.place.read(totals_name(name))
-    with checking(spec.place, totals_name(name)) as check, pa.ipc.open_file(content) as file:
+    content = spec.location.read(totals_name(name))
+    with validated_reads(spec.location, totals_name(name)) as check, pa.ipc.open_file(content) as file:
         if file.schema != TOTALS:
-            raise pa.ArrowInvalid("it has other columns than totals have")
+            raise pa.ArrowInvalid("it does not have the columns of a totals file")
         return check(file.get_batch(0))

@@ -21,7 +21,7 @@ import pytest
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.spark.prepare.local_stages import remove_dead_stages
 from parquetry.runtime.spec.table_spec import Operation
-from parquetry.runtime.stage.place import STAGE_PREFIX
+from parquetry.runtime.stage.location import STAGE_PREFIX
 from parquetry.runtime.storage.open import open_store
 from tests.support.fault_store import Deed, Fault, FaultStore
 from tests.support.local_spark import local_spark

@@ -124,7 +124,7 @@ def _located_rows(bucket: Bucket, located: LocatedKeys, start: int) -> _BucketRo
 
 def _regrouping_tasks(staged: StagedRows, plan: WritePlan) -> int:
     """Return the number of tasks that should stage the rows again by bucket, or 0 if that does not pay."""
-    if staged.spec.place.is_mapped or not staged.spec.rows:
+    if staged.spec.location.is_mapped or not staged.spec.rows:
         return 0  # a mapped stage fetches nothing, and a stage of keys has no rows to group
     return regrouping_tasks(staged.index, plan.buckets)
 
@@ -143,7 +143,7 @@ def _bucket_task(context: WriteContext, staged: StagedRows, work: Sequence[_Buck
             arrived = reader.rows(bucket.partition, rows.start, rows.start + bucket.expected_inserts)
             yield from run_bucket_task(context, bucket, (_with_control(batch, None, ()) for batch in arrived))
             return
-        lists = [StagedList(spec.place, one.name, start=one.start, rows=one.rows) for one in rows.lists]
+        lists = [StagedList(spec.location, one.name, start=one.start, rows=one.rows) for one in rows.lists]
 
         def listed() -> Batches:
             return chain.from_iterable(one.batches(_MOST_ROWS) for one in lists)

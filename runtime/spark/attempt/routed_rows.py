@@ -25,8 +25,8 @@ from parquetry.runtime.spark.session.settings import arrow_settings, reachable_p
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.index import REFERENCE_SHIFT
 from parquetry.runtime.stage.lists import write_list
+from parquetry.runtime.stage.location import StageLocation
 from parquetry.runtime.stage.part import REFERENCE, SUMMARY_SQL
-from parquetry.runtime.stage.place import StagePlace
 from parquetry.runtime.stage.regroup import regrouped_spec, stage_by_bucket
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.write.plan import WritePlan
@@ -53,7 +53,7 @@ def listed_by_bucket(plan: WritePlan, staged: StagedRows, found: TaggedKeys) -> 
     partitioned = routed.repartition(tasks, BUCKET).sortWithinPartitions(*order)
     settings = arrow_settings(spark, rows=_ROUTES_OF_A_BATCH, by_count=True)
     with session_settings(spark, settings), failures_translated(_SUBJECT):
-        listed = map_in_tasks(partitioned, _lister(spec.place), "bucket int, name string").collect()
+        listed = map_in_tasks(partitioned, _lister(spec.location), "bucket int, name string").collect()
     return {row["bucket"]: row["name"] for row in listed}
 
 
@@ -84,11 +84,11 @@ def _kept_columns(staged: StagedRows) -> list[str]:
     return [REFERENCE, *([ORDERING] if staged.folds else [])]
 
 
-def _lister(place: StagePlace) -> MapBatches:
+def _lister(location: StageLocation) -> MapBatches:
     def write(batches: Iterable[pa.RecordBatch]) -> Batches:
         freeze_loaded_objects()
         for bucket, runs in groupby(_runs(batches), key=itemgetter(0)):
-            name = write_list(place, (rows for _, rows in runs))
+            name = write_list(location, (rows for _, rows in runs))
             yield pa.RecordBatch.from_pydict({"bucket": pa.array([bucket], pa.int32()), "name": [name]})
 
     return write

@@ -42,7 +42,7 @@ from parquetry.runtime.spark.read.scan import scan_files
 from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, KeyScope
-from parquetry.runtime.stage.keys import is_rankable
+from parquetry.runtime.stage.batch_keys import is_rankable
 from parquetry.runtime.stage.part import PARTITION, type_at
 from parquetry.runtime.stage.regroup import regrouping_tasks
 from parquetry.runtime.stage.staged import StagedRows
@@ -235,7 +235,7 @@ def _is_located_by_tasks(staged: StagedRows, files: Sequence[FileSlice]) -> bool
     ranks = spec.ordering is None or is_rankable(type_at(spec.schema, spec.ordering))
     if not (ranks and is_small(staged)):
         return False
-    if spec.place.is_mapped or not spec.rows:
+    if spec.location.is_mapped or not spec.rows:
         return True
     # The worst case: the rows of a partition are spread equally over its candidate files.
     counts = Counter(file.partition for file in files)

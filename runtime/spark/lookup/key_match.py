@@ -28,7 +28,7 @@ from parquetry.runtime.spark.lookup.tagging import FILE, STORED_KEY, STORED_ORDE
 from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, reachable_parallelism, session_settings
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
-from parquetry.runtime.stage.keys import BatchKeys
+from parquetry.runtime.stage.batch_keys import BatchKeys
 from parquetry.runtime.stage.part import PARTITION, type_at
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.model import ObjectStore
@@ -93,7 +93,7 @@ def find_positions(
     shares = [list(share) for share in np.array_split(np.arange(len(ordered)), tasks)]
     work = [[ordered[i] for i in share] for share in shares]
     keys = BatchKeys(
-        place=staged.spec.place,
+        location=staged.spec.location,
         names=tuple(sorted(set(staged.names.values()))),
         partitioned=by_partition,
         columns=(RECORD_KEY, PARTITION) if by_partition else (RECORD_KEY,),

@@ -20,7 +20,7 @@ from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.settings import load_files
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
-from parquetry.runtime.stage.keys import tied_rows
+from parquetry.runtime.stage.batch_keys import tied_rows
 from parquetry.runtime.stage.part import ARRIVAL, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.model import ObjectInfo, ObjectStore
@@ -51,7 +51,7 @@ _STRICT = {
 
 def key_rows(spark: SparkSession, staged: StagedRows) -> DataFrame:
     """Read the keys and control columns of a stage."""
-    uris = [staged.spec.place.spark_uri(keys_name(name)) for name in staged.names.values()]
+    uris = [staged.spec.location.spark_uri(keys_name(name)) for name in staged.names.values()]
     return read_files(spark, uris)
 
 
@@ -158,7 +158,7 @@ def winners(staged: StagedRows, keys: DataFrame, *, partitioned: bool) -> DataFr
         found = after.where(counts).groupBy(*grouping).agg(best, greatest)
         return found.select(*grouping, f"greatest.{ORDERING}", *outcome)
     outcome += [F.col(f"best.{name}") for name in ordering]
-    arrival = [ARRIVAL] if staged.spec.arrives else []
+    arrival = [ARRIVAL] if staged.spec.has_arrival else []
     best = F.max(F.struct(*ordering, *arrival, *rank)).alias("best")
     if not staged.spec.refuses_ties:
         return keys.groupBy(*grouping).agg(best).select(*grouping, *outcome)

@@ -27,7 +27,7 @@ from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import run_numbered
 from parquetry.runtime.spark.session.settings import reachable_parallelism
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
-from parquetry.runtime.stage.keys import BatchKeys, merged_keys, references
+from parquetry.runtime.stage.batch_keys import BatchKeys, merged_keys, references
 from parquetry.runtime.stage.lists import read_list, write_list
 from parquetry.runtime.stage.part import REFERENCE, hash_sum
 from parquetry.runtime.stage.staged import StagedRows
@@ -87,7 +87,7 @@ def locate_keys(
 
     """
     keys = BatchKeys(
-        place=staged.spec.place,
+        location=staged.spec.location,
         names=_keys_files(spark, staged),
         partitioned=partitioned,
         refuses_ties=staged.spec.refuses_ties,
@@ -108,13 +108,13 @@ def locate_keys(
 
 def _keys_files(spark: SparkSession, staged: StagedRows) -> tuple[str, ...]:
     """Return the names of the keys files; merge many into one first, as every task reads all of them."""
-    place, names = staged.spec.place, tuple(sorted(set(staged.names.values())))
+    location, names = staged.spec.location, tuple(sorted(set(staged.names.values())))
     if len(names) <= _KEYS_FILES:
         return names
 
     def merge(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _start_task(numbers)
-        yield pa.RecordBatch.from_pydict({"name": [merged_keys(place, names)]})
+        yield pa.RecordBatch.from_pydict({"name": [merged_keys(location, names)]})
 
     return tuple(row["name"] for row in _run_tasks(spark, merge, 1))
 
@@ -176,7 +176,9 @@ def _finder(keys: BatchKeys, store: ObjectStore, shares: Sequence[Sequence[tuple
                 rows = _found_in(store, file, winners)
                 if rows.num_rows:
                     deletes = rows.column(DELETE).combine_chunks().true_count
-                    yield _summary(number, write_list(keys.place, rows.to_batches()), rows, deletes=deletes)
+                    yield _summary(
+                        number, write_list(keys.location, rows.to_batches()), rows, deletes=deletes
+                    )
 
     return find
 
@@ -193,13 +195,13 @@ def _new_row_lister(
         for share in _start_task(numbers):
             for number, (partition, names) in shares[share]:
                 winners = keys.winners(partition)
-                found = references([read_list(keys.place, name) for name in names])
+                found = references([read_list(keys.location, name) for name in names])
                 missing = ~np.isin(winners.column(REFERENCE).to_numpy(), found)
                 deletes = winners.column(DELETE).to_numpy()
                 rows = winners.filter(pa.array(missing & ~deletes)).sort_by(REFERENCE)
                 assert keys.partitioned or not rows.num_rows, "only deletes are looked up everywhere"
                 new = rows.select([REFERENCE]).to_batches()
-                name = write_list(keys.place, new) if rows.num_rows else ""
+                name = write_list(keys.location, new) if rows.num_rows else ""
                 yield _summary(number, name, rows, unmatched=int((missing & deletes).sum()))
 
     return list_new_rows

@@ -25,7 +25,7 @@ from parquetry.runtime.spark.session.sql_guard import check_expression, shown_sq
 from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, Map, Struct, parse_type
-from parquetry.runtime.stage.part import GENERATED_WRONG
+from parquetry.runtime.stage.part import GENERATED_FAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def with_generated(
     only = _place(generated[0]) if len(generated) == 1 else None
     with failures_at(only), failures_translated(f"generated columns {', '.join(computed)}"):
         if faults:
-            frame = frame.withColumn(GENERATED_WRONG, F.coalesce(*faults))
+            frame = frame.withColumn(GENERATED_FAULT, F.coalesce(*faults))
         return frame.withColumns({name: one.value for name, one in computed.items()})
 
 

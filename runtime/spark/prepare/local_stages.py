@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Final
 
 from parquetry.runtime.commit.owner import Owner
-from parquetry.runtime.stage.place import STAGE_PREFIX, LocalPlace, as_storage_error
+from parquetry.runtime.stage.location import STAGE_PREFIX, LocalStage, as_storage_error
 
 _OWNER: Final = "owner.json"
 _FOLDERS: Final = ("spark-", "userFiles-", STAGE_PREFIX)
 """The prefixes of nested folders: an application's, that of its files, and those of stages in it."""
 
 
-def owned_place(root: Path) -> LocalPlace:
+def owned_place(root: Path) -> LocalStage:
     """Create a stage that this process owns, below the folder ``root`` of the application."""
-    place = LocalPlace.make(str(root))
+    location = LocalStage.make(str(root))
     owner = Owner.here()
     owner.finish()  # the note only needs the process
-    with as_storage_error(place.folder):
-        Path(place.folder, _OWNER).write_text(json.dumps(owner.to_json()), encoding="ascii")
-    return place
+    with as_storage_error(location.folder):
+        Path(location.folder, _OWNER).write_text(json.dumps(owner.to_json()), encoding="ascii")
+    return location
 
 
 def remove_dead_stages(root: Path) -> None:
@@ -37,7 +37,7 @@ def remove_dead_stages(root: Path) -> None:
     for stage in stages:
         with suppress(OSError, ValueError):  # the note is missing, or the stage was removed meanwhile
             if Owner.from_json(json.loads(Path(stage, _OWNER).read_bytes())).has_process_ended:
-                LocalPlace(folder=str(stage)).remove()
+                LocalStage(folder=str(stage)).remove()
 
 
 def _own_folders(parent: Path, prefix: str) -> list[Path]:

@@ -19,15 +19,15 @@ from parquetry.runtime.spark.session.numbered import map_in_tasks
 from parquetry.runtime.spark.session.settings import arrow_settings, is_local, session_settings
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.stage.location import StageLocation, StoreStage
 from parquetry.runtime.stage.part import SUMMARY_SQL, StageSpec, stage_rows
 from parquetry.runtime.stage.partition_paths import PartitionPaths
-from parquetry.runtime.stage.place import StagePlace, StorePlace
 from parquetry.runtime.stage.staged import StagedRows, staged_rows
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.sidecars import STAGE_FOLDER
 
 
-def stage_place(store: ObjectStore, run: str | None) -> StagePlace:
+def stage_location(store: ObjectStore, run: str | None) -> StageLocation:
     """Return the place to stage a write's rows: this machine for a local master, else the table's store.
 
     ``run`` is the folder of the write in the store, which is deleted once the write is over; None for this
@@ -38,7 +38,7 @@ def stage_place(store: ObjectStore, run: str | None) -> StagePlace:
         root = Path(SparkFiles.getRootDirectory())
         remove_dead_stages(root)
         return owned_place(root)
-    return StorePlace(store=store, folder=f"{STAGE_FOLDER}/{run}")
+    return StoreStage(store=store, folder=f"{STAGE_FOLDER}/{run}")
 
 
 def stages_locally(spark: SparkSession) -> bool:
@@ -52,14 +52,14 @@ def stages_locally(spark: SparkSession) -> bool:
 def stage_spec(
     columns: Sequence[Column],
     *,
-    place: StagePlace,
+    location: StageLocation,
     ordering: str | None,
     key_column: str | None,
     paths: PartitionPaths | None = None,
     rows: bool = True,
     keys: bool = True,
     matched: bool = False,
-    arrives: bool = False,
+    has_arrival: bool = False,
     drop_duplicates: bool = False,
     refuses_ties: bool = False,
     key_fields: Sequence[str] = (),
@@ -70,7 +70,7 @@ def stage_spec(
     if key_column == RECORD_KEY:
         schema = schema.append(pa.field(RECORD_KEY, pa.string()))
     return StageSpec(
-        place=place,
+        location=location,
         schema=schema,
         key_column=key_column,
         paths=paths,
@@ -79,7 +79,7 @@ def stage_spec(
         rows=rows,
         keys=keys,
         matched=matched,
-        arrives=arrives,
+        has_arrival=has_arrival,
         drop_duplicates=drop_duplicates,
         refuses_ties=refuses_ties,
         key_fields=tuple(key_fields) if len(key_fields) > 1 else (),

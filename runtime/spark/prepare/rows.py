@@ -27,7 +27,7 @@ from parquetry.runtime.spec.meta_columns import META_COLUMNS, PARTITION_PATH, RE
 from parquetry.runtime.spec.rules import CONTROL_COLUMNS, DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Map, Primitive, Struct, parse_type
-from parquetry.runtime.stage.part import ARRIVAL, GENERATED_WRONG, PARTITION
+from parquetry.runtime.stage.part import ARRIVAL, GENERATED_FAULT, PARTITION
 from parquetry.runtime.stage.partition_paths import PartitionPaths
 from parquetry.runtime.table.partition_path import KeyRules, path_of_texts
 
@@ -334,7 +334,7 @@ def _with_control(
         added.append(f"xxhash64({', '.join(hashable(columns))}) AS {HASH}")
     if key and not is_plain_key(rules, columns):
         added.append(f"{key} AS {RECORD_KEY}")
-    added += [name for name in (GENERATED_WRONG, ARRIVAL) if name in frame.columns]
+    added += [name for name in (GENERATED_FAULT, ARRIVAL) if name in frame.columns]
     return PreparedRows(frame=frame.selectExpr(*map(quoted, names), *added), columns=names, paths=paths)
 
 

@@ -27,9 +27,9 @@ from parquetry.runtime.spec.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.spec.rules import DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.spec.table_spec import Column, Operation, Ties
 from parquetry.runtime.spec.types import parse_type
+from parquetry.runtime.stage.location import StageLocation
 from parquetry.runtime.stage.part import SUMMARY_SQL, StageSpec
-from parquetry.runtime.stage.partition_paths import SPELLED_TYPES
-from parquetry.runtime.stage.place import StagePlace
+from parquetry.runtime.stage.partition_paths import SAME_TEXT_TYPES
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.write.request import WriteRequest
 
@@ -55,7 +55,7 @@ class Staged:
     located: bool = True
 
 
-def stage(incoming: Incoming, state: TableState, place: StagePlace) -> Staged:
+def stage(incoming: Incoming, state: TableState, location: StageLocation) -> Staged:
     """Compute the rows of a request once, and stage them as rows of the table in ``state``.
 
     Raises:
@@ -65,18 +65,18 @@ def stage(incoming: Incoming, state: TableState, place: StagePlace) -> Staged:
     check_control_names((c.name for c in state.spec.columns), place=f"the columns of {state.spec.name}")
     match incoming.request.operation:
         case Operation.UPSERT:
-            return Staged(rows=_stage_upsert(incoming, state, place))
+            return Staged(rows=_stage_upsert(incoming, state, location))
         case Operation.DELETE if incoming.request.match:
-            return Staged(rows=_stage_matches(incoming, state, place))
+            return Staged(rows=_stage_matches(incoming, state, location))
         case Operation.DELETE:
-            return _stage_keys(incoming, state, place)
+            return _stage_keys(incoming, state, location)
         case Operation.DELETE_PARTITION:
             raise InvalidDataError("delete_partition takes partitions, not rows; use delete_partition()")
         case _:
-            return Staged(rows=_stage_inserts(incoming, state, place))
+            return Staged(rows=_stage_inserts(incoming, state, location))
 
 
-def _stage_upsert(incoming: Incoming, state: TableState, place: StagePlace) -> StagedRows:
+def _stage_upsert(incoming: Incoming, state: TableState, location: StageLocation) -> StagedRows:
     if not state.rules.record_key:
         raise InvalidDataError(
             f"{incoming.subject}: the table has no record_key, so rows cannot be found again; use insert"
@@ -85,18 +85,18 @@ def _stage_upsert(incoming: Incoming, state: TableState, place: StagePlace) -> S
     prepared = _prepared(incoming, incoming.frame, state, hash_rows=True)
     spec = stage_spec(
         columns,
-        place=place,
+        location=location,
         ordering=state.spec.ordering,
         key_column=_key_column(state),
         paths=prepared.paths,
-        arrives=incoming.arrival is not None,
+        has_arrival=incoming.arrival is not None,
         refuses_ties=_refuses_ties(incoming),
         key_fields=state.rules.record_key,
     )
     return materialise(prepared.frame, spec, subject=incoming.subject)
 
 
-def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> StagedRows:
+def _stage_inserts(incoming: Incoming, state: TableState, location: StageLocation) -> StagedRows:
     request, frame = incoming.request, incoming.frame
     keyed = bool(state.rules.record_key)
     deduplicates = request.drop_duplicates and keyed
@@ -105,12 +105,12 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
     prepared = _prepared(incoming, frame, state, hash_rows=deduplicates)
     spec = stage_spec(
         state.spec.columns,
-        place=place,
+        location=location,
         ordering=state.spec.ordering if deduplicates else None,
         key_column=_key_column(state) if keyed else None,
         paths=prepared.paths,
         keys=deduplicates,
-        arrives=deduplicates and incoming.arrival is not None,
+        has_arrival=deduplicates and incoming.arrival is not None,
         drop_duplicates=deduplicates,
         refuses_ties=_refuses_ties(incoming),
         key_fields=state.rules.record_key if keyed else (),
@@ -136,7 +136,7 @@ def _stage_plain(incoming: Incoming, state: TableState, spec: StageSpec) -> Stag
     if (
         any(column.generated for column in columns)
         or spec.paths is None
-        or any(kinds.get(field) not in SPELLED_TYPES for field in rules.record_key)
+        or any(kinds.get(field) not in SAME_TEXT_TYPES for field in rules.record_key)
     ):
         return None
     frame = incoming.frame.drop(*META_COLUMNS)
@@ -162,7 +162,7 @@ def _stage_plain(incoming: Incoming, state: TableState, spec: StageSpec) -> Stag
     return staged
 
 
-def _stage_keys(incoming: Incoming, state: TableState, place: StagePlace) -> Staged:
+def _stage_keys(incoming: Incoming, state: TableState, location: StageLocation) -> Staged:
     """Stage the keys of rows to delete."""
     ordering = state.spec.ordering
     prepared, located = prepare_keys(
@@ -174,7 +174,7 @@ def _stage_keys(incoming: Incoming, state: TableState, place: StagePlace) -> Sta
     )
     spec = stage_spec(
         _only(state.spec.columns, prepared),
-        place=place,
+        location=location,
         ordering=ordering if ordering in prepared.columns else None,
         key_column=RECORD_KEY,
         rows=False,
@@ -183,14 +183,14 @@ def _stage_keys(incoming: Incoming, state: TableState, place: StagePlace) -> Sta
     return Staged(rows=materialise(prepared.frame, spec, subject=incoming.subject), located=located)
 
 
-def _stage_matches(incoming: Incoming, state: TableState, place: StagePlace) -> StagedRows:
+def _stage_matches(incoming: Incoming, state: TableState, location: StageLocation) -> StagedRows:
     request = incoming.request
     prepared = prepare_matches(
         incoming.frame, state.spec.columns, request.match, delete_when=request.delete_when
     )
     spec = stage_spec(
         _only(state.spec.columns, prepared),
-        place=place,
+        location=location,
         ordering=None,
         key_column=None,
         rows=False,

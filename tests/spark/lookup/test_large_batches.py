@@ -35,7 +35,7 @@ def test_keys_are_looked_up_by_joins(spark, tmp_path, monkeypatch, limit, on_clu
     if on_cluster:
         monkeypatch.setattr("parquetry.runtime.spark.write.stages_locally", lambda _: False)
         if tasks is None:
-            for name in ("_FEW_BYTES", "_TIMES_BYTES"):
+            for name in ("_MIN_FETCHED_BYTES", "_WORTHWHILE_BYTES_FACTOR"):
                 monkeypatch.setattr(regroup, name, 0)
         else:
             monkeypatch.setattr(deliver, "regrouping_tasks", lambda *_: tasks)

@@ -100,7 +100,7 @@ def before_the_lock(monkeypatch, action):
             pending.pop()()
         return ahead
 
-    monkeypatch.setattr(publish, "read_ahead", looked)
+    monkeypatch.setattr(publish, "prefetch", looked)
 
 
 @pytest.mark.parametrize("inserts", [2, 5])

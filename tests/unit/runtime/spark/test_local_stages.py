@@ -9,14 +9,14 @@ from pathlib import Path
 
 from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.spark.prepare.local_stages import remove_dead_stages
-from parquetry.runtime.stage.place import LocalPlace
+from parquetry.runtime.stage.location import LocalStage
 
 
 def staged(spark_folders: Path, application: str, note: str | None) -> Path:
     """A stage below the folder of an application, with its owner's note."""
     root = spark_folders / f"spark-{application}" / f"userFiles-{application}"
     root.mkdir(parents=True)
-    place = Path(LocalPlace.make(str(root)).folder)
+    place = Path(LocalStage.make(str(root)).folder)
     (place / "000000-ab.rows").write_bytes(b"rows")
     if note is not None:
         (place / "owner.json").write_text(note)

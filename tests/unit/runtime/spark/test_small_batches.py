@@ -7,8 +7,8 @@ import pytest
 
 from parquetry.runtime.spark.lookup.key_match import SMALL_BYTES, SMALL_ROWS, is_small
 from parquetry.runtime.stage.index import IndexBuilder
+from parquetry.runtime.stage.location import LocalStage
 from parquetry.runtime.stage.part import StageSpec
-from parquetry.runtime.stage.place import LocalPlace
 from parquetry.runtime.stage.staged import PartitionTotals, StagedRows
 
 KINDS = {"n": pa.int64(), "price": pa.decimal128(9, 2), "on": pa.bool_(), "text": pa.string()}
@@ -16,7 +16,7 @@ KINDS = {"n": pa.int64(), "price": pa.decimal128(9, 2), "on": pa.bool_(), "text"
 
 def staged(rows, *, key="k", path="p", ordering=None):
     spec = StageSpec(
-        place=LocalPlace(folder=""),
+        location=LocalStage(folder=""),
         schema=pa.schema(KINDS),
         key_column="k",
         ordering=ordering,

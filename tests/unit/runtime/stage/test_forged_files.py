@@ -15,8 +15,8 @@ import pytest
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.stage.batches import BatchSink
 from parquetry.runtime.stage.lists import StagedList, read_list, write_list
+from parquetry.runtime.stage.location import StoreStage
 from parquetry.runtime.stage.part import PARTITION, StageSpec, rows_schema, stage_rows
-from parquetry.runtime.stage.place import StorePlace
 from parquetry.runtime.stage.reader import StageReader
 from parquetry.runtime.stage.staged import staged_rows
 from parquetry.runtime.storage.open import open_store
@@ -58,9 +58,9 @@ def read_in_a_child(tmp_path, kind, given):
 
 
 def staged(tmp_path):
-    place = StorePlace(store=open_store(tmp_path / "t"), folder="stage")
+    place = StoreStage(store=open_store(tmp_path / "t"), folder="stage")
     stage = StageSpec(
-        place=place, schema=SCHEMA, key_column="k", ordering=None, required=(), rows=True, keys=True
+        location=place, schema=SCHEMA, key_column="k", ordering=None, required=(), rows=True, keys=True
     )
     arrived = ROWS.append_column(PARTITION, pa.array(["p"] * 3))
     summary = [row for found in stage_rows(stage, 0, [arrived]) for row in found.to_pylist()]
@@ -79,7 +79,7 @@ def with_forged_rows(stage, summary):
     whole = ROWS.append_column("hash", pa.array([1, 2, 3], pa.int64()))
     rows = pa.RecordBatch.from_arrays(whole.columns, schema=rows_schema(stage))
     (written,) = BatchSink(sink, rows.schema, compress=False).write(rows, first=0)
-    stage.place.store.put(f"stage/{index.files[0]}", forged(sink.getvalue().to_pybytes()))
+    stage.location.store.put(f"stage/{index.files[0]}", forged(sink.getvalue().to_pybytes()))
     return replace(index, offset=np.array([written["offset"]]), size=np.array([written["size"]]))
 
 
@@ -99,12 +99,12 @@ def test_offsets_out_of_bounds_are_refused_with_the_place_and_a_remedy(tmp_path,
         case "rows":
             given = (stage, with_forged_rows(stage, summary))
         case "list" | "whole list":
-            given = (stage.place, with_forged_list(stage.place))
+            given = (stage.location, with_forged_list(stage.location))
         case "totals":
-            (info,) = (info for info in stage.place.store.list("stage") if "totals" in info.path)
-            content = stage.place.store.read(info.path)
+            (info,) = (info for info in stage.location.store.list("stage") if "totals" in info.path)
+            content = stage.location.store.read(info.path)
             # The offsets of the one partition's name.
-            stage.place.store.put(
+            stage.location.store.put(
                 info.path, content.replace(struct.pack("<2i", 0, 1), struct.pack("<2i", 0, 1 << 30))
             )
             given = (stage, summary)
@@ -119,7 +119,9 @@ def test_rows_as_they_were_written_are_read(tmp_path):
     stage, summary = staged(tmp_path)
     assert (
         "'a'"
-        in read_in_a_child(tmp_path, "whole list", (stage.place, write_list(stage.place, [ROWS]))).stdout
+        in read_in_a_child(
+            tmp_path, "whole list", (stage.location, write_list(stage.location, [ROWS]))
+        ).stdout
     )
     with StageReader(stage, staged_rows(stage, summary).index, instant="1") as reader:
         assert [n for rows in reader.rows("p", 0, 3) for n in rows.column("n").to_pylist()] == [1, 2, 3]
@@ -130,18 +132,18 @@ def test_what_is_no_arrow_and_a_batch_with_other_rows_are_refused(tmp_path):
     index = staged_rows(stage, summary).index
     with (
         StageReader(stage, replace(index, rows=index.rows + 1), instant="1") as reader,
-        pytest.raises(StorageError, match="not as many rows"),
+        pytest.raises(StorageError, match="the number of rows that was written"),
     ):
         list(reader.rows("p", 0, 3))
-    name = write_list(stage.place, [ROWS])
-    stage.place.store.put(f"stage/{name}", b"no Arrow")
+    name = write_list(stage.location, [ROWS])
+    stage.location.store.put(f"stage/{name}", b"no Arrow")
     for read in (
-        lambda: read_list(stage.place, name),
-        lambda: list(StagedList(stage.place, name).batches(9)),
+        lambda: read_list(stage.location, name),
+        lambda: list(StagedList(stage.location, name).batches(9)),
     ):
         with pytest.raises(StorageError, match="cannot read the staged rows in"):
             read()
-    for info in stage.place.store.list("stage"):
-        stage.place.store.put(info.path, b"no Arrow")
+    for info in stage.location.store.list("stage"):
+        stage.location.store.put(info.path, b"no Arrow")
     with pytest.raises(StorageError, match="cannot read the staged rows in"):
         staged_rows(stage, summary)

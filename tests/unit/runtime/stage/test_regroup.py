@@ -12,9 +12,9 @@ from parquetry.runtime.base_file.model import DELETE, POSITION, Bucket
 from parquetry.runtime.base_file.worker import BUCKET
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage import regroup
-from parquetry.runtime.stage.index import PLACE_MASK, REFERENCE_SHIFT, IndexBuilder, StageIndex
+from parquetry.runtime.stage.index import POSITION_MASK, REFERENCE_SHIFT, IndexBuilder, StageIndex
+from parquetry.runtime.stage.location import StoreStage
 from parquetry.runtime.stage.part import PARTITION, REFERENCE, StageSpec, stage_rows
-from parquetry.runtime.stage.place import StorePlace
 from parquetry.runtime.stage.reader import StageReader
 from parquetry.runtime.stage.staged import staged_rows
 from parquetry.runtime.storage.open import open_store
@@ -36,7 +36,7 @@ def test_each_bucket_gets_its_rows_by_position_and_new_ones_by_arrival(
     monkeypatch.setattr(regroup, "_RUN_BYTES", run_bytes)
     store = CountingStore(open_store(tmp_path / "t"), tmp_path / "log")
     spec = StageSpec(
-        place=StorePlace(store=store, folder="stage"),
+        location=StoreStage(store=store, folder="stage"),
         schema=pa.schema({"k": pa.string(), "n": pa.int64()}),
         key_column="k",
         ordering="n",
@@ -86,7 +86,7 @@ def test_each_bucket_gets_its_rows_by_position_and_new_ones_by_arrival(
         with StageReader(again.spec, again.index, instant="1") as reader:
             found = rows_of(reader.in_order(regroup.group_of(bucket), POSITION))
         assert [(r[RECORD_KEY], r[POSITION], r[DELETE]) for r in found] == [
-            (f"{r[REFERENCE] >> REFERENCE_SHIFT}-{r[REFERENCE] & PLACE_MASK}", r[POSITION], r[DELETE])
+            (f"{r[REFERENCE] >> REFERENCE_SHIFT}-{r[REFERENCE] & POSITION_MASK}", r[POSITION], r[DELETE])
             for r in expected
         ]
     assert store.counts() == {Kind.READ_RANGE: tasks * BUCKETS}

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.stage.index import REFERENCE_SHIFT
+from parquetry.runtime.stage.location import StoreStage
 from parquetry.runtime.stage.part import PARTITION, StageSpec, stage_rows
-from parquetry.runtime.stage.place import StorePlace
 from parquetry.runtime.stage.reader import StageReader
 from parquetry.runtime.stage.staged import StagedRows, staged_rows
 from parquetry.runtime.storage.open import open_store
@@ -26,7 +26,7 @@ def staged(s3_options, s3_requests) -> StagedRows:
     """Rows of each partition in every run of every task; each run is grouped by partition."""
     store = open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}", s3_options)
     spec = StageSpec(
-        place=StorePlace(store=store, folder="stage"),
+        location=StoreStage(store=store, folder="stage"),
         schema=pa.schema({"k": pa.string(), "n": pa.int64()}),
         key_column="k",
         ordering=None,

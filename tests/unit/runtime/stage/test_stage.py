@@ -22,8 +22,8 @@ from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.batches import GroupedFile
 from parquetry.runtime.stage.index import REFERENCE_SHIFT
+from parquetry.runtime.stage.location import LocalStage, StoreStage, mapped_bytes, scratch_folder
 from parquetry.runtime.stage.part import PARTITION, REFERENCE, StageSpec, fault_batch, keys_name, stage_rows
-from parquetry.runtime.stage.place import LocalPlace, StorePlace, mapped_bytes, scratch_folder
 from parquetry.runtime.stage.reader import StageReader
 from parquetry.runtime.stage.staged import staged_rows
 from parquetry.runtime.storage.open import open_store
@@ -32,8 +32,8 @@ from tests.support.stores import CountingStore, Kind
 SCHEMA = pa.schema({"k": pa.string(), "n": pa.int64()})
 
 
-def spec(folder, *, place=None, **changes):
-    place = place or LocalPlace.make(str(folder))
+def spec(folder, *, location=None, **changes):
+    location = location or LocalStage.make(str(folder))
     given = {
         "key_column": "k",
         "ordering": None,
@@ -41,7 +41,7 @@ def spec(folder, *, place=None, **changes):
         "rows": True,
         "keys": True,
     }
-    return StageSpec(place=place, schema=SCHEMA, **(given | changes))
+    return StageSpec(location=location, schema=SCHEMA, **(given | changes))
 
 
 def batch(rows):
@@ -79,14 +79,14 @@ rows_of_tasks = st.lists(
 
 def some_place(folder, *, in_store):
     if not in_store:
-        return LocalPlace.make(str(folder))
-    return StorePlace(store=open_store(folder), folder=uuid.uuid4().hex)
+        return LocalStage.make(str(folder))
+    return StoreStage(store=open_store(folder), folder=uuid.uuid4().hex)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows_of_tasks, st.data(), st.sampled_from([1, 10_000]), st.booleans())
 def test_rows_come_back_in_the_order_of_arrival(tmp_path, tasks, data, run_bytes, in_store):
-    stage = spec(tmp_path, place=some_place(tmp_path, in_store=in_store), run_bytes=run_bytes)
+    stage = spec(tmp_path, location=some_place(tmp_path, in_store=in_store), run_bytes=run_bytes)
     staged = staged_rows(stage, summaries(stage, [[batch(rows) for rows in task] for task in tasks]))
     arrived = [row for task in tasks for rows in task for row in rows]
 
@@ -107,11 +107,11 @@ def test_rows_come_back_in_the_order_of_arrival(tmp_path, tasks, data, run_bytes
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows_of_tasks, st.data(), st.sampled_from([1, 10_000]), st.booleans())
 def test_rows_come_by_their_references_in_any_order(tmp_path, tasks, data, run_bytes, in_store):
-    stage = spec(tmp_path, place=some_place(tmp_path, in_store=in_store), run_bytes=run_bytes)
+    stage = spec(tmp_path, location=some_place(tmp_path, in_store=in_store), run_bytes=run_bytes)
     staged = staged_rows(stage, summaries(stage, [[batch(rows) for rows in task] for task in tasks]))
     by_reference = {}
     for name in staged.names.values():
-        for key in read_parquet(pa.BufferReader(stage.place.read(keys_name(name)))).to_pylist():
+        for key in read_parquet(pa.BufferReader(stage.location.read(keys_name(name)))).to_pylist():
             by_reference[key[REFERENCE]] = key[RECORD_KEY]
     wanted = data.draw(
         st.lists(st.sampled_from(sorted(by_reference)), max_size=9) if by_reference else st.just([])
@@ -130,7 +130,7 @@ def test_an_insert_reads_a_range_of_each_partition_and_task_and_one_more_for_eac
     """Whatever comes in how many runs: S tasks, P partitions and B buckets make at most S x P + B requests."""
     tasks, partitions, buckets = 5, 4, 30
     store = CountingStore(open_store(tmp_path / "t"), tmp_path / "log")
-    stage = spec(tmp_path, place=StorePlace(store=store, folder="stage"), run_bytes=1)
+    stage = spec(tmp_path, location=StoreStage(store=store, folder="stage"), run_bytes=1)
     arrived = [
         [
             batch([(f"{task}-{run}-{p}", run, f"p={p}") for p in range(partitions) for _ in range(3)])
@@ -157,7 +157,7 @@ def test_an_insert_reads_a_range_of_each_partition_and_task_and_one_more_for_eac
 
 def test_what_is_taken_is_fetched_once_and_neighbours_together(tmp_path):
     store = CountingStore(open_store(tmp_path / "t"), tmp_path / "log")
-    stage = spec(tmp_path, place=StorePlace(store=store, folder="stage"), run_bytes=1)
+    stage = spec(tmp_path, location=StoreStage(store=store, folder="stage"), run_bytes=1)
     tasks = [[batch([(f"{task}-{n}", n, "p")]) for n in range(50)] for task in range(3)]
     staged = staged_rows(stage, summaries(stage, tasks))
     store.reset()
@@ -171,7 +171,7 @@ def test_what_is_taken_is_fetched_once_and_neighbours_together(tmp_path):
 
 
 def test_a_file_that_is_not_complete_does_not_appear(tmp_path):
-    place = StorePlace(store=open_store(tmp_path / "t"), folder="stage")
+    place = StoreStage(store=open_store(tmp_path / "t"), folder="stage")
     rows = pa.record_batch({"k": ["a"], "n": [1]}, schema=SCHEMA)
     with pytest.raises(ZeroDivisionError), GroupedFile(place, "rows", SCHEMA) as file:
         file.write("p", rows, first=1 // 0)
@@ -285,11 +285,14 @@ def text(*values):
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"k": text(b"ok", b"a\xff")}, r"column 'k' is no UTF-8 text in 1 of 2 rows, first in record key 'a"),
-        ({PARTITION: text(b"\xff", b"ok")}, "the partition path is no UTF-8 text in 1 of 2 rows"),
+        (
+            {"k": text(b"ok", b"a\xff")},
+            r"column 'k' is not valid UTF-8 in 1 of 2 rows, first in record key 'a",
+        ),
+        ({PARTITION: text(b"\xff", b"ok")}, "the partition path is not valid UTF-8 in 1 of 2 rows"),
         (
             {"s": pa.StructArray.from_arrays([text(b"ok", b"\xff")], ["t"])},
-            "column 's' is no UTF-8 text in 2 of 2 rows",
+            "column 's' is not valid UTF-8 in 2 of 2 rows",
         ),
     ],
 )
@@ -308,7 +311,7 @@ def test_text_of_rows_that_delete_is_not_looked_at(tmp_path):
     stage = spec(tmp_path)
     deleting = rows.append_column(DELETE, pa.array([False, True]))
     staged_rows(stage, summaries(stage, [[deleting]])).check("rows for t")
-    with pytest.raises(InvalidDataError, match="column 's' is no UTF-8 text in 1 of 2 rows"):
+    with pytest.raises(InvalidDataError, match="column 's' is not valid UTF-8 in 1 of 2 rows"):
         staged_rows(stage, summaries(stage, [[rows]])).check("rows for t")
 
 
@@ -317,7 +320,7 @@ def test_a_row_that_deletes_names_its_key_in_text(tmp_path):
     rows = batch([("a", 1, "p"), ("b", 2, "p")])
     stage = spec(tmp_path)
     deleting = rows.set_column(0, "k", text(b"ok", b"\xff")).append_column(DELETE, pa.array([False, True]))
-    with pytest.raises(InvalidDataError, match="column 'k' is no UTF-8 text in 1 of 2 rows"):
+    with pytest.raises(InvalidDataError, match="column 'k' is not valid UTF-8 in 1 of 2 rows"):
         staged_rows(stage, summaries(stage, [[deleting]])).check("rows for t")
 
 
@@ -348,7 +351,7 @@ def test_a_reader_keeps_little_of_the_stage_mapped_and_reads_right_what_it_let_g
     ]
     staged = staged_rows(stage, summaries(stage, tasks))
     before = mapped_bytes()
-    monkeypatch.setattr("parquetry.runtime.stage.place.MAPPED_BYTES", before + 8 * mib)
+    monkeypatch.setattr("parquetry.runtime.stage.location.MAPPED_BYTES", before + 8 * mib)
 
     most, seen, kept = 0, 0, []
     with StageReader(stage, staged.index, instant="1") as reader:
@@ -375,7 +378,7 @@ def test_rows_that_are_taken_come_in_pieces_by_their_own_width(tmp_path, in_stor
     rows = [(f"n{n}", n, "p=narrow") for n in range(narrow)] + [
         (f"{n}{wide}", n, "p=wide") for n in range(300)
     ]
-    stage = spec(tmp_path, place=some_place(tmp_path, in_store=in_store), run_bytes=1)
+    stage = spec(tmp_path, location=some_place(tmp_path, in_store=in_store), run_bytes=1)
     staged = staged_rows(stage, summaries(stage, [[batch(rows)]]))
     for partition, total in staged.totals.items():
         with StageReader(stage, staged.index, instant="1") as reader:
@@ -396,7 +399,7 @@ def test_rows_that_are_taken_come_in_pieces_by_their_own_width(tmp_path, in_stor
 def test_rows_that_wait_on_a_full_disk_are_a_storage_error(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path}/absent")
     assert scratch_folder() == str(tmp_path)
-    stage = spec(tmp_path, place=some_place(tmp_path, in_store=True))
+    stage = spec(tmp_path, location=some_place(tmp_path, in_store=True))
     full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr("parquetry.runtime.stage.batches.BatchSink.write", full)
     with pytest.raises(StorageError, match=f"cannot stage rows in {tmp_path}: .*No space.*spark.local.dir"):

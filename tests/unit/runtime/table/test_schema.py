@@ -194,7 +194,7 @@ def test_a_schema_that_nobody_understands_names_its_place_and_a_remedy_that_work
 
 
 def test_names_that_a_write_needs_are_refused_alike_wherever_columns_are_declared():
-    used = (part.REFERENCE, part.PARTITION, part.HASH, part.DELETE, part.ORDERING, part.GENERATED_WRONG)
+    used = (part.REFERENCE, part.PARTITION, part.HASH, part.DELETE, part.ORDERING, part.GENERATED_FAULT)
     used = {*used, part.ARRIVAL, tagging.FILE, tagging.POSITION, worker.BUCKET, ORIGIN}
     assert used == rules.CONTROL_COLUMNS
 

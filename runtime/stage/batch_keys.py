@@ -22,8 +22,8 @@ from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
+from parquetry.runtime.stage.location import StageLocation
 from parquetry.runtime.stage.part import ARRIVAL, PARTITION, REFERENCE, keys_name
-from parquetry.runtime.stage.place import StagePlace
 from parquetry.runtime.storage.parallel import map_each
 
 
@@ -34,7 +34,7 @@ class BatchKeys:
     If ``partitioned``, keys are unique within partitions, otherwise within the table.
     """
 
-    place: StagePlace
+    location: StageLocation
     names: tuple[str, ...]
     partitioned: bool
     columns: tuple[str, ...] | None = None
@@ -48,18 +48,18 @@ class BatchKeys:
         """
         if not self.partitioned:
             return self._distinct
-        at = self._places.get(partition)
+        numbers = self._row_numbers.get(partition)
         return _sorted_once(
-            self._rows.column(RECORD_KEY).take(pa.array([] if at is None else at, pa.int64()))
+            self._rows.column(RECORD_KEY).take(pa.array([] if numbers is None else numbers, pa.int64()))
         )
 
     def winners(self, partition: str) -> pa.Table:
         """Return :func:`winning_rows` of a partition, or of all partitions if keys are unique per table."""
         if not self.partitioned:
             return winning_rows(self._rows, refuses_ties=self.refuses_ties)
-        if partition not in self._places:
+        if partition not in self._row_numbers:
             return self._rows.slice(0, 0)
-        rows = self._rows.take(pa.array(self._places[partition]))
+        rows = self._rows.take(pa.array(self._row_numbers[partition]))
         return winning_rows(rows, refuses_ties=self.refuses_ties)
 
     @cached_property
@@ -68,10 +68,10 @@ class BatchKeys:
 
     @cached_property
     def _rows(self) -> pa.Table:
-        return pa.concat_tables(key_tables(self.place, self.names, self.columns)).combine_chunks()
+        return pa.concat_tables(key_tables(self.location, self.names, self.columns)).combine_chunks()
 
     @cached_property
-    def _places(self) -> dict[str, npt.NDArray[np.int64]]:
+    def _row_numbers(self) -> dict[str, npt.NDArray[np.int64]]:
         """The row numbers of each partition."""
         codes = pc.dictionary_encode(self._rows.column(PARTITION)).combine_chunks()
         numbers = codes.indices.to_numpy()
@@ -87,18 +87,18 @@ def _sorted_once(keys: pa.ChunkedArray) -> pa.Array:
 
 
 def key_tables(
-    place: StagePlace, names: Sequence[str], columns: Sequence[str] | None = None
+    location: StageLocation, names: Sequence[str], columns: Sequence[str] | None = None
 ) -> list[pa.Table]:
     """Read the keys files of the task attempts, or some of their columns, in parallel."""
-    files = map_each(names, lambda name: place.read(keys_name(name)))
+    files = map_each(names, lambda name: location.read(keys_name(name)))
     return [read_parquet(pa.BufferReader(file), columns) for file in files]
 
 
-def merged_keys(place: StagePlace, names: Sequence[str]) -> str:
+def merged_keys(location: StageLocation, names: Sequence[str]) -> str:
     """Write the contents of all keys files to one file, which later tasks open instead; return its name."""
-    rows = pa.concat_tables(key_tables(place, names))
+    rows = pa.concat_tables(key_tables(location, names))
     name = uuid.uuid4().hex
-    with place.create(keys_name(name)) as sink:
+    with location.create(keys_name(name)) as sink:
         pq.write_table(rows, sink, compression="snappy", use_dictionary=[PARTITION], store_schema=False)
     return name
 
@@ -150,9 +150,9 @@ def tied_rows(key: str) -> InvalidDataError:
         Message(
             "rows with the record key ",
             Value.record_key(key),
-            " differ, and nothing says which of them counts: rows of a query have no order; let the query "
-            "give one row per key, declare an ordering column in which they differ, or take any of them "
-            "(ties: any)",
+            " differ, and no rule decides which of them wins, as the rows of a query have no order; let the "
+            "query return one row per key, declare an ordering column in which they differ, or accept any of "
+            "them (ties: any)",
         )
     )
 
@@ -186,8 +186,8 @@ def _folded(rows: pa.Table) -> pa.Table:
     chosen = np.where(chosen < len(candidates), chosen, firsts)
     folded = rows.take(pa.array(candidates[chosen]))
     greatest = rows.column(ORDERING).take(pa.array(candidates[firsts]))
-    at = folded.schema.get_field_index(ORDERING)
-    return folded.set_column(at, folded.schema.field(at), greatest)
+    numbers = folded.schema.get_field_index(ORDERING)
+    return folded.set_column(numbers, folded.schema.field(numbers), greatest)
 
 
 def _sorted_indices(columns: Sequence[pa.ChunkedArray]) -> pa.Array:

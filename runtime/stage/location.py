@@ -51,7 +51,7 @@ ReadRanges = Callable[[Iterable[ByteRange]], Iterator[pa.Buffer]]
 """A function that yields the bytes of each range in order; a buffer is valid until the next."""
 
 
-class StagePlace(Protocol):
+class StageLocation(Protocol):
     """The location of a stage, which is sent to tasks."""
 
     @property
@@ -81,13 +81,13 @@ class StagePlace(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalPlace:
+class LocalStage:
     """A folder on this machine."""
 
     folder: str
 
     @classmethod
-    def make(cls, parent: str) -> LocalPlace:
+    def make(cls, parent: str) -> LocalStage:
         """Create a new folder below ``parent``."""
         return cls(folder=tempfile.mkdtemp(prefix=STAGE_PREFIX, dir=parent))
 
@@ -130,7 +130,7 @@ class LocalPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StorePlace:
+class StoreStage:
     """A folder in the table's store."""
 
     store: ObjectStore
@@ -156,23 +156,23 @@ class StorePlace:
             yield lambda ranges: self._fetched(pool, ranges)
 
     def _fetched(self, pool: ThreadPoolExecutor, ranges: Iterable[ByteRange]) -> Iterator[pa.Buffer]:
-        waiting: deque[tuple[list[ByteRange], Future[bytes]]] = deque()
+        pending: deque[tuple[list[ByteRange], Future[bytes]]] = deque()
         ahead = 0
         for request in chain(_requests(ranges), [None]):
-            while waiting and (
+            while pending and (
                 request is None
-                or len(waiting) >= _AHEAD_REQUESTS
+                or len(pending) >= _AHEAD_REQUESTS
                 or ahead + _bytes_of(request) > _AHEAD_BYTES
             ):
-                neighbours, answer = waiting.popleft()
-                ahead -= _bytes_of(neighbours)
-                yield from _divided(neighbours, answer.result())
+                adjacent, answer = pending.popleft()
+                ahead -= _bytes_of(adjacent)
+                yield from _split_by_range(adjacent, answer.result())
             if request is not None:
-                waiting.append((request, pool.submit(self._fetch, request)))
+                pending.append((request, pool.submit(self._fetch, request)))
                 ahead += _bytes_of(request)
 
-    def _fetch(self, neighbours: list[ByteRange]) -> bytes:
-        first, last = neighbours[0], neighbours[-1]
+    def _fetch(self, adjacent: list[ByteRange]) -> bytes:
+        first, last = adjacent[0], adjacent[-1]
         return self.store.read_range(f"{self.folder}/{first.name}", first.start, last.stop)
 
     def spark_uri(self, name: str) -> str:
@@ -185,7 +185,7 @@ class StorePlace:
 
 
 @contextmanager
-def checking(place: StagePlace, name: str) -> Iterator[Callable[[_Rows], _Rows]]:
+def validated_reads(location: StageLocation, name: str) -> Iterator[Callable[[_Rows], _Rows]]:
     """Yield a function that validates the rows read from a file.
 
     Anyone who can write to the storage of a table can also write to a stage there, and Arrow's code uses
@@ -196,7 +196,7 @@ def checking(place: StagePlace, name: str) -> Iterator[Callable[[_Rows], _Rows]]
     """
 
     def check(rows: _Rows) -> _Rows:
-        if not place.is_mapped:
+        if not location.is_mapped:
             rows.validate(full=True)
         return rows
 
@@ -206,7 +206,7 @@ def checking(place: StagePlace, name: str) -> Iterator[Callable[[_Rows], _Rows]]
         raise
     except (pa.ArrowException, OSError) as error:
         why = of_library(str(error), kind=type(error).__name__)
-        where = Value.uri(place.spark_uri(name))
+        where = Value.uri(location.spark_uri(name))
         raise StorageError(
             Message("cannot read the staged rows in ", where, ": ", why, "; run again")
         ) from error
@@ -217,9 +217,9 @@ def mapped_ranges(mapped: Callable[[str], mmap.mmap], ranges: Iterable[ByteRange
 
     When many pages are resident, the process releases them; they stay in the system's cache.
     """
-    for wanted in ranges:
-        pages = mapped(wanted.name)
-        yield pa.py_buffer(pages).slice(wanted.start, wanted.stop - wanted.start)
+    for byte_range in ranges:
+        pages = mapped(byte_range.name)
+        yield pa.py_buffer(pages).slice(byte_range.start, byte_range.stop - byte_range.start)
         if mapped_bytes() > MAPPED_BYTES:
             pages.madvise(mmap.MADV_DONTNEED)
 
@@ -235,28 +235,28 @@ def mapped_bytes() -> int:
 
 def _requests(ranges: Iterable[ByteRange]) -> Iterator[list[ByteRange]]:
     """Yield the ranges in lists; the ranges of a list are adjacent, or nearly so, and read by one request."""
-    neighbours: list[ByteRange] = []
-    for wanted in ranges:
-        if neighbours and not (
-            wanted.name == neighbours[-1].name
-            and 0 <= wanted.start - neighbours[-1].stop <= _GAP_BYTES
-            and wanted.stop - neighbours[0].start <= _REQUEST_BYTES
+    adjacent: list[ByteRange] = []
+    for byte_range in ranges:
+        if adjacent and not (
+            byte_range.name == adjacent[-1].name
+            and 0 <= byte_range.start - adjacent[-1].stop <= _GAP_BYTES
+            and byte_range.stop - adjacent[0].start <= _REQUEST_BYTES
         ):
-            yield neighbours
-            neighbours = []
-        neighbours.append(wanted)
-    if neighbours:
-        yield neighbours
+            yield adjacent
+            adjacent = []
+        adjacent.append(byte_range)
+    if adjacent:
+        yield adjacent
 
 
-def _bytes_of(neighbours: list[ByteRange]) -> int:
-    return neighbours[-1].stop - neighbours[0].start
+def _bytes_of(adjacent: list[ByteRange]) -> int:
+    return adjacent[-1].stop - adjacent[0].start
 
 
-def _divided(neighbours: list[ByteRange], fetched: bytes) -> Iterator[pa.Buffer]:
+def _split_by_range(adjacent: list[ByteRange], fetched: bytes) -> Iterator[pa.Buffer]:
     whole = pa.py_buffer(fetched)
-    for wanted in neighbours:
-        yield whole.slice(wanted.start - neighbours[0].start, wanted.stop - wanted.start)
+    for byte_range in adjacent:
+        yield whole.slice(byte_range.start - adjacent[0].start, byte_range.stop - byte_range.start)
 
 
 def scratch_folder() -> str:
@@ -273,5 +273,5 @@ def as_storage_error(folder: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"cannot stage rows in {folder}: {error}; free space there or set spark.local.dir"
+            f"cannot stage rows in {folder}: {error}; free space there, or set another spark.local.dir"
         ) from error
