@@ -18,7 +18,7 @@ from parquetry.errors import ParquetryError
 from parquetry.message import Message, changed, commands_of, run
 from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.apply.requirements import check_requirements
-from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
+from parquetry.runtime.apply.table_change import ChangeResult, TableChange, apply_change
 from parquetry.runtime.clustering.plan.due import due_by_statistics
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, masked_clustering
 from parquetry.runtime.clustering.plan.schedule import check_pending
@@ -88,7 +88,7 @@ class JobResult(Brief):
     job: str
     files_read: int = 0
     files_changed: int = 0
-    applied: Applied | None = None
+    applied: ChangeResult | None = None
     commit: CommitResult | None = None
     services: ServiceResult | None = None
     clustering: ClusteringResult | None = None

@@ -15,7 +15,7 @@ from parquetry.compiler.workspace.uncommitted import uncommitted_files
 from parquetry.errors import ParquetryError
 from parquetry.message import Message, joined, phrase
 from parquetry.runtime.allowed import NOTHING_ALLOWED
-from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
+from parquetry.runtime.apply.table_change import ChangeResult, TableChange, apply_change
 from parquetry.runtime.errors import PartialFailureError, StalePlanError
 from parquetry.runtime.main import JobResult, execute
 from parquetry.runtime.spec.codec import Brief, digest_of
@@ -56,7 +56,7 @@ class ActionResult(Brief):
     """
 
     action: TableAction
-    applied: Applied | None = None
+    applied: ChangeResult | None = None
     rewritten: Rewritten = Rewritten()
     error: ParquetryError | None = None
 

@@ -192,7 +192,7 @@ def _properties(observation: Observation, spec: TableSpec) -> Iterator[Drift]:
     handle = observation.handle
     raw, place = handle.config.raw, handle.store.uri
     problems = tuple(writing_problems(handle.config))
-    changed = differing_properties(raw, spec, made_with=observation.made_with, place=place)
+    changed = differing_properties(raw, spec, made_with=observation.made_with, uri=place)
     when = _written_at(handle) if problems or changed else None
     for problem in problems:
         yield Drift(code="DR100", path="table", applied=None, live=None, instant=when, remedy=problem)
@@ -344,7 +344,7 @@ def restored_properties(observation: Observation) -> tuple[Change, ...]:
         return ()
     handle = observation.handle
     found = differing_properties(
-        handle.config.raw, observation.spec, made_with=observation.made_with, place=handle.store.uri
+        handle.config.raw, observation.spec, made_with=observation.made_with, uri=handle.store.uri
     )
     return tuple(
         Change(

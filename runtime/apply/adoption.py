@@ -50,8 +50,8 @@ def check_adoptable(handle: TableHandle, *, owner: TableOwner) -> None:
         check_owner(handle.store.uri, owner, project=handle.project, applied=handle.applied)
     elif handle.project not in (None, NO_PROJECT):
         raise UnsupportedTableError(
-            f"{handle.store.uri} belongs to project {handle.project!r}; adopt it from that project, or, once "
-            f"that project has given it up, delete {handle.store.uri}/{SIDECAR_FOLDER} and adopt it again"
+            f"{handle.store.uri} belongs to project {handle.project!r}; adopt it from that project, or, if "
+            f"that project no longer uses it, delete {handle.store.uri}/{SIDECAR_FOLDER} and adopt it again"
         )
     check_writable(handle, handle.timeline(), handle.store.now_ms())
     _check_partition_paths(handle)
@@ -98,11 +98,13 @@ def adopt_table(
     key = signing_keys[0] if signing_keys else None
     if key is not None:
         secret_of(key)
-    was = handle.project
-    _own(store, project)
+    former_project = handle.project
+    _put_identity(store, project)
     applied = handle.applied
     # The signature covers the owner of the table, so a new owner requires a new signature.
-    signed = key is None or (was == project and _state(handle, signing_keys) is SignatureState.CURRENT)
+    signed = key is None or (
+        former_project == project and _signature_state(handle, signing_keys) is SignatureState.CURRENT
+    )
     if applied is not None and (applied.digest, applied.target) == (digest, target) and signed:
         return applied
     number = (applied.number if applied else 0) + 1
@@ -128,12 +130,12 @@ def _adopted_settings(declared: Settings | None, applied: AppliedRef | None) -> 
     return harmless | {path: value for path, value in before if executes(path, value)}
 
 
-def _state(handle: TableHandle, keys: tuple[str, ...]) -> SignatureState | None:
+def _signature_state(handle: TableHandle, keys: tuple[str, ...]) -> SignatureState | None:
     """Return the state of the record's signature, or None if there is no record."""
     return None if handle.record_signature is None else handle.record_signature.state(keys)
 
 
-def _own(store: ObjectStore, project: str) -> None:
+def _put_identity(store: ObjectStore, project: str) -> None:
     """Put the identity of the table; if two projects adopt at once, one of them wins."""
     known = read_identity(store)
     if known is not None and known.project == project:
@@ -146,25 +148,25 @@ def _own(store: ObjectStore, project: str) -> None:
     winner = read_identity(store) if outcome is PutOutcome.LOST else identity
     if winner is None or winner.project != project:
         raise StalePlanError(
-            f"{store.uri} was taken over by project {winner.project if winner else '?'!r} at this moment; "
-            f"adopt it from there"
+            f"project {winner.project if winner else '?'!r} has adopted {store.uri} at the same moment; "
+            "adopt it from that project"
         )
 
 
 def _check_identity(handle: TableHandle, spec: TableSpec) -> None:
     """Raise InvalidDataError if the spec's keys or partitioning differ from those of the table."""
     config = handle.config
-    wanted: Mapping[str, Any] = {
+    stored: Mapping[str, Any] = {
         "record_key": config.record_key,
         "ordering": config.ordering,
         "partition_by": config.partition_by,
         **({"hive_style": config.hive_style, "url_encode": config.url_encode} if config.partition_by else {}),
     }
-    for name, value in wanted.items():
+    for name, value in stored.items():
         if getattr(spec, name) != value:
             raise InvalidDataError(
-                f"{handle.store.uri}: the table's {name} is {value!r}, the spec says "
-                f"{getattr(spec, name)!r}; declare it as the table has it"
+                f"{handle.store.uri}: the table's {name} is {value!r}, but the spec declares "
+                f"{getattr(spec, name)!r}; declare the value of the table"
             )
 
 
@@ -195,8 +197,8 @@ def _check_partition_paths(handle: TableHandle) -> None:
                     Value.partition(partition),
                     " would be written to ",
                     Value.partition(expected),
-                    f", so its folders are not named by the values of {', '.join(config.partition_by)} as "
-                    f"{config.key_generator_class or 'the table'} says; rewrite the table, partitioned by a "
-                    "column that holds what the folders are named by",
+                    f", so {config.key_generator_class or 'the table'} does not name its folders by the "
+                    f"values of {', '.join(config.partition_by)}; rewrite the table, partitioned by a column "
+                    "that contains the names of the folders",
                 )
             )

@@ -49,35 +49,35 @@ def property_drift(handle: TableHandle, spec: TableSpec) -> tuple[PropertyDrift,
     The meanings are compared, so that the names of Hudi 0.x and 1.x are equal. For a table that parquetry
     created, all properties are known; for an adopted table, those that its spec repeats.
     """
-    made = read_identity(handle.store)
+    identity = read_identity(handle.store)
     raw = read_table_properties(handle.store)
     return differing_properties(
-        raw, spec, made_with=None if made is None else made.spec, place=handle.store.uri
+        raw, spec, made_with=None if identity is None else identity.spec, uri=handle.store.uri
     )
 
 
 def differing_properties(
-    raw: Mapping[str, str], spec: TableSpec, *, made_with: TableSpec | None, place: str
+    raw: Mapping[str, str], spec: TableSpec, *, made_with: TableSpec | None, uri: str
 ) -> tuple[PropertyDrift, ...]:
     """Return the given properties that differ from the spec, sorted by key.
 
-    ``made_with`` is the spec with which parquetry created the table, or None for an adopted table. ``place``
+    ``made_with`` is the spec with which parquetry created the table, or None for an adopted table. ``uri``
     is the table's URI, for messages.
     """
-    live, wanted = TableConfig.from_properties(raw, place=place), _expected(spec, made_with)
-    meant = TableConfig.from_properties({**raw, **wanted}, place=place)
-    same: Mapping[str, bool] = {
+    live, expected = TableConfig.from_properties(raw, place=uri), _expected(spec, made_with)
+    expected_config = TableConfig.from_properties({**raw, **expected}, place=uri)
+    has_same_meaning: Mapping[str, bool] = {
         _KEYS: live.record_key == spec.record_key,
         _ORDERING: live.ordering_fields == ((spec.ordering,) if spec.ordering else ()),
         _PARTITIONS: live.partition_by == spec.partition_by,
         _HIVE: live.hive_style == spec.hive_style,
         _ENCODE: live.url_encode == spec.url_encode,
-        _GENERATOR: live.key_generator == meant.key_generator,
+        _GENERATOR: live.key_generator == expected_config.key_generator,
     }
     return tuple(
         PropertyDrift(key=key, applied=value or None, live=raw.get(key))
-        for key, value in sorted(wanted.items())
-        if not same.get(key, (raw.get(key) or "").lower() == value.lower())
+        for key, value in sorted(expected.items())
+        if not has_same_meaning.get(key, (raw.get(key) or "").lower() == value.lower())
     )
 
 
@@ -89,12 +89,12 @@ def restore_properties(
     if not property_drift(handle, spec):
         return
     with locked_session(handle, handle.timeline(), purpose="properties", timing=timing):
-        found = property_drift(handle, spec)
-        gone = [drift.key for drift in found if drift.applied is None]
+        drifts = property_drift(handle, spec)
+        absent = [drift.key for drift in drifts if drift.applied is None]
         update_table_properties(
             store,
-            {drift.key: drift.applied for drift in found if drift.applied is not None},
-            remove=[*gone, *(_OTHER_SPELLING[d.key] for d in found if d.key in _OTHER_SPELLING)],
+            {drift.key: drift.applied for drift in drifts if drift.applied is not None},
+            remove=[*absent, *(_OTHER_SPELLING[d.key] for d in drifts if d.key in _OTHER_SPELLING)],
             comment="put back by parquetry apply",
         )
 
@@ -127,7 +127,7 @@ def property_warnings(store: ObjectStore) -> tuple[str, ...]:
         return ()
     warning = (
         f"{store.uri}/{PROPERTIES_PATH} has lost {TIMEZONE_KEY}=UTC (CREATE TABLE of Hudi 0.15 drops it): "
-        "a Hudi job west of Greenwich would lose rows; add that line, or let the next write of parquetry, "
-        "which puts it back, go before any of Hudi"
+        "a Hudi job west of Greenwich would lose rows; add that line, or write with parquetry, which "
+        "restores it, before Hudi writes again"
     )
     return (warning,)

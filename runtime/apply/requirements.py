@@ -53,28 +53,28 @@ def check_requirements(
     raw = _properties(store)
     if not requirements.exists:
         if raw is not None:
-            raise table_is_there(store, plan_id=plan_id)
+            raise unexpected_table_error(store, plan_id=plan_id)
         return
     if raw is None:
-        raise StalePlanError(f"{store.uri}: a table was expected, but there is none; plan again")
+        raise StalePlanError(f"{store.uri}: a table was expected, but none exists; plan again")
     _check_applied(store, requirements, owner, plan_id, settings)
     _check_format(store, requirements, raw)
     if requirements.no_pending_clustering:
         _check_no_clustering(store)
 
 
-def table_is_there(store: ObjectStore, *, plan_id: str | None) -> StalePlanError:
+def unexpected_table_error(store: ObjectStore, *, plan_id: str | None) -> StalePlanError:
     """Return the error for a table that exists although none was expected, with the plan that created it.
 
     ``plan_id`` is the plan that expected no table; it may have created the table in an earlier run.
     """
     identity, applied = read_identity(store), read_applied(store)
     if applied is not None and plan_id is not None and applied.ref.plan_id == plan_id:
-        return _used(store, applied.ref)
+        return _plan_used_error(store, applied.ref)
     owner = f" of project {identity.project}" if identity else ""
     return StalePlanError(
-        f"{store.uri}: no table was expected, but there is one already{owner}"
-        f"{_by(applied.ref) if applied else ''}; plan again"
+        f"{store.uri}: no table was expected, but a table{owner}"
+        f"{_origin_text(applied.ref) if applied else ''} already exists; plan again"
     )
 
 
@@ -94,8 +94,8 @@ def _check_applied(
     table_id = identity.table_id if identity else None
     if requirements.table_id is not None and table_id != requirements.table_id:
         raise StalePlanError(
-            f"{store.uri}: the table id is {table_id}, {requirements.table_id} was expected: the table was "
-            "replaced; plan (or compile) again"
+            f"{store.uri}: the table id is {table_id}, but {requirements.table_id} was expected: the table "
+            "was replaced; plan (or compile) again"
         )
     if settings is not None:
         check_settings(settings, applied.ref.settings if applied else None, place=store.uri)
@@ -104,21 +104,22 @@ def _check_applied(
     if requirements.applied_number in (None, number) and requirements.applied_digest in (None, digest):
         return
     if applied is not None and plan_id is not None and applied.ref.plan_id == plan_id:
-        raise _used(store, applied.ref)
-    wanted = "" if requirements.applied_number is None else f", {requirements.applied_number} was expected"
-    said = f"record {number} is applied{_by(applied.ref)}" if applied else "no spec is applied"
-    another = "" if wanted and requirements.applied_number != number else ", and its spec is another one"
-    raise StalePlanError(f"{store.uri}: {said}{wanted}{another}; plan (or compile) again")
+        raise _plan_used_error(store, applied.ref)
+    state = f"record {number} is applied{_origin_text(applied.ref)}" if applied else "no spec is applied"
+    difference = "its spec differs from the expected one"
+    if requirements.applied_number not in (None, number):
+        difference = f"record {requirements.applied_number} was expected"
+    raise StalePlanError(f"{store.uri}: {state}, but {difference}; plan (or compile) again")
 
 
-def _used(store: ObjectStore, applied: AppliedRef) -> StalePlanError:
+def _plan_used_error(store: ObjectStore, applied: AppliedRef) -> StalePlanError:
     """Return the error for a plan that was already used."""
     return StalePlanError(
-        f"{store.uri}: this plan was used already: record {applied.number} was applied by it; plan again"
+        f"{store.uri}: this plan has already been applied, as record {applied.number}; plan again"
     )
 
 
-def _by(applied: AppliedRef) -> str:
+def _origin_text(applied: AppliedRef) -> str:
     """Return where an applied record comes from, for messages: its plan and its git commit."""
     plan = f" by plan {applied.plan_id}" if applied.plan_id else ""
     commit = f" from commit {applied.git_commit}" if applied.git_commit else ""
@@ -129,13 +130,13 @@ def _check_format(store: ObjectStore, requirements: Requirements, raw: Mapping[s
     version = raw.get(_VERSION_KEY)
     if requirements.table_version is not None and version != str(requirements.table_version):
         raise StalePlanError(
-            f"{store.uri}: {_VERSION_KEY} is {version}, {requirements.table_version} was expected: Hudi has "
-            "upgraded the table; downgrade it with Hudi, then plan again"
+            f"{store.uri}: {_VERSION_KEY} is {version}, but {requirements.table_version} was expected: Hudi "
+            "has upgraded the table; downgrade it with Hudi, then plan again"
         )
     if requirements.no_metadata_table and (partitions := raw.get(_METADATA_KEY)):
         raise StalePlanError(
-            f"{store.uri}: {_METADATA_KEY} is {partitions} and was empty: a Hudi writer has made a metadata "
-            "table; write once with Hudi and hoodie.metadata.enable=false, then plan again"
+            f"{store.uri}: {_METADATA_KEY} is {partitions}, but was empty: a Hudi writer has created a "
+            "metadata table; write once with Hudi and hoodie.metadata.enable=false, then plan again"
         )
 
 
@@ -144,8 +145,8 @@ def _check_no_clustering(store: ObjectStore) -> None:
     pending = [time for time in Timeline.load(store).pending_clusterings if read_claim(store, time)]
     if pending:
         raise StalePlanError(
-            f"{store.uri}: the clustering {min(pending)} is pending and none was expected; let it end, "
-            "then plan again"
+            f"{store.uri}: the clustering {min(pending)} is pending, but none was expected; wait until it "
+            "ends, then plan again"
         )
 
 
@@ -159,7 +160,7 @@ def _properties(store: ObjectStore) -> Mapping[str, str] | None:
 def _check_installed(requirements: Requirements) -> None:
     if requirements.minimum_parquetry and _numbers(VERSION) < _numbers(requirements.minimum_parquetry):
         raise StalePlanError(
-            f"this asks for parquetry {requirements.minimum_parquetry} or newer and {VERSION} is installed; "
+            f"parquetry {requirements.minimum_parquetry} or newer is required, but {VERSION} is installed; "
             "upgrade parquetry"
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parquetry.runtime.apply.properties import restore_properties
-from parquetry.runtime.apply.requirements import check_requirements, table_is_there
+from parquetry.runtime.apply.requirements import check_requirements, unexpected_table_error
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
@@ -69,7 +69,7 @@ class TableChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class ChangeResult:
     """The result of a change: the number of the applied record, and the commit that evolved the schema."""
 
     created: bool
@@ -77,7 +77,7 @@ class Applied:
     instant: str | None = None
 
 
-def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DEFAULT_TIMING) -> Applied:
+def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DEFAULT_TIMING) -> ChangeResult:
     """Execute the change; a repeated call after an interruption finishes it.
 
     Raises:
@@ -97,15 +97,15 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
     for _ in range(timing.retries + 1):
         instant = (_alter_schema(store, change, timing) if change.alters_schema else None) or instant
         if not change.records:
-            return Applied(
+            return ChangeResult(
                 created=False, applied_number=applied.ref.number if applied else 0, instant=instant
             )
         number = _record_locked(store, change, timing)
         if number is not None:
-            return Applied(created=False, applied_number=number, instant=instant)
+            return ChangeResult(created=False, applied_number=number, instant=instant)
     raise ConflictError(
-        f"{store.uri}: other writers brought the schema back {timing.retries + 1} times before it could be "
-        "recorded; apply again when fewer of them write"
+        f"{store.uri}: other writers reverted the schema {timing.retries + 1} times before the spec could be "
+        "recorded; apply again when fewer writers are active"
     )
 
 
@@ -113,10 +113,10 @@ def _check(store: ObjectStore, change: TableChange) -> None:
     check_requirements(store, change.requirements, owner=change.owner, plan_id=change.plan_id)
 
 
-def _create(store: ObjectStore, change: TableChange) -> Applied:
+def _create(store: ObjectStore, change: TableChange) -> ChangeResult:
     """Create the table and record its spec."""
-    if _stands(store):
-        _check_created_alike(store, change)
+    if _exists(store):
+        _check_resumable_creation(store, change)
     else:
         _check(store, change)
     try:
@@ -128,19 +128,19 @@ def _create(store: ObjectStore, change: TableChange) -> Applied:
             # finishes that, so that the next plan sees it.
             open_table(store)
         raise
-    return Applied(created=True, applied_number=_record(store, change))
+    return ChangeResult(created=True, applied_number=_record(store, change))
 
 
-def _check_created_alike(store: ObjectStore, change: TableChange) -> None:
+def _check_resumable_creation(store: ObjectStore, change: TableChange) -> None:
     """Raise an error unless the table is an unfinished creation by the same project with the same spec.
 
     The creation was interrupted before its spec was recorded, and may continue.
     """
     identity, applied = read_identity(store), read_applied(store)
     check_faults(identity, applied)
-    mine = identity is not None and identity.spec == change.spec and identity.project == change.project
-    if not mine or applied is not None:
-        raise table_is_there(store, plan_id=change.plan_id)
+    is_own = identity is not None and identity.spec == change.spec and identity.project == change.project
+    if not is_own or applied is not None:
+        raise unexpected_table_error(store, plan_id=change.plan_id)
 
 
 def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> int | None:
@@ -152,8 +152,8 @@ def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> i
     table = open_table(store)
     with locked_session(table, table.timeline(), purpose="apply", timing=timing):
         _check(store, change)
-        stands = not change.alters_schema or _schema_stands(table, table.timeline(), change.spec)
-        return _record(store, change) if stands else None
+        has_schema = not change.alters_schema or _has_schema(table, table.timeline(), change.spec)
+        return _record(store, change) if has_schema else None
 
 
 def _record(store: ObjectStore, change: TableChange) -> int:
@@ -179,15 +179,15 @@ def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> st
 
     The result is None if the newest commit has the columns already.
     """
-    marks = {"parquetry.plan_id": change.plan_id} if change.plan_id else {}
+    extra = {"parquetry.plan_id": change.plan_id} if change.plan_id else {}
 
     def body(transaction: Transaction) -> WriteOutcome | None:
         _check(store, change)
         handle, timeline = transaction.table, transaction.timeline
-        if _schema_stands(handle, timeline, change.spec):
+        if _has_schema(handle, timeline, change.spec):
             return None
-        schema = _schema_to_be(handle, timeline, change.spec)
-        return WriteOutcome(operation=ALTER_SCHEMA, schema_json=schema, extra=marks)
+        schema = _target_schema(handle, timeline, change.spec)
+        return WriteOutcome(operation=ALTER_SCHEMA, schema_json=schema, extra=extra)
 
     result: CommitResult = run_write(
         open_table(store, owner=change.owner),
@@ -199,7 +199,7 @@ def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> st
     return result.instant
 
 
-def _schema_to_be(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> str:
+def _target_schema(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> str:
     """Return the schema after the change: the declared columns, and columns that another program has added.
 
     The latter stay because no plan asked to drop them. The same applies to fields within columns.
@@ -216,14 +216,14 @@ def _schema_to_be(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> s
     return handle.schema_json(timeline, reconcile(spec.columns, without(live, gone)))
 
 
-def _schema_stands(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> bool:
+def _has_schema(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> bool:
     """Return whether the newest commit has the schema that the spec requires."""
     writes = timeline.completed_writes
     newest = timeline.commit_metadata(writes[-1].time).schema if writes else None
-    return newest == _schema_to_be(handle, timeline, spec)
+    return newest == _target_schema(handle, timeline, spec)
 
 
-def _stands(store: ObjectStore) -> bool:
+def _exists(store: ObjectStore) -> bool:
     """Return whether the table exists."""
     try:
         read_table_properties(store)

@@ -142,7 +142,7 @@ def test_a_saved_plan_is_held_to_the_approved_one(folder):
     assert parquetry("apply", "-p", folder.root, saved, "--approved", plan_id).returncode == 0
     used = parquetry("apply", "-p", folder.root, saved)
     assert used.returncode == 4
-    assert "this plan was used already" in used.stderr
+    assert "this plan has already been applied" in used.stderr
 
 
 def test_one_table_that_fails_leaves_a_partial_result(folder):

@@ -846,7 +846,7 @@ def test_a_job_of_another_spec_stops_before_it_acts(world):
     stale = JobPlan.from_json(
         job.to_json() | {"requirements": {"exists": True, "applied_digest": digest_of("another")}}
     )
-    with pytest.raises(StalePlanError, match="record 1 is applied, and its spec is another one"):
+    with pytest.raises(StalePlanError, match="record 1 is applied, but its spec differs"):
         execute(stale, session=lambda _: world.spark)
 
 

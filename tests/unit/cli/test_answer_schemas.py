@@ -20,7 +20,7 @@ from parquetry.cli.views.operating.services import LocksView, ReleaseView
 from parquetry.compiler.jobs.run import JobOutcome, RunResult
 from parquetry.compiler.plan.model import ChangeClass, Step
 from parquetry.compiler.reports.locks import HeldLock
-from parquetry.runtime.apply.table_change import Applied
+from parquetry.runtime.apply.table_change import ChangeResult
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, QueryForecast
 from parquetry.runtime.clustering.plan.due import ClusteringForecast, ScheduledClustering
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, UnpublishedGroup
@@ -227,7 +227,7 @@ PARTS = {
     "commit": COMMITTED,
     "clustering": DONE,
     "services": ServiceResult(files_cleaned=2),
-    "applied": Applied(created=True, applied_number=1),
+    "applied": ChangeResult(created=True, applied_number=1),
 }
 
 

@@ -172,7 +172,7 @@ def test_a_secret_that_is_more_than_a_variable_cannot_go_into_a_job():
 def test_requirements_are_met_or_named(tmp_path):
     store = open_store(tmp_path / "t")
     check_requirements(store, Requirements(exists=False))
-    with pytest.raises(StalePlanError, match="a table was expected, but there is none"):
+    with pytest.raises(StalePlanError, match="a table was expected, but none exists"):
         check_requirements(store, Requirements(exists=True))
     handle = create_table(store, SPEC, project="p")
     with pytest.raises(StalePlanError, match="no table was expected"):
@@ -185,7 +185,7 @@ def test_requirements_are_met_or_named(tmp_path):
     )
     for wrong, what in (
         ({"table_id": "other"}, "table id"),
-        ({"applied_number": 0}, "record 1 is applied, 0 was expected"),
+        ({"applied_number": 0}, "record 1 is applied, but record 0 was expected"),
         ({"applied_digest": "sha256:0"}, "its spec is another one"),
         ({"minimum_parquetry": "99.0"}, "parquetry 99.0 or newer"),
     ):

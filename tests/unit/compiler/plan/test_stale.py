@@ -86,7 +86,7 @@ def test_the_table_is_gone(shop):
     shop.events(description="Reviewed.")
     stale = shop.plan()
     shutil.rmtree(shop.place)
-    assert "a table was expected, but there is none" in refusal(shop.apply(stale))
+    assert "a table was expected, but none exists" in refusal(shop.apply(stale))
 
 
 def test_somebody_else_applied_a_spec(shop):
@@ -101,7 +101,10 @@ def test_somebody_else_applied_a_spec(shop):
     assert shop.apply(theirs).failure is None
     message = refusal(shop.apply(stale))
     commit = git(shop, "rev-parse", "HEAD")
-    assert f"record 2 is applied by plan {theirs.plan_id} from commit {commit}, 1 was expected" in message
+    assert (
+        f"record 2 is applied by plan {theirs.plan_id} from commit {commit}, but record 1 was expected"
+        in message
+    )
 
 
 def test_somebody_created_the_table_meanwhile(shop):
@@ -111,7 +114,7 @@ def test_somebody_created_the_table_meanwhile(shop):
     theirs = shop.plan()
     assert shop.apply(theirs).failure is None
     message = refusal(shop.apply(stale))
-    assert f"there is one already of project shop by plan {theirs.plan_id}" in message
+    assert f"a table of project shop by plan {theirs.plan_id}" in message
 
 
 def test_a_clustering_is_pending(shop):
@@ -131,7 +134,7 @@ def test_a_clustering_is_pending(shop):
         content = RequestedReplace(operation=CLUSTER, plan=ClusteringPlan(groups=())).encode()
         shop.store.put(f".hoodie/{session.instant}.replacecommit.requested", content)
         message = refusal(shop.apply(stale))
-    assert f"the clustering {session.instant} is pending and none was expected" in message
+    assert f"the clustering {session.instant} is pending, but none was expected" in message
 
 
 def test_hudi_upgraded_the_table(shop):
@@ -140,7 +143,7 @@ def test_hudi_upgraded_the_table(shop):
     properties = shop.place / ".hoodie/hoodie.properties"
     properties.write_text(properties.read_text().replace("hoodie.table.version=6", "hoodie.table.version=8"))
     with pytest.raises(
-        StalePlanError, match=r"hoodie\.table\.version is 8, 6 was expected: Hudi has upgraded"
+        StalePlanError, match=r"hoodie\.table\.version is 8, but 6 was expected: Hudi has upgraded"
     ):
         check_requirements(shop.store, stale.intent.actions[0].requirements)
     assert "hoodie.table.version is 8" in refusal(shop.apply(stale))
@@ -153,7 +156,7 @@ def test_hudi_made_a_metadata_table(shop):
     stale = shop.plan()
     properties = shop.place / ".hoodie/hoodie.properties"
     properties.write_text(f"{properties.read_text()}\nhoodie.table.metadata.partitions=files\n")
-    assert "hoodie.table.metadata.partitions is files and was empty" in refusal(shop.apply(stale))
+    assert "hoodie.table.metadata.partitions is files, but was empty" in refusal(shop.apply(stale))
     (blocked,) = shop.plan().intent.blocked
     assert blocked.code == "SC503"
 
@@ -170,7 +173,7 @@ def test_the_plan_was_used(shop):
     plan = shop.plan()
     assert shop.apply(plan).failure is None
     assert read_applied(shop.store).ref.plan_id == plan.plan_id
-    assert "this plan was used already: record 2 was applied by it" in refusal(shop.apply(plan))
+    assert "this plan has already been applied, as record 2" in refusal(shop.apply(plan))
 
 
 def test_the_plan_expired(shop):

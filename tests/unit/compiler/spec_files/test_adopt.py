@@ -351,7 +351,7 @@ def test_a_spec_recorded_by_somebody_else_meanwhile_is_stale(folder, monkeypatch
     table = foreign(folder)
     other = spec(ordering=None, sizing=SizingPolicy(max_file_size_bytes=5))
     monkeypatch.setattr(
-        "parquetry.runtime.apply.adoption._own",
+        "parquetry.runtime.apply.adoption._put_identity",
         lambda store, _: write_applied(store, other, number=1),
     )
     with pytest.raises(StalePlanError):
