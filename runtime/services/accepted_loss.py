@@ -39,16 +39,16 @@ class LostRows:
 
 def lost_rows(handle: TableHandle) -> tuple[LostRows, ...]:
     """Return the damaged files whose rows :func:`accept_loss` would give up."""
-    found = damaged_files(handle)
-    instants = sorted({file.instant for file in found})
+    damaged = damaged_files(handle)
+    instants = sorted({file.instant for file in damaged})
     recorded = dict(
         pair for pairs in map_each(instants, lambda time: _key_ranges(handle.store, time)) for pair in pairs
     )
     unknown: tuple[None, None] = (None, None)
-    ranges = [recorded.get(file.path, unknown) for file in found]
+    ranges = [recorded.get(file.path, unknown) for file in damaged]
     return tuple(
         LostRows(file=file, min_key=low, max_key=high)
-        for file, (low, high) in zip(found, ranges, strict=True)
+        for file, (low, high) in zip(damaged, ranges, strict=True)
     )
 
 
@@ -73,24 +73,24 @@ def accept_loss(
 
     def body(transaction: Transaction) -> WriteOutcome | None:
         table, timeline = transaction.table, transaction.timeline
-        found = damaged_files(table)
-        if more := [file.path for file in found if paths is not None and file.path not in paths]:
+        damaged = damaged_files(table)
+        if unapproved := [file.path for file in damaged if paths is not None and file.path not in paths]:
             raise StalePlanError(
                 Message(
-                    Value.uri(f"{table.store.uri}/{more[0]}"),
-                    " is lost too, which was not approved; check again what is lost",
+                    Value.uri(f"{table.store.uri}/{unapproved[0]}"),
+                    " is lost too, but its loss was not approved; check again what is lost",
                 )
             )
-        if not found:
+        if not damaged:
             return None
         replaced: dict[str, list[str]] = {}
-        for file in found:
+        for file in damaged:
             replaced.setdefault(file.partition, []).append(file.file_id)
         return WriteOutcome(
             operation=_OPERATION,
             schema_json=table.schema_json(timeline, table.effective_spec(timeline).columns),
             replaced={partition: tuple(ids) for partition, ids in replaced.items()},
-            extra={ACCEPTED_KEY: _record(found)},
+            extra={ACCEPTED_KEY: _record(damaged)},
             footprint=Footprint(overwritten=frozenset(replaced)),
         )
 
@@ -103,9 +103,9 @@ def accept_loss(
     )
 
 
-def _record(found: Sequence[DamagedFile]) -> str:
+def _record(damaged: Sequence[DamagedFile]) -> str:
     """Return the record of the lost files for the commit, as JSON."""
-    files = [{"path": file.path, "instant": file.instant, "rows": file.rows} for file in found]
+    files = [{"path": file.path, "instant": file.instant, "rows": file.rows} for file in damaged]
     return json.dumps(files, separators=(",", ":"))
 
 

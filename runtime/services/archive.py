@@ -22,7 +22,7 @@ from parquetry.runtime.services.orphans import (
     DAY_MS,
     delete_stale_statistics,
     find_orphans,
-    rolled_back_entries,
+    stale_ledger_entries,
 )
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.codec import Brief
@@ -70,23 +70,25 @@ def archive(
     lost = tuple(file.instant for file in damaged_files(table, every_partition=False))
     before = timeline
     with locked_session(table, timeline, purpose="archive", timing=timing) as (_, lock):
-        leaving: list[Instant] = []
+        archivable: list[Instant] = []
         try:
             timeline = timeline.reload()
-            leaving = _leaving(timeline, files, policy, zone=zone, now_ms=store.now_ms(), lost=lost)
-            if leaving:
-                store.delete_all(rolled_back_entries(entries, timeline))
-                _log(table, timeline, leaving)
+            archivable = _archivable_instants(
+                timeline, files, policy, zone=zone, now_ms=store.now_ms(), lost=lost
+            )
+            if archivable:
+                store.delete_all(stale_ledger_entries(entries, timeline))
+                _log(table, timeline, archivable)
                 if lock.is_held():
-                    remove_completed(timeline, leaving)
+                    remove_completed(timeline, archivable)
         except NotFoundError:
             if lock.is_held():
                 raise
-            leaving = []  # the process that took over the lock has archived them
-    if leaving:
+            archivable = []  # the process that took over the lock has archived them
+    if archivable:
         with logging_failures(store.uri, "statistics of what was archived are left behind"):
             _delete_stale_statistics(before, files, timeline.reload())
-    return ArchiveResult(instants=tuple(instant.time for instant in leaving))
+    return ArchiveResult(instants=tuple(instant.time for instant in archivable))
 
 
 def archive_if_due(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> ArchiveResult | None:
@@ -105,12 +107,12 @@ def archive_if_due(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> Ar
     if max(counts) < enough:
         return None
     zone, now_ms = table.config.timezone, table.store.now_ms()
-    if len(_leaving(timeline, (), policy, zone=zone, now_ms=now_ms)) < ARCHIVE_BATCH:
+    if len(_archivable_instants(timeline, (), policy, zone=zone, now_ms=now_ms)) < ARCHIVE_BATCH:
         return None
     return archive(table, policy=policy, timing=timing)
 
 
-def _leaving(
+def _archivable_instants(
     timeline: Timeline,
     files: Sequence[ObjectInfo],
     policy: RetentionPolicy,
@@ -134,13 +136,13 @@ def _leaving(
     keep = writes_to_keep(
         completed, configured=policy.archive_keep_commits, earliest_retained=timeline.earliest_retained
     )
-    gone: Sequence[str] = ()
+    leaving: Sequence[str] = ()
     if len(completed) > keep:
         obstacles = _obstacles(timeline, files, zone=zone, now_ms=now_ms)
         obstacles = replace(obstacles, unsettled={*obstacles.unsettled, *lost})
-        gone = leaving_writes(completed, keep=keep, obstacles=obstacles)
-    writes = timeline.completed_writes[: len(gone)]
-    first = completed[len(gone)] if len(gone) < len(completed) else None
+        leaving = archivable_writes(completed, keep=keep, obstacles=obstacles)
+    writes = timeline.completed_writes[: len(leaving)]
+    first = completed[len(leaving)] if len(leaving) < len(completed) else None
     rollbacks = [
         rollback
         for rollback in _oldest(timeline, Action.ROLLBACK, policy.archive_keep_commits)
@@ -217,19 +219,19 @@ def _is_recent(instant: Instant, zone: Timezone, now_ms: int) -> bool:
     return now_ms - parse_instant_ms(instant.time, zone) < DAY_MS
 
 
-def _delete_stale_statistics(before: Timeline, files: Iterable[ObjectInfo], now: Timeline) -> None:
+def _delete_stale_statistics(before: Timeline, files: Iterable[ObjectInfo], current: Timeline) -> None:
     """Delete the statistics of archived writes that have no file left."""
     instants = {time for info in files if (time := instant_of_file(info.path))}
-    first = next((instant.time for instant in now.completed_writes), None)
+    first = next((instant.time for instant in current.completed_writes), None)
     if first is not None:
         delete_stale_statistics(before, instants, before=first)
 
 
-def _log(table: TableHandle, timeline: Timeline, leaving: Iterable[Instant]) -> None:
+def _log(table: TableHandle, timeline: Timeline, archivable: Iterable[Instant]) -> None:
     """Write the instants to the archive log, except those that an interrupted archival has written."""
     store, folder = table.store, table.config.archive_folder
     logged = {(archived.time, archived.action) for archived in read_newest_log(store, folder)}
-    missing = [instant for instant in leaving if (instant.time, str(instant.action)) not in logged]
+    missing = [instant for instant in archivable if (instant.time, str(instant.action)) not in logged]
     if missing:
         write_archive_log(store, folder, archive_entries(timeline, missing, table.config.timezone))
 
@@ -252,7 +254,7 @@ class Obstacles:
     cleaned_before: str | None = None
 
 
-def leaving_writes(completed: Sequence[str], *, keep: int, obstacles: Obstacles) -> Sequence[str]:
+def archivable_writes(completed: Sequence[str], *, keep: int, obstacles: Obstacles) -> Sequence[str]:
     """Return the oldest completed writes that may be archived. At least ``keep`` writes stay.
 
     ``completed`` are the instants of all completed writes, ascending.

@@ -26,7 +26,7 @@ from parquetry.runtime.services.clean_plan import (
     finish_cleans,
     pending_cleans,
     plan_expiry,
-    versions_behind,
+    superseded_versions,
 )
 from parquetry.runtime.services.clean_progress import (
     CleanProgress,
@@ -56,7 +56,7 @@ _LOG = logging.getLogger(__name__)
 
 _PLANS_WITHOUT_LOCK: Final = 3
 
-_Plan = Callable[[Timeline], Expiry | None]
+_FindExpired = Callable[[Timeline], Expiry | None]
 """A function that returns the files that a clean would delete, or None if nothing may be deleted."""
 
 
@@ -86,8 +86,8 @@ def clean(
         StorageError: If the disk is full and no room can be made.
         ConflictError: As in :func:`parquetry.runtime.commit.recovery.recover`.
     """
-    plan = partial(_plan, table, policy=policy or retention_of(table), whole_table=True)
-    return _clean_with_room(table, plan=plan, timing=timing, whole_table=True)
+    find_expired = partial(_expired_by_policy, table, policy=policy or retention_of(table), whole_table=True)
+    return _clean_with_room(table, find_expired=find_expired, timing=timing, whole_table=True)
 
 
 def clean_if_due(
@@ -106,8 +106,8 @@ def clean_if_due(
     progress = read_progress(timeline)
     if progress is not None and progress.covers(limits, timeline):
         return None
-    plan = partial(_plan, table, policy=policy, whole_table=False)
-    return _clean_with_room(table, plan=plan, timing=timing, whole_table=False)
+    find_expired = partial(_expired_by_policy, table, policy=policy, whole_table=False)
+    return _clean_with_room(table, find_expired=find_expired, timing=timing, whole_table=False)
 
 
 @with_masked_failures
@@ -124,24 +124,26 @@ def clean_groups(
 
     """
 
-    def plan(timeline: Timeline) -> Expiry | None:
-        return versions_behind(table.view(timeline), groups) if timeline.completed_writes else None
+    def find_expired(timeline: Timeline) -> Expiry | None:
+        return superseded_versions(table.view(timeline), groups) if timeline.completed_writes else None
 
-    return _clean_with_room(table, plan=plan, timing=timing, whole_table=True)
+    return _clean_with_room(table, find_expired=find_expired, timing=timing, whole_table=True)
 
 
-def _clean_with_room(table: TableHandle, *, plan: _Plan, timing: Timing, whole_table: bool) -> CleanResult:
+def _clean_with_room(
+    table: TableHandle, *, find_expired: _FindExpired, timing: Timing, whole_table: bool
+) -> CleanResult:
     """Clean; on a full disk, delete orphan files or statistics and try again."""
-    has_swept = False
+    has_cleaned_up = False
     while True:
         try:
-            return _clean(table, plan=plan, timing=timing, whole_table=whole_table)
+            return _clean(table, find_expired=find_expired, timing=timing, whole_table=whole_table)
         except LATE_FAILURES as error:
             if not is_full(error):
                 raise
             # Only once, because each failed attempt leaves new orphan files.
-            freed = 0 if has_swept else _clean_up_without_room(table, timing)
-            has_swept = True
+            freed = 0 if has_cleaned_up else _clean_up_without_room(table, timing)
+            has_cleaned_up = True
             if not freed and not drop_statistics(table.store):
                 raise
 
@@ -155,7 +157,9 @@ def _clean_up_without_room(table: TableHandle, timing: Timing) -> int:
     return 0
 
 
-def _clean(table: TableHandle, *, plan: _Plan, timing: Timing, whole_table: bool) -> CleanResult:
+def _clean(
+    table: TableHandle, *, find_expired: _FindExpired, timing: Timing, whole_table: bool
+) -> CleanResult:
     """Recover, finish pending cleans, delete expired versions, and clean up after dead writes."""
     store = table.store
     timeline = recovered_timeline(table, timing=timing)
@@ -164,9 +168,9 @@ def _clean(table: TableHandle, *, plan: _Plan, timing: Timing, whole_table: bool
         with locked_session(table, timeline, purpose="clean", timing=timing):
             deleted += finish_cleans(table, timeline.reload())
         timeline = timeline.reload()
-    expiry = plan(timeline)
+    expiry = find_expired(timeline)
     if expiry is not None and expiry.count > 0:
-        instant, count = _delete_expired(table, timeline, expiry, plan, timing)
+        instant, count = _delete_expired(table, timeline, expiry, find_expired, timing)
         deleted += count
     elif expiry is not None and not expiry.is_partial:
         newest = timeline.completed_writes[-1].time
@@ -208,7 +212,7 @@ def _clean_up(
     return len(cleaned.orphans), leftovers
 
 
-def _plan(
+def _expired_by_policy(
     table: TableHandle, timeline: Timeline, *, policy: RetentionPolicy, whole_table: bool
 ) -> Expiry | None:
     """Return the files that have expired under the policy, or None if nothing may be deleted."""
@@ -223,7 +227,7 @@ def _plan(
 
 
 def _delete_expired(
-    table: TableHandle, timeline: Timeline, expiry: Expiry | None, find_expired: _Plan, timing: Timing
+    table: TableHandle, timeline: Timeline, expiry: Expiry | None, find_expired: _FindExpired, timing: Timing
 ) -> tuple[str | None, int]:
     """Request and execute a clean; return its instant and file count, or (None, 0) if nothing is due."""
     store, zone = table.store, table.config.timezone
@@ -235,16 +239,16 @@ def _delete_expired(
         is_overtaken = False
         for round_number in range(1_000_000):
             with table_lock(table, session) as lock:
-                now = timeline.reload()
+                current = timeline.reload()
                 # The cleans of a timeline are in the order of the states that they saw, so that readers check
                 # only a few.
-                is_overtaken = any(clean.time > requested.time for clean in now.of(Action.CLEAN))
+                is_overtaken = any(clean.time > requested.time for clean in current.of(Action.CLEAN))
                 # A pending rollback restores older versions, which look expired until it is done.
-                is_overtaken = is_overtaken or bool(invalid_completed_writes(now))
+                is_overtaken = is_overtaken or bool(invalid_completed_writes(current))
                 if is_overtaken:
                     break
-                if _basis(now) != _basis(timeline):
-                    timeline, expiry = now, None
+                if _plan_inputs(current) != _plan_inputs(timeline):
+                    timeline, expiry = current, None
                     if round_number >= _PLANS_WITHOUT_LOCK:
                         expiry = find_expired(timeline)
                 if expiry is not None and expiry.count > 0:
@@ -267,7 +271,7 @@ def _delete_expired(
     return (None, 0) if plan is None else (requested.time, count)
 
 
-def _basis(timeline: Timeline) -> tuple[object, ...]:
+def _plan_inputs(timeline: Timeline) -> tuple[object, ...]:
     """Return the parts of the timeline on which the plan of a clean depends, to compare two timelines."""
     pending = tuple(instant.time for instant in timeline.pending_writes)
     return (timeline.completed_writes, pending[:1], timeline.savepoints, timeline.of(Action.RESTORE))

@@ -58,14 +58,14 @@ def clean_horizon(
     function reads no files except these clustering plans.
     """
     age = policy.max_age_seconds
-    waiting: Collection[str] = timeline.pending_clusterings if is_by_number(policy) else ()
+    not_begun: Collection[str] = timeline.pending_clusterings if is_by_number(policy) else ()
     return horizon(
         policy,
         completed=[instant.time for instant in timeline.completed_writes],
         pending=[
             instant.time
             for instant in timeline.pending_writes
-            if instant.time not in waiting or instant.state is State.INFLIGHT
+            if instant.time not in not_begun or instant.state is State.INFLIGHT
         ],
         oldest_age=None if age is None else format_instant(now_ms - age * 1000, config.timezone),
     )
@@ -77,9 +77,9 @@ def plan_expiry(view: FileSystemView, limits: Horizon, partitions: Iterable[str]
     listed = list(partitions)
     files: dict[str, tuple[str, ...]] = {}
     for partition, groups in zip(listed, map_each(listed, view.file_groups), strict=True):
-        gone = expired(groups, limits, protected=protected)
-        if gone:
-            files[partition] = tuple(version.path for version in gone)
+        versions = expired(groups, limits, protected=protected)
+        if versions:
+            files[partition] = tuple(version.path for version in versions)
     return Expiry(limits=limits, files=files)
 
 
@@ -103,7 +103,7 @@ def check_no_writes(timeline: Timeline) -> None:
             )
 
 
-def versions_behind(view: FileSystemView, groups: Collection[FileGroupId]) -> Expiry:
+def superseded_versions(view: FileSystemView, groups: Collection[FileGroupId]) -> Expiry:
     """Return all versions of the file groups except the current ones, regardless of the retention.
 
     The files of savepoints are left out.
@@ -115,10 +115,10 @@ def versions_behind(view: FileSystemView, groups: Collection[FileGroupId]) -> Ex
     timeline = view.timeline
     check_no_writes(timeline)
     limits = Horizon(earliest=None, keep_versions=1, policy=KEEP_LATEST_FILE_VERSIONS)
-    found = plan_expiry(view, limits, sorted({partition for partition, _ in groups}))
+    expiry = plan_expiry(view, limits, sorted({partition for partition, _ in groups}))
     kept = {
         partition: tuple(path for path in paths if (partition, _file_id(path)) in groups)
-        for partition, paths in found.files.items()
+        for partition, paths in expiry.files.items()
     }
     files = {partition: paths for partition, paths in kept.items() if paths}
     # For Hudi's archival, the plan states that file groups that were replaced earlier are deleted.
@@ -138,9 +138,9 @@ def cleaner_plan(store: ObjectStore, timeline: Timeline, expiry: Expiry) -> Clea
     """
     earliest = expiry.limits.earliest or expiry.limits.barrier
     retained = None if earliest is None else timeline.write_at(earliest)
-    noted = {SAVEPOINTS_KEY: ",".join(timeline.savepoints), BARRIER_KEY: expiry.limits.barrier or ""}
+    extra = {SAVEPOINTS_KEY: ",".join(timeline.savepoints), BARRIER_KEY: expiry.limits.barrier or ""}
     if expiry.is_partial:
-        noted[PARTIAL_KEY] = "true"
+        extra[PARTIAL_KEY] = "true"
     return CleanerPlan(
         policy=expiry.limits.policy,
         earliest_commit_to_retain=earliest,
@@ -150,7 +150,7 @@ def cleaner_plan(store: ObjectStore, timeline: Timeline, expiry: Expiry) -> Clea
             partition: tuple(f"{_scheme_root(store)}/{path}" for path in paths)
             for partition, paths in expiry.files.items()
         },
-        extra={key: value for key, value in noted.items() if value},
+        extra={key: value for key, value in extra.items() if value},
     )
 
 
@@ -167,20 +167,20 @@ def execute_clean(table: TableHandle, clean: Instant, plan: CleanerPlan) -> int:
     view = table.view(timeline)
     protected = protected_files(timeline)
     partitions: dict[str, CleanedPartition] = {}
-    doomed: list[str] = []
+    deleted: list[str] = []
     for partition, named in plan.files.items():
         newest = {version.path for version in view.slices(partition)}
-        paths = [_in_partition(store, partition, name) for name in named]
-        going = [
+        paths = [_relative_path(store, partition, name) for name in named]
+        deletable = [
             path
             for path in paths
             if path not in newest and (partition, path.rpartition("/")[2]) not in protected
         ]
-        doomed += going
+        deleted += deletable
         partitions[partition] = CleanedPartition(
-            policy=plan.policy, deleted=tuple(path.rpartition("/")[2] for path in going)
+            policy=plan.policy, deleted=tuple(path.rpartition("/")[2] for path in deletable)
         )
-    store.delete_all(doomed)
+    store.delete_all(deleted)
     metadata = CleanMetadata(
         start_time=clean.time,
         time_taken_ms=max(store.now_ms() - started_ms, 0),
@@ -191,7 +191,7 @@ def execute_clean(table: TableHandle, clean: Instant, plan: CleanerPlan) -> int:
         extra=plan.extra,
     )
     store.put_if_absent(clean.with_state(State.COMPLETED).path, metadata.encode())
-    return len(doomed)
+    return len(deleted)
 
 
 def finish_cleans(table: TableHandle, timeline: Timeline) -> int:
@@ -218,12 +218,12 @@ def check_no_foreign_clean(timeline: Timeline, time: str) -> None:
         retained = timeline.cleaner_plan(clean.time).earliest_commit_to_retain
         if retained is None or time < retained:
             raise ConflictError(
-                f"{timeline.store.uri}: another program is cleaning (clean {clean.time}), perhaps files of "
-                f"{time}; try again when it has ended"
+                f"{timeline.store.uri}: another program is executing the clean {clean.time}, which may "
+                f"delete files of {time}; try again when it has ended"
             )
 
 
-def _in_partition(store: ObjectStore, partition: str, name: str) -> str:
+def _relative_path(store: ObjectStore, partition: str, name: str) -> str:
     """Return the relative path of a file that a plan names by path, or by file name as older versions do."""
     if "/" in name:
         return relative_path(store, name)

@@ -51,8 +51,10 @@ class CleanProgress:
 
 def read_progress(timeline: Timeline) -> CleanProgress | None:
     """Return the newer one of the recorded progress and the last completed clean, or None without either."""
-    found = [progress for progress in (_noted(timeline.store), _last_clean(timeline)) if progress is not None]
-    return max(found, key=lambda progress: progress.last_completed, default=None)
+    known = [
+        progress for progress in (_from_note(timeline.store), _last_clean(timeline)) if progress is not None
+    ]
+    return max(known, key=lambda progress: progress.last_completed, default=None)
 
 
 def note_progress(store: ObjectStore, progress: CleanProgress) -> None:
@@ -84,7 +86,7 @@ def partitions_to_check(
     return sorted(touched)
 
 
-def _noted(store: ObjectStore) -> CleanProgress | None:
+def _from_note(store: ObjectStore) -> CleanProgress | None:
     """Return the recorded progress, or None if there is none or it is unreadable."""
     try:
         return from_json_value(

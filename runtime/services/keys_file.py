@@ -32,33 +32,33 @@ def read_keys(path: Path, record_key: Sequence[str], *, most_rows: int) -> Given
         InvalidDataError: If the file is neither CSV nor Parquet, lacks a column, has another one, or has more
             than ``most_rows`` rows.
     """
-    place = Value.uri(str(path))
+    uri = Value.uri(str(path))
     try:
         with path.open("rb") as file:
             is_parquet = file.read(4) == b"PAR1"
         rows = _parquet_rows(path) if is_parquet else _csv_rows(path)
         names = tuple(name or "" for name in next(rows))
-        wanted = (RECORD_KEY,) if RECORD_KEY in names else tuple(record_key)
-        if not wanted or sorted(names) != sorted(wanted):
+        columns = (RECORD_KEY,) if RECORD_KEY in names else tuple(record_key)
+        if not columns or sorted(names) != sorted(columns):
             expected = ", ".join(record_key) or RECORD_KEY
             raise InvalidDataError(
-                Message(place, f" has the columns {', '.join(names)}, and needs just {expected}")
+                Message(uri, f" has the columns {', '.join(names)}, but must have exactly {expected}")
             )
-        order = [names.index(name) for name in wanted]
-        found = []
+        order = [names.index(name) for name in columns]
+        keys = []
         for number, row in enumerate(rows, 1):
             if number > most_rows:
                 raise InvalidDataError(
-                    Message(place, f" has more than {most_rows:,} keys; split it, and purge them in parts")
+                    Message(uri, f" has more than {most_rows:,} keys; split it, and purge them in parts")
                 )
             if len(row) != len(names):
-                raise InvalidDataError(Message(place, f": key {number} has {len(row)} cells; {_REMEDY}"))
-            found.append(tuple(row[index] for index in order))
+                raise InvalidDataError(Message(uri, f": key {number} has {len(row)} cells; {_REMEDY}"))
+            keys.append(tuple(row[index] for index in order))
     except OSError as error:
-        raise InvalidDataError(Message(place, f" cannot be read: {error.strerror or _REMEDY}")) from error
+        raise InvalidDataError(Message(uri, f" cannot be read: {error.strerror or _REMEDY}")) from error
     except (StopIteration, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
-        raise InvalidDataError(Message(place, f" is no list of keys; {_REMEDY}")) from error
-    return GivenKeys(columns=wanted, rows=tuple(found))
+        raise InvalidDataError(Message(uri, f" does not contain a list of keys; {_REMEDY}")) from error
+    return GivenKeys(columns=columns, rows=tuple(keys))
 
 
 _Cells = Sequence[str | None]

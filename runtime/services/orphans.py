@@ -38,7 +38,7 @@ from parquetry.runtime.timeline.sidecars import (
 )
 from parquetry.runtime.timing import Timing
 
-_LONGEST_SLEEP: Final = 20
+_GRACE_FACTOR: Final = 20
 _STATISTICS_AT_ONCE: Final = 16
 """The number of statistics files that are deleted at once.
 
@@ -62,11 +62,11 @@ def delete_orphans(store: ObjectStore, partitions: Iterable[str], *, timing: Tim
     files = [info for listing in map_each(partitions, store.list) for info in listing]
     timeline = Timeline.load(store)
     orphans = find_orphans(files, timeline)
-    unmade_before_ms = store.now_ms() - _grace_ms(timing)
+    unfinished_before_ms = store.now_ms() - _grace_ms(timing)
     orphans += [
         info.path
         for info in files
-        if finished_name(info.path) == PARTITION_METADATA and info.modified_ms < unmade_before_ms
+        if finished_name(info.path) == PARTITION_METADATA and info.modified_ms < unfinished_before_ms
     ]
     store.delete_all(orphans)
     instants = (instant_of_file(info.path) for info in files)
@@ -90,8 +90,8 @@ def delete_stale_statistics(
     paths = []
     for info in timeline.store.list(STATISTICS_FOLDER):
         time = info.path.rpartition("/")[2].partition(".")[0]
-        is_judged = time.isdigit() and time <= newest and (before is None or time < before)
-        if is_judged and time not in pending and time not in instants:
+        is_checked = time.isdigit() and time <= newest and (before is None or time < before)
+        if is_checked and time not in pending and time not in instants:
             paths.append(info.path)
     timeline.store.delete_all(paths)
     return len(paths)
@@ -105,12 +105,12 @@ def drop_statistics(store: ObjectStore) -> int:
     """
     # The folder also contains samples of plans and decisions of commits, which are stored nowhere else.
     paths = [info.path for info in store.list(STATISTICS_FOLDER) if is_statistics(info.path)]
-    doomed = sorted(paths)[:_STATISTICS_AT_ONCE]
-    store.delete_all(doomed)
-    return len(doomed)
+    oldest = sorted(paths)[:_STATISTICS_AT_ONCE]
+    store.delete_all(oldest)
+    return len(oldest)
 
 
-def rolled_back_entries(entries: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
+def stale_ledger_entries(entries: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
     """Return those of the listed ledger entries that belong to rolled back writes.
 
     A suspended write stored such an entry after its rollback. The entry must be deleted before the timeline
@@ -136,7 +136,7 @@ def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
     if not timeline.completed_writes:
         return []
     pending = {instant.time for instant in timeline.pending_writes}
-    named = _named_beside_abandoned(timeline)
+    published = _published_beside_abandoned(timeline)
     orphans = []
     for info in files:
         time = instant_of_file(info.path)
@@ -144,20 +144,20 @@ def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
             continue
         is_unfinished = finished_name(info.path) is not None
         is_rolled_back = not timeline.is_completed(time) and not timeline.counts_as_archived(time)
-        if is_unfinished or is_rolled_back or (time in named and info.path not in named[time]):
+        if is_unfinished or is_rolled_back or (time in published and info.path not in published[time]):
             orphans.append(info.path)
     return orphans
 
 
-def _named_beside_abandoned(timeline: Timeline) -> dict[str, set[str]]:
+def _published_beside_abandoned(timeline: Timeline) -> dict[str, set[str]]:
     """Return the files that completed clusterings with abandoned buckets have published, by instant."""
-    named = {}
+    published = {}
     for time in instants_with_abandoned(timeline.store):
         # If an instant has just left the timeline, the next clean checks it.
         with suppress(StaleTimelineError):
             if timeline.is_completed(time):
-                named[time] = {stat.path for stat in timeline.commit_metadata(time).all_stats()}
-    return named
+                published[time] = {stat.path for stat in timeline.commit_metadata(time).all_stats()}
+    return published
 
 
 def delete_leftovers(store: ObjectStore, *, zone: Timezone, timing: Timing) -> int:
@@ -185,7 +185,7 @@ def _grace_ms(timing: Timing) -> float:
 
     A process may have been suspended while it wrote the file.
     """
-    return timing.dead_after_seconds * 1000 * _LONGEST_SLEEP
+    return timing.dead_after_seconds * 1000 * _GRACE_FACTOR
 
 
 class _Leftovers:
@@ -209,13 +209,15 @@ class _Leftovers:
         self._grace_ms = _grace_ms(timing)
         self._claimed = {time for time in self._direct_children(CLAIMS_FOLDER) if time.isdigit()}
         # A living writer has a heartbeat, except for a moment after it has put its claim.
-        maybe = [
+        candidates = [
             time
             for time in self._claimed
             if heartbeat_path(time) in self._files
             or self._age_ms(claim_path(time)) <= timing.dead_after_seconds * 1000
         ]
-        self._claims = dict(zip(maybe, map_each(maybe, lambda time: read_claim(store, time)), strict=True))
+        self._claims = dict(
+            zip(candidates, map_each(candidates, lambda time: read_claim(store, time)), strict=True)
+        )
         self._alive = {
             time
             for time, claim in self._claims.items()
@@ -288,8 +290,8 @@ class _Leftovers:
             time = path.rpartition("/")[2].partition(".")[0]
             is_statistics = path.startswith(f"{STATISTICS_FOLDER}/") and time.isdigit()
             is_entry = is_statistics or is_ledger_entry(path)
-            stands = timeline.is_completed(time) or self._is_busy(time) or timeline.counts_as_archived(time)
-            if is_entry and not stands:
+            is_valid = timeline.is_completed(time) or self._is_busy(time) or timeline.counts_as_archived(time)
+            if is_entry and not is_valid:
                 yield path
 
     def _is_abandoned(self, path: str) -> bool:

@@ -22,7 +22,7 @@ from parquetry.runtime.timeline.restore import RestorePlan
 from parquetry.runtime.timeline.rollback import InstantInfo
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
-_REFUSED: Final = ("nothing was restored, as rows would be lost", "put the file back from a copy")
+_REFUSED: Final = ("nothing was restored, as rows would be lost", "restore the file from a copy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -66,10 +66,10 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
         store.put_if_absent(requested.path, plan.encode())
         if not lock.is_held():
             # A write that depends on the state to be rolled back may have been published.
-            done = (
-                "nothing was restored" if withdraw_request(store, requested) else "another process restores"
-            )
-            raise ConflictError(f"{store.uri}: the lock was lost, {done}; run again")
+            outcome = "another process executes the restore"
+            if withdraw_request(store, requested):
+                outcome = "nothing was restored"
+            raise ConflictError(f"{store.uri}: the lock was lost, and {outcome}; run the command again")
         partitions = table.view(timeline).partitions()
         files = finish_restore(session, timeline.reload(), requested, zone=zone, partitions=partitions)
     return RestoreResult(
@@ -96,16 +96,16 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
             + command("service", "savepoint", table.name, "--delete", later[-1])
         )
     view = table.view(timeline)
-    gone = [f"{partition}/{file_id}" for partition, file_id in view.cleaned_as_of(savepoint)]
+    missing = [f"{partition}/{file_id}" for partition, file_id in view.cleaned_as_of(savepoint)]
     for partition, names in timeline.savepoint_metadata(savepoint).files.items():
-        there = {version.path.rpartition("/")[2] for version in view.base_files(partition)}
-        gone += [f"{partition}/{name}" for name in sorted(set(names) - there)]
-    if gone:
+        present = {version.path.rpartition("/")[2] for version in view.base_files(partition)}
+        missing += [f"{partition}/{name}" for name in sorted(set(names) - present)]
+    if missing:
         raise InvalidDataError(
             Message(
                 f"{uri}: ",
-                Value.file(gone[-1]),
-                f", which belongs to the savepoint {savepoint}, is gone; {_REFUSED[0]}; {_REFUSED[1]}",
+                Value.file(missing[-1]),
+                f" of the savepoint {savepoint} is missing; {_REFUSED[0]}; {_REFUSED[1]}",
             )
         )
     raise_if_damaged(table, damaged_as_of(view, savepoint), *_REFUSED)

@@ -61,21 +61,21 @@ def horizon(
     """
     if is_by_number(policy) and policy.keep_versions is None:
         return None
-    wanted: list[str | None] = []
+    limits: list[str | None] = []
     if policy.keep_commits is not None:
         kept = max(policy.keep_commits, 1)
-        wanted.append(completed[-kept] if len(completed) > kept else None)
+        limits.append(completed[-kept] if len(completed) > kept else None)
     if policy.max_age_seconds is not None:
-        wanted.append(_first_from(completed, oldest_age))
+        limits.append(_first_from(completed, oldest_age))
     if pending:
-        wanted.append(_last_before(completed, pending[0]))
-    limit = None if None in wanted else min((time for time in wanted if time is not None), default=None)
-    if wanted and limit is None:
+        limits.append(_last_before(completed, pending[0]))
+    limit = None if None in limits else min((time for time in limits if time is not None), default=None)
+    if limits and limit is None:
         return None
     return Horizon(
         earliest=None if is_by_number(policy) else limit,
         keep_versions=max(policy.keep_versions or 1, 1),
-        policy=_kind_of(policy),
+        policy=_hudi_policy(policy),
         barrier=limit if is_by_number(policy) else None,
     )
 
@@ -85,7 +85,7 @@ def is_by_number(policy: RetentionPolicy) -> bool:
     return policy.keep_commits is None and policy.max_age_seconds is None
 
 
-def _kind_of(policy: RetentionPolicy) -> str:
+def _hudi_policy(policy: RetentionPolicy) -> str:
     """Return Hudi's name of the corresponding policy."""
     if policy.keep_commits is not None:
         return KEEP_LATEST_COMMITS

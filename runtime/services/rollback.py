@@ -25,7 +25,7 @@ from parquetry.runtime.timeline.instant import Instant
 from parquetry.runtime.timeline.versions import FileGroupId, slices_as_of
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
-_REMEDY: Final = "put the file back from a copy, or put the rows right with a new write"
+_REMEDY: Final = "restore the file from a copy, or correct the rows with a new write"
 
 
 @with_masked_failures
@@ -46,10 +46,10 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
     timeline = Timeline.load(store)
     with locked_session(table, timeline, purpose="rollback", timing=timing) as (session, lock):
         timeline = timeline.reload()
-        begun = find_rollback_of(timeline, instant)
-        if begun is not None:
-            return finish_rollback(store, timeline, begun)
-        victim = _checked(store, timeline, instant, timing)
+        pending = find_rollback_of(timeline, instant)
+        if pending is not None:
+            return finish_rollback(store, timeline, pending)
+        victim = _rollback_target(store, timeline, instant, timing)
         if victim.is_completed:
             finish_cleans(table, timeline)
             timeline = timeline.reload()
@@ -60,13 +60,13 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
         result = roll_back(session, timeline, victim, zone=zone, lock=lock, partitions=partitions)
     if result is None:
         raise ConflictError(
-            f"{store.uri}: other writers went on meanwhile, {instant} was not rolled back; "
+            f"{store.uri}: {instant} was not rolled back because other writers have written meanwhile; "
             "run the command again"
         )
     return replace(result, reads_again=reads_again)
 
 
-def _checked(store: ObjectStore, timeline: Timeline, time: str, timing: Timing) -> Instant:
+def _rollback_target(store: ObjectStore, timeline: Timeline, time: str, timing: Timing) -> Instant:
     """Return the write to roll back, or raise an error if it must not be rolled back."""
     victim = timeline.write_at(time)
     if victim is None:
@@ -87,13 +87,14 @@ def _checked(store: ObjectStore, timeline: Timeline, time: str, timing: Timing) 
             )
         if len(timeline.completed_writes) == 1:
             raise InvalidDataError(
-                f"{store.uri}: {time} is the only completed write here, and without any the table has no "
-                "schema, and readers trust files of unfinished writes; delete its rows with a new write"
+                f"{store.uri}: {time} is the only completed write of the table; without it, the table would "
+                "have no schema, and readers would see files of unfinished writes; delete its rows with a "
+                "new write"
             )
         return victim
     claim = read_claim(store, time)
     if claim is not None and is_alive(store, claim, timing):
-        raise ConflictError(f"{store.uri}: {claim.owner} is working on {time}; end it first")
+        raise ConflictError(f"{store.uri}: {claim.owner} is still writing {time}; stop that process first")
     return victim
 
 
@@ -125,7 +126,7 @@ def _check_uncovered(table: TableHandle, timeline: Timeline, victim: Instant) ->
             Message(
                 f"{uri}: {victim.time} cannot be rolled back: the version of ",
                 Value.file(f"{partition}/{file_id}"),
-                f" before it is gone, cleaned or deleted, so that rows would be lost; {_REMEDY}",
+                f" before it was cleaned or deleted, so rows would be lost; {_REMEDY}",
             )
         )
     partitions = {partition for partition, _ in uncovered}

@@ -74,7 +74,7 @@ def create_savepoint(
                 continue
             finish_cleans(table, timeline)
             timeline = timeline.reload()
-            time = _checked(table, timeline, instant)
+            time = _protectable_write(table, timeline, instant)
             files = _files_as_of(table, timeline, time)
             if time in timeline.savepoints:
                 files = dict(timeline.savepoint_metadata(time).files)
@@ -91,7 +91,7 @@ def create_savepoint(
             # savepoint names, or published an older write.
             if _is_valid(table, timeline, time, lock):
                 break
-            delete_files(table, time)
+            delete_state_files(table, time)
             lock.release()
             lock.acquire()
     return SavepointResult(instant=time, files=sum(len(names) for names in files.values()))
@@ -112,10 +112,10 @@ def delete_savepoint(table: TableHandle, instant: str, *, timing: Timing = DEFAU
                 f"{store.uri}: there is no savepoint of {instant}; the savepoints are "
                 f"{', '.join(timeline.savepoints) or 'none'}"
             )
-        delete_files(table, instant)
+        delete_state_files(table, instant)
 
 
-def delete_files(table: TableHandle, time: str) -> None:
+def delete_state_files(table: TableHandle, time: str) -> None:
     """Delete the state files of a savepoint, the completed one first."""
     store = table.store
     inflight = Instant(time=time, action=Action.SAVEPOINT, state=State.INFLIGHT)
@@ -124,7 +124,7 @@ def delete_files(table: TableHandle, time: str) -> None:
         store.delete(inflight.path)
 
 
-def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str:
+def _protectable_write(table: TableHandle, timeline: Timeline, instant: str | None) -> str:
     """Return the time of the write to protect; raise an error if it cannot be protected completely."""
     uri = table.store.uri
     if not timeline.completed_writes:
@@ -133,7 +133,7 @@ def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str
     if not timeline.is_completed(time):
         raise InvalidDataError(
             f"{uri}: there is no completed write {time} on the active timeline; "
-            "see " + command("timeline", table.name) + " for those there are"
+            "see its writes with " + command("timeline", table.name)
         )
     if time in timeline.savepoints:
         return time
@@ -141,22 +141,23 @@ def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str
     if earliest is not None and time < min(earliest, newest):
         whole = next((write.time for write in timeline.completed_writes if write.time >= earliest), newest)
         raise InvalidDataError(
-            f"{uri}: versions before {whole} were cleaned, {time} cannot be savepointed; "
+            f"{uri}: {time} cannot be savepointed, as versions before {whole} were cleaned; "
             f"choose {whole} or a later write"
         )
     for pending in timeline.pending_writes:
-        if pending.time < time and not _gives_way(timeline, pending.time):
+        if pending.time < time and not _is_own_clustering(timeline, pending.time):
             before = [write.time for write in timeline.completed_writes if write.time < pending.time]
-            older = f"or choose {before[-1]}" if before else "or roll it back when its program has ended"
+            older = f"or choose {before[-1]}" if before else "or, if its program has ended, roll it back"
             raise ConflictError(
                 f"{uri}: {time} cannot be savepointed while the older write {pending.time} is unfinished, "
-                f"whose rows it would not protect; try again when that has ended, {older}"
+                f"because it would not protect the rows of that write; try again when that write has ended, "
+                f"{older}"
             )
     check_no_foreign_clean(timeline, time)
     return time
 
 
-def _gives_way(timeline: Timeline, pending: str) -> bool:
+def _is_own_clustering(timeline: Timeline, pending: str) -> bool:
     """Return whether the pending write is a clustering of this project.
 
     Such a clustering is never published with an instant before a savepoint.
@@ -190,7 +191,7 @@ def _files_as_of(table: TableHandle, timeline: Timeline, time: str) -> dict[str,
                 f"{more} cleaned or deleted; choose a later write",
             )
         )
-    advice = remedy(table) if is_newest else "put the file back from a copy, or choose a later write"
+    advice = remedy(table) if is_newest else "restore the file from a copy, or choose a later write"
     raise_if_damaged(table, damaged_as_of(view, time), refused, advice)
     return _names_as_of(view, time)
 
@@ -217,11 +218,11 @@ def _is_valid(table: TableHandle, timeline: Timeline, time: str, lock: TableLock
     what = f"the savepoint of {time} is complete, but could not be checked again"
     with logging_failures(table.store.uri, what, shown=shown):
         is_held = lock.is_held()
-    return is_held or _is_as_of(table, timeline.reload(), time)
+    return is_held or _matches_view(table, timeline.reload(), time)
 
 
-def _is_as_of(table: TableHandle, timeline: Timeline, time: str) -> bool:
+def _matches_view(table: TableHandle, timeline: Timeline, time: str) -> bool:
     """Return whether the savepoint names exactly the files that readers see at its time."""
     finish_cleans(table, timeline)
-    now = timeline.reload()
-    return dict(now.savepoint_metadata(time).files) == _names_as_of(table.view(now), time)
+    current = timeline.reload()
+    return dict(current.savepoint_metadata(time).files) == _names_as_of(table.view(current), time)

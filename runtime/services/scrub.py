@@ -78,7 +78,7 @@ def _delete_profiles(timeline: Timeline) -> int:
         except NotFoundError:
             return False
 
-    found = [path for path, has in zip(paths, map_each(paths, has_keys), strict=True) if has]
+    found = [path for path, is_found in zip(paths, map_each(paths, has_keys), strict=True) if is_found]
     timeline.store.delete_all(found)
     return len(found)
 
@@ -125,9 +125,9 @@ def _drop_stale_lines(table: TableHandle, timeline: Timeline) -> int:
     """
     store, view = table.store, table.view(timeline)
     listings = map_each(view.partitions(), store.list)
-    there = {info.path for listing in listings for info in listing}
+    present = {info.path for listing in listings for info in listing}
     changes = 0
-    for path in _settled(timeline):
+    for path in _statistics_of_finished_writes(timeline):
         if not is_statistics(path):
             continue
         try:
@@ -136,11 +136,11 @@ def _drop_stale_lines(table: TableHandle, timeline: Timeline) -> int:
             continue
         except (CorruptTableError, TooLargeError):
             files = ()
-        left = [file for file in files if file.path in there]
-        if files and len(left) == len(files):
+        remaining = [file for file in files if file.path in present]
+        if files and len(remaining) == len(files):
             continue
-        if left:
-            store.put(path, encode_statistics(left))
+        if remaining:
+            store.put(path, encode_statistics(remaining))
         else:
             store.delete(path)
         changes += 1
@@ -149,12 +149,12 @@ def _drop_stale_lines(table: TableHandle, timeline: Timeline) -> int:
 
 def _delete_samples(timeline: Timeline) -> int:
     """Delete the samples of clusterings that have ended, and return their number."""
-    samples = [path for path in _settled(timeline) if is_sample(path)]
+    samples = [path for path in _statistics_of_finished_writes(timeline) if is_sample(path)]
     timeline.store.delete_all(samples)
     return len(samples)
 
 
-def _settled(timeline: Timeline) -> list[str]:
+def _statistics_of_finished_writes(timeline: Timeline) -> list[str]:
     """Return the statistics and samples of writes that are not pending, except of writes that began later."""
     pending = {write.time for write in timeline.pending_writes}
     newest = max((write.time for write in timeline.completed_writes), default="")

@@ -123,7 +123,8 @@ def decide(
     if source.read == FULL:
         raise InvalidDataError(
             Message(
-                f"source {source.name} has read: full: its files are read together; to read them again, use ",
+                f"source {source.name} has read: full, so its files are read together; to read them again, "
+                "use ",
                 command("source", "forget", f"{handle.name}.{source.name}"),
             )
         )
@@ -153,7 +154,7 @@ def forget(handle: TableHandle, source: str, paths: Collection[str]) -> Decision
     if unknown := [path for path in paths if path not in known]:
         raise InvalidDataError(
             Message(
-                f"source {source} has ingested no file ",
+                f"source {source} has not ingested the file ",
                 Value.uri(unknown[0]),
                 "; see ",
                 command("source", "list", f"{handle.name}.{source}", "-v"),

@@ -46,17 +46,17 @@ _BATCH_ROWS: Final = 4096
 class Text:
     """A text of a file, and the innermost name under which it is stored."""
 
-    place: str
+    name: str
     text: str
     is_value: bool = False
 
     @classmethod
-    def of_row(cls, place: str, text: str) -> Text:
+    def of_row(cls, name: str, text: str) -> Text:
         """Return a text that is a value of a row."""
-        return cls(place, text, is_value=True)
+        return cls(name, text, is_value=True)
 
 
-def found_in(store: ObjectStore, path: str, values: frozenset[str]) -> list[str]:
+def matches_in_file(store: ObjectStore, path: str, values: frozenset[str]) -> list[str]:
     """Return the names in a file without rows under which one of the values is found, sorted.
 
     If the path of the file contains a value, the word ``path`` is among the names.
@@ -66,10 +66,10 @@ def found_in(store: ObjectStore, path: str, values: frozenset[str]) -> list[str]
 
     """
     content = store.read(path, most_bytes=MOST_BYTES)
-    return sorted({*places_of(_texts(content, path), values), *path_holds(path, values)})
+    return sorted({*names_of_matches(_texts(content, path), values), *match_in_path(path, values)})
 
 
-def footer_holds(store: ObjectStore, path: str, values: frozenset[str]) -> list[str]:
+def matches_in_footer(store: ObjectStore, path: str, values: frozenset[str]) -> list[str]:
     """Return the names of the bounds in a base file's footer that equal one of the values, sorted.
 
     If the path of the file contains a value, the word ``path`` is among the names. Errors are those of
@@ -87,17 +87,17 @@ def footer_holds(store: ObjectStore, path: str, values: frozenset[str]) -> list[
                 for bound in (column.minimum, column.maximum)
                 if isinstance(bound, str)
             ]
-    return sorted({*places_of(bounds, values), *path_holds(path, values)})
+    return sorted({*names_of_matches(bounds, values), *match_in_path(path, values)})
 
 
-def path_holds(path: str, values: frozenset[str]) -> list[str]:
+def match_in_path(path: str, values: frozenset[str]) -> list[str]:
     """Return the word ``path`` in a list if a part of the path is one of the values, else an empty list."""
-    return ["path"] if places_of([Text("path", path)], values) else []
+    return ["path"] if names_of_matches([Text("path", path)], values) else []
 
 
-def places_of(texts: Any, values: frozenset[str]) -> set[str]:
+def names_of_matches(texts: Any, values: frozenset[str]) -> set[str]:
     """Return the names of those texts that contain one of the values."""
-    return {text.place for text in texts if _holds(text, values)}
+    return {text.name for text in texts if _holds(text, values)}
 
 
 def _holds(text: Text, values: frozenset[str]) -> bool:
@@ -159,21 +159,21 @@ def _parquet_texts(content: bytes, *, is_value: bool) -> Iterator[Text]:
         yield from _plain_texts(content)
 
 
-def _leaves(value: Any, place: str, *, is_value: bool = False) -> Iterator[Text]:
+def _leaves(value: Any, name: str, *, is_value: bool = False) -> Iterator[Text]:
     """Yield the texts of a value as read from JSON or Avro, each with the innermost name above it."""
     match value:
         case dict():
             for key, member in value.items():
-                yield Text(place or "names", str(key))
+                yield Text(name or "names", str(key))
                 yield from _leaves(member, str(key), is_value=is_value or key in _BOUNDS)
         case list() | tuple():
             for member in value:
-                yield from _leaves(member, place, is_value=is_value)
+                yield from _leaves(member, name, is_value=is_value)
         case bytes():
-            yield Text(place, value.decode("utf-8", "replace"), is_value=is_value)
+            yield Text(name, value.decode("utf-8", "replace"), is_value=is_value)
         case str():
             if value.startswith(("{", "[")):
                 with suppress(ValueError):
-                    yield from _leaves(parsed_json(value), place, is_value=is_value)
+                    yield from _leaves(parsed_json(value), name, is_value=is_value)
                     return
-            yield Text(place, value, is_value=is_value)
+            yield Text(name, value, is_value=is_value)

@@ -44,7 +44,7 @@ from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import in_batches
 from parquetry.runtime.layout.clustering.run_budget import NO_LIMIT, RunBudget
-from parquetry.runtime.services.due import run_due_services
+from parquetry.runtime.services.after_write import run_due_services
 from parquetry.runtime.spark.attempt.write_attempt import Attempt
 from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import run_numbered

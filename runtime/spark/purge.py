@@ -27,7 +27,7 @@ from parquetry.runtime.services.clean import clean_groups
 from parquetry.runtime.services.clean_plan import check_no_writes, protected_files
 from parquetry.runtime.services.keys_file import GivenKeys, read_keys
 from parquetry.runtime.services.scrub import ScrubResult, scrub
-from parquetry.runtime.services.value_search import footer_holds, found_in
+from parquetry.runtime.services.value_search import matches_in_file, matches_in_footer
 from parquetry.runtime.sources.ledger import ingested_by
 from parquetry.runtime.spark.lookup.tagging import FILE
 from parquetry.runtime.spark.read.scan import scan_files
@@ -447,10 +447,10 @@ def _search(
             found = []
             for path in paths[number::tasks]:
                 try:
-                    places = (footer_holds if path in data else found_in)(store, path, values)
+                    names = (matches_in_footer if path in data else matches_in_file)(store, path, values)
                 except NotFoundError:
                     continue
-                found += [{"file": path, "place": place} for place in places]
+                found += [{"file": path, "place": place} for place in names]
             yield pa.RecordBatch.from_pylist(found, schema=schema)
 
     rows = run_numbered(spark, search, tasks)

@@ -15,7 +15,7 @@ from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import NotFoundError, RetryWrite
-from parquetry.runtime.services.due import run_due_services
+from parquetry.runtime.services.after_write import run_due_services
 from parquetry.runtime.spark.attempt.insert import insert_rows
 from parquetry.runtime.spark.attempt.upsert import delete_keys, delete_matches, upsert_rows
 from parquetry.runtime.spark.attempt.write_attempt import Attempt, AttemptResult

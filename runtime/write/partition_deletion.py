@@ -13,7 +13,7 @@ from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.files import column_types
 from parquetry.runtime.quoting import of_library
-from parquetry.runtime.services.due import run_due_services
+from parquetry.runtime.services.after_write import run_due_services
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
 from parquetry.runtime.table.partition_path import NULL_FOLDER_TEXTS, KeyRules, partition_path

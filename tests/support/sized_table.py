@@ -20,7 +20,7 @@ from parquetry.runtime.commit.outcome import Footprint, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.services.due import run_due_services
+from parquetry.runtime.services.after_write import run_due_services
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.sizing import SizingPolicy

@@ -22,7 +22,7 @@ from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedF
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.footer import file_statistics
-from parquetry.runtime.services.due import run_due_services
+from parquetry.runtime.services.after_write import run_due_services
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.meta_columns import META_COLUMNS

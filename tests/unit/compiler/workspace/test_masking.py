@@ -46,7 +46,7 @@ from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.errors import InvalidDataError, RetryWrite
 from parquetry.runtime.main import execute
 from parquetry.runtime.quoting import of_library
-from parquetry.runtime.services import due
+from parquetry.runtime.services import after_write
 from parquetry.runtime.spec.masking import failures_masked, masked_message, masked_partition
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store
@@ -553,7 +553,7 @@ def test_a_service_that_fails_after_a_write_hides_them(personal, caplog, monkeyp
         file = Value.uri(f"{table.store.uri}/p=Ada/1_0-0-0_2.parquet")
         raise InvalidDataError(Message(file, " cannot be deleted"))
 
-    monkeypatch.setattr(due, "clean_if_due", failing)
+    monkeypatch.setattr(after_write, "clean_if_due", failing)
     result = SmallTable(personal, timing=FAST, services=True).insert({"d": (4, "Ada")})
     (warning,) = result.warnings
     assert warning.endswith("p=***/1_0-0-0_2.parquet cannot be deleted")

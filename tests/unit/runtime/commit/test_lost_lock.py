@@ -22,7 +22,7 @@ def test_a_savepoint_that_cannot_be_checked_again_fails(tmp_path):
 
     handle = make_table(tmp_path / "table").handle
     with pytest.raises(StaleTimelineError):
-        savepoint._may_stand(handle, SimpleNamespace(reload=reload), "20260101000000000", LOST)
+        savepoint._is_valid(handle, SimpleNamespace(reload=reload), "20260101000000000", LOST)
 
 
 def test_a_plan_that_is_out_of_date_and_cannot_be_taken_back_fails():

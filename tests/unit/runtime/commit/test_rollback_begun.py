@@ -229,7 +229,7 @@ class TestOfAHolderOfTheLockThatSleeps:
 
         handle = replace(table, store=OvertakenStore(table.store)).handle
         if action == "restore":
-            with pytest.raises(ConflictError, match="another process restores"):
+            with pytest.raises(ConflictError, match="another process executes the restore"):
                 restore(handle, saved, timing=FAST)
         else:
             rollback(handle, handle.timeline().completed_writes[-1].time, timing=FAST)

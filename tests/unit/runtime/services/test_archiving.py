@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.runtime.services.archive import Obstacles, leaving_writes, writes_to_keep
+from parquetry.runtime.services.archive import Obstacles, archivable_writes, writes_to_keep
 
 TIMES = [f"{n:03}" for n in range(100, 120)]
 GROUP = ("p", "f1")
@@ -23,7 +23,7 @@ obstacles = st.builds(
 
 @given(st.sets(st.sampled_from(TIMES)).map(sorted), st.integers(1, 8), obstacles)
 def test_what_leaves_is_old_and_nothing_unsound_becomes_trusted(completed, keep, found) -> None:
-    leaving = list(leaving_writes(completed, keep=keep, obstacles=found))
+    leaving = list(archivable_writes(completed, keep=keep, obstacles=found))
     assert leaving == completed[: len(leaving)]
     assert not leaving or len(completed) - len(leaving) >= keep
     first = completed[len(leaving)] if leaving else None
@@ -39,7 +39,7 @@ def test_what_leaves_is_old_and_nothing_unsound_becomes_trusted(completed, keep,
 
 @given(st.sets(st.sampled_from(TIMES)).map(sorted), st.integers(1, 8))
 def test_without_obstacles_exactly_the_wanted_number_stays(completed, keep) -> None:
-    leaving = leaving_writes(completed, keep=keep, obstacles=Obstacles())
+    leaving = archivable_writes(completed, keep=keep, obstacles=Obstacles())
     assert len(leaving) == max(len(completed) - keep, 0)
 
 
@@ -61,7 +61,7 @@ def test_without_obstacles_exactly_the_wanted_number_stays(completed, keep) -> N
     ],
 )
 def test_the_first_obstacle_ends_it(found, leaving) -> None:
-    assert list(leaving_writes(["1", "2", "3", "5", "6", "7"], keep=2, obstacles=found)) == leaving
+    assert list(archivable_writes(["1", "2", "3", "5", "6", "7"], keep=2, obstacles=found)) == leaving
 
 
 def test_clean_always_finds_what_it_needs() -> None:

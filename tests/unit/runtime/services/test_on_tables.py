@@ -344,7 +344,7 @@ def test_a_rollback_of_a_replacement_brings_no_damaged_file_back(table: SmallTab
     table.overwrite({"z": (1, "b")})
     cut(path)
     newest = table.handle.timeline().completed_writes[-1].time
-    with pytest.raises(CorruptTableError, match=rf"{newest} cannot be rolled back.*put the file back"):
+    with pytest.raises(CorruptTableError, match=rf"{newest} cannot be rolled back.*restore the file"):
         rollback(table.handle, newest, timing=FAST)
     path.write_bytes(whole)
     rollback(table.handle, newest, timing=FAST)

@@ -14,7 +14,7 @@ import pytest
 from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.parquet.footer import MAX_KEY, MIN_KEY
-from parquetry.runtime.services.value_search import footer_holds, found_in
+from parquetry.runtime.services.value_search import matches_in_file, matches_in_footer
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.timeline.archive_log import encode_log
@@ -25,7 +25,7 @@ MAIL = "anna@example.com"
 def places(tmp_path: Path, content: bytes, *values: str, name: str = ".hoodie/x") -> list[str]:
     store = open_store(tmp_path)
     store.put(name, content)
-    return found_in(store, name, frozenset(values))
+    return matches_in_file(store, name, frozenset(values))
 
 
 def avro(text: str) -> bytes:
@@ -89,6 +89,6 @@ def test_bounds_of_a_footer(tmp_path: Path) -> None:
     table = pa.table({"_hoodie_record_key": ["a10", "z"]}).replace_schema_metadata(pairs)
     pq.write_table(table, tmp_path / "f.parquet")
     store = open_store(tmp_path)
-    assert footer_holds(store, "f.parquet", frozenset({"a1"})) == [MIN_KEY]
-    assert footer_holds(store, "f.parquet", frozenset({"a10"})) == ["bounds of _hoodie_record_key"]
-    assert footer_holds(store, "f.parquet", frozenset({"a", "y"})) == []
+    assert matches_in_footer(store, "f.parquet", frozenset({"a1"})) == [MIN_KEY]
+    assert matches_in_footer(store, "f.parquet", frozenset({"a10"})) == ["bounds of _hoodie_record_key"]
+    assert matches_in_footer(store, "f.parquet", frozenset({"a", "y"})) == []

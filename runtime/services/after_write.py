@@ -59,6 +59,6 @@ def _attempt(
             return service()
     except LATE_FAILURES as error:
         reason = masked_message(message_of(error), table.spec, location=table.store.uri)
-        _LOG.warning("%s after the write failed; the commit is not affected: %s", name, reason)
+        _LOG.warning("the %s after the write failed; the commit is not affected: %s", name, reason)
         warnings.append(joined("", (name, ": ", reason)))
         return None
