@@ -298,7 +298,9 @@ def _ingest(
     while rounds < _ROUNDS:
         handle = open_table(store, owner=job.owner)
         source = _applied_source(job, handle)
-        due = find_due(handle, source, directory=job.directory, storage=storage, without=frozenset(set_aside))
+        due = find_due(
+            handle, source, directory=job.directory, storage=storage, excluded_paths=frozenset(set_aside)
+        )
         if due is None or due.consumption is None:
             return _ingested(job, due, set_aside)
         spark = session(job)

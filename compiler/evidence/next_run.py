@@ -9,7 +9,7 @@ from parquetry.compiler.evidence.model import DueSource
 from parquetry.compiler.workspace.masking import personal_in_either
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.errors import ParquetryError
-from parquetry.runtime.sources.due import DueBatch, DueSize, preview_due, preview_first, size_of
+from parquetry.runtime.sources.due import DueBatch, DueSize, preview_due, preview_new_table, size_of
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.table.handle import TableHandle
@@ -94,8 +94,8 @@ def _due_source(
     except ParquetryError as error:
         problem = masked_message(error.message, shown_by, location=_location(handle))
         return DueSource(source=source.name, operation=operation, problem=problem)
-    if batch is not None and batch.missing is not None:
-        warning = masked_message(batch.missing, shown_by, location=_location(handle))
+    if batch is not None and batch.missing_warning is not None:
+        warning = masked_message(batch.missing_warning, shown_by, location=_location(handle))
         return DueSource(source=source.name, operation=operation, warning=warning)
     return DueSource(
         source=source.name,
@@ -116,7 +116,7 @@ def _due_of(
     handle: TableHandle | None, source: Source, *, directory: str, storage: Mapping[str, Any]
 ) -> tuple[DueBatch | None, DueSize]:
     batch: DueBatch | None = (
-        preview_first(source, directory=directory, storage=storage)
+        preview_new_table(source, directory=directory, storage=storage)
         if handle is None
         else preview_due(handle, source, directory=directory, storage=storage)
     )

@@ -23,7 +23,7 @@ from parquetry.runtime.arrow.schema import columns_from_arrow
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, UnsupportedTableError
 from parquetry.runtime.sources.listing import FoundFile, list_files, open_file
 from parquetry.runtime.sources.parquet_columns import (
-    SAME_VALUES,
+    STORED_TYPES,
     ParquetColumns,
     column_type,
     fields,
@@ -305,7 +305,7 @@ def _readable(  # noqa: PLR0911 - a case, an answer
         return pa.map_(pa.string(), _readable(kind.item_type, of_null=of_null))
     if pa.types.is_struct(kind):
         return pa.struct([(f.name, _readable(f.type, of_null=of_null)) for f in fields(kind)])
-    return SAME_VALUES.get(kind, kind)
+    return STORED_TYPES.get(kind, kind)
 
 
 def _from_csv(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], dict[str, Any], list[str]]:

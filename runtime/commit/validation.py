@@ -26,12 +26,12 @@ from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.sources.ledger import (
     Consumption,
     EntryKind,
+    common_files,
     consumed_by,
+    equal_full_read,
     history,
-    in_common,
     newest_until,
     table_history,
-    who_read,
 )
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.evolution import is_widening
@@ -199,22 +199,22 @@ def _ledger_conflict(transaction: Transaction, outcome: WriteOutcome, current: T
             continue
         if mine.reading is not None:
             entries = table_history(transaction.store, effective)
-            if mine.kind is EntryKind.INGESTED and who_read(entries, mine) is not None:
+            if mine.kind is EntryKind.INGESTED and equal_full_read(entries, mine) is not None:
                 reason = f"another run has read the same files of source {mine.source} in full"
                 return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
             continue
         entries = table_history(transaction.store, effective)
         listed = set(mine.listed)
         for time, entry in entries:
-            is_news = mine.until is None and time not in listed and entry.kind.takes
+            is_news = mine.until is None and time not in listed and entry.kind.counts_as_ingested
             if (
                 is_news
                 and _is_relevant_entry(mine, entry)
-                and in_common(mine.files, entry, _path_resolver(mine))
+                and common_files(mine.files, entry, _path_resolver(mine))
             ):
                 reason = f"{time} has consumed the same files of source {mine.source}"
                 return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
-        end = newest_until(pair for pair in entries if mine.is_of_one_table_with(pair[1]))
+        end = newest_until(pair for pair in entries if mine.reads_same_table_as(pair[1]))
         if mine.until is not None and end != mine.since:
             reason = (
                 f"source {mine.source} was listed after {mine.since}, and has been read up to {end} since"
@@ -405,17 +405,18 @@ def _consumed(
         for entry in filter(None, entries):
             if not _is_relevant_entry(consumption, entry):
                 continue
-            common = in_common(consumption.files, entry, _path_resolver(consumption))
-            if common or consumption.is_of_one_table_with(entry):
+            common = common_files(consumption.files, entry, _path_resolver(consumption))
+            if common or consumption.reads_same_table_as(entry):
                 yield replace(entry, source=consumption.source, files=common)
 
 
 def _is_relevant_entry(mine: Consumption, entry: Consumption) -> bool:
     """Return whether an entry counts for this write.
 
-    An entry of another source does not count if the write ingests its files again (``apart``).
+    An entry of another source does not count if the write ingests its files again
+    (``ignores_other_sources``).
     """
-    return not mine.apart or entry.source == mine.source
+    return not mine.ignores_other_sources or entry.source == mine.source
 
 
 def _path_resolver(consumption: Consumption) -> Callable[[str], str]:

@@ -128,7 +128,7 @@ def _protectable_write(table: TableHandle, timeline: Timeline, instant: str | No
     """Return the time of the write to protect; raise an error if it cannot be protected completely."""
     uri = table.store.uri
     if not timeline.completed_writes:
-        raise InvalidDataError(f"{uri}: nothing was committed yet; write to the table first")
+        raise InvalidDataError(f"{uri}: the table has no commit yet; write to it first")
     time = instant or timeline.last_before_pending() or timeline.completed_writes[-1].time
     if not timeline.is_completed(time):
         raise InvalidDataError(

@@ -17,8 +17,8 @@ from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources import ledger
-from parquetry.runtime.sources.due import FULL, judged_files
-from parquetry.runtime.sources.identity import FileState, JudgedFile
+from parquetry.runtime.sources.due import FULL, classified_files
+from parquetry.runtime.sources.identity import ClassifiedFile, FileState
 from parquetry.runtime.sources.ledger import Consumption, EntryKind, SourceFile
 from parquetry.runtime.spec.table_spec import Source
 from parquetry.runtime.table.handle import TableHandle
@@ -88,10 +88,10 @@ def list_source(
         last_commit=taken[-1][0] if taken else None,
     )
     try:
-        judged = judged_files(handle, source, entries, directory=directory, storage=storage)
+        classified = classified_files(handle, source, entries, directory=directory, storage=storage)
     except InvalidDataError as error:
         return replace(listed, problem=str(error))
-    files = tuple(_listed(each) for each in judged)
+    files = tuple(_listed(each) for each in classified)
     if source.read == FULL:
         # The ledger entries of full reads name no files.
         listed = replace(listed, ingested_files=sum(file.state == FileState.KNOWN for file in files))
@@ -128,7 +128,9 @@ def decide(
                 command("source", "forget", f"{handle.name}.{source.name}"),
             )
         )
-    judged = judged_files(handle, source, _entries(handle), directory=directory, storage=storage, every=True)
+    judged = classified_files(
+        handle, source, _entries(handle), directory=directory, storage=storage, every=True
+    )
     by_path = {each.file.path: each.file for each in judged}
     if unknown := [path for path in paths if path not in by_path]:
         raise InvalidDataError(
@@ -200,21 +202,21 @@ def _known(handle: TableHandle, source: str | None) -> dict[str, SourceFile]:
     known: dict[str, SourceFile] = {}
     for _, entry in _entries(handle):
         for file in entry.files if source in (None, entry.source) else ():
-            if entry.kind.takes:
+            if entry.kind.counts_as_ingested:
                 known[file.path] = file
             else:
                 known.pop(file.path, None)
     return known
 
 
-def _listed(each: JudgedFile) -> ListedFile:
-    by = each.by
+def _listed(each: ClassifiedFile) -> ListedFile:
+    mention = each.mention
     return ListedFile(
         path=each.file.path,
         size_bytes=each.file.size_bytes,
         state=str(FileState.NEW if each.is_accepted else each.state),
-        source=None if by is None else by.source,
-        instant=None if by is None else by.instant,
+        source=None if mention is None else mention.source,
+        instant=None if mention is None else mention.instant,
     )
 
 

@@ -16,10 +16,10 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.sources import ledger
 from parquetry.runtime.sources.identity import (
+    ClassifiedFile,
     FileState,
-    JudgedFile,
+    classify,
     digests_of,
-    judge,
     keep_hints,
     read_hints,
     with_contents,
@@ -100,10 +100,10 @@ class DueBatch:
 
     ``name`` is TABLE.SOURCE if files are left out. ``files`` are the files of a file format. For a Hudi
     table, ``table`` is read after ``since`` (None: from its beginning) up to ``until``. ``consumption`` is
-    recorded in the ledger; without it, nothing is ingested. ``missing`` is the warning that the source does
-    not exist. Three kinds of files are left out: ``known`` files were ingested from another path or source,
-    ``copies`` have the content of another new file, and ``refused`` files need a decision. ``removed``
-    describes how the table has lost rows.
+    recorded in the ledger; without it, nothing is ingested. ``missing_warning`` is the warning that the
+    source does not exist. Three kinds of files are left out: ``known`` files were ingested from another path
+    or source, ``copies`` have the content of another new file, and ``refused`` files need a decision.
+    ``removal`` describes how the table has lost rows.
     """
 
     name: str = ""
@@ -116,28 +116,28 @@ class DueBatch:
     since: str | None = None
     until: str | None = None
     consumption: Consumption | None = None
-    missing: str | None = None
-    removed: str | None = None
+    missing_warning: str | None = None
+    removal: str | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """The data that was left out, and how to ingest it anyway."""
-        if self.missing is not None:
-            return (self.missing,)
+        if self.missing_warning is not None:
+            return (self.missing_warning,)
         known = (
-            f"{each.files} {'file was' if each.files == 1 else 'files were'} ingested before by source "
-            f"{each.source} in {each.commits}: left out"
+            f"left out {each.files} {'file' if each.files == 1 else 'files'} that source {each.source} has "
+            f"already ingested in {each.commits}"
             for each in sums_by_source(self.known)
         )
         copies = (
             Message(
-                f"{each.path} has the content of {each.of}, which is ingested once; to ingest it too, use ",
+                f"{each.path} was left out, as {each.of} has the same content; to ingest both, use ",
                 command("source", "accept", self.name, each.path),
             )
             for each in self.copies
         )
-        removed = () if self.removed is None else (f"{self.removed}: this table keeps the rows",)
-        return (*known, *copies, *removed)
+        removal = () if self.removal is None else (f"{self.removal}: this table keeps the rows",)
+        return (*known, *copies, *removal)
 
     def file_in(self, message: str) -> str | None:
         """Return the path of the one file that a message names, or None if it names none or several."""
@@ -173,7 +173,7 @@ def preview_due(
     return _find(handle, source, _effective(handle), directory=directory, storage=storage, writes=False)
 
 
-def preview_first(source: Source, *, directory: str, storage: Mapping[str, Any]) -> DueBatch | None:
+def preview_new_table(source: Source, *, directory: str, storage: Mapping[str, Any]) -> DueBatch | None:
     """Return what is due for a table that does not exist yet: all data of the source, or None without data.
 
     Args:
@@ -190,7 +190,7 @@ def preview_first(source: Source, *, directory: str, storage: Mapping[str, Any])
         other = open_table(open_store(join_base(directory, source.path), storage, source.allowed))
         until = other.timeline().last_before_pending()
         return None if until is None else DueBatch(table=other, until=until, consumption=consumption)
-    found = _list(source, directory=directory, storage=storage)
+    found = _list_or_warn(source, directory=directory, storage=storage)
     if isinstance(found, DueBatch):
         return found
     return DueBatch(files=found, consumption=consumption) if found else None
@@ -202,7 +202,7 @@ def find_due(
     *,
     directory: str,
     storage: Mapping[str, Any],
-    without: Collection[str] = (),
+    excluded_paths: Collection[str] = (),
 ) -> DueBatch | None:
     """Return what is due for the write that follows, or None if nothing is.
 
@@ -214,12 +214,20 @@ def find_due(
         source: The source.
         directory: The folder to which relative paths refer.
         storage: The options of the file system.
-        without: The paths of files that are left out.
+        excluded_paths: The paths of files that are left out.
 
     """
     effective = _effective(handle)
-    due = _find(handle, source, effective, directory=directory, storage=storage, writes=True, without=without)
-    if due is not None and due.missing is not None:
+    due = _find(
+        handle,
+        source,
+        effective,
+        directory=directory,
+        storage=storage,
+        writes=True,
+        excluded_paths=excluded_paths,
+    )
+    if due is not None and due.missing_warning is not None:
         return due
     if (due is not None and due.consumption is not None) or effective().has_unknown_writes:
         ledger.fold(handle.store, source.name, effective())
@@ -234,10 +242,10 @@ def check_unchanged(
     It is then unknown which data was read. A file that is gone was either read completely, or its read has
     failed.
     """
-    now = {found.file.path: found for found in list_files(source.path, base=directory, options=storage)}
+    current = {found.file.path: found for found in list_files(source.path, base=directory, options=storage)}
     for found in files:
-        there = now.get(found.file.path, found)
-        if there.identity != found.identity or not there.file.is_same_as(found.file):
+        now = current.get(found.file.path, found)
+        if now.identity != found.identity or not now.file.is_same_as(found.file):
             raise SourceChangedError(Message(Value.uri(found.file.path), " changed while it was read"))
 
 
@@ -253,10 +261,10 @@ def size_of(batch: DueBatch) -> DueSize:
     return DueSize(files=len(sizes), size_bytes=sum(sizes))
 
 
-_DOUBLES = (Operation.INSERT, Operation.BULK_INSERT)
+_DUPLICATING_OPERATIONS = (Operation.INSERT, Operation.BULK_INSERT)
 """The operations that write the rows of a file twice if the file is ingested twice."""
 
-_Place: TypeAlias = Callable[[str], str]
+_Locate: TypeAlias = Callable[[str], str]
 _Effective: TypeAlias = Callable[[], EffectiveWrites]
 
 
@@ -273,48 +281,50 @@ def _find(
     directory: str,
     storage: Mapping[str, Any],
     writes: bool,
-    without: Collection[str] = (),
+    excluded_paths: Collection[str] = (),
 ) -> DueBatch | None:
     """Return what is due, or None. If ``writes`` is set, digests of files are computed and stored."""
     if source.format == TABLE_FORMAT:
         return _due_of_table(handle, source, effective, directory=directory, storage=storage)
-    found = _list(source, directory=directory, storage=storage)
+    found = _list_or_warn(source, directory=directory, storage=storage)
     if isinstance(found, DueBatch):
         return found
-    found = tuple(each for each in found if each.file.path not in without)
+    found = tuple(each for each in found if each.file.path not in excluded_paths)
     if source.read == FULL:
-        return _in_full(handle, source, effective, found, storage=storage, writes=writes)
+        return _due_of_full_read(handle, source, effective, found, storage=storage, writes=writes)
     entries = ledger.table_history(handle.store, effective())
     hints = read_hints(handle.store, source.name)
-    files = _judged(source, found, entries, hints, directory=directory, storage=storage, every=writes)
-    place: _Place = partial(normalised_path, base=directory)
-    elsewhere = {each.file.path: each.file for each in _known_elsewhere(source, files, place)}
+    files = _classified(source, found, entries, hints, directory=directory, storage=storage, every=writes)
+    locate: _Locate = partial(normalised_path, base=directory)
+    elsewhere = {each.file.path: each.file for each in _known_elsewhere(source, files, locate)}
     if writes and any(not _is_noted(file, hints) for file in elsewhere.values()):
         # Store their digests, so that they are neither read nor reported again.
         keep_hints(handle.store, source.name, elsewhere.values())
-    due = _due_of_files(handle, source, files, place, reported=hints if writes else ())
+    due = _due_of_files(handle, source, files, locate, reported=hints if writes else ())
     if due is None or due.consumption is None:
         return due
     consumption = replace(
         due.consumption,
         directory=directory,
         listed=tuple(instant for instant, _ in entries),
-        apart=source.ingest_again is not None,
+        ignores_other_sources=source.ingest_again is not None,
     )
     return replace(due, consumption=consumption)
 
 
-def _list(source: Source, *, directory: str, storage: Mapping[str, Any]) -> tuple[FoundFile, ...] | DueBatch:
+def _list_or_warn(
+    source: Source, *, directory: str, storage: Mapping[str, Any]
+) -> tuple[FoundFile, ...] | DueBatch:
     """Return the files of a source. If its path does not exist, return a warning or raise the error."""
     try:
         return list_files(source.path, base=directory, options=storage, must_exist=True)
-    except MissingSourceError as missing:
+    except MissingSourceError as error:
         if _is_error(source):
             raise
-        return DueBatch(missing=f"{missing}, or declare if_missing: error to have the run fail")
+        return DueBatch(missing_warning=f"{error}, or, to let the run fail, declare if_missing: error")
 
 
-def judged_files(
+def classified_files(
     handle: TableHandle,
     source: Source,
     entries: Sequence[tuple[str, Consumption]],
@@ -322,7 +332,7 @@ def judged_files(
     directory: str,
     storage: Mapping[str, Any],
     every: bool = False,
-) -> tuple[JudgedFile, ...]:
+) -> tuple[ClassifiedFile, ...]:
     """Return the files of a source with their states according to the ledger.
 
     The files of a source that is read in full are all new, or all known.
@@ -339,17 +349,19 @@ def judged_files(
         InvalidDataError: If the source cannot be listed, or is a table.
     """
     if source.format == TABLE_FORMAT:
-        raise InvalidDataError(f"source {source.name} reads a table: it has no files of its own")
+        raise InvalidDataError(f"source {source.name} reads a Hudi table, so it has no files to list")
     found = list_files(source.path, base=directory, options=storage, must_exist=True)
     if source.read == FULL:
-        due = found and _in_full(handle, source, _effective(handle), found, storage=storage, writes=False)
+        due = found and _due_of_full_read(
+            handle, source, _effective(handle), found, storage=storage, writes=False
+        )
         state = FileState.NEW if due and due.files else FileState.KNOWN
-        return tuple(JudgedFile(found=each, state=state) for each in found)
+        return tuple(ClassifiedFile(found=each, state=state) for each in found)
     hints = read_hints(handle.store, source.name)
-    return _judged(source, found, entries, hints, directory=directory, storage=storage, every=every)
+    return _classified(source, found, entries, hints, directory=directory, storage=storage, every=every)
 
 
-def _judged(
+def _classified(
     source: Source,
     found: Iterable[FoundFile],
     entries: Sequence[tuple[str, Consumption]],
@@ -358,26 +370,26 @@ def _judged(
     directory: str,
     storage: Mapping[str, Any],
     every: bool,
-) -> tuple[JudgedFile, ...]:
+) -> tuple[ClassifiedFile, ...]:
     """Return the files of a source with their states according to the ledger."""
     if source.ingest_again is not None:
         entries = tuple(pair for pair in entries if pair[1].source == source.name)
-    return judge(
+    return classify(
         found,
         entries,
-        place=partial(normalised_path, base=directory),
+        locate=partial(normalised_path, base=directory),
         hints=hints,
         digests=partial(digests_of, storage=storage),
         every=every,
-        redelivers=source.operation not in _DOUBLES,
+        ingests_copies=source.operation not in _DUPLICATING_OPERATIONS,
     )
 
 
 def _due_of_files(
     handle: TableHandle,
     source: Source,
-    files: Sequence[JudgedFile],
-    place: _Place,
+    files: Sequence[ClassifiedFile],
+    locate: _Locate,
     *,
     reported: Collection[str],
 ) -> DueBatch | None:
@@ -387,7 +399,11 @@ def _due_of_files(
     """
     changed = tuple(each for each in files if each.state is FileState.CHANGED)
     name = f"{handle.name}.{source.name}"
-    refused = tuple(_refused(name, source, each) for each in changed) if source.operation in _DOUBLES else ()
+    refused = (
+        tuple(_refused(name, source, each) for each in changed)
+        if source.operation in _DUPLICATING_OPERATIONS
+        else ()
+    )
     if refused and source.bad_files != SET_ASIDE:
         others = f" ({len(refused) - 1} more changed)" if len(refused) > 1 else ""
         raise InvalidDataError(
@@ -401,10 +417,10 @@ def _due_of_files(
     by_time = source.file_order == MODIFIED
     due.sort(key=lambda each: (each.file.modified_ms if by_time else 0, each.file.path))
     copies = tuple(each for each in files if each.state is FileState.COPY)
-    known = _known(
+    known = _sums_by_commit(
         each
-        for each in _known_elsewhere(source, files, place)
-        if not (_is_own(source, each, place) or each.file.path in reported)
+        for each in _known_elsewhere(source, files, locate)
+        if not (_is_own(source, each, locate) or each.file.path in reported)
     )
     if not (due or copies or known or refused):
         return None
@@ -421,33 +437,37 @@ def _due_of_files(
     )
 
 
-def _refused(name: str, source: Source, each: JudgedFile) -> RefusedFile:
+def _refused(name: str, source: Source, each: ClassifiedFile) -> RefusedFile:
     """Return the reason why a changed file is not ingested without a decision."""
-    by = "" if each.by is None else f" after commit {each.by.instant} ingested it"
+    when = "" if each.mention is None else f" after commit {each.mention.instant} ingested it"
     return RefusedFile(
         path=each.file.path,
-        reason=f"changed{by}, and {source.operation} would write its rows twice; put the new rows into a new "
-        "file, declare operation: upsert, or decide with "
+        reason=f"changed{when}, and {source.operation} would write its rows twice; put the new rows into a "
+        "new file, declare operation: upsert, or decide with "
         + command("source", "accept", name, each.file.path)
         + " or "
         + command("source", "skip", name, each.file.path),
     )
 
 
-def _known_elsewhere(source: Source, files: Iterable[JudgedFile], place: _Place) -> Iterator[JudgedFile]:
+def _known_elsewhere(
+    source: Source, files: Iterable[ClassifiedFile], locate: _Locate
+) -> Iterator[ClassifiedFile]:
     """Yield the known files that no entry of this source names in their present state."""
     for each in files:
-        by = each.by if each.state is FileState.KNOWN else None
-        if by is not None and not (_is_own(source, each, place) and by.file.is_same_as(each.file)):
+        mention = each.mention if each.state is FileState.KNOWN else None
+        if mention is None:
+            continue
+        if not (_is_own(source, each, locate) and mention.file.is_same_as(each.file)):
             yield each
 
 
-def _is_own(source: Source, each: JudgedFile, place: _Place) -> bool:
+def _is_own(source: Source, each: ClassifiedFile, locate: _Locate) -> bool:
     """Return whether this source itself ingested the file from the path that the file has now."""
-    by = each.by
-    if by is None or by.source != source.name:
+    mention = each.mention
+    if mention is None or mention.source != source.name:
         return False
-    return by.file.path == each.file.path or place(by.file.path) == place(each.file.path)
+    return mention.file.path == each.file.path or locate(mention.file.path) == locate(each.file.path)
 
 
 def _is_noted(file: SourceFile, hints: Mapping[str, SourceFile]) -> bool:
@@ -456,14 +476,14 @@ def _is_noted(file: SourceFile, hints: Mapping[str, SourceFile]) -> bool:
     return hint is not None and hint.is_same_as(file)
 
 
-def _known(files: Iterable[JudgedFile]) -> tuple[KnownFiles, ...]:
+def _sums_by_commit(files: Iterable[ClassifiedFile]) -> tuple[KnownFiles, ...]:
     """Return the number and size of known files by source and commit, in the order of the commits."""
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for each in files:
-        assert each.by is not None, "what is known was taken by somebody"
-        by = (each.by.instant, each.by.source)
-        count, size = sums.get(by, (0, 0))
-        sums[by] = (count + 1, size + each.file.size_bytes)
+        assert each.mention is not None, "what is known was taken by somebody"
+        commit = (each.mention.instant, each.mention.source)
+        count, size = sums.get(commit, (0, 0))
+        sums[commit] = (count + 1, size + each.file.size_bytes)
     return tuple(
         KnownFiles(source=source, instant=instant, files=count, size_bytes=size)
         for (instant, source), (count, size) in sorted(sums.items())
@@ -479,7 +499,7 @@ def _is_error(source: Source) -> bool:
     return source.if_missing == "error" or (source.if_missing is None and not split_pattern(source.path)[1])
 
 
-def _in_full(
+def _due_of_full_read(
     handle: TableHandle,
     source: Source,
     effective: _Effective,
@@ -496,46 +516,46 @@ def _in_full(
     entries = ledger.table_history(handle.store, effective())
     readings = ledger.newest_readings(entries)
     if not found:
-        return _emptied(source) if source.name in readings else None
+        return _all_files_deleted(source) if source.name in readings else None
     if not (readings or writes):
         return DueBatch(files=found, consumption=Consumption(source=source.name))
     hints = read_hints(handle.store, source.name)
     found = with_contents(found, hints, digests=partial(digests_of, storage=storage))
-    are_news = any(not _is_noted(each.file, hints) for each in found)
-    if writes and are_news:
+    are_new = any(not _is_noted(each.file, hints) for each in found)
+    if writes and are_new:
         keep_hints(handle.store, source.name, (each.file for each in found))
     top = split_pattern(source.path)[0].rstrip("/")
     state = sorted((each.file.path.removeprefix(top).lstrip("/"), *each.file.contents[0]) for each in found)
-    reading = _reading(handle, source, state)
+    reading = _digest_of_full_read(handle, source, state)
     consumption = Consumption(source=source.name, reading=reading)
-    by = ledger.who_read(entries, consumption)
-    if by is None:
+    equal = ledger.equal_full_read(entries, consumption)
+    if equal is None:
         return DueBatch(files=found, consumption=consumption)
-    if by[0] == source.name or (writes and not are_news):
+    if equal[0] == source.name or (writes and not are_new):
         return None
     size = sum(each.file.size_bytes for each in found)
-    return DueBatch(known=(KnownFiles(source=by[0], instant=by[1], files=len(found), size_bytes=size),))
+    return DueBatch(known=(KnownFiles(source=equal[0], instant=equal[1], files=len(found), size_bytes=size),))
 
 
-def _emptied(source: Source) -> DueBatch:
+def _all_files_deleted(source: Source) -> DueBatch:
     """Return a warning, or raise an error, because a source that was read before has no files any more."""
-    gone = (
-        f"source {source.name}: all its files are gone, and the table keeps the rows of the last read; put "
-        "the files back, or delete the rows"
+    message = (
+        f"source {source.name}: all its files were deleted, but the table keeps the rows of the last read; "
+        "restore the files, or delete the rows"
     )
     if source.if_missing != "warn":
-        raise MissingSourceError(f"{gone} and declare if_missing: warn")
-    return DueBatch(missing=gone)
+        raise MissingSourceError(f"{message} and declare if_missing: warn")
+    return DueBatch(missing_warning=message)
 
 
-def _reading(handle: TableHandle, source: Source, state: object) -> str:
+def _digest_of_full_read(handle: TableHandle, source: Source, state: object) -> str:
     """Return the digest that identifies a full read: its files, the source's declaration and the columns.
 
     The name and the path of the source do not change the digest. ``state`` identifies the files.
     """
     columns = () if handle.spec is None else handle.spec.columns
-    what = replace(source, name="", path="")
-    return digest_of(to_json_value({"source": what, "columns": columns, "state": state}))
+    declaration = replace(source, name="", path="")
+    return digest_of(to_json_value({"source": declaration, "columns": columns, "state": state}))
 
 
 def _due_of_table(
@@ -549,41 +569,41 @@ def _due_of_table(
     """Return the commits of a Hudi table that are due, or None."""
     try:
         other = open_table(open_store(join_base(directory, source.path), storage, source.allowed))
-    except TableNotFoundError as missing:
+    except TableNotFoundError as error:
         if source.if_missing != "warn":
             raise
-        return DueBatch(missing=str(missing))
+        return DueBatch(missing_warning=str(error))
     until = other.timeline().last_before_pending()
     if until is None:
         return None
     entries = ledger.table_history(handle.store, effective())
     if source.read == FULL:
-        reading = _reading(handle, source, (other.table_id or other.store.uri, until))
+        reading = _digest_of_full_read(handle, source, (other.table_id or other.store.uri, until))
         consumption = Consumption(source=source.name, reading=reading)
-        if ledger.who_read(entries, consumption) is not None:
+        if ledger.equal_full_read(entries, consumption) is not None:
             return None
         return DueBatch(table=other, until=until, consumption=consumption)
     # The name of the source may have changed since it read that table.
     mine = Consumption(source=source.name, table_id=other.table_id)
-    since = ledger.newest_until(pair for pair in entries if mine.is_of_one_table_with(pair[1]))
-    removed = None if since is None else removal_between(other, since, until)
-    if removed is not None and source.removed_rows != KEEP:
+    since = ledger.newest_until(pair for pair in entries if mine.reads_same_table_as(pair[1]))
+    removal = None if since is None else removal_between(other, since, until)
+    if removal is not None and source.removed_rows != KEEP:
         raise InvalidDataError(
             Message(
-                f"source {source.name}: {removed}, and a read of what is new does not see that; read all of "
-                "the table (read: full with operation: insert_overwrite_table), or keep the rows "
+                f"source {source.name}: {removal}, and an incremental read does not return removed rows; "
+                "read the whole table (read: full with operation: insert_overwrite_table), or keep the rows "
                 "(removed_rows: keep)"
             )
         )
     if since is not None and since >= until:
-        return None if removed is None else DueBatch(removed=removed)
+        return None if removal is None else DueBatch(removal=removal)
     consumption = replace(
         mine,
         since=since,
         until=until,
         files=_ingested_there(other, since, until),
     )
-    return DueBatch(table=other, since=since, until=until, consumption=consumption, removed=removed)
+    return DueBatch(table=other, since=since, until=until, consumption=consumption, removal=removal)
 
 
 def _ingested_there(other: TableHandle, since: str | None, until: str) -> tuple[SourceFile, ...]:
@@ -595,7 +615,7 @@ def _ingested_there(other: TableHandle, since: str | None, until: str) -> tuple[
     return tuple(
         file
         for instant, entry in entries
-        if (since is None or instant > since) and instant <= until and entry.kind.takes
+        if (since is None or instant > since) and instant <= until and entry.kind.counts_as_ingested
         for file in entry.files
-        if file.token is not None
+        if file.content_id is not None
     )

@@ -17,7 +17,7 @@ from typing import Any, Final
 from parquetry.message import Value
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.sources.ledger import Consumption, EntryKind, SourceFile, hints_path
-from parquetry.runtime.sources.listing import FoundFile, has_gone, open_file
+from parquetry.runtime.sources.listing import FoundFile, deleted_file_error, open_file
 from parquetry.runtime.spec.codec import from_json_value, parsed_json, to_json_value
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
@@ -38,7 +38,7 @@ class FileState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mention:
+class LedgerMention:
     """The last ledger entry that names a file."""
 
     instant: str
@@ -48,17 +48,17 @@ class Mention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedFile:
+class ClassifiedFile:
     """A file of a source with its state.
 
-    ``by`` is the entry that ingested the same content, or the earlier content of the path. ``copy_of`` is the
-    path of the new file with the same content. ``is_accepted``: according to the ledger, the content is to be
-    ingested regardless of earlier ingestions.
+    ``mention`` is the entry that ingested the same content, or the earlier content of the path. ``copy_of``
+    is the path of the new file with the same content. ``is_accepted``: according to the ledger, the content
+    is to be ingested regardless of earlier ingestions.
     """
 
     found: FoundFile
     state: FileState
-    by: Mention | None = None
+    mention: LedgerMention | None = None
     copy_of: str | None = None
     is_accepted: bool = False
 
@@ -68,84 +68,86 @@ class JudgedFile:
         return self.found.file
 
 
-def judge(
+def classify(
     found: Iterable[FoundFile],
     entries: Iterable[tuple[str, Consumption]],
     *,
-    place: Callable[[str], str],
+    locate: Callable[[str], str],
     hints: Mapping[str, SourceFile],
     digests: Callable[[Sequence[FoundFile]], Mapping[str, str]],
     every: bool = False,
-    redelivers: bool = False,
-) -> tuple[JudgedFile, ...]:
+    ingests_copies: bool = False,
+) -> tuple[ClassifiedFile, ...]:
     """Return the state of each file, in the given order.
 
     Args:
         found: The present files of the source.
         entries: The effective entries of the table's ledger, oldest first.
-        place: Returns the absolute location of a path. It is called for files whose path no entry names.
+        locate: Returns the absolute location of a path. It is called for files whose path no entry names.
         hints: The earlier digests, by path.
         digests: Returns the digests of files, by path. It is called for files that the hints do not decide.
         every: Whether to compute the digests of all new files without an etag, as for a write that records
             them.
-        redelivers: Whether a file is due although another file of the source that still exists has the same
-            content. This is so for an upsert, where the later delivery wins.
+        ingests_copies: Whether a file is due although another file of the source that still exists has the
+            same content. This is so for an upsert, where the later delivery wins.
     """
-    ledger = _Ledger(entries, place=place)
+    ledger = _Ledger(entries, locate=locate)
     listed = [ledger.with_hint(each, hints) for each in found]
-    unknown = [each for each in listed if each.file.token is None]
+    unknown = [each for each in listed if each.file.content_id is None]
     sizes = Counter(each.file.size_bytes for each in unknown)
     wanted = [
         each
         for each in unknown
-        if every or sizes[each.file.size_bytes] > 1 or ledger.may_know(each.file.size_bytes)
+        if every or sizes[each.file.size_bytes] > 1 or ledger.has_digest_of_size(each.file.size_bytes)
     ]
-    read = digests(wanted) if wanted else {}
-    there = {each.file.path for each in listed}
-    judged, taken = [], dict[tuple[int, str], str]()
+    computed = digests(wanted) if wanted else {}
+    present_paths = {each.file.path for each in listed}
+    classified, taken = [], dict[tuple[int, str], str]()
     for each in listed:
-        digest = read.get(each.file.path, each.file.digest)
-        one = ledger.judge(
-            replace(each, file=replace(each.file, digest=digest)), there, redelivers=redelivers
+        digest = computed.get(each.file.path, each.file.digest)
+        file = ledger.classify(
+            replace(each, file=replace(each.file, digest=digest)),
+            present_paths,
+            ingests_copies=ingests_copies,
         )
-        contents = one.file.contents
-        is_due = one.state in (FileState.NEW, FileState.CHANGED) and not one.is_accepted
-        if is_due and contents and not redelivers:
-            first = taken.setdefault(contents[0], one.file.path)
-            if first != one.file.path:
-                one = replace(one, state=FileState.COPY, copy_of=first)
-        judged.append(one)
-    return tuple(judged)
+        contents = file.file.contents
+        is_due = file.state in (FileState.NEW, FileState.CHANGED) and not file.is_accepted
+        if is_due and contents and not ingests_copies:
+            first = taken.setdefault(contents[0], file.file.path)
+            if first != file.file.path:
+                file = replace(file, state=FileState.COPY, copy_of=first)
+        classified.append(file)
+    return tuple(classified)
 
 
 class _Ledger:
     """The ledger entries by path and by content."""
 
-    def __init__(self, entries: Iterable[tuple[str, Consumption]], *, place: Callable[[str], str]) -> None:
-        self._place = place
-        self._at: dict[str, Mention] = {}
-        self._contents: dict[tuple[int, str], Mention] = {}
-        self._accepted: dict[tuple[int, str], dict[str, Mention]] = {}
+    def __init__(self, entries: Iterable[tuple[str, Consumption]], *, locate: Callable[[str], str]) -> None:
+        self._locate = locate
+        self._at: dict[str, LedgerMention] = {}
+        self._contents: dict[tuple[int, str], LedgerMention] = {}
+        self._accepted: dict[tuple[int, str], dict[str, LedgerMention]] = {}
         self._sizes: set[int] = set()
         self._names: dict[str, list[str]] | None = None
         for instant, entry in entries:
             for file in entry.files:
-                mention = Mention(instant=instant, source=entry.source, kind=entry.kind, file=file)
-                if entry.kind.takes:
+                mention = LedgerMention(instant=instant, source=entry.source, kind=entry.kind, file=file)
+                if entry.kind.counts_as_ingested:
                     self._at[file.path] = mention
                 for content in file.contents:
-                    if entry.kind.takes:
+                    if entry.kind.counts_as_ingested:
                         self._contents[content] = mention
                     else:
                         self._accepted.setdefault(content, {})[file.path] = mention
                 if file.digest is not None:
                     self._sizes.add(file.size_bytes)
 
-    def may_know(self, size_bytes: int) -> bool:
+    def has_digest_of_size(self, size_bytes: int) -> bool:
         """Return whether a file of that size was ingested and has a recorded digest."""
         return size_bytes in self._sizes
 
-    def before(self, path: str) -> Mention | None:
+    def last_ingestion(self, path: str) -> LedgerMention | None:
         """Return the last ingestion from a path, however the path is spelled, or None."""
         if self._names is None:
             self._names = {}
@@ -154,40 +156,44 @@ class _Ledger:
         names = self._names.get(path.rpartition("/")[2], [])
         if names == [path]:
             return self._at[path]
-        here = self._place(path)
-        alike = (p for p in names if self._place(p) == here)
+        here = self._locate(path)
+        alike = (p for p in names if self._locate(p) == here)
         return max((self._at[p] for p in alike), key=lambda mention: mention.instant, default=None)
 
     def with_hint(self, found: FoundFile, hints: Mapping[str, SourceFile]) -> FoundFile:
         """Return the file with its known digest, if the file is unchanged since the digest was computed."""
-        before = self.before(found.file.path)
-        return _hinted(found, None if before is None else before.file, hints.get(found.file.path))
+        last_ingestion = self.last_ingestion(found.file.path)
+        return _hinted(
+            found, None if last_ingestion is None else last_ingestion.file, hints.get(found.file.path)
+        )
 
-    def judge(self, found: FoundFile, there: Collection[str], *, redelivers: bool) -> JudgedFile:
-        """Return the state of one file; ``there`` are the paths of all present files."""
-        before = self.before(found.file.path)
+    def classify(
+        self, found: FoundFile, present_paths: Collection[str], *, ingests_copies: bool
+    ) -> ClassifiedFile:
+        """Return the state of one file; ``present_paths`` are the paths of all present files."""
+        last_ingestion = self.last_ingestion(found.file.path)
         mentions = [self._contents[c] for c in found.file.contents if c in self._contents]
         newest = max(mentions, key=lambda mention: mention.instant, default=None)
         accepted = self._acceptance(found.file, since=None if newest is None else newest.instant)
         path = found.file.path
-        if accepted is not None and self._place(accepted.file.path) == self._place(path):
-            return JudgedFile(found=found, state=FileState.NEW, by=accepted, is_accepted=True)
-        if accepted is not None and accepted.file.path not in there and before is None:
+        if accepted is not None and self._locate(accepted.file.path) == self._locate(path):
+            return ClassifiedFile(found=found, state=FileState.NEW, mention=accepted, is_accepted=True)
+        if accepted is not None and accepted.file.path not in present_paths and last_ingestion is None:
             # The file was moved after the decision.
-            return JudgedFile(found=found, state=FileState.NEW, by=accepted)
-        if before is None:
-            is_new = newest is None or (redelivers and newest.file.path in there)
+            return ClassifiedFile(found=found, state=FileState.NEW, mention=accepted)
+        if last_ingestion is None:
+            is_new = newest is None or (ingests_copies and newest.file.path in present_paths)
             state = FileState.NEW if is_new else FileState.KNOWN
-            return JudgedFile(found=found, state=state, by=newest)
-        is_as_before = bool(set(found.file.contents) & set(before.file.contents))
-        if is_as_before or before.file.is_same_as(found.file):
-            return JudgedFile(found=found, state=FileState.KNOWN, by=newest or before)
-        if newest is not None and self._place(newest.file.path) != self._place(path):
+            return ClassifiedFile(found=found, state=state, mention=newest)
+        is_as_before = bool(set(found.file.contents) & set(last_ingestion.file.contents))
+        if is_as_before or last_ingestion.file.is_same_as(found.file):
+            return ClassifiedFile(found=found, state=FileState.KNOWN, mention=newest or last_ingestion)
+        if newest is not None and self._locate(newest.file.path) != self._locate(path):
             # The file was moved here after its ingestion, such as a rotated log.
-            return JudgedFile(found=found, state=FileState.KNOWN, by=newest)
-        return JudgedFile(found=found, state=FileState.CHANGED, by=before)
+            return ClassifiedFile(found=found, state=FileState.KNOWN, mention=newest)
+        return ClassifiedFile(found=found, state=FileState.CHANGED, mention=last_ingestion)
 
-    def _acceptance(self, file: SourceFile, *, since: str | None) -> Mention | None:
+    def _acceptance(self, file: SourceFile, *, since: str | None) -> LedgerMention | None:
         """Return a decision to ingest the content that no ingestion has followed yet, or None.
 
         Decisions for the path of the file are preferred.
@@ -217,10 +223,10 @@ def with_contents(
     ``digests`` computes the digests that the hints do not contain.
     """
     listed = [_hinted(each, hints.get(each.file.path)) for each in found]
-    unknown = [each for each in listed if each.file.token is None]
-    read = digests(unknown) if unknown else {}
+    unknown = [each for each in listed if each.file.content_id is None]
+    computed = digests(unknown) if unknown else {}
     return tuple(
-        replace(each, file=replace(each.file, digest=read.get(each.file.path, each.file.digest)))
+        replace(each, file=replace(each.file, digest=computed.get(each.file.path, each.file.digest)))
         for each in listed
     )
 
@@ -235,7 +241,7 @@ def digests_of(files: Sequence[FoundFile], storage: Mapping[str, Any]) -> Mappin
                 while block := handle.read(_BLOCK_BYTES):
                     digest.update(block)
         except NotFoundError as gone:
-            raise has_gone(Value.uri(found.file.path)) from gone
+            raise deleted_file_error(Value.uri(found.file.path)) from gone
         return digest.hexdigest()
 
     paths = [found.file.path for found in files]
@@ -246,7 +252,7 @@ def read_hints(store: ObjectStore, source: str) -> Mapping[str, SourceFile]:
     """Return the files whose digests were computed before, by path; empty if the note is damaged."""
     try:
         noted = parsed_json(store.read(hints_path(source)))
-        files = [from_json_value(SourceFile, one, place="hint") for one in noted]
+        files = [from_json_value(SourceFile, file, place="hint") for file in noted]
     except (NotFoundError, InvalidDataError, ValueError, TypeError):  # they are computed again
         return {}
     return {file.path: file for file in files}
@@ -254,5 +260,5 @@ def read_hints(store: ObjectStore, source: str) -> Mapping[str, SourceFile]:
 
 def keep_hints(store: ObjectStore, source: str, files: Iterable[SourceFile]) -> None:
     """Store the digests of files, so that these are not read again."""
-    kept = [to_json_value(file) for file in files if file.token is not None]
+    kept = [to_json_value(file) for file in files if file.content_id is not None]
     store.put(hints_path(source), json.dumps(kept).encode())

@@ -32,10 +32,10 @@ def is_hidden(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An entry of a folder: its ``path``, and the ``place`` to which the links in it lead."""
+    """An entry of a folder: its ``path``, and the ``target`` to which the links in it lead."""
 
     path: str
-    place: str
+    target: str
     status: os.stat_result
     is_link: bool = False
 
@@ -44,8 +44,8 @@ class LandingFolder(LocalStore):
     """A folder with files to ingest. A link that leads out of the folder raises an error."""
 
     remedy = (
-        "whoever leaves files there could name any file with it; put a copy in its place, or declare what it "
-        "leads to as a source"
+        "a link could expose any file of this machine; replace it by a copy of the file, or declare its "
+        "target as a source"
     )
 
     def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
@@ -75,24 +75,24 @@ class LandingFolder(LocalStore):
 
     def _top(self, prefix: str) -> Iterator[_Entry]:
         with self._reporting(prefix, "list"):
-            place = self._checked(prefix, folder=True)
-            status = self._status(place)
+            target = self._checked(prefix, folder=True)
+            status = self._status(target)
         if status is not None and stat.S_ISDIR(status.st_mode):
-            yield _Entry(prefix, place, status)
+            yield _Entry(prefix, target, status)
 
     def _visible(self, folder: _Entry) -> Iterator[_Entry]:
         """Yield the entries of a folder that are not hidden, with links followed."""
-        with self._entries(folder.place) as entries:
+        with self._entries(folder.target) as entries:
             for entry in entries:
                 if is_hidden(entry.name):
                     continue
-                path, place = child_path(folder.path, entry.name), child_path(folder.place, entry.name)
+                path, target = child_path(folder.path, entry.name), child_path(folder.target, entry.name)
                 with self._reporting(path, "check"):
                     is_link = entry.is_symlink()
-                    place = self.tree.without_links(place) if is_link else place
-                    status = self._status(place)
+                    target = self.tree.without_links(target) if is_link else target
+                    status = self._status(target)
                 if status is not None:
-                    yield _Entry(path, place, status, is_link)
+                    yield _Entry(path, target, status, is_link)
 
     def _checked(self, path: str, *, folder: bool = False) -> str:
         return self.tree.without_links(super()._checked(path, folder=folder))

@@ -66,7 +66,7 @@ class EntryKind(StrEnum):
     """The content of the files is to be ingested, regardless of earlier ingestions."""
 
     @property
-    def takes(self) -> bool:
+    def counts_as_ingested(self) -> bool:
         """Whether the files must not be ingested any more."""
         return self is not EntryKind.ACCEPTED
 
@@ -85,9 +85,9 @@ class SourceFile:
     digest: str | None = None
 
     @property
-    def token(self) -> str | None:
+    def content_id(self) -> str | None:
         """The etag or digest, which identifies the content together with the size; None without both."""
-        return next(iter(token for _, token in self.contents), None)
+        return next(iter(content_id for _, content_id in self.contents), None)
 
     @property
     def contents(self) -> tuple[tuple[int, str], ...]:
@@ -116,7 +116,7 @@ class Consumption:
 
     Three fields are not recorded, as only the write itself needs them. ``directory`` is the folder to which
     relative paths of ``files`` refer, if it is known. ``listed`` are the instants whose entries were known
-    when the source was listed. ``apart`` means that entries of other sources do not count.
+    when the source was listed. ``ignores_other_sources`` means that entries of other sources do not count.
     """
 
     source: str
@@ -130,9 +130,9 @@ class Consumption:
     reading: str | None = None
     directory: str | None = field(default=None, compare=False)
     listed: tuple[str, ...] = field(default=(), compare=False)
-    apart: bool = field(default=False, compare=False)
+    ignores_other_sources: bool = field(default=False, compare=False)
 
-    def is_of_one_table_with(self, other: Consumption) -> bool:
+    def reads_same_table_as(self, other: Consumption) -> bool:
         """Return whether both read the same Hudi table.
 
         Tables without an id are compared by the name of the source.
@@ -166,7 +166,7 @@ def is_ledger_entry(path: str) -> bool:
 def record(store: ObjectStore, instant: str, consumption: Consumption) -> None:
     """Write the entry of ``instant``. Call this before the commit is published."""
     document = {"instant": instant} | asdict(consumption)
-    for unrecorded in ("directory", "listed", "apart"):
+    for unrecorded in ("directory", "listed", "ignores_other_sources"):
         del document[unrecorded]
     store.put(entry_path(consumption.source, instant), json.dumps(document).encode())
 
@@ -242,23 +242,23 @@ def ingested_by(store: ObjectStore, instants: Collection[str]) -> Mapping[str, S
     return found
 
 
-def in_common(
-    files: Iterable[SourceFile], entry: Consumption, place: Callable[[str], str]
+def common_files(
+    files: Iterable[SourceFile], entry: Consumption, locate: Callable[[str], str]
 ) -> tuple[SourceFile, ...]:
     """Return those of the files that the write of the entry has consumed.
 
-    Such a file has the same content, or is unchanged at the same location. ``place`` returns the absolute
+    Such a file has the same content, or is unchanged at the same location. ``locate`` returns the absolute
     location of a path.
     """
     contents = {content for file in entry.files for content in file.contents}
     listed = tuple(files)
     names = {file.path.rpartition("/")[2] for file in listed}
-    at = {place(f.path): f for f in entry.files if f.path.rpartition("/")[2] in names}
+    at = {locate(f.path): f for f in entry.files if f.path.rpartition("/")[2] in names}
 
     def is_taken(file: SourceFile) -> bool:
         if contents.intersection(file.contents):
             return True
-        other = at.get(place(file.path))
+        other = at.get(locate(file.path))
         return other is not None and file.is_same_as(other)
 
     return tuple(file for file in listed if is_taken(file))
@@ -277,7 +277,7 @@ def newest_readings(entries: Iterable[tuple[str, Consumption]]) -> Mapping[str, 
     return {entry.source: (entry.reading, time) for time, entry in entries if entry.reading is not None}
 
 
-def who_read(entries: Iterable[tuple[str, Consumption]], mine: Consumption) -> tuple[str, str] | None:
+def equal_full_read(entries: Iterable[tuple[str, Consumption]], mine: Consumption) -> tuple[str, str] | None:
     """Return the source and the instant of the last full read if it read the same data as ``mine``, or None.
 
     If the source of ``mine`` was never read, all sources are compared, because it may have been renamed.
@@ -309,7 +309,7 @@ def fold(store: ObjectStore, source: str, effective: EffectiveWrites) -> int:
         # Another writer folds at the same time.
         return 0
     fresh = pa.Table.from_pylist(_rows(sorted(entries.items())), schema=_FOLDED_SCHEMA)
-    folded = _judged(_joined([*tables, fresh]), effective)
+    folded = _with_final_states(_joined([*tables, fresh]), effective)
     if folded.num_rows:
         sink = io.BytesIO()
         pq.write_table(folded, sink)
@@ -364,8 +364,8 @@ def _entries(store: ObjectStore, source: str, *, rows: pc.Expression | None) -> 
                 entries[instant] = entry
         return entries
     raise ConflictError(
-        f"{store.uri}/{_folder(source)} kept changing while it was read; run again when fewer writers "
-        "ingest this source"
+        f"{store.uri}/{_folder(source)} changed each time it was read; run again when fewer writers ingest "
+        "this source"
     )
 
 
@@ -376,7 +376,7 @@ def _parse(store: ObjectStore, path: str) -> tuple[str, Consumption]:
         consumption = from_json_value(Consumption, document, place="entry")
     except (ValueError, KeyError, TypeError, AttributeError, InvalidDataError) as error:
         raise CorruptTableError(
-            f"{store.uri}/{path} is no ledger entry ({error}); delete it to have its files ingested again"
+            f"{store.uri}/{path} is not a valid ledger entry ({error}); to ingest its files again, delete it"
         ) from error
     return instant, consumption
 
@@ -418,8 +418,8 @@ def _read_table(store: ObjectStore, path: str) -> pa.Table:
         if isinstance(error, OSError) and error.errno is not None:  # an error of the store, not of Arrow
             raise
         raise CorruptTableError(
-            f"{store.uri}/{path} is no folded ledger ({error}); restore it from a copy, or delete it to have "
-            "its files ingested again"
+            f"{store.uri}/{path} is not a valid folded ledger ({error}); restore it from a copy, or, to "
+            "ingest its files again, delete it"
         ) from error
     return folded
 
@@ -437,19 +437,19 @@ def _joined(tables: Iterable[pa.Table]) -> pa.Table:
         settled |= _instants(table.filter(pc.field("is_settled")))
         parts.append(table.filter(_is_one_of(table, instants - seen)))
         seen |= instants
-    return _marked(pa.concat_tables(parts), settled)
+    return _with_settled(pa.concat_tables(parts), settled)
 
 
-def _judged(table: pa.Table, effective: EffectiveWrites) -> pa.Table:
+def _with_final_states(table: pa.Table, effective: EffectiveWrites) -> pa.Table:
     """Return the rows of all writes that were not rolled back, with those marked whose state is final."""
     settled = _instants(table.filter(pc.field("is_settled")))
     states = {instant: effective.state_of(instant) for instant in _instants(table) - settled}
     rolled_back = {instant for instant, state in states.items() if state is WriteState.ROLLED_BACK}
     settled |= {instant for instant, state in states.items() if state is WriteState.SETTLED}
-    return _marked(table.filter(pc.invert(_is_one_of(table, rolled_back))), settled)
+    return _with_settled(table.filter(pc.invert(_is_one_of(table, rolled_back))), settled)
 
 
-def _marked(table: pa.Table, settled: set[str]) -> pa.Table:
+def _with_settled(table: pa.Table, settled: set[str]) -> pa.Table:
     """Return the rows with ``is_settled`` set for these instants."""
     position = table.column_names.index("is_settled")
     return table.set_column(position, _FOLDED_SCHEMA.field("is_settled"), _is_one_of(table, settled))

@@ -147,7 +147,7 @@ def _ends(cell: str) -> int:
     return len(cell.splitlines()) - 1 + cell.endswith(("\n", "\r")) if cell else 0
 
 
-def twice_in_header(line: str, options: Mapping[str, str]) -> str | None:
+def duplicate_header_name(line: str, options: Mapping[str, str]) -> str | None:
     """Return a name that the header of a CSV file contains twice, ignoring case, or None."""
     seen = set[str]()
     with suppress(csv.Error, TypeError):  # unusual separators
@@ -178,16 +178,16 @@ def _rows(lines: Iterator[str], options: Mapping[str, str]) -> Iterator[tuple[in
     """Yield the records with their first lines; like Spark, skip blank lines and comments."""
     separator, quote = options.get("sep", ","), options.get("quote", '"')
     escape = options.get("escape", '"')
-    form: dict[str, Any] = {
+    dialect: dict[str, Any] = {
         "delimiter": _CHARACTERS.get(separator, separator),
         "quotechar": quote or None,
         "escapechar": None if escape == quote else escape or None,
     }
-    if form["quotechar"] is None:
-        form["quoting"] = csv.QUOTE_NONE
+    if dialect["quotechar"] is None:
+        dialect["quoting"] = csv.QUOTE_NONE
     comment = options.get("comment")
     if _is_set(options, "multiline"):
-        reader = csv.reader(lines, **form)
+        reader = csv.reader(lines, **dialect)
         begin = 1
         for row in reader:
             if row and not (comment and row[0].startswith(comment)):
@@ -196,7 +196,7 @@ def _rows(lines: Iterator[str], options: Mapping[str, str]) -> Iterator[tuple[in
         return
     for number, line in enumerate(lines, start=1):
         if line.strip() and not (comment and line.startswith(comment)):
-            yield number, next(csv.reader([line.rstrip("\r\n")], **form))
+            yield number, next(csv.reader([line.rstrip("\r\n")], **dialect))
 
 
 def _line_of_field(lines: Iterable[str], cell: SoughtCell) -> int | None:
@@ -209,22 +209,24 @@ def _line_of_field(lines: Iterable[str], cell: SoughtCell) -> int | None:
             continue
         records = record if isinstance(record, list) else [record]
         path = None if cell.column is None else cell.column.lower().split(".")
-        if any(_holds_anywhere(each, cell) if path is None else _holds(each, path, cell) for each in records):
+        if any(
+            _has_value(each, cell) if path is None else _has_value_at(each, path, cell) for each in records
+        ):
             return number
     return None
 
 
-def _holds_anywhere(found: Any, cell: SoughtCell) -> bool:
+def _has_value(found: Any, cell: SoughtCell) -> bool:
     match found:
         case list():
-            return any(_holds_anywhere(each, cell) for each in found)
+            return any(_has_value(each, cell) for each in found)
         case dict():
-            return any(_holds_anywhere(each, cell) for each in found.values())
+            return any(_has_value(each, cell) for each in found.values())
         case _:
             return cell.is_like(_text_of(found))
 
 
-def _holds(found: Any, path: list[str], cell: SoughtCell) -> bool:
+def _has_value_at(found: Any, path: list[str], cell: SoughtCell) -> bool:
     """Return whether the cell's text is the value at ``path`` in a JSON value.
 
     The path leads through the elements of lists and the values of maps.
@@ -236,11 +238,11 @@ def _holds(found: Any, path: list[str], cell: SoughtCell) -> bool:
     name, *rest = path
     match found:
         case list():
-            return name == "element" and any(_holds(each, rest, cell) for each in found)
+            return name == "element" and any(_has_value_at(each, rest, cell) for each in found)
         case dict():
-            of_map = name == "value" and any(_holds(each, rest, cell) for each in found.values())
+            of_map = name == "value" and any(_has_value_at(each, rest, cell) for each in found.values())
             return of_map or any(
-                key.lower() == name and _holds(each, rest, cell) for key, each in found.items()
+                key.lower() == name and _has_value_at(each, rest, cell) for key, each in found.items()
             )
         case _:
             return False
@@ -255,8 +257,8 @@ def _only_line(lines: Iterable[str], cell: SoughtCell) -> int | None:
     if cell.column is None:
         return None
     name = cell.column.rpartition(".")[2]
-    form = re.compile(rf'"{re.escape(name)}"\s*:\s*"?{re.escape(cell.text)}', re.IGNORECASE)
-    found = [number for number, line in enumerate(lines, start=1) for _ in form.finditer(line)]
+    pattern = re.compile(rf'"{re.escape(name)}"\s*:\s*"?{re.escape(cell.text)}', re.IGNORECASE)
+    found = [number for number, line in enumerate(lines, start=1) for _ in pattern.finditer(line)]
     return found[0] if len(found) == 1 else None
 
 

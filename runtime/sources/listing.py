@@ -78,18 +78,18 @@ def list_files(
     """
     root, pattern = split_pattern(path)
     _check_visible(pattern, path)
-    _check_way(base, root)
+    _check_links(base, root)
     store, infos = _files_below(join_base(base, root), options, deep=_is_deep(pattern))
     if not infos and not pattern:
         folder, _, name = root.rpartition("/")
         store = open_landing(join_base(base, folder or ("/" if root.startswith("/") else ".")), options)
         one = store.stat(name)
-        if one is None and not _is_there(store, name):
+        if one is None and not _exists(store, name):
             raise MissingSourceError(f"there is no file or folder {path}; correct the path of the source")
         if one is not None:
             _check_visible(name, path)
         root, infos = folder, [one] if one else []
-    if must_exist and pattern and not infos and not _is_there(store):
+    if must_exist and pattern and not infos and not _exists(store):
         raise MissingSourceError(
             f"{path} matches nothing: there is no folder {root}; correct the path of the source"
         )
@@ -97,7 +97,7 @@ def list_files(
     paths = [info.path for info in visible]
     matching = glob_expression(pattern).matching(paths) if pattern else frozenset(paths)
     found = [info for info in visible if info.path in matching]
-    found = _each_once(found)
+    found = _without_duplicate_links(found)
     for info in found:
         _check_spelling(info.path, path, is_local=isinstance(store, LocalStore))
     if pattern and not (found and pattern.endswith("*")):
@@ -125,9 +125,9 @@ def open_file(found: FoundFile, options: Mapping[str, Any] | None = None) -> Any
     return open_landing(landing or "/", options).open_input(found.uri[len(landing) + 1 :])
 
 
-def has_gone(file: Value | str) -> NotFoundError:
+def deleted_file_error(file: Value | str) -> NotFoundError:
     """Return the error for a file that was deleted after its source was listed."""
-    return NotFoundError(Message(file, " has gone since the source was listed; run again"))
+    return NotFoundError(Message(file, " was deleted after the source was listed; run again"))
 
 
 def _is_deep(pattern: str) -> bool:
@@ -145,7 +145,7 @@ def _files_below(
         return store, []
 
 
-def _check_way(base: str, root: str) -> None:
+def _check_links(base: str, root: str) -> None:
     """Raise an error if the path leads through a link out of the base.
 
     A project may contain such a link, because links can be committed.
@@ -161,7 +161,7 @@ def _check_way(base: str, root: str) -> None:
         raise storage_error("check", Value.uri(join_base(base, root)), error) from error
 
 
-def _is_there(store: ObjectStore, name: str = "") -> bool:
+def _exists(store: ObjectStore, name: str = "") -> bool:
     """Return whether the folder exists, even if it has no file.
 
     In an object store, return whether an object is below it.
@@ -171,16 +171,16 @@ def _is_there(store: ObjectStore, name: str = "") -> bool:
     return name in store.list_folders("") if name else bool(store.list_folders(""))
 
 
-def _each_once(found: list[ObjectInfo]) -> list[ObjectInfo]:
+def _without_duplicate_links(found: list[ObjectInfo]) -> list[ObjectInfo]:
     """Return the files without the links to files that are listed too."""
     if not any(info.is_link for info in found):
         return found
-    seen, once = set[FileIdentity | None](), list[ObjectInfo]()
+    seen, kept = set[FileIdentity | None](), list[ObjectInfo]()
     for info in sorted(found, key=lambda info: (info.is_link, info.path)):
         if not (info.is_link and info.identity in seen):
-            once.append(info)
+            kept.append(info)
         seen.add(info.identity)
-    return sorted(once, key=lambda info: info.path)
+    return sorted(kept, key=lambda info: info.path)
 
 
 def _check_visible(pattern: str, path: str) -> None:
@@ -188,8 +188,8 @@ def _check_visible(pattern: str, path: str) -> None:
     hidden = next((part for part in pattern.split("/") if is_hidden(part)), None)
     if hidden is not None:
         raise InvalidDataError(
-            f"{path} never matches a file: names that begin with '_' or '.' are left out, as Spark does, and "
-            f"{hidden} does; give the files another name, or correct the path of the source"
+            f"{path} never matches a file: like Spark, sources leave out names that begin with '_' or '.', "
+            f"such as {hidden}; rename the files, or correct the path of the source"
         )
 
 
@@ -237,14 +237,14 @@ def glob_expression(pattern: str) -> LinearRegex:
     """Return the regular expression of a path pattern; ``*`` stays within a folder, ``**`` does not."""
     if len(pattern) > _MOST_CHARACTERS:
         raise InvalidDataError(
-            f"the path pattern {pattern[:40]!r}... has {len(pattern):,} characters, and no path has more "
-            f"than {_MOST_CHARACTERS:,}; shorten it, or make several sources of it"
+            f"the path pattern {pattern[:40]!r}... has {len(pattern):,} characters, but a path has at most "
+            f"{_MOST_CHARACTERS:,}; shorten it, or divide it into several sources"
         )
     try:
         return LinearRegex(f"(?s:{_translated(pattern)})")
     except RegexError as error:
         raise InvalidDataError(
-            f"the path pattern {pattern!r} cannot be understood ({error}); write ranges as [a-z]"
+            f"the path pattern {pattern!r} is not valid ({error}); write ranges as [a-z]"
         ) from error
 
 
@@ -288,9 +288,9 @@ def _check_spelling(name: str, path: str, *, is_local: bool) -> None:
     if is_local and ":" in name.rpartition("/")[2]:
         raise InvalidDataError(
             Message(
-                f"{path} matches a file called ",
+                f"{path} matches the file ",
                 Value.uri(name, quoted=True),
-                ", with a ':' that no local file of Hadoop's has, so Spark cannot open it; rename it",
+                ", but Spark cannot open a local file whose name contains ':'; rename it",
             )
         )
     try:
@@ -298,5 +298,6 @@ def _check_spelling(name: str, path: str, *, is_local: bool) -> None:
     except UnicodeEncodeError as error:
         spelled = name.encode(errors="surrogateescape")
         raise InvalidDataError(
-            f"{path} matches a file called {spelled!r}, which is no UTF-8, so Spark cannot open it; rename it"
+            f"{path} matches the file {spelled!r}, but Spark cannot open a file whose name is not valid "
+            "UTF-8; rename it"
         ) from error

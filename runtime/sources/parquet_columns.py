@@ -31,7 +31,7 @@ _ROWS: Final = 65_536
 VOID: Final = Primitive(name="void")
 """The type of a column that contains only nulls."""
 
-SAME_VALUES: Final[Mapping[pa.DataType, pa.DataType]] = {
+STORED_TYPES: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
@@ -98,48 +98,48 @@ def _index(note: bytes | None) -> frozenset[str]:
         return frozenset()
 
 
-def column_type(field: pa.Field, place: str) -> ColumnType:  # noqa: PLR0911 - a case, an answer
+def column_type(field: pa.Field, path: str) -> ColumnType:  # noqa: PLR0911 - a case, an answer
     """Return the table type that stores the field's values; ``void`` for a field that contains only nulls.
 
     A time without a zone is ``timestamp_ntz``.
 
     Raises:
-        InvalidDataError: If no table type stores the values. The message contains ``place`` and a remedy.
+        InvalidDataError: If no table type stores the values. The message contains ``path`` and a remedy.
     """
     kind = field.type
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == _JSON:
-        return column_type(field.with_type(kind.storage_type), place)
+        return column_type(field.with_type(kind.storage_type), path)
     if isinstance(kind, pa.BaseExtensionType) or _EXTENSION in (field.metadata or {}):
         name = kind.extension_name if isinstance(kind, pa.BaseExtensionType) else field.metadata[_EXTENSION]
-        told = name if isinstance(name, str) else name.decode(errors="replace")
+        type_name = name if isinstance(name, str) else name.decode(errors="replace")
         raise InvalidDataError(
-            f"column {place!r} has the type {told}, which tables do not have; write it as text or as numbers"
+            f"column {path!r} has the type {type_name}, which tables do not have; write it as text or numbers"
         )
     if pa.types.is_dictionary(kind):
-        return column_type(field.with_type(kind.value_type), place)
+        return column_type(field.with_type(kind.value_type), path)
     if pa.types.is_null(kind):
         return VOID
     if is_list(kind):
-        return Array(element=column_type(kind.value_field, f"{place}.element"))
+        return Array(element=column_type(kind.value_field, f"{path}.element"))
     if pa.types.is_map(kind):
-        if column_type(kind.key_field, f"{place}.key") != Primitive(name="string"):
+        if column_type(kind.key_field, f"{path}.key") != Primitive(name="string"):
             raise InvalidDataError(
-                f"column {place!r} has maps with keys of {kind.key_type}, and tables have text; "
-                "write the keys as text"
+                f"column {path!r} has maps with keys of type {kind.key_type}, but tables need text; write "
+                "the keys as text"
             )
-        return Map(value=column_type(kind.item_field, f"{place}.value"))
+        return Map(value=column_type(kind.item_field, f"{path}.value"))
     if pa.types.is_struct(kind):
         return Struct(
             fields=tuple(
-                StructField(name=inner.name, type=column_type(inner, f"{place}.{inner.name}"))
+                StructField(name=inner.name, type=column_type(inner, f"{path}.{inner.name}"))
                 for inner in fields(kind)
             )
         )
-    return _leaf(kind, place)
+    return _leaf(kind, path)
 
 
-def _leaf(kind: pa.DataType, place: str) -> ColumnType:
-    found = SAME_VALUES.get(kind, kind)
+def _leaf(kind: pa.DataType, path: str) -> ColumnType:
+    found = STORED_TYPES.get(kind, kind)
     if not pa.types.is_decimal(found) or found.precision <= _MOST_DIGITS:
         try:
             (column,) = columns_from_arrow(pa.schema([pa.field("value", found)]))
@@ -147,7 +147,7 @@ def _leaf(kind: pa.DataType, place: str) -> ColumnType:
         except UnsupportedTableError:
             pass
     remedy = next((text for test, text in _REMEDIES if test(kind)), "write it as another type")
-    raise InvalidDataError(f"column {place!r} has the type {kind}, which tables do not have; {remedy}")
+    raise InvalidDataError(f"column {path!r} has the type {kind}, which tables do not have; {remedy}")
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -21,9 +21,9 @@ def removal_between(table: TableHandle, since: str, until: str) -> str | None:
     timeline, name = table.timeline(), table.name
     effective = EffectiveWrites(timeline, table.config.archive_folder)
     if not effective.counts(since):
-        return f"commit {since} of {name}, up to which it was read, was taken back"
+        return f"commit {since} of {name}, the last one that was read, was rolled back"
     for write in timeline.completed_writes:
-        if since < write.time <= until and (loss := _loss(timeline.commit_metadata(write.time))):
+        if since < write.time <= until and (loss := _loss_text(timeline.commit_metadata(write.time))):
             return f"commit {write.time} of {name} {loss}"
     first = timeline.first_contiguous_write
     if first is None or since >= first:
@@ -32,18 +32,18 @@ def removal_between(table: TableHandle, since: str, until: str) -> str | None:
         if archived is None:
             return f"commits of {name} after {since} are archived, and no archive log says what they removed"
         time, metadata = archived
-        if (loss := _loss(metadata)) and effective.counts(time):
+        if (loss := _loss_text(metadata)) and effective.counts(time):
             return f"commit {time} of {name} {loss}"
     return None
 
 
-def _loss(metadata: CommitMetadata) -> str | None:
+def _loss_text(metadata: CommitMetadata) -> str | None:
     """Return how a commit removed rows, as text, or None if it removed none."""
     if metadata.replaced and metadata.operation.upper() != CLUSTER:
         groups = sum(map(len, metadata.replaced.values()))
         return f"replaced {groups} file groups"
     deleted = sum(stat.num_deletes for stat in metadata.all_stats())
-    return f"deleted {deleted} rows, or moved them" if deleted else None
+    return f"deleted or moved {deleted} rows" if deleted else None
 
 
 def _archived_writes(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.runtime.sources.identity import FileState, judge
+from parquetry.runtime.sources.identity import FileState, classify
 from parquetry.runtime.sources.ledger import Consumption, EntryKind, SourceFile
 from parquetry.runtime.sources.listing import FoundFile
 
@@ -47,16 +47,16 @@ class Disk:
         self.read += len(files)
         return {each.file.path: f"d{self.files[each.file.path].content}" for each in files}
 
-    def judged(self, *, every=True, redelivers=False):
+    def judged(self, *, every=True, ingests_copies=False):
         listing = [found(path, file, etags=self.etags) for path, file in sorted(self.files.items())]
-        return judge(
+        return classify(
             listing,
             self.entries,
-            place=lambda path: f"/{path}",
+            locate=lambda path: f"/{path}",
             hints={},
             digests=self.digests,
             every=every,
-            redelivers=redelivers,
+            ingests_copies=ingests_copies,
         )
 
     def run(self, source, **options):
@@ -142,11 +142,11 @@ def test_files_that_are_as_the_ledger_has_them_are_not_read():
 def test_an_upsert_takes_a_delivery_again_whose_first_one_is_still_there():
     disk = Disk(etags=False)
     disk.write("in/a", 0)
-    disk.run("feed", redelivers=True)
+    disk.run("feed", ingests_copies=True)
     disk.copy("in/a", "in/b")
-    assert [each.file.path for each in disk.run("feed", redelivers=True)] == ["in/b"]
+    assert [each.file.path for each in disk.run("feed", ingests_copies=True)] == ["in/b"]
     disk.move("in/b", "other/b")
-    assert disk.run("feed", redelivers=True) == []
+    assert disk.run("feed", ingests_copies=True) == []
 
 
 def test_content_that_returns_to_its_path_is_a_change():

@@ -23,7 +23,7 @@ from parquetry.runtime.errors import InvalidDataError, KeyUnavailableError
 from parquetry.runtime.parquet.encryption import encryption_properties
 from parquetry.runtime.parquet.footer import read_metadata
 from parquetry.runtime.parquet.key_management import kms_client
-from parquetry.runtime.sources.due import preview_first
+from parquetry.runtime.sources.due import preview_new_table
 from parquetry.runtime.spark import cluster
 from parquetry.runtime.spec import plug_ins
 from parquetry.runtime.spec.clustering import ExecutionPolicy, PlanPolicy
@@ -219,7 +219,7 @@ def test_a_table_that_is_a_source_is_opened_for_the_keys_of_the_source(tmp_path)
     table.insert({"a": (1, "a")})
     source = Source(name="s", format="hudi", path="other", encryption_keys=(OURS,))
     for wanted in (source, replace(source, encryption_keys=())):
-        batch = preview_first(wanted, directory=str(tmp_path), storage={})
+        batch = preview_new_table(wanted, directory=str(tmp_path), storage={})
         assert batch.table.store.allowed == Allowed(keys=frozenset(wanted.encryption_keys))
 
 

@@ -20,7 +20,7 @@ from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.sources.avro_types import foreign_columns
-from parquetry.runtime.sources.lines import twice_in_header, unpacked
+from parquetry.runtime.sources.lines import duplicate_header_name, unpacked
 from parquetry.runtime.sources.listing import FoundFile, open_file
 from parquetry.runtime.sources.parquet_columns import ParquetColumns
 from parquetry.runtime.spark.read.cells import CellFormat, conformed
@@ -558,7 +558,7 @@ def _csv_texts(
         # If Spark detects the line ends itself, it changes those within quotes.
         defaults["linesep"] = "\n"
     has_crlf = is_multi_line and head.has_crlf and "linesep" not in options
-    if (duplicate := twice_in_header(head.line, options)) is not None:
+    if (duplicate := duplicate_header_name(head.line, options)) is not None:
         raise UnreadableFileError(files[0].file.path, f"its header has the column {duplicate!r} twice")
     found = _load(spark, source, files, defaults).schema.names
     names = [name.removesuffix("\r") for name in found] if has_crlf else found

@@ -23,7 +23,7 @@ from parquetry.runtime.sources.lines import (
     find_malformed,
     unpacked,
 )
-from parquetry.runtime.sources.listing import FoundFile, has_gone, open_file
+from parquetry.runtime.sources.listing import FoundFile, deleted_file_error, open_file
 from parquetry.runtime.spark.prepare.rows import DELETE_WHEN
 from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.reader_packages import avro_package
@@ -123,7 +123,7 @@ def gone_file(what: Exception | str) -> NotFoundError:
     if found:
         what = found["file"]
     file = Value.uri(what) if isinstance(what, str) else message_of(what)
-    return has_gone(file)
+    return deleted_file_error(file)
 
 
 def is_gone(error: Exception) -> bool:

@@ -94,7 +94,7 @@ def test_a_quiet_failure_is_one_line_on_stderr_and_no_trace_and_lost_files_are_t
     assert (done.returncode, jobs.splitlines()) == (1, [f"{job:{width}}  failed" for job in failed])
     # The first failure is that of the command, and comes last; the others name their job.
     *lines, lost = done.stderr.splitlines()
-    assert "is gone" in lost
+    assert "is missing" in lost
     for line, table in zip(lines, tables, strict=True):
         case = tables[table]
         job = f"{table} ingest_landing: "

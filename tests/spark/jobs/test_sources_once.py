@@ -74,7 +74,7 @@ def test_a_renamed_source_knows_its_files(folder):
     called("apply", "--auto-approve")
     result = run("ingest_deliveries")
     assert (result["commit"], rows()) == (None, 3)
-    assert "3 files were ingested before by source feed" in result["warnings"][0]
+    assert "left out 3 files that source feed has already ingested" in result["warnings"][0]
     assert run("ingest_deliveries")["warnings"] == []  # said once
 
 
@@ -186,10 +186,10 @@ def test_a_full_source_whose_files_are_gone_is_an_error(folder):
     for file in (folder.root / "landing").iterdir():
         file.unlink()
     failed = called("run", "--only", "ingest", "--format", "json", code=1)
-    assert "all its files are gone, and the table keeps the rows" in failed
+    assert "all its files were deleted, but the table keeps the rows" in failed
     folder.write("tables/cities.yml", cities | {"sources": [full | {"if_missing": "warn"}]})
     called("apply", "--auto-approve")
-    assert "all its files are gone" in run("ingest_all")["warnings"][0]
+    assert "all its files were deleted" in run("ingest_all")["warnings"][0]
     assert rows("cities") == 3
 
 
@@ -201,9 +201,9 @@ def test_rows_that_a_source_table_has_lost_are_an_error_or_kept(folder):
     trips = parquetry.open(str(folder.root / "warehouse/trips"))
     bern = pa.table({"id": [7], "city": ["Bern"]})
     lost = {
-        "deleted 1 rows": lambda: trips.delete(pa.table({"city": ["Rome"]}), match=["city"]),
+        "deleted or moved 1 rows": lambda: trips.delete(pa.table({"city": ["Rome"]}), match=["city"]),
         "replaced 1 file groups": lambda: trips.insert_overwrite_table(bern),
-        "was taken back": lambda: trips.rollback(newest),
+        "was rolled back": lambda: trips.rollback(newest),
     }
     for number, (said, lose) in enumerate(lost.items(), 10):
         (folder.root / f"landing/{number}.csv").write_text(f"id,city\n{number},Rome\n")
@@ -245,7 +245,7 @@ def test_a_source_that_is_read_in_full_knows_its_files_by_their_content(folder, 
     planned(folder, "copies", sources=[every | {"name": "all"}])
     assert "ingest all (insert): nothing new; 3 files" in called("plan")
     called("apply", "--auto-approve")
-    assert "3 files were ingested before by source every" in run("ingest_all")["warnings"][0]
+    assert "left out 3 files that source every has already ingested" in run("ingest_all")["warnings"][0]
     is_not_read("ingest_all")
     (folder.root / "landing").rename(folder.root / "arrivals")
     is_not_read("ingest_every", path="arrivals/**")
@@ -348,7 +348,7 @@ def test_a_file_that_goes_after_it_was_listed_is_left_out_by_the_next_run(folder
 
     monkeypatch.setattr(place, gone_first)
     failed = called("run", "--only", "ingest", "--format", "json", code=1)
-    assert "9.csv has gone since the source was listed; run again" in failed
+    assert "9.csv was deleted after the source was listed; run again" in failed
     assert rows() == 3
     monkeypatch.undo()
     monkeypatch.chdir(folder.root)

@@ -96,7 +96,7 @@ def test_a_lost_file_is_an_error_where_a_read_looks_at_its_commit(tmp_path, spar
     """Here that of the newest write; what other commits wrote, writes and doctor look at."""
     (_, lost) = sorted(files(tmp_path, "south"), key=lambda file: file.name.rpartition("_")[2])
     lost.unlink()
-    with pytest.raises(CorruptTableError, match=f"{lost.name} is gone, .* its rows are missing"):
+    with pytest.raises(CorruptTableError, match=f"{lost.name}, a file of .*, is missing"):
         table.read(spark)
     assert table.read(spark, where="site = 'north'").count() == 30
 

@@ -105,7 +105,7 @@ def test_inspect_opens_no_file_of_another_size_than_was_written(table):
     whole = newest(table, "p=a")
     for content in (b"", table.store.read(whole.path)[:100], table.store.read(whole.path) + b"more"):
         table.store.put(whole.path, content)
-        expected = f"{whole.path} has {len(content):,} bytes, and {whole.instant} wrote {whole.size_bytes:,};"
+        expected = f"{whole.path} has {len(content):,} bytes, but {whole.instant} wrote {whole.size_bytes:,};"
         with pytest.raises(CorruptTableError, match=re.escape(expected)):
             inspect_table(table.store)
 
@@ -186,7 +186,7 @@ def test_doctor_wants_a_lost_file_mended(shop):
     table.store.delete(newest(table, "p=a").path)
     (found,) = [check for check in check_project(shop.workspace()) if check.name == "table orders"]
     assert not found.ok
-    assert "is gone" in found.found
+    assert "is missing" in found.found
 
 
 WRITES = {

@@ -192,7 +192,7 @@ class TestSavepointBesideAnOlderWrite:
             table.upsert({"k1": (n, "a")})
         clean(table.handle, timing=FAST)
         before = rows_of(path)
-        with pytest.raises(InvalidDataError, match=f"p=a/.* belongs to the savepoint {time}, is gone"):
+        with pytest.raises(InvalidDataError, match=f"p=a/.* of the savepoint {time} is missing"):
             restore(table.handle, time, timing=FAST)
         with pytest.raises(InvalidDataError, match=f"cannot be read as of {time}"):
             read_as_of(table, time)

@@ -251,7 +251,7 @@ def test_a_restore_refuses_what_would_lose_rows(table: SmallTable) -> None:
         restore(table.handle, first, timing=FAST)
     delete_savepoint(table.handle, second, timing=FAST)
     next((root(table) / "p=b").glob(f"*_{first}.parquet")).unlink()
-    with pytest.raises(InvalidDataError, match="is gone; nothing was restored"):
+    with pytest.raises(InvalidDataError, match="is missing; nothing was restored"):
         restore(table.handle, first, timing=FAST)
 
 
@@ -320,7 +320,7 @@ def test_damaged_files_are_neither_protected_nor_brought_back(
     assert path.name.partition("_")[0] in said
     assert "from a copy" in said or "choose a later write" in said
     if kind != "missing":
-        assert f"has {path.stat().st_size:,} bytes, and {first} wrote {len(whole):,}" in said
+        assert f"has {path.stat().st_size:,} bytes, but {first} wrote {len(whole):,}" in said
     assert contents() == before
     if kind != "missing" and operation in {"restore", "rollback"}:
         assert rows_of(root(table)) == {**BASE, "k1": (0, "b")}

@@ -93,7 +93,9 @@ def test_a_link_that_leads_outside_is_an_error_with_its_place(store, tmp_path, l
         pattern = "in/p/*"
         (store.root / path).rename(store.root / "p/l")
         path = "p/l"
-    with pytest.raises(StorageError, match=rf"/in/{path}' is a link, and leads out of .*; put a copy in its"):
+    with pytest.raises(
+        StorageError, match=rf"/in/{path}' is a link, and leads out of .*; replace it by a copy"
+    ):
         list_files(f"{tmp_path}/{pattern.format(path=path)}")
 
 

@@ -81,7 +81,9 @@ def test_what_an_instant_took_is_read_back(store):
 def test_a_broken_entry_names_its_file_and_the_remedy(store):
     record(store, "20260101000000001", source_file("a"))
     store.put(ledger.entry_path("landing", "20260101000000001"), b'{"source": "la')
-    with pytest.raises(CorruptTableError, match=r"20260101000000001\.json is no ledger entry.*delete it"):
+    with pytest.raises(
+        CorruptTableError, match=r"20260101000000001\.json is not a valid ledger entry.*delete it"
+    ):
         consumed(store, "landing", everything)
     store.delete(ledger.entry_path("landing", "20260101000000001"))
     assert consumed(store, "landing", everything) == {}
@@ -193,7 +195,7 @@ def test_a_ledger_that_cannot_be_read_whole_is_not_taken_for_empty(store):
         def read(self, path):
             raise NotFoundError(path)
 
-    with pytest.raises(ConflictError, match="kept changing while it was read; run again"):
+    with pytest.raises(ConflictError, match="changed each time it was read; run again"):
         consumed(Vanishing(store), "landing", everything)
 
 
@@ -244,7 +246,7 @@ def test_a_folded_ledger_that_is_spoilt_names_its_file_and_the_remedy(store):
         except CorruptTableError as error:
             told.append(str(error))
     assert len(told) > 2
-    assert all(f"{path} is no folded ledger" in text and "delete it to have its" in text for text in told)
+    assert all(f"{path} is not a valid folded ledger" in text and "delete it" in text for text in told)
 
 
 def _flipped(content, place):

@@ -10,7 +10,7 @@ from parquetry.runtime.sources.removals import removal_between
 from tests.support.small_table import FAST, make_table
 
 LOSSES = {
-    "deleted 1 rows, or moved them": lambda table: table.delete(["b"]),
+    "deleted or moved 1 rows": lambda table: table.delete(["b"]),
     "replaced 2 file groups": lambda table: table.overwrite({"z": (1, "p")}),
     "replaced 3 file groups": lambda table: (table.insert({"c": (1, "p")}), table.delete_partition("p=p"))[1],
 }
@@ -74,4 +74,6 @@ def test_a_commit_that_was_taken_back_is_a_loss(tmp_path):
     table.insert({"a": (1, "p")})
     since = table.insert({"b": (1, "p")}).instant
     rollback(table.handle, since)
-    assert lost(table, since, since) == f"commit {since} of small, up to which it was read, was taken back"
+    assert (
+        lost(table, since, since) == f"commit {since} of small, the last one that was read, was rolled back"
+    )

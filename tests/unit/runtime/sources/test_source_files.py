@@ -121,9 +121,7 @@ def test_a_name_that_is_no_utf_8_is_shown(tmp_path):
     (tmp_path / "landing").mkdir()
     with open(os.fsencode(tmp_path / "landing") + b"/caf\xe9.csv", "w"):
         pass
-    with pytest.raises(
-        InvalidDataError, match=r"landing/\*\.csv matches a file called b'caf\\xe9\.csv'.*rename"
-    ):
+    with pytest.raises(InvalidDataError, match=r"landing/\*\.csv matches the file b'caf\\xe9\.csv'.*rename"):
         list_files("landing/*.csv", base=str(tmp_path))
     assert list_files("landing/*.json", base=str(tmp_path)) == ()
 
@@ -206,7 +204,7 @@ def test_a_folder_of_nothing_but_folders_may_be_waited_at(tmp_path):
     "path", ["landing/_SUCCESS", "landing/_*", "landing/*/.x.csv", "landing/*/_temporary/*"]
 )
 def test_a_path_that_can_only_match_hidden_names_is_refused(landing, path):
-    with pytest.raises(InvalidDataError, match=r"never matches a file: names that begin with '_' or '\.'"):
+    with pytest.raises(InvalidDataError, match=r"never matches a file: .* names that begin with '_' or '\.'"):
         list_files(path, base=str(landing))
 
 
