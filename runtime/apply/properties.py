@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from parquetry.runtime.commit.locking import locked_session
+from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.key_generator import choose_key_generator
 from parquetry.runtime.spec.table_spec import TableSpec

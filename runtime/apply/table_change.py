@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from parquetry.runtime.apply.properties import restore_properties
 from parquetry.runtime.apply.requirements import check_requirements, unexpected_table_error
-from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
+from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
 from parquetry.runtime.parquet.key_management import secret_of

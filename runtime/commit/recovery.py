@@ -14,9 +14,9 @@ from typing import Final
 
 from parquetry.message import Message, Value, command, joined
 from parquetry.runtime.commit.claims import Claim, Session, heartbeat_path, is_alive, read_claim
-from parquetry.runtime.commit.locking import locked_session
-from parquetry.runtime.commit.restoring import finish_restore
+from parquetry.runtime.commit.restore_execution import finish_restore
 from parquetry.runtime.commit.rollback import finish_rollback, roll_back
+from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.handle import TableHandle

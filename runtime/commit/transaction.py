@@ -14,10 +14,10 @@ from parquetry.runtime.commit.claims import Claim, Session, is_alive, open_sessi
 from parquetry.runtime.commit.conflicts import WriteEffects, effects_of_commit, find_conflict
 from parquetry.runtime.commit.inserted_keys import inserted_keys_of
 from parquetry.runtime.commit.lock import TableLock
-from parquetry.runtime.commit.locking import table_lock
 from parquetry.runtime.commit.outcome import Footprint
 from parquetry.runtime.commit.recovery import foreign_clustering_conflict, recovered_timeline
 from parquetry.runtime.commit.rollback import roll_back
+from parquetry.runtime.commit.table_lock import table_lock
 from parquetry.runtime.commit.workload_profile import (
     KeyRanges,
     Profile,

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from parquetry.runtime.commit.damaged_files import damaged_files
-from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.recovery import recovered_timeline
 from parquetry.runtime.commit.rollback import remove_completed
+from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.services.orphans import (
     DAY_MS,

@@ -15,9 +15,9 @@ from typing import Final
 from parquetry.errors import message_of
 from parquetry.runtime.commit.abandoned_buckets import partitions_with_abandoned
 from parquetry.runtime.commit.claims import open_session
-from parquetry.runtime.commit.locking import locked_session, table_lock
 from parquetry.runtime.commit.recovery import recover, recovered_timeline
 from parquetry.runtime.commit.rollback import withdraw_request
+from parquetry.runtime.commit.table_lock import locked_session, table_lock
 from parquetry.runtime.services.clean_plan import (
     Expiry,
     clean_horizon,

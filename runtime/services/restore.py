@@ -7,10 +7,10 @@ from typing import Final
 
 from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.damaged_files import damaged_as_of, raise_if_damaged
-from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.recovery import recovered_timeline
-from parquetry.runtime.commit.restoring import finish_restore
+from parquetry.runtime.commit.restore_execution import finish_restore
 from parquetry.runtime.commit.rollback import withdraw_request
+from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import finish_cleans
 from parquetry.runtime.sources.ledger import ReadAgain, read_again

@@ -8,13 +8,13 @@ from typing import Final
 from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.claims import is_alive, read_claim
 from parquetry.runtime.commit.damaged_files import damaged_as_of, raise_if_damaged
-from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.rollback import (
     RollbackResult,
     find_rollback_of,
     finish_rollback,
     roll_back,
 )
+from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.sources.ledger import read_again

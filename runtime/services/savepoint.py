@@ -13,8 +13,8 @@ from parquetry.message import Message, Value, command
 from parquetry.runtime.commit.claims import read_claim
 from parquetry.runtime.commit.damaged_files import damaged_as_of, raise_if_damaged, remedy
 from parquetry.runtime.commit.lock import TableLock
-from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.recovery import recover, recovered_timeline, withdraw_pending
+from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.spec.masking import masked_message

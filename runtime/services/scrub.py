@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.recovery import recovered_timeline
+from parquetry.runtime.commit.table_lock import locked_session
 from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, TooLargeError
 from parquetry.runtime.spec.codec import Brief

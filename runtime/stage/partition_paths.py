@@ -32,7 +32,7 @@ class PartitionPaths:
     def of(cls, rules: KeyRules, columns: Sequence[Column]) -> Self | None:
         """Return the rules, or None if only Spark can produce the text of a partition column.
 
-        That is so for columns within structs, and for types other than :data:`SPELLED_TYPES`.
+        That is so for columns within structs, and for types other than :data:`SAME_TEXT_TYPES`.
         """
         kinds = {column.name: str(parse_type(column.type)) for column in columns}
         has_same_text = all(kinds.get(field) in SAME_TEXT_TYPES for field in rules.partition_by)

@@ -13,7 +13,7 @@ import pytest
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH, read_lock
-from parquetry.runtime.commit.locking import unlock
+from parquetry.runtime.commit.table_lock import unlock
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore

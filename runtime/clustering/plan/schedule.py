@@ -22,9 +22,9 @@ from parquetry.runtime.clustering.plan.survey import (
 )
 from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, is_alive, open_session, read_claim
 from parquetry.runtime.commit.lock import TableLock
-from parquetry.runtime.commit.locking import table_lock
 from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.commit.recovery import SCHEDULED, recovered_timeline
+from parquetry.runtime.commit.table_lock import table_lock
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.layout.clustering.model import PlannedGroup

@@ -65,7 +65,7 @@ def test_a_script_of_a_spec_that_is_not_applied_any_more_exits_4(folder):
     answered(folder, "apply", "--auto-approve")
     done, result = executed(sys.executable, folder.root / "target/jobs/orders/ingest_landing.py")
     assert done.returncode == 4
-    assert "its spec is another one" in result["error"]
+    assert "its spec differs from the expected" in result["error"]
     assert "Traceback" not in done.stderr
 
 

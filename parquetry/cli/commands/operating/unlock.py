@@ -28,7 +28,7 @@ def command(
     from parquetry.cli.requests.workspaces import table_named, workspace_of
     from parquetry.cli.views.operating.services import LocksView, ReleaseView
     from parquetry.compiler.reports.locks import held_lock, held_locks
-    from parquetry.runtime.commit.locking import unlock
+    from parquetry.runtime.commit.table_lock import unlock
 
     if table is None:
         output.show(LocksView(typed_options=output.typed_options), held_locks(workspace_of(request)))

@@ -186,7 +186,7 @@ def test_requirements_are_met_or_named(tmp_path):
     for wrong, what in (
         ({"table_id": "other"}, "table id"),
         ({"applied_number": 0}, "record 1 is applied, but record 0 was expected"),
-        ({"applied_digest": "sha256:0"}, "its spec is another one"),
+        ({"applied_digest": "sha256:0"}, "its spec differs from the expected"),
         ({"minimum_parquetry": "99.0"}, "parquetry 99.0 or newer"),
     ):
         with pytest.raises(StalePlanError, match=what):

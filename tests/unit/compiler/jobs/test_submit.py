@@ -200,7 +200,7 @@ def test_its_failure_comes_back_with_its_exit_code(folder, submit, monkeypatch):
         monkeypatch,
         f"import subprocess\nsubprocess.run([{sys.executable!r}, script], stdout=subprocess.DEVNULL)",
     )
-    with pytest.raises(JobFailedError, match=r"1 is applied .* its spec is another one") as failed:
+    with pytest.raises(JobFailedError, match=r"1 is applied.* its spec differs") as failed:
         submit(ingest(folder))
     assert failed.value.exit_code == 4
 

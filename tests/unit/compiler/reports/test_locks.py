@@ -19,8 +19,8 @@ from parquetry.compiler.reports.locks import held_lock, held_locks
 from parquetry.compiler.workspace.spec_words import human_duration
 from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, heartbeat_path, open_session
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH, TableLock
-from parquetry.runtime.commit.locking import table_lock
 from parquetry.runtime.commit.owner import Owner
+from parquetry.runtime.commit.table_lock import table_lock
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.timeline.instant import format_instant, next_instant

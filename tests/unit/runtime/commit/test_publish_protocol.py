@@ -16,9 +16,9 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.commit import transaction
 from parquetry.runtime.commit.claims import heartbeat_path
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
-from parquetry.runtime.commit.locking import unlock
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.publish import run_write
+from parquetry.runtime.commit.table_lock import unlock
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
 from parquetry.runtime.errors import (

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from parquetry.runtime.commit.claims import heartbeat_path, open_session
-from parquetry.runtime.commit.locking import unlock
+from parquetry.runtime.commit.table_lock import unlock
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.main import report_path
 from parquetry.runtime.services import archive as archive_service
