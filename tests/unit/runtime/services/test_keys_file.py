@@ -31,13 +31,13 @@ def test_numbers_of_parquet_become_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "refused"),
     [
-        (b"", "no list of keys"),
+        (b"", "does not contain a list of keys"),
         (b"id\na,b\n", "key 1 has 2 cells"),
         (b"name\na\n", "has the columns name, but must have exactly id"),
         (b"id,name\na,b\n", "has the columns id, name, but must have exactly id"),
         (b"id\na\nb\nc\n", "more than 2 keys; split it"),
-        (b"id\n\xff\n", "no list of keys"),
-        (b"PAR1", "no list of keys"),
+        (b"id\n\xff\n", "does not contain a list of keys"),
+        (b"PAR1", "does not contain a list of keys"),
         (None, "cannot be read: No such file or directory"),
     ],
 )
