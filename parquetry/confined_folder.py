@@ -32,10 +32,10 @@ _FILE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT: Final = _FOLDER & ~os.O_NOFOLLOW
 _TOP: Final = Path("/")
-_EXCHANGED: Final = "it was replaced after it was opened; find out by whom, and run again"
+_REPLACED_REMEDY: Final = "it was replaced after it was opened; find out by whom, and run again"
 # Linux's limits for the length of a path and for the number of links in it.
-_MOST_CHARACTERS: Final = 4_096
-_MOST_LINKS: Final = 40
+_MAX_CHARACTERS: Final = 4_096
+_MAX_LINKS: Final = 40
 
 
 class LinkInTheWayError(UsageError):
@@ -59,7 +59,7 @@ class ConfinedFolder:
         "a link in a checkout may lead anywhere; remove it, and if it was committed, find out by whom"
     )
     durable: bool = False
-    _place: str = field(default="", init=False, compare=False, repr=False)
+    _real_root: str = field(default="", init=False, compare=False, repr=False)
     _identity: FileIdentity | None = field(default=None, init=False, compare=False, repr=False)
 
     def write(self, path: Path | str, content: str | bytes, *, private: bool = False) -> Path:
@@ -77,18 +77,18 @@ class ConfinedFolder:
 
         """
         with self._open_parent_reporting(path, create_parents=True, private=private) as (folder, name):
-            there = self._status(path, name, folder)
-            passing = f".{secrets.token_hex(8)}.part"
-            file = os.open(passing, NEW_FILE, 0o600 if private else 0o666, dir_fd=folder)
+            status = self._status(path, name, folder)
+            temporary = f".{secrets.token_hex(8)}.part"
+            file = os.open(temporary, NEW_FILE, 0o600 if private else 0o666, dir_fd=folder)
             try:
                 with os.fdopen(file, "wb") as stream:
-                    if there is not None and not private:
-                        os.fchmod(stream.fileno(), stat.S_IMODE(there.st_mode))
+                    if status is not None and not private:
+                        os.fchmod(stream.fileno(), stat.S_IMODE(status.st_mode))
                     stream.write(content.encode() if isinstance(content, str) else content)
-                os.replace(passing, name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with suppress(OSError):
-                    os.unlink(passing, dir_fd=folder)
+                    os.unlink(temporary, dir_fd=folder)
                 raise
         return self.root / path
 
@@ -96,8 +96,8 @@ class ConfinedFolder:
         """Return a descriptor that appends to a file, and create the file and its folders as `write` does."""
         with self._open_parent_reporting(path, create_parents=True, private=private) as (folder, name):
             self._status(path, name, folder)
-            how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _FILE
-            file = os.open(name, how, 0o600 if private else 0o666, dir_fd=folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _FILE
+            file = os.open(name, flags, 0o600 if private else 0o666, dir_fd=folder)
             if private:
                 os.fchmod(file, 0o600)
             return file
@@ -116,13 +116,13 @@ class ConfinedFolder:
 
     def names(self, path: Path | str) -> tuple[str, ...]:
         """Return the names of the files in a folder, sorted; an empty tuple if there is no folder."""
-        return self._named(path, os.DirEntry.is_file)
+        return self._entry_names(path, os.DirEntry.is_file)
 
     def folders(self, path: Path | str) -> tuple[str, ...]:
         """Return the names of the folders in a folder, sorted; an empty tuple if there is no folder."""
-        return self._named(path, os.DirEntry.is_dir)
+        return self._entry_names(path, os.DirEntry.is_dir)
 
-    def _named(self, path: Path | str, is_wanted: Callable[..., bool]) -> tuple[str, ...]:
+    def _entry_names(self, path: Path | str, is_wanted: Callable[..., bool]) -> tuple[str, ...]:
         try:
             with self._open_parent_reporting(Path(path, "any")) as (folder, _), entries_of(folder) as entries:
                 return tuple(
@@ -174,14 +174,14 @@ class ConfinedFolder:
 
         """
         try:
-            there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        if stat.S_ISLNK(there.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             raise self.refusal(path)
-        if not stat.S_ISREG(there.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise _in_the_way(str(self.root / path), "file")
-        return there
+        return status
 
     @contextmanager
     def open_parent(
@@ -209,7 +209,7 @@ class ConfinedFolder:
             FileNotFoundError: A folder does not exist and ``create_parents`` is False.
 
         """
-        if len(path) >= _MOST_CHARACTERS:
+        if len(path) >= _MAX_CHARACTERS:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(self.root / path))
         folder = self._open_root(create_parents=create_parents and self.durable)
         steps = path.split("/") if path else []
@@ -221,14 +221,14 @@ class ConfinedFolder:
                 if not create_parents:
                     raise
                 mode = 0o700 if private and number == len(steps) else 0o777
-                folder = self._make(steps[:number], above, mode)
+                folder = self._create_folder(steps[:number], above, mode)
             except OSError as error:
-                self._refuse(steps[:number], above, error)
+                self._raise_open_error(steps[:number], above, error)
             finally:
                 os.close(above)
         return folder
 
-    def _make(self, steps: list[str], above: int, mode: int) -> int:
+    def _create_folder(self, steps: list[str], above: int, mode: int) -> int:
         """Create a folder unless another process creates it first, and return its descriptor."""
         with suppress(FileExistsError):
             os.mkdir(steps[-1], mode, dir_fd=above)
@@ -237,18 +237,18 @@ class ConfinedFolder:
         try:
             return os.open(steps[-1], _FOLDER, dir_fd=above)
         except OSError as error:
-            self._refuse(steps, above, error)
+            self._raise_open_error(steps, above, error)
 
-    def _refuse(self, steps: list[str], above: int, error: OSError) -> NoReturn:
+    def _raise_open_error(self, steps: list[str], above: int, error: OSError) -> NoReturn:
         """Raise LinkInTheWayError if the last step is a link, else the error of opening it."""
         if error.errno not in (errno.ENOTDIR, errno.ELOOP):
             raise error
-        there = os.stat(steps[-1], dir_fd=above, follow_symlinks=False).st_mode
+        status = os.stat(steps[-1], dir_fd=above, follow_symlinks=False).st_mode
         # If it is a folder now, it was a link a moment ago.
-        if stat.S_ISLNK(there) or stat.S_ISDIR(there):
+        if stat.S_ISLNK(status) or stat.S_ISDIR(status):
             raise self.refusal("/".join(steps)) from error
-        place = str(self.root.joinpath(*steps))
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place) from error
+        path = str(self.root.joinpath(*steps))
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error
 
     def open_file(self, path: Path | str, name: str, folder: int) -> int:
         """Return a descriptor to read a regular file in its open folder, see `open_regular`.
@@ -275,20 +275,22 @@ class ConfinedFolder:
         except FileNotFoundError:
             if not create_parents:
                 raise
-            folder = ConfinedFolder(_TOP, durable=True).open_folder(_real(self.root), create_parents=True)
+            folder = ConfinedFolder(_TOP, durable=True).open_folder(
+                _real_path(self.root), create_parents=True
+            )
         identity = identity_of(os.fstat(folder))
         if identity == self._identity or self.root == _TOP:
             return folder
         # The folder is opened for the first time, was created again, or was exchanged.
         os.close(folder)
-        place = self._place or _real(self.root)
-        folder = ConfinedFolder(_TOP, remedy=_EXCHANGED).open_folder(place)
+        real_root = self._real_root or _real_path(self.root)
+        folder = ConfinedFolder(_TOP, remedy=_REPLACED_REMEDY).open_folder(real_root)
         if identity_of(os.fstat(folder)) != identity:
             os.close(folder)
             raise LinkInTheWayError(
-                Message(Value.uri(str(self.root), quoted=True), f" is another folder: {_EXCHANGED}")
+                Message(Value.uri(str(self.root), quoted=True), f" is another folder: {_REPLACED_REMEDY}")
             )
-        self._place, self._identity = place, identity
+        self._real_root, self._identity = real_root, identity
         return folder
 
     def without_links(self, path: str) -> str:
@@ -308,14 +310,15 @@ class ConfinedFolder:
                 done.append(step)
                 continue
             links += 1
-            if links > _MOST_LINKS:
+            if links > _MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(self.root / path))
             if target.startswith("/"):
-                tops = (f"{place.rstrip('/')}/" for place in (str(self.root.absolute()), f"/{self._place}"))
-                top = next((top for top in tops if f"{target}/".startswith(top)), None)
-                if top is None:
+                names = (str(self.root.absolute()), f"/{self._real_root}")
+                roots = (f"{name.rstrip('/')}/" for name in names)
+                root = next((root for root in roots if f"{target}/".startswith(root)), None)
+                if root is None:
                     raise self.refusal(path, outside=True)
-                target, done = target[len(top) :], []
+                target, done = target[len(root) :], []
             ahead += target.split("/")[::-1]
         return "/".join(done)
 
@@ -383,10 +386,10 @@ def identity_of(status: os.stat_result) -> FileIdentity:
     return status.st_dev, status.st_ino
 
 
-def _in_the_way(place: str, wanted: str) -> LinkInTheWayError:
-    return LinkInTheWayError(f"{place!r} is not a {wanted}; move it away")
+def _in_the_way(path: str, wanted: str) -> LinkInTheWayError:
+    return LinkInTheWayError(f"{path!r} is not a {wanted}; move it away")
 
 
-def _real(folder: Path) -> str:
+def _real_path(folder: Path) -> str:
     """Return the path of a folder without the leading `/`, with all links resolved."""
     return os.path.realpath(folder).lstrip("/")

@@ -114,7 +114,7 @@ class Table:
 
         """
         request = WriteRequest(
-            operation=Operation.UPSERT, delete_when=delete_when, drop=tuple(drop), ties=_ties(ties)
+            operation=Operation.UPSERT, delete_when=delete_when, drop=tuple(drop), ties=_parse_ties(ties)
         )
         return self._write(rows, request)
 
@@ -139,7 +139,7 @@ class Table:
             operation=Operation.INSERT,
             drop=tuple(drop),
             drop_duplicates=drop_duplicates,
-            ties=_ties(ties),
+            ties=_parse_ties(ties),
         )
         return self._write(rows, request)
 
@@ -148,7 +148,7 @@ class Table:
     ) -> CommitResult:
         """Add the rows in new files, in the order of the rows."""
         request = WriteRequest(
-            operation=Operation.BULK_INSERT, drop_duplicates=drop_duplicates, ties=_ties(ties)
+            operation=Operation.BULK_INSERT, drop_duplicates=drop_duplicates, ties=_parse_ties(ties)
         )
         return self._write(rows, request)
 
@@ -157,7 +157,7 @@ class Table:
     ) -> CommitResult:
         """Replace the whole content of every partition that has one of the rows."""
         request = WriteRequest(
-            operation=Operation.INSERT_OVERWRITE, drop_duplicates=drop_duplicates, ties=_ties(ties)
+            operation=Operation.INSERT_OVERWRITE, drop_duplicates=drop_duplicates, ties=_parse_ties(ties)
         )
         return self._write(rows, request)
 
@@ -166,7 +166,9 @@ class Table:
     ) -> CommitResult:
         """Replace the whole content of the table; without rows the table becomes empty."""
         request = WriteRequest(
-            operation=Operation.INSERT_OVERWRITE_TABLE, drop_duplicates=drop_duplicates, ties=_ties(ties)
+            operation=Operation.INSERT_OVERWRITE_TABLE,
+            drop_duplicates=drop_duplicates,
+            ties=_parse_ties(ties),
         )
         return self._write(rows, request)
 
@@ -274,7 +276,7 @@ class Table:
             match=tuple(match),
             drop=tuple(drop),
             drop_duplicates=drop_duplicates,
-            ties=_ties(ties),
+            ties=_parse_ties(ties),
         )
         return batch_writer(self._store, request, owner=self._owner, stream=stream)
 
@@ -283,14 +285,14 @@ class Table:
         """Return a report of all instants of the table, or of one."""
         from parquetry.compiler.reports.timeline import report_timeline  # noqa: PLC0415 - heavy
 
-        return report_timeline(self._owned(), instant=instant)
+        return report_timeline(self._checked_store(), instant=instant)
 
     @python_messages()
     def inspect(self) -> LayoutReport:
         """Return a report of the files by partition, and of what declared queries have to read."""
         from parquetry.compiler.reports.inspection import inspect_table  # noqa: PLC0415 - heavy
 
-        return inspect_table(self._owned())
+        return inspect_table(self._checked_store())
 
     @python_messages()
     def savepoint(self, instant: str | None = None, *, comment: str = "") -> SavepointResult:
@@ -373,7 +375,7 @@ class Table:
     def _handle(self) -> TableHandle:
         return open_table(self._store, owner=self._owner)
 
-    def _owned(self) -> ObjectStore:
+    def _checked_store(self) -> ObjectStore:
         """Return the store; raise ForeignTableError if a project named it and another one owns it."""
         if self._owner is not None:
             check_owned(self._store, self._owner)
@@ -402,7 +404,7 @@ class Table:
         return masked_commit(result, handle.spec, location=handle.store.uri)
 
 
-def _ties(ties: str) -> Ties:
+def _parse_ties(ties: str) -> Ties:
     try:
         return Ties(ties)
     except ValueError:

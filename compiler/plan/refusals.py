@@ -260,7 +260,7 @@ def _copy_recipe(table: ResolvedTable, observation: Observation) -> tuple[Recipe
 
 def _typed(location: str) -> str:
     """Return the location as commands accept it: with a '/', which no table name contains."""
-    return shell.place(location) if "/" in location else f"./{location}"
+    return shell.path_word(location) if "/" in location else f"./{location}"
 
 
 def _commit_not_contained(workspace: Workspace, observation: Observation) -> str | None:
@@ -359,10 +359,10 @@ def copy_recipe(
             text=f"Keep the wanted spec as {copied}, and put the applied one back at {file}.",
             commands=(
                 shell.line(
-                    "parquetry", "history", named, "--record", str(number), "--out", shell.place(applied)
+                    "parquetry", "history", named, "--record", str(number), "--out", shell.path_word(applied)
                 ),
-                shell.line("mv", shell.place(file), shell.place(copied)),
-                shell.line("mv", shell.place(applied), shell.place(file)),
+                shell.line("mv", shell.path_word(file), shell.path_word(copied)),
+                shell.line("mv", shell.path_word(applied), shell.path_word(file)),
             ),
         ),
         RecipeStep(

@@ -120,7 +120,7 @@ def _partition(
             )
         return partitions[0] if partitions else ""
     if wanted not in partitions:
-        lists = command("inspect", shell.place(table))
+        lists = command("inspect", shell.path_word(table))
         raise UsageError(f"table {table} has no partition {wanted!r}; " + lists + " lists them")
     return wanted
 

@@ -27,7 +27,7 @@ def recorded_text(
     *,
     environment: Mapping[str, str] | None,
     name: str | None = None,
-    place: str = "",
+    location: str = "",
 ) -> str:
     """Return the YAML of the spec in a table's applied record.
 
@@ -36,7 +36,7 @@ def recorded_text(
         number: the number of the record.
         environment: the environment variables for loading the project, or None.
         name: the table's name.
-        place: the table's location (an absolute path or a URI) if there is no ``name``.
+        location: the table's location (an absolute path or a URI) if there is no ``name``.
 
     Raises:
         UsageError: if there is no such record, or the location is malformed.
@@ -45,16 +45,16 @@ def recorded_text(
 
     """
     try:
-        location = normalised(place) if name is None else workspace.table(name).location
+        found_at = normalised(location) if name is None else workspace.table(name).location
     except LocationProblem as problem:
         raise UsageError(f"{problem.summary}; {problem.hint}") from problem
-    store = workspace.store_at(location)
+    store = workspace.store_at(found_at)
     check_owned(store, workspace.owner)
     record = applied_record(store, number)
     if record is None:
         raise UsageError(
             f"the table at {store.uri} has no applied record {number}; "
-            + command("history", name or place)
+            + command("history", name or location)
             + " lists them"
         )
     if record.fault is not None:
@@ -63,7 +63,7 @@ def recorded_text(
     check_signed(store.uri, record_signature, workspace.signing_keys, signs=True)
     named = name or record.spec.name
     document = structure(
-        replace(record.spec, name=named), location=declared_location(workspace, location, named)
+        replace(record.spec, name=named), location=declared_location(workspace, found_at, named)
     )
     if named != record.spec.name:
         document["moved"] = {"from": record.spec.name}

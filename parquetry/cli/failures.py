@@ -79,15 +79,15 @@ def diagnosed(failure: Exception) -> ParquetryError:
     from parquetry.runtime.main import spark_ended
 
     if isinstance(failure, OSError) and failure.errno in _REMEDIES:
-        return ParquetryError(_machine_refuses(failure))
+        return ParquetryError(_disk_message(failure))
     if (ended := spark_ended()) is not None:
         return ended
-    if isinstance(failure, FileNotFoundError) and _is_nowhere():
+    if isinstance(failure, FileNotFoundError) and _is_directory_removed():
         return ParquetryError("the current directory was removed; change to one that exists")
     return UnexpectedError(report_bug(failure))
 
 
-def _is_nowhere() -> bool:
+def _is_directory_removed() -> bool:
     """Return whether the current directory was removed."""
     try:
         Path.cwd()
@@ -96,7 +96,7 @@ def _is_nowhere() -> bool:
     return False
 
 
-def _machine_refuses(error: OSError) -> str:
+def _disk_message(error: OSError) -> str:
     """Return the message for an error that no program can prevent, such as a full or read-only disk."""
     place = "the result" if error.filename is None else os.fspath(error.filename)
     return f"{place} cannot be written or read: {error.strerror}; {_REMEDIES[error.errno or 0]}"

@@ -13,17 +13,17 @@ from typing import Any, Final
 _WORKFLOW_COMMAND: Final = re.compile(r"^([^\S\n]*):(?=:)|##(?=\[)", re.MULTILINE)
 """A colon that begins a command at the start of a line, and the older form anywhere in a line."""
 
-_OBEYED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
     """Return the text with its line ends and tabs; every other invisible character becomes an escape."""
-    return "\n".join(_seen(line) for line in text.split("\n"))
+    return "\n".join(_visible_line(line) for line in text.split("\n"))
 
 
 def without_escapes(text: str) -> str:
     """Return the text for a program; only control characters and those that reverse a line become escapes."""
-    return _OBEYED.sub(lambda found: _escaped(found[0]), text)
+    return _CONTROL.sub(lambda found: _escaped(found[0]), text)
 
 
 def one_line(text: str) -> str:
@@ -39,7 +39,9 @@ def without_commands(text: str) -> str:
 def quoted(text: str) -> str:
     """Return the text between double quotes, for YAML and terminals, with invisible characters escaped."""
     escaped = json.dumps(text, ensure_ascii=False)
-    return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08x}" for sign in escaped)
+    return "".join(
+        character if character.isprintable() else f"\\U{ord(character):08x}" for character in escaped
+    )
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
@@ -50,22 +52,25 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     )
 
 
-def _seen(line: str) -> str:
+def _visible_line(line: str) -> str:
     if line.isprintable():
         return line
-    return "".join(sign if sign.isprintable() or sign == "\t" else _escaped(sign) for sign in line)
+    return "".join(
+        character if character.isprintable() or character == "\t" else _escaped(character)
+        for character in line
+    )
 
 
-def _escaped(sign: str) -> str:
-    number = ord(sign)
+def _escaped(character: str) -> str:
+    number = ord(character)
     if number < 0x100:  # noqa: PLR2004 - two digits
         return f"\\x{number:02x}"
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"  # noqa: PLR2004 - four digits
 
 
-def _in_json(sign: str) -> str:
+def _in_json(character: str) -> str:
     """Return a character as it is in JSON text, escaped as one or two UTF-16 units if it is invisible."""
-    if sign.isprintable():
-        return sign
-    units = sign.encode("utf-16-be", errors="surrogatepass").hex()
+    if character.isprintable():
+        return character
+    units = character.encode("utf-16-be", errors="surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -15,7 +15,7 @@ _NOUN: Final = (
     r"(?:secret|token|passw(?:or)?d|pass[._-]?phrase|credentials?|connection[._-]?string"
     r"|(?:secret|access|account|api|private|sas|signing|encryption|master|hmac|ssh)[._-]?key)"
 )
-_MENTIONS: Final = re.compile(rf"{_NOUN}|^key$", re.IGNORECASE)
+_MENTIONS_SECRET: Final = re.compile(rf"{_NOUN}|^key$", re.IGNORECASE)
 # Names that end like this are of flags, classes, files and the like, not of secrets.
 _HARMLESS: Final = re.compile(
     r"(?:providers?|enabled|class|factory|file|path|store|type|algorithm|duration|interval|bits|length)$",
@@ -25,7 +25,7 @@ _HARMLESS: Final = re.compile(
 _ACCOUNT: Final = (
     r"(?:\.[a-z0-9]+\.(?:blob|dfs)\.core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net))?"
 )
-_IS: Final = re.compile(rf"{_NOUN}{_ACCOUNT}\Z", re.IGNORECASE)
+_WHOLLY_SECRET: Final = re.compile(rf"{_NOUN}{_ACCOUNT}\Z", re.IGNORECASE)
 _ASSIGNED: Final = re.compile(rf"({_NOUN}{_ACCOUNT}=)[^\s,;]+", re.IGNORECASE)
 
 _CONNECTION: Final = re.compile(r"connection[._-]?string\Z", re.IGNORECASE)
@@ -39,7 +39,7 @@ def is_secret_name(name: str) -> bool:
     """Return whether an environment variable or option with this name must be kept out of texts."""
     if name.startswith(SECRET_PREFIX):
         return True
-    return _MENTIONS.search(name) is not None and _HARMLESS.search(name) is None
+    return _MENTIONS_SECRET.search(name) is not None and _HARMLESS.search(name) is None
 
 
 def is_wholly_secret(name: str) -> bool:
@@ -49,7 +49,7 @@ def is_wholly_secret(name: str) -> bool:
     hides them. ``fs.s3a.delegation.token.binding`` is a class, ``refresh.token.endpoint`` an address, and the
     ``key`` of S3 the name of an account, whose secret is in ``secret``.
     """
-    return _IS.search(name) is not None
+    return _WHOLLY_SECRET.search(name) is not None
 
 
 def masked_secret(name: str, value: object) -> str:

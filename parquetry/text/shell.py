@@ -23,14 +23,14 @@ def named(*words: str) -> str:
     return f"`{' '.join(_quoted(word, unwanted='`') for word in words)}`"
 
 
-def place(path: str) -> str:
+def path_word(path: str) -> str:
     """Return a path as a word of a command that does not look like an option."""
     return f"./{path}" if path.startswith("-") else path
 
 
 def is_plain(word: str) -> bool:
     """Return whether a shell takes the word without quotes, and no command takes it for an option."""
-    return shlex.quote(word) == word and place(word) == word
+    return shlex.quote(word) == word and path_word(word) == word
 
 
 def words_of(text: str) -> tuple[str, ...] | None:
@@ -45,16 +45,18 @@ def _quoted(word: str, unwanted: str = "") -> str:
     """Return the word quoted for a POSIX shell, or as `$'...'` if a line cannot show all of it."""
     if word.isprintable() and not set(word) & set(unwanted):
         return shlex.quote(word).replace(_WORKFLOW_COMMAND, "#''#[")
-    escaped = "".join(_escaped(sign) if sign in f"'\\#{unwanted}" else _shown(sign) for sign in word)
+    escaped = "".join(
+        _escaped(character) if character in f"'\\#{unwanted}" else _visible(character) for character in word
+    )
     return f"$'{escaped}'"
 
 
-def _shown(sign: str) -> str:
-    return sign if sign.isprintable() else _escaped(sign)
+def _visible(character: str) -> str:
+    return character if character.isprintable() else _escaped(character)
 
 
-def _escaped(sign: str) -> str:
-    number = ord(sign)
+def _escaped(character: str) -> str:
+    number = ord(character)
     if 0xDC80 <= number <= 0xDCFF:  # noqa: PLR2004 - a byte of a file name that is not UTF-8
         return f"\\x{number - 0xDC00:02x}"
     return f"\\x{number:02x}" if number < 0x80 else f"\\U{number:08x}"  # noqa: PLR2004 - ASCII

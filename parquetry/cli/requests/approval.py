@@ -35,7 +35,7 @@ class ApprovedId:
     given: str | None = None
     reviewed: Callable[[], str] | None = None
 
-    def of(self, plan: PlanDocument) -> str | None:
+    def for_plan(self, plan: PlanDocument) -> str | None:
         """Return the approved id, or None if there is none.
 
         If the id comes from a review and the plan is empty, it is the plan's own id, as an empty plan needs
@@ -56,7 +56,7 @@ class ApprovedId:
         return plan
 
 
-def saved_plan(file: Path, workspace: Workspace, *, approved: ApprovedId) -> PlanDocument:
+def load_approved(file: Path, workspace: Workspace, *, approved: ApprovedId) -> PlanDocument:
     """Return the plan in ``file``, whole, after checks that it is approved and may be applied.
 
     The approved id is the digest in the file, which covers all of it, or the plan's id, which a review gives.
@@ -69,7 +69,7 @@ def saved_plan(file: Path, workspace: Workspace, *, approved: ApprovedId) -> Pla
     content = read_named(file)
     plan = approved.as_approved(decode(content, name=str(file)), workspace)
     digest = digest_in(content)
-    wanted = approved.of(plan)
+    wanted = approved.for_plan(plan)
     by_id = wanted is not None and _is_same(wanted, plan.plan_id)
     by_digest = approved.reviewed is None and wanted is not None and _is_same(wanted, digest)
     if wanted is not None and not by_id and not by_digest:
@@ -108,7 +108,7 @@ def approved_plan(
 
     """
     plan = approved.as_approved(plan_workspace(workspace, now_ms=now_ms()), workspace)
-    wanted = approved.of(plan)
+    wanted = approved.for_plan(plan)
     if wanted is not None:
         if not _is_same(wanted, plan.plan_id):
             raise StalePlanError(

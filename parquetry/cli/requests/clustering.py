@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from parquetry.runtime.table.handle import TableHandle
 
 
-def opened(request: ProjectRequest, table: str, *, applied: bool) -> tuple[TableHandle, TableSpec | None]:
+def open_named(request: ProjectRequest, table: str, *, applied: bool) -> tuple[TableHandle, TableSpec | None]:
     """Return the table with this name, path or URI, and the spec to mask its values by."""
     from parquetry.cli.requests.workspaces import table_named
     from parquetry.compiler.workspace.masking import masked_by
@@ -26,14 +26,14 @@ def opened(request: ProjectRequest, table: str, *, applied: bool) -> tuple[Table
     return handle, masked_by(handle.spec, named.declared)
 
 
-def schedulable(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
+def open_in_force(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
     """Return the table to schedule a clustering on; the target's settings must be allowed and applied."""
     from parquetry.cli.requests.workspaces import table_in_force
 
     return table_in_force(request, table, applied=applied).open()
 
 
-def due_of(request: ProjectRequest, table: str, handle: TableHandle) -> DueClustering:
+def due_groups(request: ProjectRequest, table: str, handle: TableHandle) -> DueClustering:
     """Return what a run would rewrite now, within the target's budget; nothing is written, no JVM starts."""
     from parquetry.runtime.clustering.plan.due import due_clustering
     from parquetry.runtime.layout.clustering.run_budget import RunBudget
@@ -75,7 +75,7 @@ def run_clustering(
         launch = launcher_for(workspace, new_run_id())((job,))
         return launch(job).clustering or ClusteringResult()
     settings, log = spark_of(request, table, applied=applied)
-    handle, _ = opened(request, table, applied=applied)
+    handle, _ = open_named(request, table, applied=applied)
     return cluster_by_hand(handle, settings, instant=instant, budget_bytes=_budget(request, table), log=log)
 
 

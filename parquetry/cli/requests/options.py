@@ -59,12 +59,12 @@ SWITCH = _Switch()
 
 def project_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add all options of a project to a command, which gets a :class:`ProjectRequest` as ``request``."""
-    return _requesting(command, (*_DIRECTORY, *_TARGET, *_SELECTION, *_VARIABLES))
+    return _with_request(command, (*_DIRECTORY, *_TARGET, *_SELECTION, *_VARIABLES))
 
 
 def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a project without selectors, for a command whose argument names its table."""
-    return _requesting(command, (*_DIRECTORY, *_TARGET, *_VARIABLES))
+    return _with_request(command, (*_DIRECTORY, *_TARGET, *_VARIABLES))
 
 
 def refuse_selection(what: str) -> None:
@@ -78,7 +78,7 @@ def refuse_selection(what: str) -> None:
             raise click.UsageError(f"{what}: leave out --{option}")
 
 
-def _typed(
+def _typed_options(
     *,
     project_directory: Path,
     target: str | None,
@@ -106,12 +106,14 @@ def _typed(
 
 def directory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add only --project, for a command that works on the files of a directory even if they are invalid."""
-    return _requesting(command, _DIRECTORY)
+    return _with_request(command, _DIRECTORY)
 
 
-def _requesting(command: Callable[..., Any], options: tuple[Callable[[Any], Any], ...]) -> Callable[..., Any]:
+def _with_request(
+    command: Callable[..., Any], options: tuple[Callable[[Any], Any], ...]
+) -> Callable[..., Any]:
     @functools.wraps(command)
-    def gathered(
+    def wrapper(
         *,
         project_directory: Path,
         target: str | None = None,
@@ -126,7 +128,7 @@ def _requesting(command: Callable[..., Any], options: tuple[Callable[[Any], Any]
             select=select,
             exclude=exclude,
             variables=dict(variables),
-            typed_options=_typed(
+            typed_options=_typed_options(
                 project_directory=project_directory,
                 target=target,
                 select=select,
@@ -136,7 +138,7 @@ def _requesting(command: Callable[..., Any], options: tuple[Callable[[Any], Any]
         )
         return command(request=request, **rest)
 
-    return _with(gathered, options)
+    return _decorated(wrapper, options)
 
 
 def output_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -148,7 +150,7 @@ def output_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[...
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
-        def gathered(
+        def wrapper(
             *, output_format: str, color: str, quiet: bool, verbose: bool, log_format: str, **rest: Any
         ) -> Any:
             request: ProjectRequest | None = rest.get("request")
@@ -176,12 +178,14 @@ def output_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[...
             envvar="PARQUETRY_FORMAT",
             help="Shape of the result on stdout.",
         )
-        return _with(gathered, (choice, *_OUTPUT))
+        return _decorated(wrapper, (choice, *_OUTPUT))
 
     return decorate
 
 
-def _with(command: Callable[..., Any], decorators: tuple[Callable[[Any], Any], ...]) -> Callable[..., Any]:
+def _decorated(
+    command: Callable[..., Any], decorators: tuple[Callable[[Any], Any], ...]
+) -> Callable[..., Any]:
     for decorator in reversed(decorators):
         command = decorator(command)
     return command

@@ -35,18 +35,18 @@ def save(file: Path, text: str, *, option: str, project: Path) -> None:
         raise click.UsageError(
             f"{option} needs the name of a file; --format chooses what is printed to stdout"
         )
-    place = Path(os.path.normpath(file.absolute()))
-    own = _own_folder(place, project)
+    path = Path(os.path.normpath(file.absolute()))
+    own = _own_folder(path, project)
     try:
         if own is not None:
-            own.check(place)
+            own.check(path)
         flags = 0 if own is not None else _flags(file, option)
         if file.exists() and not _begins_alike(file, text):
             raise click.UsageError(
                 f"{file} exists and was not saved with {option}; name another file, or remove it first"
             )
         if own is not None:
-            own.write(place, text)
+            own.write(path, text)
             return
         file.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(file, flags, 0o666), "w", encoding="utf-8") as opened:
@@ -60,7 +60,7 @@ def project_around(file: Path) -> Path:
     return next((folder for folder in file.resolve().parents if (folder / PROJECT_FILE).is_file()), Path())
 
 
-def _own_folder(place: Path, project: Path) -> ConfinedFolder | None:
+def _own_folder(path: Path, project: Path) -> ConfinedFolder | None:
     """Return the project or its repository if the file is inside; others may have put links there."""
     folder = project.parent if project.name == PROJECT_FILE else project
     repository = repository_root(folder.resolve())
@@ -69,7 +69,7 @@ def _own_folder(place: Path, project: Path) -> ConfinedFolder | None:
         Path(os.path.normpath(folder.absolute())),
         folder.resolve(),
     )
-    return next((ConfinedFolder(root) for root in roots if place.is_relative_to(root)), None)
+    return next((ConfinedFolder(root) for root in roots if path.is_relative_to(root)), None)
 
 
 def _flags(file: Path, option: str) -> int:
@@ -80,17 +80,17 @@ def _flags(file: Path, option: str) -> int:
 
     """
     try:
-        there = file.lstat()
+        status = file.lstat()
     except FileNotFoundError:
         return os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    if there.st_uid not in (0, os.geteuid()):
+    if status.st_uid not in (0, os.geteuid()):
         raise click.UsageError(f"{file} belongs to another user; name another file with {option}")
-    if stat.S_ISLNK(there.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     return os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
 
 
 def _begins_alike(file: Path, text: str) -> bool:
-    with file.open("rb") as there:
-        begin = there.read(64).lstrip()
+    with file.open("rb") as stream:
+        begin = stream.read(64).lstrip()
     return not begin or begin[:1] == text[:1].encode()

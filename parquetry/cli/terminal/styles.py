@@ -28,5 +28,5 @@ def printable(text: str, *, escaped: Callable[[str], str] = visible) -> str:
     """
     parts = _STYLE.split(text)  # texts at even indexes, codes at odd ones
     return without_commands(
-        "".join(escaped(part) if place % 2 == 0 else f"\x1b[{part}m" for place, part in enumerate(parts))
+        "".join(escaped(part) if index % 2 == 0 else f"\x1b[{part}m" for index, part in enumerate(parts))
     )

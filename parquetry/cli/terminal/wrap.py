@@ -54,15 +54,15 @@ def _broken(line: str, width: int) -> Iterator[str]:
     line = line.rstrip()
     margin = " " * (len(line) - len(line.lstrip(" ")) + _HANG)
     start, indent = 0, ""
-    while (place := _gap(line, start, width - len(indent))) is not None:
-        yield indent + line[start:place].rstrip()
-        start, indent = place, margin
+    while (index := _break_index(line, start, width - len(indent))) is not None:
+        yield indent + line[start:index].rstrip()
+        start, indent = index, margin
         while line[start] == " ":
             start += 1
     yield indent + line[start:]
 
 
-def _gap(line: str, start: int, room: int) -> int | None:
+def _break_index(line: str, start: int, room: int) -> int | None:
     """Return the index at which to break the text from ``start`` on, or None if it fits or is one word.
 
     It is the last blank after a word that fits, else the first blank after a word. Escape sequences take no

@@ -28,7 +28,7 @@ class ClusteringView:
         """Return the result in a line, the groups left out, and what queries read before and after."""
         head = paint.warn("left out")
         lost = [
-            f"  {head} {_place(group.partition)}: {count(group.files, 'file')}, {group.reason}"
+            f"  {head} {_partition_name(group.partition)}: {count(group.files, 'file')}, {group.reason}"
             for group in self._shown(outcome).left_out
         ]
         lines = [clustering_line(outcome), *lost]
@@ -175,10 +175,10 @@ def _group(group: PlannedGroup, partition: str) -> str:
     why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
     scope = " in one order" if group.scope is ClusteringScope.PARTITION else ""
     return (
-        f"  {_place(partition)}: {count(len(group.files), 'file')} ({human_size(group.size_bytes)}) "
+        f"  {_partition_name(partition)}: {count(len(group.files), 'file')} ({human_size(group.size_bytes)}) "
         f"into {group.output_files}{scope}: {why}"
     )
 
 
-def _place(partition: str) -> str:
+def _partition_name(partition: str) -> str:
     return partition or "the table"

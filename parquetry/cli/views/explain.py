@@ -13,7 +13,7 @@ from parquetry.project.model.explanation import Explanation
 from parquetry.project.model.resolved import Layer, Origin
 
 _ORDER = tuple(Layer)
-_PLACE_WIDTH = 8
+_ORIGIN_WIDTH = 8
 
 
 class ExplanationView:
@@ -27,7 +27,7 @@ class ExplanationView:
         about = f"{outcome.table.name}.{outcome.path}" if outcome.path else outcome.table.name
         single = len(outcome.settings) == 1 and outcome.settings[0].path == outcome.path
         if not single and outcome.settings:
-            return "\n".join([f"{paint.bold(about)}: {outcome.table.file}", *_by_place(outcome, paint)])
+            return "\n".join([f"{paint.bold(about)}: {outcome.table.file}", *_by_file(outcome, paint)])
         value = _shown(outcome.settings[0].value) if single else "not set"
         lines = [f"{paint.bold(about)}: {value}", *_meaning(outcome)]
         if outcome.layers:
@@ -82,14 +82,14 @@ def _meaning(outcome: Explanation) -> list[str]:
     return lines
 
 
-def _by_place(outcome: Explanation, paint: Paint) -> Iterator[str]:
+def _by_file(outcome: Explanation, paint: Paint) -> Iterator[str]:
     """Yield the settings of each file below its name, the weakest layer first."""
     width = max(len(entry.path) for entry in outcome.settings)
     groups: dict[tuple[Layer, str | None], list[tuple[str, str, str]]] = {}
     for entry in sorted(outcome.settings, key=lambda entry: _ORDER.index(entry.origin.layer)):
         origin = entry.origin
         at = f"  {origin.line}:{origin.column}" if origin.file else ""
-        row = (at.ljust(_PLACE_WIDTH), entry.path.ljust(width), _shown(entry.value))
+        row = (at.ljust(_ORIGIN_WIDTH), entry.path.ljust(width), _shown(entry.value))
         groups.setdefault((origin.layer, origin.file), []).append(row)
     for (layer, file), rows in groups.items():
         yield ""
@@ -104,11 +104,11 @@ def _layers(outcome: Explanation, paint: Paint) -> str:
     for entry in reversed(outcome.layers):
         counts = outcome.is_united or not rows
         value = _shown(entry.value) if counts else f"{_shown(entry.value)} (overridden)"
-        rows.append((entry.origin.layer.value, _place(entry.origin), value))
+        rows.append((entry.origin.layer.value, _origin_text(entry.origin), value))
     return columns(("layer", "from", "value"), rows, paint=paint)
 
 
-def _place(origin: Origin) -> str:
+def _origin_text(origin: Origin) -> str:
     return str(origin) if origin.file else "built in"
 
 

@@ -106,7 +106,7 @@ class InitView:
         there = (
             ""
             if outcome.directory == Path()
-            else f"{shell.line('cd', shell.place(str(outcome.directory)))} && "
+            else f"{shell.line('cd', shell.path_word(str(outcome.directory)))} && "
         )
         if outcome.installs is None and REQUIREMENTS in outcome.files:
             lines += ["", f"For the workflow: name in {REQUIREMENTS} where pip gets parquetry from."]

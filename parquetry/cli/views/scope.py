@@ -74,14 +74,14 @@ def scope_sentences(choices: Sequence[ScopeChoice]) -> list[str]:
     sentences = [_rule(by, scope, number) for (by, scope), number in _rules(choices).items()]
     compared = _compared(choices)
     for choice in compared[:_SHOWN]:
-        place = choice.partition or "the table"
+        partition = choice.partition or "the table"
         scopes = ((ClusteringScope.GROUP, choice.group), (ClusteringScope.PARTITION, choice.whole))
         figures = "; ".join(
             f"scope {scope}{' (taken)' if scope is choice.scope else ''}: {_sentence(one)}"
             for scope, one in scopes
             if one is not None
         )
-        sentences.append(f"{place}: {figures}")
+        sentences.append(f"{partition}: {figures}")
     if (left := len(compared) - _SHOWN) > 0:
         sentences.append(f"and {count(left, 'partition')} more")
     return sentences

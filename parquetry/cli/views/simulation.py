@@ -36,7 +36,7 @@ class SimulationView:
         plan, policy = outcome.plan, outcome.policy
         names = short_names(decision.slice.file_id for decision in plan.decisions)
         existing = [_existing(names[d.slice.file_id], d, policy) for d in plan.decisions]
-        rows = (*_alike(existing), *_alike([_made(assignment) for assignment in plan.new_files]))
+        rows = (*_merged(existing), *_merged([_new(assignment) for assignment in plan.new_files]))
         table = columns(_HEADER, rows, paint=paint, right=_NUMBERS)
         return (
             f"{table}\n\n{plan.inserts:,} inserts; {limits_text(policy)}, "
@@ -199,21 +199,21 @@ def _existing(name: str, decision: SliceDecision, policy: SizingPolicy) -> _Row:
     )
 
 
-def _made(assignment: Assignment) -> _Row:
+def _new(assignment: Assignment) -> _Row:
     after = human_size(assignment.size_after_bytes)
     return (_NEW, "", "", f"{assignment.inserts:,}", after, assignment.reason.removeprefix("new file, "))
 
 
-def _alike(rows: Iterable[_Row]) -> Iterator[_Row]:
+def _merged(rows: Iterable[_Row]) -> Iterator[_Row]:
     """Yield the rows, with one row and a number for all files whose other cells are equal."""
     names_by_cells: dict[_Row, list[str]] = {}
     for row in rows:
         names_by_cells.setdefault(row[1:], []).append(row[0])
     for cells, names in names_by_cells.items():
-        yield (names[0], *cells) if len(names) == 1 else _joint(names, cells)
+        yield (names[0], *cells) if len(names) == 1 else _joined_row(names, cells)
 
 
-def _joint(names: Sequence[str], cells: _Row) -> _Row:
+def _joined_row(names: Sequence[str], cells: _Row) -> _Row:
     """Return one row for several files, with the number of inserts for each of them."""
     size_before, small, inserts, *rest = cells
     files = f"{len(names):,} {_NEW}" if names[0] == _NEW else count(len(names), "file")

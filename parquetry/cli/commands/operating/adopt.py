@@ -24,6 +24,6 @@ def command(*, request: ProjectRequest, output: Output, location: str, name: str
     from parquetry.cli.views.adopt import AdoptView
     from parquetry.compiler.spec_files.adopt import adopt
 
-    place = absolute_location(location)
-    output.show(AdoptView(), adopt(workspace_of(request), place, name=name, reload=reloader(request)))
+    location = absolute_location(location)
+    output.show(AdoptView(), adopt(workspace_of(request), location, name=name, reload=reloader(request)))
     return 0

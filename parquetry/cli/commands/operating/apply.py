@@ -48,7 +48,7 @@ def command(
     change the file, pass --approved with the reviewed id, or --approved-by-review. Without
     PLANFILE, the command plans the changes, shows them and asks.
     """
-    from parquetry.cli.requests.approval import ApprovedId, approved_plan, saved_plan
+    from parquetry.cli.requests.approval import ApprovedId, approved_plan, load_approved
     from parquetry.cli.requests.progress import one_by_one
     from parquetry.cli.requests.workspaces import workspace_of
     from parquetry.cli.views.apply import ApplyView
@@ -62,7 +62,7 @@ def command(
     workspace = workspace_of(request)
     ids = ApprovedId(given=approved, reviewed=partial(forge.plan_id, workspace) if by_review else None)
     if planfile is not None:
-        plan = saved_plan(planfile, workspace, approved=ids)
+        plan = load_approved(planfile, workspace, approved=ids)
     else:
         plan = approved_plan(
             workspace, output, approved=ids, ask=not auto_approve, typed_options=request.typed_options

@@ -69,10 +69,10 @@ def _write_spec(request: ProjectRequest, table: str, record: int, out: Path) -> 
 
     if out.exists():
         raise click.UsageError(f"{out} exists; name a new file with --out")
-    name, place = (None, absolute_location(table)) if is_location(table) else (table, "")
+    name, location = (None, absolute_location(table)) if is_location(table) else (table, "")
     save(
         out,
-        recorded_text(workspace_of(request), record, environment=os.environ, name=name, place=place),
+        recorded_text(workspace_of(request), record, environment=os.environ, name=name, location=location),
         option="--out",
         project=request.directory,
     )

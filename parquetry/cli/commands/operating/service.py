@@ -38,7 +38,7 @@ def clean_table(*, request: ProjectRequest, output: Output, table: str, applied:
     from parquetry.runtime.services.clean import clean
 
     with progress_of(output, f"{table} clean"):
-        result = clean(_opened(request, table, applied=applied))
+        result = clean(_open_in_force(request, table, applied=applied))
     return _report(output, result)
 
 
@@ -52,7 +52,7 @@ def archive_table(*, request: ProjectRequest, output: Output, table: str, applie
     from parquetry.runtime.services.archive import archive
 
     with progress_of(output, f"{table} archive"):
-        result = archive(_opened(request, table, applied=applied))
+        result = archive(_open_in_force(request, table, applied=applied))
     return _report(output, result)
 
 
@@ -68,7 +68,7 @@ def roll_back(
     """Undo the write INSTANT: a pending one, or the newest completed one."""
     from parquetry.runtime.services.rollback import rollback
 
-    handle = _opened(request, table, applied=True)
+    handle = _open_in_force(request, table, applied=True)
     confirm(f"Undo the write {instant} of {handle.name}?", auto_approve=auto_approve)
     with progress_of(output, f"{table} rollback"):
         result = rollback(handle, instant)
@@ -88,7 +88,7 @@ def savepoint(
     """Protect the files of INSTANT from cleaning; by default of the newest write before unfinished ones."""
     from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 
-    handle = _opened(request, table, applied=True)
+    handle = _open_in_force(request, table, applied=True)
     if not delete:
         return _report(output, create_savepoint(handle, instant, comment=comment))
     if instant is None:
@@ -114,7 +114,7 @@ def restore_table(
     """
     from parquetry.runtime.services.restore import restore
 
-    handle = _opened(request, table, applied=True)
+    handle = _open_in_force(request, table, applied=True)
     question = f"Roll back every write of {handle.name} after {savepoint}?"
     confirm(question, auto_approve=auto_approve)
     with progress_of(output, f"{table} restore"):
@@ -197,22 +197,24 @@ def cluster_table(
     if plan_only + schedule + (instant is not None) > 1:
         raise click.UsageError("--plan-only, --schedule and --instant exclude each other")
     if schedule:
-        shown_by = clustering.opened(request, table, applied=applied)[1]
-        planned = clustering.schedule(request, table, clustering.schedulable(request, table, applied=applied))
+        shown_by = clustering.open_named(request, table, applied=applied)[1]
+        planned = clustering.schedule(
+            request, table, clustering.open_in_force(request, table, applied=applied)
+        )
         output.show(ScheduledView(shown_by, verbose=output.verbose), planned)
     elif plan_only:
-        handle, shown_by = clustering.opened(request, table, applied=True)
-        due = clustering.due_of(request, table, handle)
+        handle, shown_by = clustering.open_named(request, table, applied=True)
+        due = clustering.due_groups(request, table, handle)
         output.show(DueClusteringView(shown_by, verbose=output.verbose), forecast_due(handle, due))
     else:
         with progress_of(output, f"{table} cluster"):
             result = clustering.run_clustering(request, table, instant=instant, applied=applied)
-        shown_by = clustering.opened(request, table, applied=True)[1] if result.left_out else None
+        shown_by = clustering.open_named(request, table, applied=True)[1] if result.left_out else None
         output.show(ClusteringView(shown_by), result)
     return 0
 
 
-def _opened(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
+def _open_in_force(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
     """Open and return the table for a service; one that uses no spec passes ``applied=True``."""
     from parquetry.cli.requests.workspaces import table_in_force
 

@@ -57,12 +57,12 @@ class RollbackView(ServiceView):
                     f"{name} writes these batches again only if it restarts from an older checkpoint"
                 )
                 continue
-            place = shell.place(f"{self.table}.{name}")
+            name_word = shell.path_word(f"{self.table}.{name}")
             what = f"{count(files, 'file')}, {human_size(each['size_bytes'])}," if files else "the files"
             lines.append(f"the next run ingests {what} of source {paint.bold(name)} again")
             if files:
-                known = options.named("parquetry", "source", "list", place, "-v")
-                skip = options.named("parquetry", "source", "skip", place, "FILE")
+                known = options.named("parquetry", "source", "list", name_word, "-v")
+                skip = options.named("parquetry", "source", "skip", name_word, "FILE")
                 lines.append(f"  to keep their rows out: {skip}; {known} shows the files")
         return "\n".join(lines)
 
@@ -120,7 +120,7 @@ class ReleaseView:
 
 
 def _lines(lock: HeldLock, paint: Paint, typed_options: TypedOptions) -> str:
-    unlock = typed_options.without_selection().named("parquetry", "unlock", shell.place(lock.table))
+    unlock = typed_options.without_selection().named("parquetry", "unlock", shell.path_word(lock.table))
     advice = (
         f"its writer is dead: the next write of parquetry removes it; Hudi's writers wait for that, or for "
         f"{unlock}"

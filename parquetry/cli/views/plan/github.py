@@ -29,9 +29,9 @@ def render_github(plan: PlanDocument, *, prefix: str = "") -> str:
 
 def _lines(plan: PlanDocument, prefix: str) -> Iterator[str]:
     for blocked in plan.intent.blocked:
-        place = next((change.origin for change in blocked.changes if change.origin), None)
+        origin = next((change.origin for change in blocked.changes if change.origin), None)
         message = f"{blocked.reason}; {blocked.remedy}"
-        yield annotation("error", place, f"{blocked.table} blocked {blocked.code}", message, prefix=prefix)
+        yield annotation("error", origin, f"{blocked.table} blocked {blocked.code}", message, prefix=prefix)
     for warning in plan.evidence.warnings:
         title = f"{warning.table} {warning.code}"
         yield annotation("warning", warning.origin, title, warning.message, prefix=prefix)

@@ -48,18 +48,18 @@ def _annotations(diff: SpecDiff, prefix: str) -> Iterator[str]:
     entries: list[TableDiff | TargetDiff] = [*diff.targets, *diff.tables]
     for entry in entries:
         name = _name(entry)
-        place = next((change.origin for change in entry.changes if change.origin), None)
+        origin = next((change.origin for change in entry.changes if change.origin), None)
         for reason in _blocks(entry):
-            yield annotation("error", place, f"{name} blocked", reason, prefix=prefix)
+            yield annotation("error", origin, f"{name} blocked", reason, prefix=prefix)
         for change in grouped_changes(entry.changes):
             title = f"{name} {change.change_class}"
             yield annotation("notice", change.origin, title, _change(change), prefix=prefix)
         if not entry.changes:
             yield annotation("notice", None, name, _status(entry), prefix=prefix)
     for rule in diff.guardrails:
-        place = None if rule.status is DiffStatus.REMOVED else f"{rule.file}:1:1"
+        origin = None if rule.status is DiffStatus.REMOVED else f"{rule.file}:1:1"
         changes = "; ".join(f"{c.path}: {value_text(c.old)} -> {value_text(c.new)}" for c in rule.changes)
-        yield annotation("notice", place, _rule_title(rule), changes or rule.file, prefix=prefix)
+        yield annotation("notice", origin, _rule_title(rule), changes or rule.file, prefix=prefix)
     if diff.default_target is not None:
         change = diff.default_target
         yield annotation("notice", change.origin, "default target", _change(change), prefix=prefix)

@@ -113,7 +113,9 @@ class PlanView:
         """Return the command to apply the plan; a saved plan is applied without selectors, as a whole."""
         if self.saved is None:
             return self.typed_options.into("parquetry", "apply")
-        return self.typed_options.without_selection().into("parquetry", "apply", shell.place(str(self.saved)))
+        return self.typed_options.without_selection().into(
+            "parquetry", "apply", shell.path_word(str(self.saved))
+        )
 
 
 def _headline(plan: PlanDocument, paint: Paint) -> str:
@@ -208,7 +210,7 @@ def _blocked(blocked: Blocked, paint: Paint, typed_options: TypedOptions) -> Ite
     yield from _wrapped(f"what to do: {blocked.remedy}")
     for number, step in enumerate(blocked.recipe, start=1):
         if number == 1 and typed_options.directory is not None:
-            yield f"         $ {shell.line('cd', shell.place(str(typed_options.directory)))}"
+            yield f"         $ {shell.line('cd', shell.path_word(str(typed_options.directory)))}"
         yield from _recipe_step(number, step, typed_options)
 
 
@@ -241,10 +243,10 @@ def _change_lines(changes: tuple[Change, ...], paint: Paint) -> Iterator[str]:
         for c in grouped_changes(changes)
     ]
     beside = max((len(text) for text, _ in shown), default=0)
-    places = max((len(_place(change)) for _, change in shown), default=0)
+    places = max((len(_origin_text(change)) for _, change in shown), default=0)
     fits = 4 + beside + 2 + places <= terminal_width()
     for text, change in shown:
-        place = _place(change)
+        place = _origin_text(change)
         if fits or not place:
             yield f"    {text.ljust(beside if place else 0)}  {paint.dim(place)}".rstrip()
         else:
@@ -262,6 +264,6 @@ def _live(change: Change) -> str:
     return f" (live: {value_text(change.live)})"
 
 
-def _place(change: Change) -> str:
+def _origin_text(change: Change) -> str:
     kind = change.code if change.needs_allow_entry else ""
     return "  ".join(word for word in (change.origin or "", kind) if word)

@@ -52,9 +52,9 @@ def _row(test: PastTest) -> tuple[str, ...]:
     newest = test.runs[-1]
     same = next(
         (
-            test.runs[place + 1]
-            for place in range(len(test.runs) - 2, -1, -1)
-            if test.runs[place].status is not newest.status
+            test.runs[index + 1]
+            for index in range(len(test.runs) - 2, -1, -1)
+            if test.runs[index].status is not newest.status
         ),
         test.runs[0],
     )

@@ -34,12 +34,12 @@ def _case(outcome: Outcome, prefix: str) -> Any:
     if outcome.status is Status.PASSED:
         return case
     message = _text(finding(outcome))
-    place = f"{prefix}/{outcome.origin}" if prefix and outcome.origin else outcome.origin or ""
+    position = f"{prefix}/{outcome.origin}" if prefix and outcome.origin else outcome.origin or ""
     if outcome.status not in _KINDS:
-        case.system_out = f"{outcome.status}: {message}\n{_text(place)}"
+        case.system_out = f"{outcome.status}: {message}\n{_text(position)}"
         return case
     result = _KINDS[outcome.status](message, outcome.kind)
-    result.text = _text(place)
+    result.text = _text(position)
     case.result = [result]
     return case
 

@@ -56,13 +56,13 @@ def _result(outcome: Outcome, rule: int, prefix: str) -> dict[str, Any]:
         "message": {"text": _message(outcome)},
         "partialFingerprints": {"parquetryTest/v1": f"{outcome.table}/{outcome.test}"},
     }
-    place = annotation_position(outcome.origin, prefix=prefix)
-    if place:
+    position = annotation_position(outcome.origin, prefix=prefix)
+    if position:
         result["locations"] = [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": quote(place["file"])},
-                    "region": {"startLine": int(place["line"]), "startColumn": int(place["col"])},
+                    "artifactLocation": {"uri": quote(position["file"])},
+                    "region": {"startLine": int(position["line"]), "startColumn": int(position["col"])},
                 }
             }
         ]
