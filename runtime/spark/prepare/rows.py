@@ -244,6 +244,7 @@ def _covers(paths: Sequence[str], names: set[str]) -> bool:
 
 
 def _check_names(schema: T.StructType, columns: Sequence[Column], delete_when: str | None) -> None:
+    """Raise InvalidDataError if the rows lack a required column, or have an unknown or duplicate one."""
     known = {c.name.lower() for c in columns} | {m.lower() for m in META_COLUMNS} | {DELETE_FLAG}
     seen: set[str] = set()
     for name in schema.names:

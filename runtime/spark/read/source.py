@@ -131,6 +131,7 @@ def _needs_table_columns(source: Source) -> bool:
 
 
 def _check_base_path(source: Source, files: Sequence[FoundFile]) -> None:
+    """Raise InvalidDataError if a file is not below the folder that the option ``basePath`` names."""
     base = checked_options(source.format, source.options).get("basepath")
     folder = None if base is None else f"{bare_name(base).rstrip('/')}/"
     for file in files if folder is not None else ():
@@ -206,6 +207,10 @@ def _read(
 
 
 def _check_folders(names: Sequence[str], files: Sequence[FoundFile], columns: Sequence[Column]) -> None:
+    """Raise InvalidDataError if a column of the table exists only in folder names such as ``day=1``.
+
+    Without the option ``basePath``, Spark would read it as null.
+    """
     there = {name.lower() for name in names}
     lacking = {column.name.lower() for column in columns if not column.generated} - there
     for file in files if lacking else ():

@@ -194,6 +194,7 @@ def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]
 
 
 def _check_names(spark: SparkSession, uris: Sequence[str]) -> None:
+    """Raise UnsupportedSessionError if the JVM's encoding cannot spell the name of a local file."""
     named = next((uri for uri in uris if uri.startswith("file:") and not uri.isascii()), None)
     if named is None or is_connect(spark):
         return
