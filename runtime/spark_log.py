@@ -129,18 +129,18 @@ class LogPipe:
     def drain(self) -> None:
         """Wait a moment until the file contains the text that was written to the pipe."""
         until = time.monotonic() + _PATIENCE_SECONDS
-        waiting = _waiting(self._from)
+        readable = _readable_poll(self._from)
         while time.monotonic() < until:
             with self._busy:
-                if self._ended or not waiting.poll(0):
+                if self._ended or not readable.poll(0):
                     return
             time.sleep(0.01)
 
     def _pump(self) -> None:
         rest = b""
-        waiting = _waiting(self._from)
+        readable = _readable_poll(self._from)
         while not self._ended:
-            waiting.poll()
+            readable.poll()
             with self._busy:
                 piece = os.read(self._from, _PIECE_BYTES)
                 self._ended = not piece
@@ -166,10 +166,10 @@ class LogPipe:
                 os.write(self._into, f"{prefix}{shown}".encode())
 
 
-def _waiting(descriptor: int) -> select.poll:
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN)
-    return waiting
+def _readable_poll(descriptor: int) -> select.poll:
+    readable = select.poll()
+    readable.register(descriptor, select.POLLIN)
+    return readable
 
 
 @contextmanager

@@ -278,7 +278,7 @@ class BucketWriter:
             if is_smallest:
                 if rows.num_rows == 1:
                     break
-                self._buffer.allow_cuts_in_first_cell()
+                self._buffer.divide_first_cell()
             arrow_bytes = self._sizer.smaller_arrow_bytes(
                 taken_bytes, file_bytes=size, encoded_bytes=added_bytes
             )

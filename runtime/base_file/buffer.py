@@ -49,7 +49,7 @@ class RowBuffer:
 
     The possible cuts depend on the rows alone, not on their batches. There is one after every ``CELL_ROWS``
     rows, counted from the first row that was ever appended; one before and one after each row of more than
-    ``wide_row_bytes``; and one after each row that :meth:`allow_cuts_in_first_cell` has separated. So the
+    ``wide_row_bytes``; and one after each row that :meth:`divide_first_cell` has separated. So the
     rows between two cuts never exceed ``CELL_ROWS`` times ``wide_row_bytes``, except for a single row.
     """
 
@@ -100,7 +100,7 @@ class RowBuffer:
                 last, boundaries=boundaries, bytes_before=np.append(last.bytes_before, last.arrow_bytes)
             )
 
-    def allow_cuts_in_first_cell(self) -> None:
+    def divide_first_cell(self) -> None:
         """Allow a cut after each row before the first possible cut."""
         left = self.rows_before_first_cut
         for number, piece in enumerate(self._pieces):

@@ -71,7 +71,9 @@ def upsert_rows(attempt: Attempt, staged: StagedRows) -> AttemptResult:
     default = None if everywhere else default_partition(attempt.state.rules, staged)
     others = attempt.state.every_partition if everywhere or default is not None else ()
     slices = attempt.state.whole_slices({*others, *staged.totals})
-    found = _look_up(attempt, staged, slices, partitioned=not everywhere, moves=everywhere, default=default)
+    found = _tagged_keys(
+        attempt, staged, slices, partitioned=not everywhere, moves=everywhere, default=default
+    )
     try:
         if not found.count:
             return _result_without_changes(attempt, UPSERT, found)
@@ -104,7 +106,7 @@ def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> Attem
     default = None if everywhere else default_partition(attempt.state.rules, staged)
     searches_all = everywhere or default is not None
     slices = attempt.state.whole_slices(attempt.state.every_partition if searches_all else staged.totals)
-    found = _look_up(attempt, staged, slices, partitioned=not everywhere, moves=False, default=default)
+    found = _tagged_keys(attempt, staged, slices, partitioned=not everywhere, moves=False, default=default)
     return _remove(attempt, staged, found, slices)
 
 
@@ -180,7 +182,7 @@ def _result_without_changes(attempt: Attempt, operation: str, found: KeyTotals) 
     )
 
 
-def _look_up(
+def _tagged_keys(
     attempt: Attempt,
     staged: StagedRows,
     slices: Mapping[str, Sequence[FileSlice]],

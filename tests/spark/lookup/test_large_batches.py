@@ -9,7 +9,7 @@ import pytest
 
 import parquetry
 from parquetry.runtime.spark.attempt import deliver, upsert
-from parquetry.runtime.spark.lookup import found, local
+from parquetry.runtime.spark.lookup import tagged_keys, task_lookup
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.stage import regroup
@@ -102,7 +102,7 @@ def test_rows_that_are_all_late_rewrite_no_file(spark, tmp_path, monkeypatch, li
 @pytest.mark.parametrize(("on_cluster", "keys_files"), [(False, 16), (True, 16), (True, 0)])
 def test_small_batches_are_not(spark, tmp_path, monkeypatch, on_cluster, keys_files):
     """``keys_files``: behind so many a task puts the keys together first."""
-    monkeypatch.setattr(local, "_KEYS_FILES", keys_files)
+    monkeypatch.setattr(task_lookup, "_KEYS_FILES", keys_files)
     if on_cluster:
         monkeypatch.setattr("parquetry.runtime.spark.write.stages_locally", lambda _: False)
     monkeypatch.setattr(upsert, "count_tagged", lambda *_, **__: pytest.fail("a join"))
@@ -134,5 +134,5 @@ def test_what_is_kept_of_few_keys_has_few_partitions(spark):
     cores = spark.sparkContext.defaultParallelism
     own = spark.newSession()
     own.conf.set("spark.sql.shuffle.partitions", "200")
-    few, more, many = (found._partitions(own, keys) for keys in (1000, 25_000_000, 10**9))
+    few, more, many = (tagged_keys._shuffle_settings(own, keys) for keys in (1000, 25_000_000, 10**9))
     assert [int(one["spark.sql.shuffle.partitions"]) for one in (few, more, many)] == [cores, 100, 200]

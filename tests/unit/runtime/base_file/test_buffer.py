@@ -114,7 +114,7 @@ def test_the_first_rows_can_be_divided():
     for batch in cut_up(texts(list(range(20))), [3, 12]):
         buffer.append(batch)
     whole = buffer.arrow_bytes
-    buffer.allow_cuts_in_first_cell()
+    buffer.divide_first_cell()
     taken = []
     while buffer.rows:
         cut = buffer.cut_within(0)
