@@ -15,7 +15,7 @@ from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.clustering.forecast.work import WorkForecast, forecast_work
 from parquetry.runtime.clustering.plan.history import CompletedClustering
 from parquetry.runtime.layout.clustering.model import Debt
-from parquetry.runtime.layout.skipping.files import NOTHING, Touched
+from parquetry.runtime.layout.skipping.files import NOTHING, Reads
 from parquetry.runtime.services.retention import is_by_number
 from parquetry.runtime.spec.clustering import STITCH
 from parquetry.runtime.spec.table_spec import Query, RetentionPolicy, TableSpec
@@ -166,6 +166,6 @@ def _range(expected: int, past: Sequence[tuple[int, int]], prior: Prior, floor: 
     return interval(expected, errors, prior, floor_at=floor)
 
 
-def requests_of(read: Touched) -> int:
+def requests_of(read: Reads) -> int:
     """Return the number of read requests: one for the footer of each file and one for each row group."""
     return read.files + read.row_groups

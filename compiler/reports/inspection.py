@@ -27,12 +27,12 @@ from parquetry.runtime.commit.damaged_files import damage_warnings, damaged_file
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping.files import (
-    Touched,
+    Reads,
     Types,
     all_of,
     column_types,
     parse_where,
-    touched,
+    reads_of,
 )
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
@@ -240,11 +240,11 @@ def _queries(
     files = list(statistics.values())
     total = all_of(files)
     return tuple(
-        _query(name, touched(files, condition, types), total) for name, condition in conditions.items()
+        _query(name, reads_of(files, condition, types), total) for name, condition in conditions.items()
     )
 
 
-def _query(name: str, read: Touched, total: Touched) -> QueryReport:
+def _query(name: str, read: Reads, total: Reads) -> QueryReport:
     return QueryReport(
         name=name,
         files=Share(read=read.files, total=total.files),

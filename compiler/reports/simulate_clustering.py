@@ -26,7 +26,7 @@ from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Debt, PlannedGroup
-from parquetry.runtime.layout.skipping.files import Touched
+from parquetry.runtime.layout.skipping.files import Reads
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
@@ -67,7 +67,7 @@ class CandidateLayouts:
     policy: ClusteringSpec
     spec: TableSpec
     queries: tuple[DeclaredQuery, ...]
-    now: tuple[Touched, ...]
+    now: tuple[Reads, ...]
     candidates: tuple[CandidateLayout, ...]
     encrypted: bool
 
@@ -207,7 +207,7 @@ class SimulatedTable:
             return self._dry_run.forecast(files, self._statistics, layout, target_bytes=target_bytes)
         return self._forecaster(groups, columns, limits).forecast(layout, target_bytes=target_bytes)
 
-    def _share(self, expected: Iterable[Touched]) -> float:
+    def _share(self, expected: Iterable[Reads]) -> float:
         """Return the weighted bytes that queries are expected to read, divided by those they read now."""
         (_, now), (_, left) = self.queries.weighted(self._now), self.queries.weighted(expected)
         return left / now if now else 1.0

@@ -16,7 +16,7 @@ from parquetry.project.model.table_tests import ITSELF
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 from parquetry.runtime.layout.clustering.model import ExclusionReason
 from parquetry.runtime.layout.sizing import is_small
-from parquetry.runtime.layout.skipping.files import touched
+from parquetry.runtime.layout.skipping.files import reads_of
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.table_spec import TableTest
 from parquetry.runtime.storage.parallel import growing_batches, map_each
@@ -89,7 +89,7 @@ def _query(scope: Scope, test: TableTest) -> Iterator[Measure]:
     files = {part.path: table.statistics[part.path] for part in scope.slices}
     if {"max_rows", "max_bytes"} & test.arguments.keys():
         files = with_pages(table.handle.store, files, [condition], table.types)
-    read = touched(files.values(), condition, table.types)
+    read = reads_of(files.values(), condition, table.types)
     yield Measure(read.files, "max_files")
     yield Measure(read.row_groups, "max_row_groups")
     yield Measure(read.rows, "max_rows")

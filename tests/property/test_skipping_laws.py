@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.layout.skipping.files import files_to_read, parse_where, touched
+from parquetry.runtime.layout.skipping.files import files_to_read, parse_where, reads_of
 from parquetry.runtime.layout.skipping.statistics import (
     TEXT_LIMIT,
     ColumnStatistics,
@@ -68,7 +68,7 @@ def test_a_file_is_read_if_one_of_its_row_groups_is(condition, row_groups):
     parts = [group_of(rows) for rows in row_groups]
     whole = FileStatistics(path="p", size_bytes=1, row_groups=tuple(parts))
     single = [FileStatistics(path="p", size_bytes=1, row_groups=(part,)) for part in parts]
-    counted = touched([whole], predicate, TYPES)
+    counted = reads_of([whole], predicate, TYPES)
     assert counted.row_groups == len(files_to_read(single, predicate, TYPES))
     assert counted.files == bool(counted.row_groups)
     merged = RowGroupStatistics(rows=whole.rows, data_bytes=1, columns=merge_columns(parts))

@@ -19,7 +19,7 @@ from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.commit.workload_profile import PartitionProfile
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.skipping.files import column_types, parse_where, touched
+from parquetry.runtime.layout.skipping.files import column_types, parse_where, reads_of
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spark.cluster import cluster
@@ -168,7 +168,7 @@ def _read_bytes(table: RandomTable, store: LocalStore, statistics: Mapping[str, 
     predicates = [parse_where(query.where, types=types, time_zone=UTC) for query in queries]
     paged = with_pages(store, statistics, predicates, types)
     return sum(
-        query.weight * touched(paged.values(), predicate, types).data_bytes
+        query.weight * reads_of(paged.values(), predicate, types).data_bytes
         for query, predicate in zip(queries, predicates, strict=True)
     )
 

@@ -19,7 +19,7 @@ from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.layout.clustering.model import ClusteringFile
-from parquetry.runtime.layout.skipping.files import Touched
+from parquetry.runtime.layout.skipping.files import Reads
 from parquetry.runtime.parquet.dictionaries import with_dictionaries
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.clustering import ExecutionPolicy
@@ -138,8 +138,8 @@ class PredictedGroups:
 
     table: str
     where: str
-    expected: Touched
-    measured: Touched
+    expected: Reads
+    measured: Reads
 
     def error(self, kind: str) -> float:
         """The share of what is read by which more or less was expected."""

@@ -44,7 +44,7 @@ from parquetry.runtime.clustering.forecast.work import WorkBasis, WorkForecast
 from parquetry.runtime.clustering.plan.execution import ClusteringResult
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.layout.skipping.files import Touched
+from parquetry.runtime.layout.skipping.files import Reads
 from parquetry.runtime.main import JobResult, ServiceResult
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.sizing import SizingPolicy
@@ -207,8 +207,8 @@ def _figures():
             query=name,
             total=412,
             total_after=96,
-            now=Touched(files=now, row_groups=4 * now, rows=90_000 * now, data_bytes=now * 20 * 2**20),
-            expected=Touched(
+            now=Reads(files=now, row_groups=4 * now, rows=90_000 * now, data_bytes=now * 20 * 2**20),
+            expected=Reads(
                 files=expected,
                 row_groups=4 * expected,
                 rows=400_000 * expected,
@@ -402,7 +402,7 @@ def _history():
 
 def _run(*, hostile):
     def touched(number):
-        return Touched(files=number, row_groups=2 * number, rows=9_000 * number, data_bytes=number * 2**20)
+        return Reads(files=number, row_groups=2 * number, rows=9_000 * number, data_bytes=number * 2**20)
 
     measured = MeasuredQuery.of("by_zone", before=touched(180), expected=touched(6), after=touched(7))
     ingested = CommitResult(

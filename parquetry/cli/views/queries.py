@@ -14,7 +14,7 @@ from parquetry.compiler.reports.page import DataTable
 from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery, QueryForecast
 from parquetry.runtime.clustering.plan.due import ClusteringForecast
 from parquetry.runtime.clustering.plan.history import ForecastErrorSummary
-from parquetry.runtime.layout.skipping.files import Touched
+from parquetry.runtime.layout.skipping.files import Reads
 
 MEASURED_HEADER = ("query", "reads", "before", "expected", "after", "error")
 _FORECAST_HEADER = ("query", "reads", "now", "expected")
@@ -106,7 +106,7 @@ def _name(name: str, line: int) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
 
 
-def touched_cells(touched: Touched) -> list[str]:
+def touched_cells(touched: Reads) -> list[str]:
     """Return the files, row groups, rows and bytes as cells."""
     return [
         f"{touched.files:,}",

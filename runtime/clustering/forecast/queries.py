@@ -15,12 +15,12 @@ from typing import Any, Final, Protocol, Self, TypeVar
 import pyarrow as pa
 
 from parquetry.runtime.layout.skipping.files import (
-    Touched,
+    Reads,
     Types,
     column_types,
     columns_of,
     parse_where,
-    touched,
+    reads_of,
 )
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
@@ -49,8 +49,8 @@ class QueryForecast:
     """The reads of a query from some files ``now``, and the ``expected`` reads after they are clustered."""
 
     query: str
-    now: Touched
-    expected: Touched
+    now: Reads
+    expected: Reads
 
     def __add__(self, other: QueryForecast) -> QueryForecast:
         """Return the forecast for the files of both forecasts."""
@@ -117,10 +117,10 @@ class DeclaredQueries:
         """The columns whose statistics answer any of the queries."""
         return frozenset[str]().union(*(query.columns for query in self.queries))
 
-    def reads(self, files: Iterable[FileStatistics]) -> tuple[Touched, ...]:
+    def reads(self, files: Iterable[FileStatistics]) -> tuple[Reads, ...]:
         """Return the reads of each query from the files, which may be existing or predicted."""
         known = list(files)
-        return tuple(touched(known, query.predicate, self.types) for query in self.queries)
+        return tuple(reads_of(known, query.predicate, self.types) for query in self.queries)
 
     def forecast(
         self,
@@ -150,7 +150,7 @@ class DeclaredQueries:
         )
         return sum_by_query([*stay, *(query for forecast in forecasts for query in forecast.queries)])
 
-    def weighted(self, figures: Iterable[Touched]) -> tuple[float, float]:
+    def weighted(self, figures: Iterable[Reads]) -> tuple[float, float]:
         """Return the total rows and bytes to read, with the reads of each query multiplied by its weight."""
         read = list(zip(self.queries, figures, strict=True))
         return (
@@ -172,7 +172,7 @@ class Deviation:
     data_bytes: float | None
 
     @classmethod
-    def of(cls, expected: Touched, after: Touched) -> Self:
+    def of(cls, expected: Reads, after: Reads) -> Self:
         """Return the deviation of the expected reads from those after the clustering."""
         return cls(
             files=_share(expected.files, after.files),
@@ -190,13 +190,13 @@ class MeasuredQuery:
     """
 
     query: str
-    before: Touched
-    after: Touched
-    expected: Touched | None = None
+    before: Reads
+    after: Reads
+    expected: Reads | None = None
     error: Deviation | None = None
 
     @classmethod
-    def of(cls, query: str, *, before: Touched, expected: Touched | None, after: Touched) -> Self:
+    def of(cls, query: str, *, before: Reads, expected: Reads | None, after: Reads) -> Self:
         """Return the measured query with its error."""
         error = None if expected is None else Deviation.of(expected, after)
         return cls(query=query, before=before, expected=expected, after=after, error=error)

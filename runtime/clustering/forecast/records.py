@@ -18,7 +18,7 @@ from parquetry.runtime.clustering.forecast.queries import (
 )
 from parquetry.runtime.clustering.forecast.work import EXPECTED_BYTES_KEY
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.skipping.files import Touched
+from parquetry.runtime.layout.skipping.files import Reads
 from parquetry.runtime.spec.codec import from_json_value, parsed_json, to_json_value
 
 PREDICTION_KEY: Final = "parquetry.prediction"
@@ -58,8 +58,8 @@ def read_prediction(
         return tuple(
             QueryForecast(
                 query=str(record["query"]),
-                now=_touched(record["before"], PREDICTION_KEY),
-                expected=_touched(record["expected"], PREDICTION_KEY),
+                now=_parsed_reads(record["before"], PREDICTION_KEY),
+                expected=_parsed_reads(record["expected"], PREDICTION_KEY),
             )
             for record in parsed_json(extra.get(PREDICTION_KEY, "[]"))
             if conditions is None or (record["query"], record["where"]) in conditions
@@ -82,9 +82,9 @@ def read_measured(extra: Mapping[str, str]) -> tuple[MeasuredQuery, ...]:
         return tuple(
             MeasuredQuery.of(
                 record["query"],
-                before=_touched(record["before"], MEASURED_KEY),
-                expected=_touched(record["expected"], MEASURED_KEY) if "expected" in record else None,
-                after=_touched(record["after"], MEASURED_KEY),
+                before=_parsed_reads(record["before"], MEASURED_KEY),
+                expected=_parsed_reads(record["expected"], MEASURED_KEY) if "expected" in record else None,
+                after=_parsed_reads(record["after"], MEASURED_KEY),
             )
             for record in parsed_json(extra.get(MEASURED_KEY, "[]"))
         )
@@ -97,9 +97,9 @@ def _json_entry(key: str, figures: Sequence[Mapping[str, Any]]) -> dict[str, str
     return {key: json.dumps(figures, separators=(",", ":"))} if figures else {}
 
 
-def _touched(record: Mapping[str, int], place: str) -> Touched:
+def _parsed_reads(record: Mapping[str, int], place: str) -> Reads:
     """Return the figures in a JSON object, or raise ValueError if one is negative."""
-    touched = from_json_value(Touched, record, place=place)
-    if min(value for value in asdict(touched).values() if value is not None) < 0:
+    reads = from_json_value(Reads, record, place=place)
+    if min(value for value in asdict(reads).values() if value is not None) < 0:
         raise ValueError(f"{place}: a count is negative")
-    return touched
+    return reads

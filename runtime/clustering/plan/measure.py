@@ -10,7 +10,7 @@ from parquetry.runtime.clustering.forecast.records import read_prediction
 from parquetry.runtime.clustering.plan.execution import RewrittenGroup
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.model import FileKey, FileSlice
-from parquetry.runtime.layout.skipping.files import NOTHING, Touched
+from parquetry.runtime.layout.skipping.files import NOTHING, Reads
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -29,7 +29,7 @@ class QueryMeasure:
         self._queries = DeclaredQueries.of(spec)
         self._store: ObjectStore | None = None
         self._before: Mapping[str, FileStatistics] = {}
-        self._expected: Mapping[FileKey, Mapping[str, Touched]] = {
+        self._expected: Mapping[FileKey, Mapping[str, Reads]] = {
             group.slices[0].key: {
                 one.query: one.expected for one in read_prediction(group.extra, asked=self._queries)
             }
@@ -71,7 +71,7 @@ class QueryMeasure:
             return files
         return with_pages(self._store, files, self._queries.predicates, self._queries.types)
 
-    def _expected_of(self, query: str, groups: Iterable[RewrittenGroup]) -> Touched | None:
+    def _expected_of(self, query: str, groups: Iterable[RewrittenGroup]) -> Reads | None:
         """Return the predicted reads of a query, or None unless all groups predict the current query."""
         total = NOTHING
         for group in groups:

@@ -9,7 +9,7 @@ from typing import Final
 
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.model import FileKey, FileSlice
-from parquetry.runtime.layout.skipping.files import Touched
+from parquetry.runtime.layout.skipping.files import Reads
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import Columns
 from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy, PlanPolicy
@@ -179,7 +179,7 @@ class ScopeFigures:
     rewritten_bytes: int
     shuffled_bytes: int
     files_after: int
-    queries: Mapping[str, Touched] = field(default_factory=dict)
+    queries: Mapping[str, Reads] = field(default_factory=dict)
     expected_rows: int | None = None
     expected_bytes: int | None = None
 

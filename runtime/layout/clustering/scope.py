@@ -142,10 +142,8 @@ def _query_reads_overlapping_groups(
     depths = depths_of(merged_groups, execution)
     known = [bounds_of(_statistics(whole), situation.types) for whole in merged_groups]
     for query in asking:
-        touched = [
-            whole for whole, bounds in zip(merged_groups, known, strict=True) if may_hold(query, bounds)
-        ]
-        if len(touched) > 1 and any(depths.get(whole.file_id, len(merged_groups)) > 1 for whole in touched):
+        read = [whole for whole, bounds in zip(merged_groups, known, strict=True) if may_hold(query, bounds)]
+        if len(read) > 1 and any(depths.get(whole.file_id, len(merged_groups)) > 1 for whole in read):
             return True
     return False
 

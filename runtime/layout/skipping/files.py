@@ -59,7 +59,7 @@ _OPERATORS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Touched:
+class Reads:
     """The files, row groups, rows and bytes that a reader of a condition's rows reads.
 
     Files and row groups are chosen by statistics, rows by pages. ``data_bytes`` are the compressed bytes of
@@ -81,9 +81,9 @@ class Touched:
         """The number of rows for a reader that uses all known facts."""
         return self.rows if self.dictionary_rows is None else self.dictionary_rows
 
-    def __add__(self, other: Touched) -> Touched:
+    def __add__(self, other: Reads) -> Reads:
         """Add the figures of other files."""
-        return Touched(
+        return Reads(
             files=self.files + other.files,
             row_groups=self.row_groups + other.row_groups,
             rows=self.rows + other.rows,
@@ -95,7 +95,7 @@ class Touched:
         )
 
 
-NOTHING: Final = Touched(files=0, row_groups=0, rows=0, data_bytes=0)
+NOTHING: Final = Reads(files=0, row_groups=0, rows=0, data_bytes=0)
 
 
 def column_types(columns: Iterable[Column]) -> dict[str, str]:
@@ -179,7 +179,7 @@ def files_to_read(
     return [f for f in files if any(_groups_to_read(f, predicate, types, columns, known.get(f.path, {})))]
 
 
-def touched(files: Iterable[FileStatistics], predicate: Predicate, types: Types) -> Touched:
+def reads_of(files: Iterable[FileStatistics], predicate: Predicate, types: Types) -> Reads:
     """Return what a reader of the condition's rows reads from these files."""
     total = NOTHING
     columns = columns_of(predicate)
@@ -188,7 +188,7 @@ def touched(files: Iterable[FileStatistics], predicate: Predicate, types: Types)
         if not groups:
             continue
         left = [rows_to_read(group, predicate, types) for group in groups]
-        total += Touched(
+        total += Reads(
             files=1,
             row_groups=len(groups),
             rows=sum(part.rows for part in left),
@@ -237,9 +237,9 @@ def rows_to_read(group: RowGroupStatistics, predicate: Predicate, types: Types) 
     return rows_left(predicate, pages, rows=group.rows, known=known, by_page=by_page)
 
 
-def all_of(files: Sequence[FileStatistics]) -> Touched:
+def all_of(files: Sequence[FileStatistics]) -> Reads:
     """Return the figures of a full read of the files."""
-    return Touched(
+    return Reads(
         files=len(files),
         row_groups=sum(len(file.row_groups) for file in files),
         rows=sum(file.rows for file in files),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.layout.skipping.files import files_to_read, parse_where, rows_to_read, touched
+from parquetry.runtime.layout.skipping.files import files_to_read, parse_where, reads_of, rows_to_read
 from parquetry.runtime.layout.skipping.predicate import Unknown
 from parquetry.runtime.parquet.dictionaries import with_dictionaries
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
@@ -271,7 +271,7 @@ def test_spark_skips_the_row_groups_whose_dictionaries_lack_a_value(spark, tmp_p
     store = LocalStore(str(tmp_path))
     file = file_statistics("t.parquet", read_metadata(store, "t.parquet"), size_bytes=1)
     predicate = parse_where(where, types=types, time_zone=UTC)
-    found = touched(
+    found = reads_of(
         with_dictionaries(store, {"t.parquet": file}, [predicate], types).values(), predicate, types
     )
     assert found.fewest_rows == scanned_rows(read.where(where))

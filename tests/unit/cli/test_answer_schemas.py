@@ -27,7 +27,7 @@ from parquetry.runtime.clustering.plan.execution import ClusteringResult, Unpubl
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.layout.clustering.model import ChosenBy, Debt, ScopeChoice, ScopeFigures
-from parquetry.runtime.layout.skipping.files import Touched
+from parquetry.runtime.layout.skipping.files import Reads
 from parquetry.runtime.main import JobResult, ServiceResult
 from parquetry.runtime.services.scrub import ScrubResult
 from parquetry.runtime.spark.purge import FoundValue, PurgeCondition, PurgeReport, SourceFiles, Survey
@@ -124,7 +124,7 @@ def test_every_key_is_described():
             walk(child, f"{answer} {name}")
 
 
-TOUCHED = Touched(files=3, row_groups=3, rows=9, data_bytes=900)
+TOUCHED = Reads(files=3, row_groups=3, rows=9, data_bytes=900)
 CHOICE = ScopeChoice(
     partition="day=1",
     scope=ClusteringScope.GROUP,

@@ -13,7 +13,7 @@ from parquetry.cli.main import command_line
 from parquetry.cli.terminal.schema import answer_schema
 from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
 from parquetry.runtime.clustering.plan.history import CompletedClustering, bytes_per_second, forecast_error
-from parquetry.runtime.layout.skipping.files import NOTHING, Touched
+from parquetry.runtime.layout.skipping.files import NOTHING, Reads
 from parquetry.runtime.spark.cluster import cluster
 from tests.support.html_pages import table_rows
 from tests.support.one_process_spark import OneProcessSpark
@@ -91,7 +91,7 @@ def test_the_page_shows_it_too(table, tmp_path):
 
 def measured(expected, after):
     def touched(rows):
-        return Touched(files=1, row_groups=1, rows=rows, data_bytes=8 * rows)
+        return Reads(files=1, row_groups=1, rows=rows, data_bytes=8 * rows)
 
     return MeasuredQuery.of("q", before=touched(100), expected=touched(expected), after=touched(after))
 

@@ -46,7 +46,7 @@ from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.reports.review import yaml_diff
 from parquetry.compiler.workspace.spec_words import scalar
 from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures
-from parquetry.runtime.layout.skipping.files import Touched
+from parquetry.runtime.layout.skipping.files import Reads
 from parquetry.runtime.spec.clustering import ClusteringScope
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column, Extra, TableSpec
@@ -80,8 +80,8 @@ FIGURES = TableFigures(
             query="by_day",
             total=24,
             total_after=6,
-            now=Touched(files=9, row_groups=30, rows=120_000, data_bytes=3_000_000),
-            expected=Touched(files=2, row_groups=3, rows=9_000, data_bytes=200_000),
+            now=Reads(files=9, row_groups=30, rows=120_000, data_bytes=3_000_000),
+            expected=Reads(files=2, row_groups=3, rows=9_000, data_bytes=200_000),
             rows=500_000,
             sampled=True,
         ),

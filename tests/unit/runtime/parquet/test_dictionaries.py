@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.layout.skipping.files import parse_where, touched
+from parquetry.runtime.layout.skipping.files import parse_where, reads_of
 from parquetry.runtime.layout.skipping.predicate import value_conditions
 from parquetry.runtime.parquet.dictionaries import with_dictionaries
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
@@ -52,7 +52,7 @@ def written(store, rows, path="f", **options):
 def known(store, files, *conditions, **limits):
     predicates = [parse_where(where, types=TYPES, time_zone=UTC) for where in conditions]
     found = with_dictionaries(store, {file.path: file for file in files}, predicates, TYPES, **limits)
-    return [touched(found.values(), predicate, TYPES) for predicate in predicates]
+    return [reads_of(found.values(), predicate, TYPES) for predicate in predicates]
 
 
 def table(numbers):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from parquetry.runtime.base_file.encoding import page_options
 from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
-from parquetry.runtime.layout.skipping.files import parse_where, touched
+from parquetry.runtime.layout.skipping.files import parse_where, reads_of
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, RowGroupPages
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.bounds import page_bounds
@@ -127,10 +127,10 @@ def predicate(where):
 def test_rows_and_bytes_are_those_of_pages(store):
     file = ordered_file(store)
     (paged,) = with_pages(store, {"f": file}, [predicate("n = 5000")], TYPES).values()
-    found = touched([paged], predicate("n = 5000"), TYPES)
+    found = reads_of([paged], predicate("n = 5000"), TYPES)
     assert (found.files, found.row_groups, found.rows, found.paged_row_groups) == (1, 1, 2048, 1)
     assert file.data_bytes / 40 < found.data_bytes < file.data_bytes / 10
-    dictionaries = touched(
+    dictionaries = reads_of(
         with_pages(
             store, {"g": ordered_file(store, "g", use_dictionary=True)}, [predicate("n = 5000")], TYPES
         ).values(),
@@ -139,9 +139,9 @@ def test_rows_and_bytes_are_those_of_pages(store):
     )
     assert dictionaries.rows == found.rows
     assert dictionaries.data_bytes > 5 * found.data_bytes, "they are read with any page"
-    everything = touched([paged], predicate("n >= 0"), TYPES)
+    everything = reads_of([paged], predicate("n >= 0"), TYPES)
     assert (everything.rows, everything.data_bytes) == (ROWS, file.data_bytes)
-    assert touched([paged], predicate("x > 1000"), TYPES).rows == ROWS, "there is a NaN somewhere"
+    assert reads_of([paged], predicate("x > 1000"), TYPES).rows == ROWS, "there is a NaN somewhere"
     assert paged == file, "the record is the same"
 
 
@@ -222,7 +222,7 @@ def test_of_files_that_clustering_sorted_one_page_holds_a_value(tmp_path):
     (file,) = rewrite_group(replace(ctx, instant=SECOND, clustering="sha256:1"), work).files
     asked = [predicate(where) for where in ("n = 4096", "s = '3'", "x = 2.0")]
     files = with_pages(ctx.store, {file.stat.path: file.statistics}, asked, TYPES).values()
-    assert [touched(files, one, TYPES).rows for one in asked] == [2048, 10_000, 10_000]
+    assert [reads_of(files, one, TYPES).rows for one in asked] == [2048, 10_000, 10_000]
 
 
 @pytest.mark.parametrize("before", [b"\x19\xfc", b"\x19\x1c\x16"], ids=["count", "first place"])

@@ -17,7 +17,7 @@ from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimi
 from parquetry.runtime.clustering.rewrite.kept_sample import decode_sample, encode_samples
 from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.layout.clustering.model import ClusteringFile
-from parquetry.runtime.layout.skipping.files import touched
+from parquetry.runtime.layout.skipping.files import reads_of
 from parquetry.runtime.layout.skipping.predicate import Comparison, Operator
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
@@ -318,7 +318,7 @@ def test_pages_are_foreseen_where_a_query_may_look(every, rows):
         predicates=[at(150)],
     )
     assert [group.pages is not None for group in made.row_groups] == [True, False, False, False]
-    found = touched([made], at(150), {"n": "bigint"})
+    found = reads_of([made], at(150), {"n": "bigint"})
     assert (found.row_groups, found.rows, found.paged_row_groups) == (1, rows, 1)
     assert found.data_bytes == 5000 + 20_000 * rows // 2500
 

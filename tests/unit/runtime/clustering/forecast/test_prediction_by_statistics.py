@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from parquetry.runtime.clustering.forecast.by_statistics import estimated_files
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, DeclaredQuery
 from parquetry.runtime.layout.clustering.model import ClusteringFile, PlannedGroup
-from parquetry.runtime.layout.skipping.files import touched
+from parquetry.runtime.layout.skipping.files import reads_of
 from parquetry.runtime.layout.skipping.predicate import AnyOf, Comparison, Null, Operator, Unknown
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.spec.clustering import ExecutionPolicy
@@ -38,8 +38,8 @@ def test_nulls_of_all_files_are_not_taken_for_those_of_each(nulls, values_in, nu
     equal = Comparison(column="n", operator=Operator.EQUAL, value=3)
     null = Null(column="n", negated=False)
     made = list(estimated_files(planned, [known], asking(equal, null), ExecutionPolicy(), FilesPolicy()))
-    assert touched(made, equal, TYPES).files == values_in
-    assert touched(made, null, TYPES).files == nulls_in
+    assert reads_of(made, equal, TYPES).files == values_in
+    assert reads_of(made, null, TYPES).files == nulls_in
 
 
 @given(
@@ -72,7 +72,7 @@ def test_what_no_query_reads_is_estimated_roughly_and_counts_the_same(
     predicate = Comparison(column=column, operator=operator, value=value)
 
     def read(queries):
-        return touched(estimated_files(planned, known, queries, execution, FilesPolicy()), predicate, TYPES)
+        return reads_of(estimated_files(planned, known, queries, execution, FilesPolicy()), predicate, TYPES)
 
     # A query that reads everything has every row group and every page made.
     assert read(asking(predicate)) == read(asking(predicate, AnyOf(parts=(predicate, Unknown()))))

@@ -12,14 +12,14 @@ import pytest
 from parquetry.runtime.layout.skipping.condition import Opaque
 from parquetry.runtime.layout.skipping.files import (
     NOTHING,
-    Touched,
+    Reads,
     all_of,
     bounds_of,
     column_types,
     columns_of,
     files_to_read,
     parse_where,
-    touched,
+    reads_of,
 )
 from parquetry.runtime.layout.skipping.parser import parse_condition, parse_date, parse_timestamp
 from parquetry.runtime.layout.skipping.predicate import Bounds, may_hold
@@ -396,12 +396,12 @@ def test_touched_counts_files_groups_and_rows():
         FileStatistics(path="c", size_bytes=1, row_groups=(first,)),
     ]
     predicate = parse_where("i >= 10", types=TYPES)
-    assert touched(files, predicate, TYPES) == Touched(
+    assert reads_of(files, predicate, TYPES) == Reads(
         files=2, row_groups=2, rows=40, data_bytes=2 * second.data_bytes
     )
     assert [file.path for file in files_to_read(files, predicate, TYPES)] == ["a", "b"]
-    assert touched(files, parse_where("i = 99", types=TYPES), TYPES) == NOTHING
-    assert all_of(files) == Touched(files=3, row_groups=4, rows=60, data_bytes=4 * first.data_bytes)
+    assert reads_of(files, parse_where("i = 99", types=TYPES), TYPES) == NOTHING
+    assert all_of(files) == Reads(files=3, row_groups=4, rows=60, data_bytes=4 * first.data_bytes)
 
 
 def test_the_columns_of_a_condition_are_those_that_statistics_can_answer():
