@@ -43,21 +43,21 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     )
     if executable is None or not os.access(executable, os.X_OK):
         raise MissingJavaError(
-            f"Spark needs Java {OLDEST_JAVA} or newer and there is none ({where}); install one: `{REMEDY}`"
+            f"Spark needs Java {OLDEST_JAVA} or newer, but there is none ({where}); install it: `{REMEDY}`"
         )
-    said = _said(executable)
-    major = _major(said)
+    output = _version_output(executable)
+    major = _major(output)
     if major is None or major < OLDEST_JAVA:
-        found = f"Java {major}" if major else "something that does not tell its version"
+        found = f"Java {major}" if major else "a program without a version"
         raise MissingJavaError(
             f"Spark needs Java {OLDEST_JAVA} or newer; found {found} at {executable} ({where}); "
             f"install a newer one: `{REMEDY}`" + (", and point JAVA_HOME at it" if home else "")
         )
-    names = _ENCODING.search(said)
+    names = _ENCODING.search(output)
     return Java(executable=executable, major=major, names=names["encoding"] if names else None)
 
 
-def _said(executable: str) -> str:
+def _version_output(executable: str) -> str:
     try:
         done = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
@@ -73,10 +73,10 @@ def _said(executable: str) -> str:
     return done.stderr + done.stdout
 
 
-def _major(said: str) -> int | None:
-    found = _VERSION.search(said)
-    if found is None:
+def _major(output: str) -> int | None:
+    version = _VERSION.search(output)
+    if version is None:
         return None
-    first = int(found["first"])
+    first = int(version["first"])
     # Up to Java 8 the version began with 1.
-    return int(found["second"] or 0) if first == 1 else first
+    return int(version["second"] or 0) if first == 1 else first

@@ -35,7 +35,7 @@ from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.sources.due import SET_ASIDE, DueBatch, find_due
 from parquetry.runtime.spark_environment import key_variables, storage_variables
-from parquetry.runtime.spark_log import ANYTHING, LogRules
+from parquetry.runtime.spark_log import NO_RULES, LogRules
 from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief, parsed_json, to_json_value
 from parquetry.runtime.spec.job import JobKind, JobPlan, SparkSettings, resolve_environment
 from parquetry.runtime.spec.masking import (
@@ -135,30 +135,30 @@ def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None =
     """
     try:
         with failures_masked(job.spec, location=job.location):
-            return _shown(_execute(job, session or start_spark), job)
+            return _masked_result(_execute(job, session or start_spark), job)
     except ParquetryError as failure:
         failure.reword(partial(changed, change=partial(without_secrets, values=job.secrets)))
         raise
 
 
-def _shown(result: JobResult, job: JobPlan) -> JobResult:
+def _masked_result(result: JobResult, job: JobPlan) -> JobResult:
     commit, clustering, tested = result.commit, result.clustering, result.tested
 
-    def shown(warning: str) -> str:
+    def masked_text(warning: str) -> str:
         masked = masked_message(warning, job.spec, location=job.location)
         return changed(masked, partial(without_secrets, values=job.secrets))
 
-    def answered(answer: RowTestResult) -> RowTestResult:
-        return replace(answer, problem=None if answer.problem is None else shown(answer.problem))
+    def masked_answer(answer: RowTestResult) -> RowTestResult:
+        return replace(answer, problem=None if answer.problem is None else masked_text(answer.problem))
 
     return replace(
         result,
         commit=None if commit is None else masked_commit(commit, job.spec, location=job.location),
-        warnings=tuple(shown(warning) for warning in result.warnings),
+        warnings=tuple(masked_text(warning) for warning in result.warnings),
         clustering=(
             None if clustering is None else masked_clustering(clustering, job.spec, location=job.location)
         ),
-        tested=None if tested is None else replace(tested, answers=tuple(map(answered, tested.answers))),
+        tested=None if tested is None else replace(tested, answers=tuple(map(masked_answer, tested.answers))),
     )
 
 
@@ -201,7 +201,7 @@ def _test(
     return JobResult(table=job.table, job=job.name, files_read=tested.files, tested=tested)
 
 
-def start_spark(job: JobPlan, *, log: Path | None = None, rules: LogRules = ANYTHING) -> SparkSession:
+def start_spark(job: JobPlan, *, log: Path | None = None, rules: LogRules = NO_RULES) -> SparkSession:
     """Return the running Spark session, or start one with the settings of the job.
 
     Args:
@@ -274,8 +274,10 @@ def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], Spar
     )
     due = due_by_statistics(handle, budget)
     if not due.groups:
-        why = left_for_later(due.excluded)
-        left = None if why is None else ClusteringResult(excluded_files=len(due.excluded), warnings=(why,))
+        reason = left_for_later(due.excluded)
+        left = (
+            None if reason is None else ClusteringResult(excluded_files=len(due.excluded), warnings=(reason,))
+        )
         return JobResult(table=job.table, job=job.name, clustering=left)
     spark = session(job)
     from parquetry.runtime.spark.cluster import cluster  # noqa: PLC0415  # see start_spark
@@ -293,7 +295,7 @@ def _ingest(
     """
     extra = {"parquetry.plan_id": job.plan_id} if job.plan_id else {}
     set_aside: dict[str, str] = {}
-    why = f"source {job.source} of {job.table}: other runs were faster"
+    reason = f"source {job.source} of {job.table}: other runs ingested its files first"
     rounds = 0
     while rounds < _ROUNDS:
         handle = open_table(store, owner=job.owner)
@@ -302,7 +304,7 @@ def _ingest(
             handle, source, directory=job.directory, storage=storage, excluded_paths=frozenset(set_aside)
         )
         if due is None or due.consumption is None:
-            return _ingested(job, due, set_aside)
+            return _ingest_result(job, due, set_aside)
         spark = session(job)
         from parquetry.runtime.spark.ingest import write_batch  # noqa: PLC0415  # see start_spark
 
@@ -317,8 +319,8 @@ def _ingest(
                 extra=extra,
                 clustering_budget_bytes=job.budget_bytes,
             )
-        except SourceChangedError as changed_file:
-            why, rounds = str(changed_file), rounds + 1
+        except SourceChangedError as error:
+            reason, rounds = str(error), rounds + 1
             continue
         except InvalidDataError as failure:
             bad = due.file_in(str(failure)) if source.bad_files == SET_ASIDE else None
@@ -327,12 +329,12 @@ def _ingest(
             set_aside[bad] = str(failure)
             continue
         if not commit.superseded:
-            return replace(_ingested(job, due, set_aside), commit=commit)
+            return replace(_ingest_result(job, due, set_aside), commit=commit)
         rounds += 1
-    raise ConflictError(f"{why} {_ROUNDS} times; run it again")
+    raise ConflictError(f"{reason} ({_ROUNDS} attempts); run it again")
 
 
-def _ingested(job: JobPlan, due: DueBatch | None, set_aside: Mapping[str, str]) -> JobResult:
+def _ingest_result(job: JobPlan, due: DueBatch | None, set_aside: Mapping[str, str]) -> JobResult:
     """Return the result of an ingestion. ``set_aside`` has the reason for each bad file."""
     refused = dict(set_aside)
     if due is None:
@@ -378,24 +380,24 @@ def run_document(document: Mapping[str, Any], *, folder: str, report: str | None
     try:
         job = JobPlan.from_json(document).with_absolute_paths(folder)
     except ParquetryError as error:
-        return _say(_failure(error))
+        return _print_result(_failure(error))
     try:
-        said = _with_commands(to_json_value(execute(job)))
+        document = _with_commands(to_json_value(execute(job)))
     except ParquetryError as error:
-        said = _failure(error)
+        document = _failure(error)
         if isinstance(error, ForeignTableError):
             report = None
     if report is not None:
         # The outcome of the job does not depend on the report.
         with suppress(ParquetryError):
-            _leave(open_store(job.location, resolve_environment(job.storage)), report, said)
-    return _say(said)
+            _write_report(open_store(job.location, resolve_environment(job.storage)), report, document)
+    return _print_result(document)
 
 
-def _leave(store: ObjectStore, report: str, said: Mapping[str, Any]) -> None:
+def _write_report(store: ObjectStore, report: str, document: Mapping[str, Any]) -> None:
     """Write the result to the folder of the table, if there is a table."""
     if store.stat(PROPERTIES_PATH) is not None:
-        store.put(report, json.dumps(said).encode())
+        store.put(report, json.dumps(document).encode())
 
 
 def _failure(error: ParquetryError) -> dict[str, Any]:
@@ -405,15 +407,15 @@ def _failure(error: ParquetryError) -> dict[str, Any]:
     return _with_commands({"error": str(error), **about})
 
 
-def _with_commands(said: dict[str, Any]) -> dict[str, Any]:
+def _with_commands(document: dict[str, Any]) -> dict[str, Any]:
     """Return the result with the commands in its texts, for the program that prints them."""
-    found = commands_of(said)
-    return said | {"commands": found} if found else said
+    commands = commands_of(document)
+    return document | {"commands": commands} if commands else document
 
 
-def _say(said: Mapping[str, Any]) -> int:
-    sys.stdout.write(f"{RESULT_PREFIX}{json.dumps(said)}\n")
-    code: int = said["exit_code"] if "error" in said else 0
+def _print_result(document: Mapping[str, Any]) -> int:
+    sys.stdout.write(f"{RESULT_PREFIX}{json.dumps(document)}\n")
+    code: int = document["exit_code"] if "error" in document else 0
     return code
 
 
@@ -425,7 +427,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         document = _read_document(Path(arguments[0]))
     except InvalidDataError as error:
-        return _say(_failure(error))
+        return _print_result(_failure(error))
     return run_document(document, folder=str(Path(arguments[0]).parent))
 
 
@@ -442,7 +444,7 @@ def _read_document(path: Path) -> Mapping[str, Any]:
     return document
 
 
-def survey_by_hand(
+def survey_in_own_session(
     table: TableHandle,
     settings: SparkSettings,
     *,
@@ -464,11 +466,11 @@ def survey_by_hand(
     """
     from parquetry.runtime.spark.purge import PurgeRequest, survey  # noqa: PLC0415 - heavy
 
-    with _session_by_hand(table, settings, "purge", log) as spark:
+    with _own_session(table, settings, "purge", log) as spark:
         return survey(spark, table, PurgeRequest(where=where, keys=keys))
 
 
-def purge_by_hand(
+def purge_in_own_session(
     table: TableHandle, settings: SparkSettings, surveyed: Survey, *, log: Path | None = None
 ) -> PurgeReport:
     """Execute a purge, and return what it deleted and where it still found a value.
@@ -484,12 +486,12 @@ def purge_by_hand(
     """
     from parquetry.runtime.spark.purge import purge  # noqa: PLC0415 - heavy
 
-    with _session_by_hand(table, settings, "purge", log) as spark:
+    with _own_session(table, settings, "purge", log) as spark:
         return purge(spark, table, surveyed)
 
 
 @contextmanager
-def _session_by_hand(
+def _own_session(
     table: TableHandle, settings: SparkSettings, purpose: str, log: Path | None
 ) -> Iterator[SparkSession]:
     """Yield a Spark session for one service of a table, and mask personal values in failures."""
@@ -506,7 +508,7 @@ def _session_by_hand(
         yield start_session(settings, name=f"parquetry {table.name} {purpose}", log=log, rules=rules)
 
 
-def cluster_by_hand(
+def cluster_in_own_session(
     table: TableHandle,
     settings: SparkSettings,
     *,
@@ -530,7 +532,7 @@ def cluster_by_hand(
         check_pending(table, instant, DEFAULT_TIMING)
     from parquetry.runtime.spark.cluster import cluster, execute  # noqa: PLC0415 - heavy
 
-    with _session_by_hand(table, settings, "cluster", log) as spark:
+    with _own_session(table, settings, "cluster", log) as spark:
         if instant is not None:
             result = execute(spark, table, instant)
         else:

@@ -13,10 +13,10 @@ CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]{2,120}\](?= )")
 
 _CLASS: Final = re.compile(r"(?:org\.apache\.|java\.)[\w.$]{1,200}: ")
 # Error classes whose messages contain names that the SQL lacks, and no values.
-_OF_NAMES: Final = ("[UNRESOLVED_", "[TABLE_OR_VIEW_NOT_FOUND", "[AMBIGUOUS_REFERENCE")
+_NAME_CONDITIONS: Final = ("[UNRESOLVED_", "[TABLE_OR_VIEW_NOT_FOUND", "[AMBIGUOUS_REFERENCE")
 
 
-def of_library(text: str, *, kind: str = MASK) -> Message:
+def quoted_library_text(text: str, *, kind: str = MASK) -> Message:
     """Return the text of a library for a message. If masked, only the class of the error is shown.
 
     Args:
@@ -28,7 +28,7 @@ def of_library(text: str, *, kind: str = MASK) -> Message:
 
 
 def _without_values(text: str, kind: str) -> str:
-    if text.startswith(_OF_NAMES):
+    if text.startswith(_NAME_CONDITIONS):
         return text
     text = _CLASS.sub("", text, count=1) if _CLASS.match(text) else text
     condition = CONDITION.match(text)

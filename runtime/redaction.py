@@ -22,12 +22,12 @@ _IN_URL: Final = re.compile(r"(?<=://)[^/\s:@]*:[^/\s]+(?=@)")
 _NUMBER_OR_FLAG: Final = re.compile(r"\d{1,8}|true|false|none", re.IGNORECASE)
 _SHORTEST: Final = 4
 _SHORTEST_LINE: Final = 16
-_HIDDEN: Final[set[str]] = set()
+_NAMED_SECRETS: Final[set[str]] = set()
 
 
-def hide(names: Iterable[str]) -> None:
+def treat_as_secret(names: Iterable[str]) -> None:
     """Treat the values of these variables as secrets from now on, because credentials were read from them."""
-    _HIDDEN.update(names)
+    _NAMED_SECRETS.update(names)
 
 
 def without_secrets(
@@ -38,8 +38,8 @@ def without_secrets(
     Values of fewer than four characters are not replaced, as ordinary words may contain them.
     """
     hidden = (value for name, value in environment.items() if _is_hidden(name, value))
-    found = {*hidden, *values}
-    spelled = {spelling for value in found if len(value) >= _SHORTEST for spelling in _spellings(value)}
+    secrets = {*hidden, *values}
+    spelled = {spelling for value in secrets if len(value) >= _SHORTEST for spelling in _spellings(value)}
     for value in sorted(spelled, key=len, reverse=True):
         text = text.replace(value, MASK)
     return _IN_URL.sub(MASK, text)
@@ -47,7 +47,7 @@ def without_secrets(
 
 def _is_hidden(name: str, value: str) -> bool:
     """Return whether a variable is secret. Numbers and flags, such as MAX_TOKENS=4096, are not."""
-    if name in _HIDDEN or name.startswith(SECRET_PREFIX):
+    if name in _NAMED_SECRETS or name.startswith(SECRET_PREFIX):
         return True
     return is_secret_name(name) and _NUMBER_OR_FLAG.fullmatch(value) is None
 

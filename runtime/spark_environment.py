@@ -48,7 +48,7 @@ _GCS: Final = (
     *("GOOGLE_*", "GCLOUD_PROJECT", "CLOUDSDK_CONFIG", "GCE_METADATA_*"),
     *("STORAGE_EMULATOR_HOST", "FSSPEC_GS_*", "FSSPEC_GCS_*"),
 )
-_OF_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
+_VARIABLES_BY_SCHEME: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": (*_S3, *_CLIENTS),
     "s3a": (*_S3, *_CLIENTS),
     "gs": (*_GCS, *_CLIENTS),
@@ -61,7 +61,9 @@ STORAGE_VARIABLES: Final = tuple(dict.fromkeys((*_S3, *_GCS, *_CLIENTS)))
 def storage_variables(*places: str) -> tuple[str, ...]:
     """Return the variables that the storage of these locations needs: credentials, proxies, certificates."""
     schemes = {place.partition(":")[0].lower() for place in places}
-    return tuple(dict.fromkeys(name for scheme in sorted(schemes) for name in _OF_SCHEMES.get(scheme, ())))
+    return tuple(
+        dict.fromkeys(name for scheme in sorted(schemes) for name in _VARIABLES_BY_SCHEME.get(scheme, ()))
+    )
 
 
 def key_variables(references: Iterable[str]) -> tuple[str, ...]:
@@ -76,14 +78,14 @@ def spark_environment(names: Iterable[str], environment: Mapping[str, str] = os.
     Java and its workers then encode file names as UTF-8. This depends on the locale in which Java starts, and
     no option of Java changes it.
     """
-    families = chosen(_FAMILIES, environment)
+    families = selected_variables(_FAMILIES, environment)
     kept = {name: value for name, value in families.items() if not is_secret_name(name)}
-    kept |= chosen((*_NEEDED, *names), environment)
+    kept |= selected_variables((*_NEEDED, *names), environment)
     is_utf8 = locale.getencoding().upper() in ("UTF-8", "UTF8")
     return kept if is_utf8 else {**kept, "LC_ALL": UTF8_LOCALE}
 
 
-def chosen(names: Iterable[str], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def selected_variables(names: Iterable[str], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the variables with these names."""
     listed = frozenset(names)
     families = tuple(name[:-1] for name in listed if name.endswith("*"))

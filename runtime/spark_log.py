@@ -26,7 +26,7 @@ from parquetry.text.secret_names import MASK
 
 NAME = "spark.log"
 
-_kept: list[Path] = []
+_log_files: list[Path] = []
 _pipes: list[LogPipe] = []
 _STDERR: Final = 2
 _PATIENCE_SECONDS: Final = 2.0
@@ -78,7 +78,7 @@ class LogRules:
         return without_secrets(text, values=self.secrets)
 
 
-ANYTHING: Final = LogRules()
+NO_RULES: Final = LogRules()
 
 
 def without_messages(text: str) -> str:
@@ -124,7 +124,7 @@ class LogPipe:
         """Write a text from another origin to the file, with a prefix before it."""
         self.drain()
         with self._busy:
-            self._show(text, prefix)
+            self._write_shown(text, prefix)
 
     def drain(self) -> None:
         """Wait a moment until the file contains the text that was written to the pipe."""
@@ -147,7 +147,7 @@ class LogPipe:
                 lines, newline, rest = (rest + piece).rpartition(b"\n")
                 if self._ended or len(rest) > _LONGEST_LINE_BYTES:
                     lines, newline, rest = lines + newline + rest, b"", b""
-                self._show((lines + newline).decode(errors="backslashreplace"))
+                self._write_shown((lines + newline).decode(errors="backslashreplace"))
         self._close()
 
     def _close(self) -> None:
@@ -159,7 +159,7 @@ class LogPipe:
         with suppress(ValueError):
             _pipes.remove(self)
 
-    def _show(self, text: str, prefix: str = "") -> None:
+    def _write_shown(self, text: str, prefix: str = "") -> None:
         if shown := self.rules.shown(text):
             # If the disk is full, Spark must continue.
             with suppress(OSError):
@@ -173,7 +173,7 @@ def _readable_poll(descriptor: int) -> select.poll:
 
 
 @contextmanager
-def piped(log: Path | None, rules: LogRules) -> Iterator[LogPipe]:
+def log_pipe(log: Path | None, rules: LogRules) -> Iterator[LogPipe]:
     """Yield a pipe into the file, or to stderr, for a process that is started within the block."""
     how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     descriptor = _STDERR if log is None else os.open(log, how, 0o600)
@@ -185,18 +185,18 @@ def piped(log: Path | None, rules: LogRules) -> Iterator[LogPipe]:
         pipe.close_end()
 
 
-def obey(rules: LogRules) -> None:
+def add_rules(rules: LogRules) -> None:
     """Add the rules to all pipes of this process, for all later output."""
     for pipe in tuple(_pipes):
         pipe.rules |= rules
 
 
-def in_force() -> LogRules:
+def current_rules() -> LogRules:
     """Return the combined rules of all pipes of this process."""
-    return functools.reduce(LogRules.__or__, (pipe.rules for pipe in tuple(_pipes)), ANYTHING)
+    return functools.reduce(LogRules.__or__, (pipe.rules for pipe in tuple(_pipes)), NO_RULES)
 
 
-def keep_log(file: Path, *, root: Path) -> Path | None:
+def open_log(file: Path, *, root: Path) -> Path | None:
     """Create the file, with its folder below ``root``, for Spark's later output in this process.
 
     Returns:
@@ -208,28 +208,28 @@ def keep_log(file: Path, *, root: Path) -> Path | None:
     """
     with suppress(OSError):
         os.close(ConfinedFolder(root).append(file, private=True))
-        _kept[:] = [file]
+        _log_files[:] = [file]
         return file
     return None
 
 
-def forget_log() -> None:
+def close_log() -> None:
     """Forget the log file, because another command of this process starts."""
-    _kept.clear()
+    _log_files.clear()
 
 
-def kept_log() -> Path | None:
+def current_log() -> Path | None:
     """Return the log file, or None if there is none or it is empty."""
     for pipe in tuple(_pipes):
         pipe.drain()
     with suppress(OSError):
-        for file in _kept:
+        for file in _log_files:
             if file.stat().st_size:
                 return file
     return None
 
 
-def see_log() -> str:
+def log_hint() -> str:
     """Return the end of a message: the place of Spark's own output."""
-    file = kept_log()
-    return "its own words above say why" if file is None else f"{file} has its own words"
+    file = current_log()
+    return "see its output above" if file is None else f"see its output in {file}"

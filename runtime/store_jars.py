@@ -22,7 +22,7 @@ class Client:
     missing: re.Pattern[str]
     """Matches a failure of Spark because the client or one of its dependencies is missing."""
     jar: str | None = None
-    also: str = ""
+    extra_setting: str = ""
     """The Spark setting that the jar needs in addition."""
 
     def named(self, hadoop: str | None) -> str:
@@ -36,7 +36,8 @@ class Client:
         """Return the text of a remedy that adds the client to a target."""
         if self.jar:
             return (
-                f"name {self.jar} of Maven Central as spark.jars of the target's spark.conf, and {self.also}"
+                f"set spark.jars in the target's spark.conf to {self.jar} from Maven Central, and set "
+                f"{self.extra_setting}"
             )
         return f"list {self.named(hadoop)} under spark.packages of the target"
 
@@ -63,13 +64,13 @@ _GCS_BEFORE: Final = replace(
     GCS,
     artifact="gcs-connector",
     jar="gcs-connector-hadoop3-2.2.26-shaded.jar",
-    also="com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem as spark.hadoop.fs.gs.impl",
+    extra_setting="spark.hadoop.fs.gs.impl to com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
 )
 """Google's own client, for a Hadoop without one. As a package, its libraries conflict with Spark's."""
 
 _HADOOP_WITH_GCS: Final = (3, 5)
 
-_BY_NAME: Final = ("spark.jars.packages", "spark.jars")
+_JAR_SETTINGS: Final = ("spark.jars.packages", "spark.jars")
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 _DEFAULT: Final = re.compile(r"\s*(?P<name>[^\s=:#!][^\s=:]*)[\s=:]\s*(?P<value>.*?)\s*")
 _HADOOP: Final = re.compile(r"hadoop-client-api-(?P<version>\d[\w.-]*)\.jar")
@@ -103,7 +104,7 @@ def versions(
     """
     jars = spark_jars(environment)
     settings = {**_defaults(jars, environment), **conf}
-    texts = [settings.get(name, "") for name in _BY_NAME]
+    texts = [settings.get(name, "") for name in _JAR_SETTINGS]
     texts += [*arguments, environment.get("PYSPARK_SUBMIT_ARGS", "")]
     paths = [settings.get(_CLASS_PATH, ""), environment.get("SPARK_DIST_CLASSPATH", "")]
     texts += [name for path in paths for name in _on_class_path(path)]

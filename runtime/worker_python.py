@@ -50,7 +50,7 @@ def check_worker_python(master: str, environment: Mapping[str, str] = os.environ
 def _fault(program: str, environment: Mapping[str, str]) -> str | None:
     found = shutil.which(program, path=environment.get("PATH"))
     if found is None:
-        return "which is no program of this machine"
+        return "which is not a program on this machine"
     try:
         # As in Spark's workers, no module is imported from the current folder.
         asked = subprocess.run(
@@ -65,7 +65,7 @@ def _fault(program: str, environment: Mapping[str, str]) -> str | None:
         return "which does not start as Python"
     here, version = "{}.{}".format(*sys.version_info), asked.stdout.strip()
     if version and version != here:
-        return f"which is Python {version}, and parquetry runs in {here}"
+        return f"which is Python {version}, but parquetry runs in Python {here}"
     if not asked.returncode:
         return None
     if not version:

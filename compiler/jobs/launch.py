@@ -17,7 +17,7 @@ from parquetry.compiler.workspace.opened import Workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project.model.resolved import Launcher
 from parquetry.runtime.main import execute, log_rules, start_spark
-from parquetry.runtime.spark_log import ANYTHING, NAME, LogRules, keep_log
+from parquetry.runtime.spark_log import NAME, NO_RULES, LogRules, open_log
 from parquetry.runtime.spec.job import JobPlan
 
 
@@ -48,12 +48,12 @@ def in_process(jobs: tuple[JobPlan, ...], *, log: Path, root: Path) -> Launch:
     ``log`` is a file below ``root``.
     """
     environment = tuple(dict.fromkeys(name for job in jobs for name in job.variables))
-    rules = reduce(LogRules.__or__, map(log_rules, jobs), ANYTHING)
+    rules = reduce(LogRules.__or__, map(log_rules, jobs), NO_RULES)
 
     def session(job: JobPlan) -> Any:
         hide_pandas_warnings()
         job = replace(job, spark=replace(job.spark, environment=environment))
-        return start_spark(job, log=keep_log(log, root=root), rules=rules)
+        return start_spark(job, log=open_log(log, root=root), rules=rules)
 
     return lambda job: execute(job, session=session)
 

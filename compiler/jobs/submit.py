@@ -21,7 +21,7 @@ from parquetry.message import command, with_commands
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, execute, log_rules, report_path
 from parquetry.runtime.spark_environment import spark_environment
-from parquetry.runtime.spark_log import NAME, keep_log, piped, see_log
+from parquetry.runtime.spark_log import NAME, log_hint, log_pipe, open_log
 from parquetry.runtime.spec.codec import from_json_value, json_object
 from parquetry.runtime.spec.job import JobKind, JobPlan
 
@@ -56,7 +56,7 @@ class SparkSubmit:
                 *document["statements"], exit_code=document["exit_code"], declared=document["declared"]
             )
         if returncode != 0:
-            raise JobFailedError(f"spark-submit ended with {returncode}: {see_log()}", exit_code=1)
+            raise JobFailedError(f"spark-submit ended with {returncode}: {log_hint()}", exit_code=1)
         if not document:
             raise JobFailedError(
                 "spark-submit succeeded, but the job left no result: "
@@ -90,8 +90,8 @@ class SparkSubmit:
         names = (*job.variables, *job.references)
         environment = {"PYSPARK_PYTHON": sys.executable} | spark_environment(names)
         result: Mapping[str, Any] = {}
-        file = keep_log(self.folder / NAME, root=self.workspace.project.root)
-        with piped(file, log_rules(job)) as log:
+        file = open_log(self.folder / NAME, root=self.workspace.project.root)
+        with log_pipe(file, log_rules(job)) as log:
             try:
                 # Output in another encoding must not end the supervision of the job.
                 child = subprocess.Popen(

@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry.errors import UsageError
 from parquetry.project.validation.interpolate import Secret
-from parquetry.runtime.redaction import hide
+from parquetry.runtime.redaction import treat_as_secret
 
 _ENV_VAR = re.compile(r"""\{\{\s*env_var\(\s*(["'])(?P<name>\w+)\1\s*\)\s*\}\}""")
 
@@ -17,7 +17,7 @@ def revealed(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with secrets as plain text, which must never be written to a file."""
 
     def reveal(secret: Secret) -> str:
-        hide(secret.names)
+        treat_as_secret(secret.names)
         return secret.reveal()
 
     return {key: _replace(value, reveal) for key, value in options.items()}

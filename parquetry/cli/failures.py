@@ -16,7 +16,7 @@ import click
 from parquetry.cli.terminal.messages import requested_format, write_message
 from parquetry.cli.terminal.styles import printable
 from parquetry.errors import ParquetryError
-from parquetry.runtime.spark_log import forget_log, kept_log
+from parquetry.runtime.spark_log import close_log, current_log
 
 _REMEDIES = {
     errno.ENOSPC: "make room there",
@@ -46,7 +46,7 @@ def run_guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = No
         arguments: The command line, for the format of messages; None for that of the process.
 
     """
-    forget_log()
+    close_log()
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Printable())
     log_format = requested_format(sys.argv[1:] if arguments is None else arguments)
@@ -117,7 +117,7 @@ def _stopped(stop: BaseException, log_format: str) -> int:
             write_message("declined", log_format=log_format, exit_code=DIAGNOSED)
             return DIAGNOSED
         case _:
-            log = kept_log()
+            log = current_log()
             text = "interrupted" if log is None else f"interrupted; Spark's log is {log}"
             write_message(text, log_format=log_format, exit_code=INTERRUPTED)
             return INTERRUPTED

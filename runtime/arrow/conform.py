@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from parquetry.message import Message
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 
 
 class Conformer:
@@ -75,7 +75,7 @@ class Conformer:
                 Message(
                     self._place,
                     f": column {field.name!r} of type {array.type} cannot be stored as {field.type}: ",
-                    of_library(str(error)),
+                    quoted_library_text(str(error)),
                     "; declare a type that holds its values",
                 )
             ) from error

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from parquetry.message import Message, Value
 from parquetry.runtime.arrow.schema import arrow_type, columns_from_arrow
 from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import (
     Array,
@@ -176,7 +176,7 @@ def _pandas_array(values: pd.Series[Any], kind: ColumnType, name: str) -> pa.Arr
                 return _one_array(pa.array(values, arrow_type(kind), from_pandas=True))
         except _CONVERSION_ERRORS:
             pass
-        reason = of_library(" ".join(str(error).split()))
+        reason = quoted_library_text(" ".join(str(error).split()))
         raise InvalidDataError(
             Message(
                 f"column {name!r} has values that are not of one type, and the table's is {kind}: ",
@@ -387,7 +387,7 @@ def _convert_leaf(array: pa.Array, kind: Primitive | Decimal, place: str) -> pa.
     try:
         return _cast_exactly(array, wanted)
     except pa.ArrowException as error:
-        reason = of_library(" ".join(str(error).split()))
+        reason = quoted_library_text(" ".join(str(error).split()))
         raise InvalidDataError(
             Message(
                 f"column {place!r} is {found} in the rows and {kind} in the table, which cannot hold every "

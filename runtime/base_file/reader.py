@@ -23,7 +23,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.encryption import is_encrypted, open_footer
 from parquetry.runtime.parquet.footer import CLUSTERING, leaves_nan_unbounded
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.storage.model import ObjectStore
 
@@ -293,7 +293,7 @@ def _corrupt(place: str, error: Exception) -> CorruptTableError:
         Message(
             place,
             " is not a whole parquet file (",
-            of_library(reason),
+            quoted_library_text(reason),
             "); restore the table to a savepoint before it was written, or put the file back from a backup",
         )
     )

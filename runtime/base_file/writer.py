@@ -28,7 +28,7 @@ from parquetry.runtime.parquet.chunk import Chunk
 from parquetry.runtime.parquet.encryption import encryption_properties
 from parquetry.runtime.parquet.footer import CLUSTERING, NAN_UNBOUNDED
 from parquetry.runtime.parquet.tail import MAGIC
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.meta_columns import (
     COMMIT_TIME,
     FILE_NAME,
@@ -297,7 +297,7 @@ class BaseFileWriter:
                 Message(
                     Value.uri(f"{self._context.store.uri}/{self.name.path}"),
                     ": ",
-                    of_library(str(error)),
+                    quoted_library_text(str(error)),
                     "; supply a value in every row, or declare the column nullable",
                 )
             ) from error

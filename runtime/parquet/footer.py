@@ -19,7 +19,7 @@ from parquetry.runtime.layout.skipping.statistics import (
 )
 from parquetry.runtime.parquet.bounds import column_statistics
 from parquetry.runtime.parquet.encryption import is_encrypted, open_footer
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.os_errors import storage_error
@@ -56,7 +56,7 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
                 Message(
                     place,
                     " is not a whole parquet file: ",
-                    of_library(str(error).rstrip(".")),
+                    quoted_library_text(str(error).rstrip(".")),
                     "; restore the file, or the table to a savepoint before it",
                 )
             ) from error

@@ -50,7 +50,7 @@ from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.numbered import run_numbered
 from parquetry.runtime.spark.session.settings import parallelism
 from parquetry.runtime.spark.shuffle import rewrite_by_ranges
-from parquetry.runtime.spark_log import LogRules, obey
+from parquetry.runtime.spark_log import LogRules, add_rules
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.table.file_names import BaseFileName
 from parquetry.runtime.table.handle import TableHandle
@@ -89,7 +89,7 @@ def cluster(
         PartlyClusteredError: If something was published and something failed. It contains the result.
 
     """
-    obey(LogRules(personal=has_personal_columns(table.spec)))
+    add_rules(LogRules(personal=has_personal_columns(table.spec)))
     due = due_clustering(table, budget=budget, timing=timing)
     chosen = due.debt
     rounds = len(chosen.groups) // (_TASKS_PER_CORE * parallelism(spark))
@@ -117,7 +117,7 @@ def execute(
     Errors are those of :func:`~parquetry.runtime.clustering.plan.schedule.begin_scheduled`, and for groups
     that cannot be rewritten those of :func:`cluster`.
     """
-    obey(LogRules(personal=has_personal_columns(table.spec)))
+    add_rules(LogRules(personal=has_personal_columns(table.spec)))
     with begin_scheduled(table, instant, timing=timing) as transaction:
         result, failures = _execute(spark, transaction)
     return _finish(table, result, failures, timing=timing)

@@ -25,7 +25,7 @@ from parquetry.runtime.spark.prepare.materialise import stage_location, stages_l
 from parquetry.runtime.spark.prepare.staging import Incoming, Staged, stage
 from parquetry.runtime.spark.session.connect import check_timestamp_type
 from parquetry.runtime.spark.session.keys import ROW_POSITION_SQL
-from parquetry.runtime.spark_log import LogRules, obey
+from parquetry.runtime.spark_log import LogRules, add_rules
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.stage.location import StageLocation
@@ -68,7 +68,7 @@ def write(
         InvalidDataError: If the rows do not fit the table. Nothing has been written then.
 
     """
-    obey(LogRules(personal=has_personal_columns(handle.spec)))
+    add_rules(LogRules(personal=has_personal_columns(handle.spec)))
     check_timestamp_type(spark)
     job = _Job(spark, rows, request, arrival=arrival, subject=f"rows for {handle.name}")
     try:

@@ -16,7 +16,7 @@ from typing import Any
 
 from parquetry.message import run
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.redaction import VARIABLE, hide, secrets_of
+from parquetry.runtime.redaction import VARIABLE, secrets_of, treat_as_secret
 from parquetry.runtime.spark_environment import key_variables, storage_variables
 from parquetry.runtime.spec.codec import OMIT_EMPTY, digest_of, from_json_value, to_json_value
 from parquetry.runtime.spec.row_tests import RowTests
@@ -246,5 +246,5 @@ def _variable(name: str, environment: Mapping[str, str]) -> str:
         raise StalePlanError(
             f"the job needs the environment variable {name}, which is not set; set it where the job runs"
         )
-    hide([name])
+    treat_as_secret([name])
     return environment[name]

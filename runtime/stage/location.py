@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.stage.index import ByteRange
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.paths import escape_glob
@@ -205,7 +205,7 @@ def validated_reads(location: StageLocation, name: str) -> Iterator[Callable[[_R
     except MemoryError:
         raise
     except (pa.ArrowException, OSError) as error:
-        why = of_library(str(error), kind=type(error).__name__)
+        why = quoted_library_text(str(error), kind=type(error).__name__)
         where = Value.uri(location.spark_uri(name))
         raise StorageError(
             Message("cannot read the staged rows in ", where, ": ", why, "; run again")

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import NotFoundError, StorageError
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.redaction import without_secrets
 from parquetry.runtime.storage.os_errors import storage_error
 
@@ -91,7 +91,7 @@ def failure(operation: str, where: Value, error: BaseException, answer: Answer) 
 
     """
     prefix = (f"cannot {operation} ", where, ": ")
-    reason = of_library(without_secrets(str(error)), kind=type(error).__name__)
+    reason = quoted_library_text(without_secrets(str(error)), kind=type(error).__name__)
     if answer.no_bucket:
         return StorageError(Message(*prefix, "there is no such bucket; create it"))
     if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):

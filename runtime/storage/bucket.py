@@ -19,7 +19,7 @@ import pyarrow as pa
 from parquetry.message import Message, Value
 from parquetry.runtime.allowed import NOTHING_ALLOWED, Allowed
 from parquetry.runtime.errors import NotFoundError, StorageError, TooLargeError, UnknownOutcomeError
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.storage.answers import Answer, failure
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 from parquetry.runtime.storage.paths import checked_path, escape_glob
@@ -207,7 +207,7 @@ class BucketStore(ObjectStore):
                 if (answer.final or expired) and not uncertain:
                     raise failure("write", where, error, answer) from error
                 if expired:
-                    reason = of_library(str(error), kind=type(error).__name__)
+                    reason = quoted_library_text(str(error), kind=type(error).__name__)
                     raise UnknownOutcomeError(
                         Message(
                             "cannot tell if ",

@@ -12,7 +12,7 @@ from typing import Final
 from parquetry.errors import ParquetryError, message_of
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import NotFoundError, StorageError
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,7 +67,11 @@ def storage_error(operation: str, where: Value, error: OSError) -> StorageError:
 
     A FileNotFoundError becomes a NotFoundError.
     """
-    reason = os.strerror(error.errno) if error.errno else of_library(str(error), kind=type(error).__name__)
+    reason = (
+        os.strerror(error.errno)
+        if error.errno
+        else quoted_library_text(str(error), kind=type(error).__name__)
+    )
     remedy = _REMEDIES.get(error.errno or 0, _DEFAULT_REMEDY)
     kind = NotFoundError if isinstance(error, FileNotFoundError) else StorageError
     failure = kind(Message(f"cannot {operation} ", where, ": ", reason, f"; {remedy}"))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.storage.answers import Answer
 from parquetry.runtime.storage.bucket import FIRST_PAUSE_SECONDS, BucketStore, ListingPage, milliseconds
 from parquetry.runtime.storage.model import ObjectInfo
@@ -128,7 +128,7 @@ class S3Store(BucketStore):
                         "cannot delete ",
                         Value.uri(f"s3://{self.bucket}/{failed.get('Key')}"),
                         ": ",
-                        of_library(str(failed.get("Message")), kind=str(failed.get("Code"))),
+                        quoted_library_text(str(failed.get("Message")), kind=str(failed.get("Code"))),
                         "; grant s3:DeleteObject",
                     )
                 )

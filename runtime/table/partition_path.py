@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.table.config import TableConfig
 
@@ -110,7 +110,7 @@ def _python_text(value: Any) -> str:
         case _:
             raise InvalidDataError(
                 Message(
-                    of_library(repr(value)),
+                    quoted_library_text(repr(value)),
                     f" of type {type(value).__name__} cannot name a partition; "
                     "pass a string, int, Decimal, date, bool or datetime",
                 )

@@ -23,7 +23,7 @@ import fastavro.schema
 from parquetry.errors import message_of
 from parquetry.message import Message
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.codec import MAX_DEPTH
 
 NAMESPACE: Final = "org.apache.hudi.avro.model"
@@ -234,7 +234,7 @@ def _least_bytes(schema: Any, *, within: tuple[str, ...], known: dict[str, int])
             known[name] = min(least, known.get(name, least))
         case {"type": "array", "items": items}:
             if inside(items) == 0:
-                raise ValueError("its schema has a list of nothing")
+                raise ValueError("its schema has an array of items without bytes")
             least = 1
         case {"type": "map", "values": values}:
             least = min(1, 1 + inside(values))
@@ -247,7 +247,7 @@ def _least_bytes(schema: Any, *, within: tuple[str, ...], known: dict[str, int])
         case str() if (name := schema.rpartition(".")[2]) not in within:
             least = 0 if schema == "null" else known.get(name, 1)
         case _:
-            raise ValueError(f"its schema has {schema!r:.60}, which no file of Hudi's needs")
+            raise ValueError(f"its schema has {schema!r:.60}, which Hudi does not use")
     return least
 
 
@@ -300,7 +300,7 @@ def _type(notation: str, defined: set[str]) -> Any:
 def text(value: Any) -> str:
     """Return a value that is a string, or raise TypeError, which happens only with an untrusted schema."""
     if not isinstance(value, str):
-        raise TypeError(f"a {type(value).__name__} stands for a text")
+        raise TypeError(f"a string was expected, not a {type(value).__name__}")
     return value
 
 
@@ -345,6 +345,9 @@ class AvroRecord(ABC):
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise CorruptTableError(
                 Message(
-                    place, f": not a {cls.RECORD} (", of_library(repr(error), kind=type(error).__name__), ")"
+                    place,
+                    f": not a {cls.RECORD} (",
+                    quoted_library_text(repr(error), kind=type(error).__name__),
+                    ")",
                 )
             ) from error

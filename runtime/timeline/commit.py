@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from parquetry.message import Message
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.codec import parsed_json
 
 SCHEMA_KEY: Final = "schema"
@@ -190,6 +190,6 @@ def _member(document: Mapping[str, Any], key: str, default: _Json, place: str) -
 
 def _expect(value: object, like: _Json, place: str) -> _Json:
     if not isinstance(value, type(like)):
-        found = of_library(f"{value!r:.80}")
+        found = quoted_library_text(f"{value!r:.80}")
         raise CorruptTableError(Message(place, f": {type(like).__name__} was expected, not ", found))
     return value

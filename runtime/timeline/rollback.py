@@ -32,7 +32,7 @@ class InstantInfo:
         info = cls.from_avro(value)
         known = Instant.parse(f"{text(info.time)}.{text(info.action)}")
         if known is None or not known.is_completed:
-            raise ValueError(f"{info.time}.{info.action} is no instant")
+            raise ValueError(f"{info.time}.{info.action} is not an instant")
         return info
 
 

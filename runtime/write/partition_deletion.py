@@ -12,7 +12,7 @@ from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.files import column_types
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.services.after_write import run_due_services
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.table.handle import TableHandle, with_masked_failures
@@ -46,7 +46,7 @@ def delete_partitions(
             type of their column, or if one partition is given instead of a list.
     """
     if isinstance(partitions, str | Mapping):
-        one = of_library(repr(partitions))
+        one = quoted_library_text(repr(partitions))
         raise InvalidDataError(Message("expected a list of partitions, not ", one, "; pass [", one, "]"))
     config = handle.config
     if not config.partition_by:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from parquetry.message import Message
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.types import ColumnType, Decimal
 
 PartitionValue = str | int | bool | dt.date | Number | None
@@ -47,7 +47,7 @@ def partition_value(column: str, kind: ColumnType, value: Any) -> PartitionValue
         raise InvalidDataError(
             Message(
                 f"partition column {column!r} is {kind} and cannot hold ",
-                of_library(repr(value)),
+                quoted_library_text(repr(value)),
                 f" of type {type(value).__name__}; pass {expected}, or give the partition by its path",
             )
         )

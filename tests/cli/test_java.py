@@ -93,7 +93,7 @@ def test_versions_that_are_new_enough(tmp_path, line, major):
 
 @pytest.mark.parametrize(
     ("line", "found"),
-    [('java version "1.8.0_392"', "Java 8"), ("command not understood", "does not tell its version")],
+    [('java version "1.8.0_392"', "Java 8"), ("command not understood", "a program without a version")],
 )
 def test_versions_that_are_not(tmp_path, line, found):
     home = fake_java(tmp_path, line)
@@ -113,7 +113,7 @@ def test_the_java_of_this_machine_is_found():
 def test_run_with_workers_that_cannot_start_names_the_variable_before_spark_starts(folder):
     done = parquetry("run", "-p", folder.root, PYSPARK_PYTHON="/opt/nowhere/python")
     assert done.returncode == 1
-    assert "PYSPARK_PYTHON names '/opt/nowhere/python', which is no program of this machine" in done.stderr
+    assert "PYSPARK_PYTHON names '/opt/nowhere/python', which is not a program on this machine" in done.stderr
     assert "unset it, or set it to" in done.stderr
     (log,) = (folder.root / "target").glob("runs/*/spark.log")
     assert not log.read_text(), "Spark was started"
@@ -123,4 +123,4 @@ def test_doctor_finds_workers_that_cannot_start(folder):
     done = parquetry("doctor", "-p", folder.root, PYSPARK_PYTHON="/opt/nowhere/python")
     assert done.returncode == 1
     said = " ".join(done.stdout.split())
-    assert "PYSPARK_PYTHON names '/opt/nowhere/python', which is no program of this machine" in said
+    assert "PYSPARK_PYTHON names '/opt/nowhere/python', which is not a program on this machine" in said

@@ -67,7 +67,7 @@ def run_clustering(
     from parquetry.compiler.jobs.launch import launcher_for, new_run_id
     from parquetry.compiler.jobs.run import cluster_job
     from parquetry.runtime.clustering.plan.execution import ClusteringResult
-    from parquetry.runtime.main import cluster_by_hand
+    from parquetry.runtime.main import cluster_in_own_session
 
     if instant is None and not is_location(table):
         workspace = workspace_of(request)
@@ -76,7 +76,9 @@ def run_clustering(
         return launch(job).clustering or ClusteringResult()
     settings, log = spark_of(request, table, applied=applied)
     handle, _ = open_named(request, table, applied=applied)
-    return cluster_by_hand(handle, settings, instant=instant, budget_bytes=_budget(request, table), log=log)
+    return cluster_in_own_session(
+        handle, settings, instant=instant, budget_bytes=_budget(request, table), log=log
+    )
 
 
 def spark_of(request: ProjectRequest, table: str, *, applied: bool) -> tuple[SparkSettings, Path | None]:
@@ -88,14 +90,14 @@ def spark_of(request: ProjectRequest, table: str, *, applied: bool) -> tuple[Spa
     from parquetry.cli.requests.workspaces import is_location, workspace_of
     from parquetry.compiler.jobs.launch import hide_pandas_warnings, new_run_id
     from parquetry.compiler.jobs.run import cluster_job
-    from parquetry.runtime.spark_log import NAME, keep_log
+    from parquetry.runtime.spark_log import NAME, open_log
     from parquetry.runtime.spec.job import SparkSettings
 
     hide_pandas_warnings()
     if is_location(table):
         root = Path(tempfile.mkdtemp(prefix="parquetry-"))
-        return SparkSettings(), keep_log(root / NAME, root=root)
+        return SparkSettings(), open_log(root / NAME, root=root)
     workspace = workspace_of(request)
     job = cluster_job(workspace, workspace.table(table), applied=applied)
     root = workspace.project.root
-    return job.spark, keep_log(root / Path("target", "runs", new_run_id(), NAME), root=root)
+    return job.spark, open_log(root / Path("target", "runs", new_run_id(), NAME), root=root)

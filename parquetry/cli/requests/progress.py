@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from parquetry.cli.terminal.output import Output
-from parquetry.runtime.spark_log import kept_log
+from parquetry.runtime.spark_log import current_log
 from parquetry.text.printable import one_line
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def progress_of(output: Output, what: str) -> Iterator[None]:
 
 def _report_log_path(output: Output) -> None:
     """Report the path of Spark's log after a failure, if there is one."""
-    if (log := kept_log()) is not None:
+    if (log := current_log()) is not None:
         output.note(f"Spark's log is {log}", log=str(log))
 
 

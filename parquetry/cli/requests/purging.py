@@ -25,9 +25,9 @@ class SurveyedPurge:
 
     def execute(self) -> PurgeReport:
         """Purge, and return what was done and which files still contain a value."""
-        from parquetry.runtime.main import purge_by_hand
+        from parquetry.runtime.main import purge_in_own_session
 
-        return purge_by_hand(self.handle, self.settings, self.survey, log=self.log)
+        return purge_in_own_session(self.handle, self.settings, self.survey, log=self.log)
 
 
 def survey(request: ProjectRequest, table: str, *, where: str | None, keys: Path | None) -> SurveyedPurge:
@@ -42,9 +42,9 @@ def survey(request: ProjectRequest, table: str, *, where: str | None, keys: Path
     """
     from parquetry.cli.requests.clustering import spark_of
     from parquetry.cli.requests.workspaces import table_in_force
-    from parquetry.runtime.main import survey_by_hand
+    from parquetry.runtime.main import survey_in_own_session
 
     handle = table_in_force(request, table, applied=True).open()
     settings, log = spark_of(request, table, applied=True)
-    found = survey_by_hand(handle, settings, where=where, keys=keys, log=log)
+    found = survey_in_own_session(handle, settings, where=where, keys=keys, log=log)
     return SurveyedPurge(survey=found, handle=handle, settings=settings, log=log)

@@ -26,7 +26,7 @@ from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import PartialFailureError
 from parquetry.runtime.layout.clustering.scope import tasks_of
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.clustering import (
     ClusteringScope,
     ClusteringSpec,
@@ -108,7 +108,7 @@ class PartlyClusteredError(PartialFailureError):
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         reason = message_of(failures[0])
         if not isinstance(failures[0], ParquetryError):
-            reason = of_library(str(failures[0]).strip().partition("\n")[0])
+            reason = quoted_library_text(str(failures[0]).strip().partition("\n")[0])
         instants = ", ".join(result.instants)
         done = f"{place}: clustering {instants} is committed, but a part of the run failed"
         super().__init__(joined("", (done, ": ", reason, more)), "remove the cause, then run again")

@@ -21,7 +21,7 @@ from parquetry.runtime.allowed import Allowed
 from parquetry.runtime.clustering.rewrite.stable_order import stable_order
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_index, z_index
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.plug_ins import EXECUTION_STRATEGIES, PLAN_STRATEGIES
 
@@ -113,7 +113,7 @@ def plug_in_errors(name: str) -> Iterator[None]:
     except Exception as failure:
         if name in BUILT_IN:
             raise
-        reason = of_library(" ".join(str(failure).split()))
+        reason = quoted_library_text(" ".join(str(failure).split()))
         raise InvalidDataError(
             Message(
                 f"clustering.execution.strategy: {name!r} failed: {type(failure).__name__}: ",

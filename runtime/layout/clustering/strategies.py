@@ -15,7 +15,7 @@ from parquetry.message import Message
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.depth import DEEP
 from parquetry.runtime.layout.clustering.model import ClusteringFile, DueReason, PlanContext
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spec.plug_ins import PLAN_STRATEGIES
 
 
@@ -99,7 +99,7 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
         except ParquetryError:
             raise
         except Exception as failure:
-            reason = of_library(" ".join(str(failure).split()))
+            reason = quoted_library_text(" ".join(str(failure).split()))
             raise _wrong(name, Message(f"failed: {type(failure).__name__}: ", reason)) from failure
         if reasons is None:
             raise _wrong(name, f"returned {type(answer).__name__}, not a mapping of file ids to reasons")
@@ -110,9 +110,9 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
                     name,
                     Message(
                         "returned ",
-                        of_library(repr(why)),
+                        quoted_library_text(repr(why)),
                         " for ",
-                        of_library(repr(file_id)),
+                        quoted_library_text(repr(file_id)),
                         ", not a text for the id of a given file",
                     ),
                 )

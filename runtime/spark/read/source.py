@@ -18,7 +18,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.sources.avro_types import foreign_columns
 from parquetry.runtime.sources.lines import duplicate_header_name, unpacked
 from parquetry.runtime.sources.listing import FoundFile, open_file
@@ -618,7 +618,7 @@ def _read_header(file: FoundFile, options: Mapping[str, str], storage: Mapping[s
         try:
             begin = bytes(unpacked(raw, file.uri).read(_HEADER_BYTES))
         except OSError as error:
-            raise UnreadableFileError(file.file.path, of_library(str(error))) from error
+            raise UnreadableFileError(file.file.path, quoted_library_text(str(error))) from error
     check_begin(file.file.path, begin, options)
     try:
         text = begin.decode(options.get("encoding", "utf-8"), errors="replace")
@@ -677,7 +677,7 @@ def _readable_avro(file: FoundFile) -> Iterator[None]:
     try:
         yield
     except AVRO_FAILURES as error:
-        why = of_library(str(error), kind=type(error).__name__)
+        why = quoted_library_text(str(error), kind=type(error).__name__)
         raise UnreadableFileError(file.file.path, Message("it is not an Avro file (", why, ")")) from error
 
 

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from parquetry.errors import ParquetryError, failures_at, message_of
 from parquetry.message import Message, Value
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RefusedCell
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.sources.lines import (
     SEARCHED_BYTES,
     FoundLine,
@@ -92,12 +92,14 @@ def unreadable_file(file: str, error: Exception) -> UnreadableFileError:
     :func:`is_nameless` recognises such failures.
     """
     text = str(error)
-    return UnreadableFileError(file, "it is empty" if _NO_COLUMNS in text else of_library(_reasons(text)))
+    return UnreadableFileError(
+        file, "it is empty" if _NO_COLUMNS in text else quoted_library_text(_reasons(text))
+    )
 
 
 def unreadable_files(files: Sequence[str], error: Exception) -> InvalidDataError:
     """Return the error for one file, or for files that can be read one by one but not together."""
-    reason = of_library(_CONDITION.sub("", str(error).splitlines()[0]))
+    reason = quoted_library_text(_CONDITION.sub("", str(error).splitlines()[0]))
     if len(files) == 1:
         return InvalidDataError(
             Message(
@@ -185,7 +187,9 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
         if found := _FILE.search(text):
-            reason = (explain(found["file"], text) if explain else None) or of_library(_reasons(text))
+            reason = (explain(found["file"], text) if explain else None) or quoted_library_text(
+                _reasons(text)
+            )
             unreadable = UnreadableFileError(found["file"], reason)
             raise InvalidDataError(Message(place, ": ", *unreadable.args)) from error
         if is_of_missing_format(error):
@@ -291,7 +295,7 @@ def _of_record(error: str, *, is_shown: bool) -> tuple[str, ...]:
         )
     if _MALFORMED_CSV in error:
         return ("the row has more or fewer cells than there are columns",)
-    return (of_library(_reasons(error)) if is_shown else "a record is malformed",)
+    return (quoted_library_text(_reasons(error)) if is_shown else "a record is malformed",)
 
 
 def _of_cell(column: str, kind: str, text: str, *, is_shown: bool) -> tuple[str, str]:

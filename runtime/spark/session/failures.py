@@ -19,7 +19,7 @@ from parquetry.runtime.errors import (
     NotFoundError,
     UnsupportedSessionError,
 )
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spark_environment import UTF8_LOCALE
 from parquetry.runtime.task_failures import raised_in_task
 
@@ -144,7 +144,11 @@ def _translated(error: Exception, subject: str, *, of_table: bool) -> Exception:
         found = _NO_FILE.search(line[:_LONGEST_LINE])
         line_text = " ".join((found[0] if found else line).split())
         gone = _FILE_GONE.fullmatch(line_text)
-        quoted = Message(gone[1] or "", Value.uri(gone[2]), gone[3] or "") if gone else of_library(line_text)
+        quoted = (
+            Message(gone[1] or "", Value.uri(gone[2]), gone[3] or "")
+            if gone
+            else quoted_library_text(line_text)
+        )
         return NotFoundError(Message(subject, ": ", quoted, "; run again to read the current files"))
     if of_table and _INCOMPLETE.search(text):
         named = _FILE_READ.search(text)
@@ -163,7 +167,7 @@ def _translated(error: Exception, subject: str, *, of_table: bool) -> Exception:
             Message(
                 subject,
                 ": Spark cannot compute the rows: ",
-                of_library(first),
+                quoted_library_text(first),
                 "; correct the query or the data",
             )
         )
@@ -179,14 +183,14 @@ def _lost_task(text: str, subject: str) -> LostTaskError | None:
     first_line = first_line[:_LONGEST_LINE].partition("\n")[0]
     for pattern, meaning, settings in _CAUSES:
         if found := pattern.search(first_line):
-            reason = of_library(found["reason"].strip(), kind="SparkException")
+            reason = quoted_library_text(found["reason"].strip(), kind="SparkException")
             remedy = (
                 "see the executor's log; if its memory was the reason, give it more "
                 f"({settings}) or {_FEWER_TASKS}"
             )
             return LostTaskError(Message(subject, f": {meaning} (", reason, f"): {remedy}"))
     if found := _NO_MEMORY.search(text):
-        reason = of_library(found["reason"], kind="MemoryError")
+        reason = quoted_library_text(found["reason"], kind="MemoryError")
         remedy = f"raise spark.executor.pyspark.memory, leave it unset, or run {_FEWER_TASKS}"
         return LostTaskError(Message(subject, ": a task ran out of memory (", reason, f"): {remedy}"))
     return None

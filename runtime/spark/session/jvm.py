@@ -19,7 +19,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 
 from parquetry.runtime.spark_environment import spark_environment
-from parquetry.runtime.spark_log import LogRules, piped
+from parquetry.runtime.spark_log import LogRules, log_pipe
 
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _SHELL: Final = "pyspark-shell"
@@ -66,7 +66,7 @@ def start_jvm(
     content = _read(defaults or _defaults()) + b"\n\n" + _properties(options)
     is_named = any(_LOCAL_FOLDER in text for text in (content.decode(errors="replace"), *arguments))
     variables = {} if is_named else {"SPARK_LOCAL_DIRS": local_folder}
-    with _properties_file(content) as file, piped(log, rules) as pipe:
+    with _properties_file(content) as file, log_pipe(log, rules) as pipe:
         os.environ[_ARGUMENTS] = shlex.join([_FILE, file, *arguments])
         try:
             streams = {"stderr": pipe.end} | ({} if log is None else {"stdout": pipe.end})

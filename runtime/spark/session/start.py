@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 from parquetry.message import Message
 from parquetry.runtime.errors import SparkEndedError, SparkStartError
 from parquetry.runtime.java import find_java
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.redaction import secret_options
 from parquetry.runtime.spark.session.connect import is_connect
 from parquetry.runtime.spark.session.jvm import start_jvm
-from parquetry.runtime.spark_environment import UTF8_LOCALE, chosen
-from parquetry.runtime.spark_log import ANYTHING, LogRules, in_force, obey, see_log
+from parquetry.runtime.spark_environment import UTF8_LOCALE, selected_variables
+from parquetry.runtime.spark_log import NO_RULES, LogRules, add_rules, current_rules, log_hint
 from parquetry.runtime.spec.job import SparkSettings, resolve_environment
 from parquetry.runtime.worker_python import PYSPARK_PYTHON, check_worker_python
 
@@ -83,7 +83,7 @@ logger.utils.level = error
 
 
 def start_session(
-    settings: SparkSettings, *, name: str, log: Path | None = None, rules: LogRules = ANYTHING
+    settings: SparkSettings, *, name: str, log: Path | None = None, rules: LogRules = NO_RULES
 ) -> SparkSession:
     """Return the running session, or start one with ``settings``.
 
@@ -155,7 +155,7 @@ def _connected(settings: SparkSettings) -> SparkSession:
         raise SparkStartError(
             Message(
                 "SPARK_REMOTE names a Spark Connect server, and a package for its clients is missing (",
-                of_library(str(error).partition("\n")[0]),
+                quoted_library_text(str(error).partition("\n")[0]),
                 "); install it: pip install 'pyspark[connect]'",
             )
         ) from error
@@ -163,7 +163,7 @@ def _connected(settings: SparkSettings) -> SparkSession:
         raise SparkStartError(
             Message(
                 "the Spark Connect server that SPARK_REMOTE names does not answer (",
-                of_library(str(error).partition("\n")[0]),
+                quoted_library_text(str(error).partition("\n")[0]),
                 "); start it, or correct the address",
             )
         ) from error
@@ -171,7 +171,7 @@ def _connected(settings: SparkSettings) -> SparkSession:
 
 def _apply_log_rules(session: SparkSession, rules: LogRules, *, submitted: bool) -> None:
     """Apply the rules to Spark's output from now on. Until now Spark has seen no row of the job."""
-    obey(rules)
+    add_rules(rules)
     if rules.personal and submitted and not is_connect(session):
         # The log belongs to somebody else. Executors follow the driver's level.
         session.sparkContext.setLogLevel("OFF")
@@ -204,7 +204,7 @@ def _start_jvm(
         with suppress(OSError):
             Path(folder).rmdir()
         raise
-    _STARTED_WITH[id(gateway)] = chosen(environment)
+    _STARTED_WITH[id(gateway)] = selected_variables(environment)
     SparkContext(conf=SparkConf().setAll([*options.items()]), gateway=gateway)
 
 
@@ -216,7 +216,7 @@ def _send_variables(session: SparkSession, names: Iterable[str]) -> None:
     started = _STARTED_WITH.get(id(SparkContext._gateway))  # noqa: SLF001 - nothing public tells
     if started is None or is_connect(session) or not session.sparkContext.master.startswith("local"):
         return
-    wanted = chosen(names).items()
+    wanted = selected_variables(names).items()
     session.sparkContext.environment.update({n: value for n, value in wanted if started.get(n) != value})
 
 
@@ -249,7 +249,7 @@ class _MaskingHandler(logging.FileHandler):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the allowed lines of the record with their line ends, or an empty text."""
-        return in_force().shown(f"{super().format(record)}\n")
+        return current_rules().shown(f"{super().format(record)}\n")
 
 
 def has_ended(*, patience_seconds: float = 0.0) -> bool:
@@ -270,7 +270,7 @@ def has_ended(*, patience_seconds: float = 0.0) -> bool:
 def ended_error() -> SparkEndedError:
     """Return the error for a JVM that has ended."""
     return SparkEndedError(
-        f"Spark's JVM ended before its work was done: {see_log()}; if it was killed for its memory, give "
+        f"Spark's JVM ended before its work was done: {log_hint()}; if it was killed for its memory, give "
         "it less work or more memory (spark.driver.memory); run again, which rolls back what is unfinished"
     )
 
@@ -301,8 +301,8 @@ def _start_error_text(options: dict[str, str]) -> str:
     """Return the message for a JVM that did not start."""
     packages = options.get("spark.jars.packages")
     if not packages:
-        return f"Spark did not start: {see_log()}; correct the target's spark settings"
+        return f"Spark did not start: {log_hint()}; correct the target's spark settings"
     return (
-        f"Spark did not start: {see_log()}. If it could not find {packages}: name a version "
+        f"Spark did not start: {log_hint()}. If it could not find {packages}: name a version "
         "that the repository has under spark.packages of the target"
     )

@@ -13,7 +13,7 @@ from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
 from parquetry.message import Message
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.spark.read.table import read_table
 from parquetry.runtime.spark.session.failures import failures_translated
 from parquetry.runtime.spark.session.keys import literal, quoted
@@ -174,7 +174,7 @@ def _type_of(rows: DataFrame, name: str) -> T.DataType:
         (field,) = rows.select(F.col(quoted(name))).schema.fields
     except AnalysisException as error:
         raise InvalidDataError(
-            Message(f"the table has no column {name} (", of_library(_first(str(error))), ")")
+            Message(f"the table has no column {name} (", quoted_library_text(_first(str(error))), ")")
         ) from error
     return field.dataType
 

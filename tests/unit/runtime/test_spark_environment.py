@@ -9,8 +9,8 @@ import pytest
 from parquetry.runtime.spark_environment import (
     STORAGE_VARIABLES,
     UTF8_LOCALE,
-    chosen,
     key_variables,
+    selected_variables,
     spark_environment,
     storage_variables,
 )
@@ -69,7 +69,7 @@ def test_names_of_files_are_utf_8_in_any_locale(monkeypatch):
     ],
 )
 def test_credentials_of_a_storage_go_where_it_is_used(places, asked):
-    assert chosen(storage_variables(*places), OTHERS).keys() == asked
+    assert selected_variables(storage_variables(*places), OTHERS).keys() == asked
     assert set(storage_variables(*places)) <= set(STORAGE_VARIABLES)
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.spark_log import (
-    ANYTHING,
+    NO_RULES,
     LogRules,
-    in_force,
-    keep_log,
-    kept_log,
-    obey,
-    piped,
+    add_rules,
+    current_log,
+    current_rules,
+    log_pipe,
+    open_log,
     without_messages,
 )
 
@@ -73,22 +73,22 @@ def test_a_row_that_looks_like_a_line_of_a_log_does_not_pass(line):
 
 
 def test_what_a_process_says_goes_through_the_rules_of_the_time(tmp_path):
-    log = keep_log(tmp_path / "run" / "spark.log", root=tmp_path)
-    assert kept_log() is None
+    log = open_log(tmp_path / "run" / "spark.log", root=tmp_path)
+    assert current_log() is None
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
-    with piped(log, LogRules(secrets=frozenset({"hunter22"}))) as pipe:
+    with log_pipe(log, LogRules(secrets=frozenset({"hunter22"}))) as pipe:
         end = os.dup(pipe.end)
         subprocess.run(
             ["sh", "-c", f"echo {ROW} hunter22; printf 'ValueError: cut'"], stdout=pipe.end, check=True
         )
     pipe.drain()
     assert log.read_text() == f"{ROW} ***\n"
-    obey(LogRules(personal=True))
-    assert in_force().personal
+    add_rules(LogRules(personal=True))
+    assert current_rules().personal
     os.write(end, b" here\n")
     os.write(end, f"{ROW}\nTypeError: {ROW}".encode())
     os.close(end)
-    assert kept_log() == log
+    assert current_log() == log
     pipe.drain()
     assert log.read_text() == f"{ROW} ***\nValueError: ***\nTypeError: ***\n"
 
@@ -96,13 +96,13 @@ def test_what_a_process_says_goes_through_the_rules_of_the_time(tmp_path):
 def test_a_pipe_that_has_ended_holds_no_file_open(tmp_path):
     before = set(os.listdir("/proc/self/fd"))
     for number in range(3):
-        with piped(tmp_path / f"{number}.log", ANYTHING) as pipe:
+        with log_pipe(tmp_path / f"{number}.log", NO_RULES) as pipe:
             subprocess.run(["echo", "x"], stdout=pipe.end, check=True)
         pipe.thread.join()
     assert set(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_log_that_cannot_be_written_holds_nobody_up():
-    with piped(Path("/dev/full"), ANYTHING) as pipe:
+    with log_pipe(Path("/dev/full"), NO_RULES) as pipe:
         subprocess.run(["sh", "-c", "head -c 300000 /dev/zero"], stdout=pipe.end, check=True)
     pipe.drain()

@@ -27,7 +27,7 @@ def check(named, master="local[2]"):
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("echo 3.8", "which is Python 3.8, and parquetry runs in [0-9.]+"),
+        ("echo 3.8", "which is Python 3.8, but parquetry runs in Python [0-9.]+"),
         (
             f"echo {HERE}; echo \"ModuleNotFoundError: No module named 'parquetry'\" >&2; exit 1",
             r"in which parquetry cannot be imported \(ModuleNotFoundError: No module named 'parquetry'\)",
@@ -41,7 +41,7 @@ def test_a_python_without_parquetry_is_named_with_the_remedy(tmp_path, text, fau
 
 
 def test_a_name_that_is_no_program(tmp_path):
-    with pytest.raises(SparkStartError, match="which is no program of this machine"):
+    with pytest.raises(SparkStartError, match="which is not a program on this machine"):
         check(str(tmp_path / "nowhere"))
 
 

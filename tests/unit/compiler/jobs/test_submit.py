@@ -214,7 +214,7 @@ def test_a_job_that_says_nothing_is_a_failure(folder, submit, monkeypatch, body,
 
 def test_what_spark_submit_said_before_it_failed_is_named(folder, submit, monkeypatch, capfd):
     pretending(folder, monkeypatch, "sys.exit('out of memory')")
-    with pytest.raises(JobFailedError, match=r"ended with 1: .*/target/runs/r1/spark\.log has its own words"):
+    with pytest.raises(JobFailedError, match=r"ended with 1: see its output in .*/target/runs/r1/spark\.log"):
         submit(ingest(folder))
     assert (submit.folder / "spark.log").read_text() == "out of memory\n"
     assert capfd.readouterr() == ("", "")

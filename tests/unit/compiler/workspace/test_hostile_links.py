@@ -14,7 +14,7 @@ from parquetry.cli.main import command_line
 from parquetry.compiler.jobs.launch import launcher_for
 from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
 from parquetry.project.loading.outline import outline
-from parquetry.runtime.spark_log import keep_log
+from parquetry.runtime.spark_log import open_log
 from tests.support.project_folder import ProjectFolder
 
 
@@ -133,7 +133,7 @@ def test_sparks_log_is_no_link(folder, outside):
     with pytest.raises(LinkInTheWayError):
         launcher_for(folder.workspace(), "r1")
     with pytest.raises(LinkInTheWayError):
-        keep_log(log, root=folder.root)
+        open_log(log, root=folder.root)
     assert (outside / "old.py").read_text() == "{}"
 
 

@@ -45,7 +45,7 @@ from parquetry.runtime.clustering.rewrite.task import GroupWork
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.errors import InvalidDataError, RetryWrite
 from parquetry.runtime.main import execute
-from parquetry.runtime.quoting import of_library
+from parquetry.runtime.quoting import quoted_library_text
 from parquetry.runtime.services import after_write
 from parquetry.runtime.spec.masking import failures_masked, masked_message, masked_partition
 from parquetry.runtime.spec.table_spec import Column, TableSpec
@@ -408,7 +408,7 @@ def test_a_trial_that_needs_a_partition_names_none(personal):
             "first in record key '***' in partition '***'",
         ),
         (Message(Value.uri("s3://raw/in/Person=Ada/a.csv")), "s3://raw/in/Person=***/a.csv"),
-        (Message("rows: ", of_library("[X_Y] the value 'Ada'")), "rows: [X_Y] ***"),
+        (Message("rows: ", quoted_library_text("[X_Y] the value 'Ada'")), "rows: [X_Y] ***"),
         ("partition 'Ada' in our own words stays", "partition 'Ada' in our own words stays"),
     ],
 )
@@ -664,7 +664,7 @@ def test_what_nobody_foresaw_is_told_by_its_class_alone():
 def test_failures_of_personal_tables_have_no_cause_and_no_words_of_libraries():
     personal = TableSpec(name="t", columns=(Column(name="id", type="string", pii=True),))
     public = replace(personal, columns=(Column(name="id", type="string"),))
-    quoted = of_library("[X_Y] value 'Ada'")
+    quoted = quoted_library_text("[X_Y] value 'Ada'")
     for spec, said in ((personal, "rows: [X_Y] ***; fix"), (public, "rows: [X_Y] value 'Ada'; fix")):
         with pytest.raises(InvalidDataError) as failure, failures_masked(spec, location="/w/t"):
             raise InvalidDataError(Message("rows: ", quoted, "; fix")) from ValueError("Ada")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.spark.session import jvm
-from parquetry.runtime.spark_log import ANYTHING
+from parquetry.runtime.spark_log import NO_RULES
 
 ODD = {"spark.a": " x=y\\z\n#é😀 ", "spark.b c": "", "spark.driver.memory": "1g"}
 
@@ -53,7 +53,7 @@ def launched(monkeypatch):
 
 
 def start(tmp_path):
-    return jvm.start_jvm(ODD, local_folder="/own", environment=(), log=tmp_path / "spark.log", rules=ANYTHING)
+    return jvm.start_jvm(ODD, local_folder="/own", environment=(), log=tmp_path / "spark.log", rules=NO_RULES)
 
 
 def test_every_setting_comes_through_as_it_is(tmp_path, launched, monkeypatch):
@@ -93,12 +93,12 @@ def test_a_process_that_is_killed_leaves_nothing(tmp_path):
     script = (
         "import os, signal\n"
         "from parquetry.runtime.spark.session import jvm\n"
-        "from parquetry.runtime.spark_log import ANYTHING\n"
+        "from parquetry.runtime.spark_log import NO_RULES\n"
         "def launch(popen_kwargs):\n"
         "    print(os.environ['PYSPARK_SUBMIT_ARGS'], flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "jvm.launch_gateway = launch\n"
-        "jvm.start_jvm({'spark.a': 'hunter22'}, local_folder='/own', environment=(), log=None, rules=ANYTHING)\n"
+        "jvm.start_jvm({'spark.a': 'hunter22'}, local_folder='/own', environment=(), log=None, rules=NO_RULES)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
