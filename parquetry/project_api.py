@@ -24,7 +24,7 @@ from parquetry.compiler.plan.codec import encode, plan_json
 from parquetry.compiler.plan.model import Intent, PlanDocument
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.plan.target_changes import check_allowed, check_in_force
-from parquetry.compiler.workspace.observation import is_there
+from parquetry.compiler.workspace.observation import table_exists
 from parquetry.compiler.workspace.opened import Workspace, open_workspace
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.in_python import python_messages
@@ -152,12 +152,12 @@ class Project:
             declared = self._workspace.table(name)
             check_allowed(self._workspace)
             store = self._workspace.store(declared)
-            if not is_there(store):
-                raise self._workspace.unapplied(declared)
+            if not table_exists(store):
+                raise self._workspace.unapplied_error(declared)
             check_owned(store, self._workspace.owner)
             record = read_applied(store)
             check_in_force(self._workspace, declared, None if record is None else record.ref)
-            owner = self._workspace.owner if applied else self._workspace.writer(declared)
+            owner = self._workspace.owner if applied else self._workspace.writing_owner(declared)
         return Table(store, owner=owner)
 
     def run(

@@ -94,22 +94,22 @@ def _seconds_between_commits(handle: TableHandle, timeline: Timeline) -> int | N
     return max((last - first) // 1000 // (len(times) - 1), 0)
 
 
-def _kept_seconds(policy: RetentionPolicy, between: int | None) -> PredictionInterval | None:
+def _kept_seconds(policy: RetentionPolicy, seconds_between_commits: int | None) -> PredictionInterval | None:
     """Return how long old versions of replaced files remain, or None if that is unknown.
 
     A version remains while any retention rule keeps it, and the first clean after that deletes it.
     """
     age = policy.max_age_seconds or 0
     if is_by_number(policy):
-        if policy.keep_versions is None or between is None:
+        if policy.keep_versions is None or seconds_between_commits is None:
             return None
-        return PredictionInterval(low=0, high=_LONGER * between)
-    if between is None:
+        return PredictionInterval(low=0, high=_LONGER * seconds_between_commits)
+    if seconds_between_commits is None:
         return None if policy.keep_commits is not None else PredictionInterval.exactly(age)
     commits = policy.keep_commits or 0
     return PredictionInterval(
-        low=max(age, commits * between // _LONGER),
-        high=max(age + _LONGER * between, _LONGER * (commits + 1) * between),
+        low=max(age, commits * seconds_between_commits // _LONGER),
+        high=max(age + _LONGER * seconds_between_commits, _LONGER * (commits + 1) * seconds_between_commits),
     )
 
 
@@ -126,7 +126,7 @@ def _scans(
     A scan cannot read more than ``most`` bytes of the rewritten files, the upper bound of all bytes written.
     """
     runs = {query.name: query.runs_per_day for query in declared}
-    made = {query.query: query.expected for query in rewritten}
+    expected_by_query = {query.query: query.expected for query in rewritten}
     measured = [query for one in past for query in one.queries]
     scans = []
     for query in queries:
@@ -137,7 +137,7 @@ def _scans(
         known = [(one.expected, one.after) for one in measured if one.expected is not None and query.sampled]
         scans_prior = SCANS_BY_SAMPLE if query.sampled else SCANS_BY_STATISTICS
         requests_prior = REQUESTS_BY_SAMPLE if query.sampled else REQUESTS_BY_STATISTICS
-        part = made.get(query.query, NOTHING)
+        part = expected_by_query.get(query.query, NOTHING)
         sizes = [(e.data_bytes, a.data_bytes) for e, a in known]
         size = _range(part.data_bytes, sizes, scans_prior, _SCAN_FLOOR).at_most(most)
         counts = [(requests_of(e), requests_of(a)) for e, a in known]
@@ -162,7 +162,7 @@ def _scans(
 
 
 def _range(expected: int, past: Sequence[tuple[int, int]], prior: Prior, floor: int) -> PredictionInterval:
-    errors = [error_of(expected=promised, measured=after, floor=floor) for promised, after in past]
+    errors = [error_of(expected=predicted, measured=after, floor=floor) for predicted, after in past]
     return interval(expected, errors, prior, floor_at=floor)
 
 

@@ -69,7 +69,7 @@ _ONE_LARGE_TABLE: Final = Lock()
 """A lock for samples and for tables of more than ``_LARGE`` files; their statistics take hundreds of MB."""
 
 
-def in_turn(files: int, *, samples: bool = False) -> AbstractContextManager[object]:
+def memory_turn(files: int, *, samples: bool = False) -> AbstractContextManager[object]:
     """Return a lock if the table needs much memory, so that tables measured in parallel take turns."""
     return _ONE_LARGE_TABLE if samples or files > _LARGE else nullcontext()
 
@@ -93,12 +93,12 @@ class MeasuredDebt:
         """True if runs start the clustering instead of writes."""
         return self.spec.clustering.trigger is Trigger.ASYNC
 
-    def commits_until_due(self, coming: int) -> int:
-        """Return how many commits after the ``coming`` ones of the next run start a clustering."""
+    def commits_until_due(self, next_commits: int) -> int:
+        """Return how many commits after the ``next_commits`` ones of the next run start a clustering."""
         if not self.figures.rewrite_bytes:
             return 0
-        if self.is_paid_by_runs or coming:
-            return commits_until_due(self.commits + coming, self.spec)
+        if self.is_paid_by_runs or next_commits:
+            return commits_until_due(self.commits + next_commits, self.spec)
         # Only a write starts an inline clustering, and the next run makes none.
         return 1 + commits_until_due(self.commits + 1, self.spec)
 
@@ -133,7 +133,7 @@ def figures_of(
     timeline = handle.timeline()
     view = handle.view(timeline)
     slices = view.all_slices()
-    with in_turn(len(slices), samples=bool(after.extra.queries)):
+    with memory_turn(len(slices), samples=bool(after.extra.queries)):
         return _figures(handle, view, slices, before, after, budget_bytes=budget_bytes, prices=prices)
 
 
@@ -276,15 +276,15 @@ def _debt(
 
 
 def with_shared_runs(
-    debts: Mapping[str, MeasuredDebt], *, budget_bytes: int, coming: Mapping[str, int]
+    debts: Mapping[str, MeasuredDebt], *, budget_bytes: int, next_commits: Mapping[str, int]
 ) -> dict[str, DueFigures]:
     """Return the figures of tables whose runs share one budget.
 
-    Tables that their writes cluster (``trigger: inline``) use no part of it. ``coming`` is the number of
-    commits that the next run's ingestion makes, by table.
+    Tables that their writes cluster (``trigger: inline``) use no part of it. ``next_commits`` is the number
+    of commits that the next run's ingestion makes, by table.
     """
     figures = {
-        name: replace(debt.figures, commits_until_due=debt.commits_until_due(coming.get(name, 0)))
+        name: replace(debt.figures, commits_until_due=debt.commits_until_due(next_commits.get(name, 0)))
         for name, debt in debts.items()
     }
     sharing = by_last_clustering(
@@ -437,9 +437,9 @@ def _expired(handle: TableHandle, view: FileSystemView, retention: RetentionPoli
     if limits is None:
         return []
     expiry = plan_expiry(view, limits, view.partitions())
-    gone = {path for paths in expiry.files.values() for path in paths}
+    expired_paths = {path for paths in expiry.files.values() for path in paths}
     versions = (part for partition in expiry.files for part in view.base_files(partition))
-    return [part.size_bytes for part in versions if part.path in gone]
+    return [part.size_bytes for part in versions if part.path in expired_paths]
 
 
 def _sizes_after(

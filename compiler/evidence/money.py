@@ -46,13 +46,13 @@ class AmountRange:
     @classmethod
     def of(cls, low: Fraction, high: Fraction) -> AmountRange:
         """Return the range between two exact amounts."""
-        return cls(low_micros=_held(floor(low * MICROS)), high_micros=_held(ceil(high * MICROS)))
+        return cls(low_micros=_clamped(floor(low * MICROS)), high_micros=_clamped(ceil(high * MICROS)))
 
     def __add__(self, other: AmountRange) -> AmountRange:
         """Return the sum of the low ends and the sum of the high ends."""
         return AmountRange(
-            low_micros=_held(self.low_micros + other.low_micros),
-            high_micros=_held(self.high_micros + other.high_micros),
+            low_micros=_clamped(self.low_micros + other.low_micros),
+            high_micros=_clamped(self.high_micros + other.high_micros),
         )
 
 
@@ -216,10 +216,10 @@ def table_costs(forecast: CostForecast, prices: PlanPrices) -> TableCosts:
             prices.storage(forecast.kept_bytes, seconds=kept.high),
         )
     )
-    stays = forecast.kept_bytes if kept is None else 0
+    kept_forever_bytes = forecast.kept_bytes if kept is None else 0
     storage = AmountRange.of(
-        prices.storage(forecast.storage_bytes.low + stays),
-        prices.storage(forecast.storage_bytes.high + stays),
+        prices.storage(forecast.storage_bytes.low + kept_forever_bytes),
+        prices.storage(forecast.storage_bytes.high + kept_forever_bytes),
     )
     queries = sum((_change(query, prices) for query in forecast.queries), NOTHING)
     one_off, monthly = compute + requests + old_versions, storage + queries
@@ -248,7 +248,7 @@ class MeasuredCost:
     @classmethod
     def of(cls, part: str, expected: AmountRange, measured: Fraction) -> MeasuredCost:
         """Return the cost with its exact measured amount rounded."""
-        return cls(part=part, expected=expected, measured_micros=_held(round(measured * MICROS)))
+        return cls(part=part, expected=expected, measured_micros=_clamped(round(measured * MICROS)))
 
     @property
     def is_within(self) -> bool:
@@ -266,11 +266,11 @@ class MeasuredCosts:
 
 def clustering_costs(work: ClusteringWork, prices: PlanPrices) -> MeasuredCosts:
     """Return the predicted and the measured costs of a clustering."""
-    time, asked = work.expected_core_milliseconds, expected_requests(work)
+    time, request_counts = work.expected_core_milliseconds, expected_requests(work)
     compute = AmountRange.of(prices.compute(time.low), prices.compute(time.high))
     requests = AmountRange.of(
-        prices.requests(reads=asked.reads.low, writes=asked.writes.low),
-        prices.requests(reads=asked.reads.high, writes=asked.writes.high),
+        prices.requests(reads=request_counts.reads.low, writes=request_counts.writes.low),
+        prices.requests(reads=request_counts.reads.high, writes=request_counts.writes.high),
     )
     return MeasuredCosts(currency=prices.currency, parts=_one_off((work,), compute, requests, prices))
 
@@ -291,9 +291,9 @@ def followed_costs(
         scans: The bytes and requests of one run of each query now.
         prices: The prices of the plan.
     """
-    grown = sum(work.written_bytes - work.read_bytes for work in works) - predicted.forecast.freed_bytes
+    added_bytes = sum(work.written_bytes - work.read_bytes for work in works) - predicted.forecast.freed_bytes
     if predicted.forecast.kept_seconds is None:
-        grown += sum(work.read_bytes for work in works)
+        added_bytes += sum(work.read_bytes for work in works)
     now = Fraction(0)
     for query in predicted.forecast.queries:
         size_bytes, requests = scans.get(query.query, (query.now_bytes, query.now_requests))
@@ -305,7 +305,7 @@ def followed_costs(
         currency=prices.currency,
         parts=(
             *_one_off(works, predicted.compute, predicted.requests, prices),
-            MeasuredCost.of("storage a month", predicted.storage, prices.storage(grown)),
+            MeasuredCost.of("storage a month", predicted.storage, prices.storage(added_bytes)),
             MeasuredCost.of("queries a month", predicted.queries, now),
         ),
     )
@@ -314,12 +314,12 @@ def followed_costs(
 def _one_off(
     works: Sequence[ClusteringWork], compute: AmountRange, requests: AmountRange, prices: PlanPrices
 ) -> tuple[MeasuredCost, ...]:
-    spent = prices.compute(sum(work.core_milliseconds for work in works))
-    asked = _requests(works, prices)
+    compute_costs = prices.compute(sum(work.core_milliseconds for work in works))
+    request_costs = _requests(works, prices)
     return (
-        MeasuredCost.of("compute", compute, spent),
-        MeasuredCost.of("requests, estimated", requests, asked),
-        MeasuredCost.of("compute and requests", compute + requests, spent + asked),
+        MeasuredCost.of("compute", compute, compute_costs),
+        MeasuredCost.of("requests, estimated", requests, request_costs),
+        MeasuredCost.of("compute and requests", compute + requests, compute_costs + request_costs),
     )
 
 
@@ -366,7 +366,7 @@ def pay_back(one_off: AmountRange, monthly: AmountRange) -> PayBack | None:
     )
 
 
-def _held(micros: int) -> int:
+def _clamped(micros: int) -> int:
     """Return the amount limited to 64 bits, because JSON readers may not accept larger integers."""
     return max(min(micros, _MOST_MICROS), -_MOST_MICROS)
 

@@ -14,8 +14,8 @@ from parquetry.project.guardrails.model import Example, Guardrail, RuleOutcome
 from parquetry.project.yaml.folder import GUARDRAILS, ProjectFiles
 from parquetry.runtime.spec.codec import parsed_json
 
-_GRAVITY: Final = tuple(RuleOutcome)
-_WRONG: Final = (ValueError, KeyError, TypeError, AttributeError)
+_SEVERITIES: Final = tuple(RuleOutcome)
+_NOT_A_PLAN: Final = (ValueError, KeyError, TypeError, AttributeError)
 """The errors that a file causes if it is not a plan."""
 
 
@@ -60,7 +60,7 @@ class ExampleOutcomes:
         )
 
 
-def examine(guardrails: Sequence[Guardrail], files: ProjectFiles) -> ExampleOutcomes:
+def evaluate_examples(guardrails: Sequence[Guardrail], files: ProjectFiles) -> ExampleOutcomes:
     """Evaluate each guardrail on its examples, which ``files`` contains below guardrails/."""
     return ExampleOutcomes(
         outcomes=tuple(_outcomes(guardrails, files)),
@@ -86,10 +86,10 @@ def _outcome(
     try:
         plan = parsed_json(data)
         found = findings([guardrail], plan, now_ms=_now_ms(example, plan))
-    except _WRONG as error:
+    except _NOT_A_PLAN as error:
         return None, (f"the file is not a plan: {type(error).__name__}: {error}",)
     outcomes = [RuleOutcome.FULFILLED, *(finding.outcome for finding in found)]
-    return max(outcomes, key=_GRAVITY.index), tuple(f"{f.table}: {f.message}" for f in found)
+    return max(outcomes, key=_SEVERITIES.index), tuple(f"{f.table}: {f.message}" for f in found)
 
 
 def _now_ms(example: Example, plan: dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ from parquetry.project.guardrails.model import Guardrail, RuleMessage, RuleOutco
 from parquetry.project.model.prices import cents
 from parquetry.text.printable import one_line
 
-_MOST_CHARACTERS: Final = 200
+_MAX_CHARACTERS: Final = 200
 _NO_FIGURES: Final[Mapping[str, Any]] = {
     "files": 0,
     "size_bytes": 0,
@@ -56,12 +56,12 @@ def findings(
     """
     intent, figures = document.get("intent", {}), document.get("evidence", {}).get("figures", {})
     now = datetime.fromtimestamp(now_ms / 1000, tz=UTC)
-    read = frozenset[str]().union(*(guardrail.variables for guardrail in guardrails))
+    used_names = frozenset[str]().union(*(guardrail.variables for guardrail in guardrails))
     found: list[Finding] = []
     for action in intent.get("actions", ()):
         variables = _variables(action, figures.get(action["table"]), intent, now)
-        shown = {name: value for name, value in variables.items() if name in read}
-        found += _of_action(guardrails, shown, table=action["table"])
+        used_variables = {name: value for name, value in variables.items() if name in used_names}
+        found += _of_action(guardrails, used_variables, table=action["table"])
     return tuple(found)
 
 
@@ -142,4 +142,4 @@ def _shown(value: Any) -> str:
         text = ", ".join(_shown(entry) for entry in value)
     else:
         text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."

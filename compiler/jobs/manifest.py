@@ -46,11 +46,11 @@ def compile_project(workspace: Workspace) -> Compiled:
     """
     check_allowed(workspace)
     root = workspace.project.root
-    place = ConfinedFolder(root)
+    project_folder = ConfinedFolder(root)
     jobs_folder = root / "target" / "jobs"
-    place.check(root / "target" / "manifest.json")
+    project_folder.check(root / "target" / "manifest.json")
     for table in workspace.tables:
-        place.check(jobs_folder / table.name / "any.json")
+        project_folder.check(jobs_folder / table.name / "any.json")
     uncommitted = uncommitted_files(workspace)
     dirty = None if uncommitted is None else bool(uncommitted)
     entries, written = [], []
@@ -62,12 +62,12 @@ def compile_project(workspace: Workspace) -> Compiled:
         )
         folder = jobs_folder / table.name
         for plan in jobs:
-            written += _write_job(plan, folder, place)
-        _remove_stale(folder, written, place)
+            written += _write_job(plan, folder, project_folder)
+        _remove_stale(folder, written, project_folder)
         entries.append(_entry(workspace, table, jobs, folder))
-    package = write_package(place, jobs_folder / _PACKAGE)
+    package = write_package(project_folder, jobs_folder / _PACKAGE)
     text = _pretty(_manifest(workspace, entries, dirty=dirty))
-    manifest = place.write(root / "target" / "manifest.json", text, private=True)
+    manifest = project_folder.write(root / "target" / "manifest.json", text, private=True)
     return Compiled(
         manifest=manifest.relative_to(root),
         tables=len(entries),
@@ -75,19 +75,19 @@ def compile_project(workspace: Workspace) -> Compiled:
     )
 
 
-def _write_job(plan: JobPlan, folder: Path, place: ConfinedFolder) -> list[Path]:
+def _write_job(plan: JobPlan, folder: Path, project_folder: ConfinedFolder) -> list[Path]:
     document, script = folder / f"{plan.name}.json", folder / f"{plan.name}.py"
     source = render_job(plan, file=script.name, package=f"../{_PACKAGE}")
     return [
-        place.write(document, _pretty(plan.to_json()), private=True),
-        place.write(script, source, private=True),
+        project_folder.write(document, _pretty(plan.to_json()), private=True),
+        project_folder.write(script, source, private=True),
     ]
 
 
-def _remove_stale(folder: Path, written: Collection[Path], place: ConfinedFolder) -> None:
-    for name in place.names(folder):
+def _remove_stale(folder: Path, written: Collection[Path], project_folder: ConfinedFolder) -> None:
+    for name in project_folder.names(folder):
         if name.endswith((".json", ".py")) and folder / name not in written:
-            place.delete(folder / name)
+            project_folder.delete(folder / name)
 
 
 def _manifest(workspace: Workspace, entries: list[dict[str, Any]], *, dirty: bool | None) -> dict[str, Any]:

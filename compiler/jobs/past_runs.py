@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from parquetry.compiler.workspace.run_results import BEGUN, RESULTS, RUNS, begun_runs
+from parquetry.compiler.workspace.run_results import RESULTS, RUNS, STARTED, recorded_runs
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import UsageError
 from parquetry.runtime.commit.owner import Owner
@@ -74,29 +74,29 @@ def past_runs(root: Path, *, most: int) -> tuple[PastRun, ...]:
     Raises:
         LinkInTheWayError: If a link lies in the way of the records.
     """
-    place = ConfinedFolder(root)
-    return tuple(_past(place, run_id) for run_id in begun_runs(place)[:most])
+    project_folder = ConfinedFolder(root)
+    return tuple(_read_run(project_folder, run_id) for run_id in recorded_runs(project_folder)[:most])
 
 
 def past_run(root: Path, run_id: str) -> PastRun:
     """Return the run with that id, or raise UsageError if it is not recorded."""
-    place = ConfinedFolder(root)
-    if run_id not in begun_runs(place):
+    project_folder = ConfinedFolder(root)
+    if run_id not in recorded_runs(project_folder):
         raise UsageError(f"no run {run_id!r} is recorded in {root / RUNS}; omit the id to list the runs")
-    return _past(place, run_id)
+    return _read_run(project_folder, run_id)
 
 
-def _past(place: ConfinedFolder, run_id: str) -> PastRun:
-    begun, results = (_document(place, RUNS / run_id / name) for name in (BEGUN, RESULTS))
+def _read_run(project_folder: ConfinedFolder, run_id: str) -> PastRun:
+    start, results = (_document(project_folder, RUNS / run_id / name) for name in (STARTED, RESULTS))
     exit_code, seconds = results.get("exit_code"), results.get("seconds")
     jobs = results.get("jobs")
-    started_ms = begun.get("started_ms")
+    started_ms = start.get("started_ms")
     counts = results.get("counts")
     return PastRun(
         run_id=run_id,
-        target=str(begun.get("target", "")),
+        target=str(start.get("target", "")),
         started_ms=started_ms if isinstance(started_ms, int) else 0,
-        state=_state(begun.get("process"), exit_code),
+        state=_state(start.get("process"), exit_code),
         exit_code=exit_code if isinstance(exit_code, int) else None,
         seconds=_number(seconds),
         jobs=tuple(_job(job) for job in (jobs if isinstance(jobs, list) else ()) if isinstance(job, dict)),
@@ -104,10 +104,10 @@ def _past(place: ConfinedFolder, run_id: str) -> PastRun:
     )
 
 
-def _document(place: ConfinedFolder, path: Path) -> Mapping[str, Any]:
+def _document(project_folder: ConfinedFolder, path: Path) -> Mapping[str, Any]:
     """Return the JSON object in a file, or an empty one if there is none."""
     with suppress(OSError, ValueError):
-        document = parsed_json(place.read(path))
+        document = parsed_json(project_folder.read(path))
         if isinstance(document, dict):
             return document
     return {}

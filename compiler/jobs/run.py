@@ -328,7 +328,7 @@ def _applied(workspace: Workspace, table: ResolvedTable, *, trusts_record: bool)
     if observation is not None:
         observation.check_owner(workspace.owner)
     if observation is None or not observation.is_applied or observation.handle.spec is None:
-        raise workspace.unapplied(table)
+        raise workspace.unapplied_error(table)
     if observation.handle.fault is not None:
         raise observation.handle.fault.error()
     check_signed(observation.handle.store.uri, observation.handle.record_signature, workspace.signing_keys)

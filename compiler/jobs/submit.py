@@ -44,10 +44,10 @@ class SparkSubmit:
             return execute(job)
         job = self._with_hidden(job)
         script = self.folder / f"{job.table}.{job.name}.py"
-        place = ConfinedFolder(self.workspace.project.root)
-        package = write_package(place, self.folder / "parquetry.zip")
+        project_folder = ConfinedFolder(self.workspace.project.root)
+        package = write_package(project_folder, self.folder / "parquetry.zip")
         source = render_job(job, file=script.name, package=package.name, report=self._report(job))
-        place.write(script, source, private=True)
+        project_folder.write(script, source, private=True)
         returncode, document = self._follow(job, self.command(job, script, package))
         reported = self._reported(job)
         document = _with_commands(document or reported)

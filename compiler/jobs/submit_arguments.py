@@ -35,7 +35,7 @@ def submit_arguments(spark: SparkLaunchSettings) -> SubmitArguments:
     files: list[str] = []
     hidden: dict[str, str | Secret] = {}
 
-    def settle(key: str, value: str | Secret) -> None:
+    def add_setting(key: str, value: str | Secret) -> None:
         if isinstance(value, Secret) or secret_options({key: value}):
             hidden[key] = value
         else:
@@ -43,12 +43,12 @@ def submit_arguments(spark: SparkLaunchSettings) -> SubmitArguments:
             words.append(f"--conf={key}={value}")
 
     for key, value in spark.conf.items():
-        settle(key, value)
+        add_setting(key, value)
     for option, argument in _options(spark.submit_args):
         if option in _CONF:
-            settle(*_split(argument))
+            add_setting(*_split(argument))
         elif isinstance(argument, Secret):
-            raise _misplaced(argument)
+            raise _exposed_secret_error(argument)
         elif option == _PY_FILES:
             files += [file for file in argument.split(",") if file]
         else:
@@ -74,11 +74,11 @@ def _split(word: str | Secret) -> tuple[str, str | Secret]:
         return name, rest
     template, text = word.template.partition("="), word.reveal().partition("=")
     if not name == template[0] == text[0]:
-        raise _misplaced(word)
+        raise _exposed_secret_error(word)
     return name, Secret(masked=rest, template=template[2], names=word.names, _text=text[2])
 
 
-def _misplaced(word: Secret) -> UsageError:
+def _exposed_secret_error(word: Secret) -> UsageError:
     return UsageError(
         f"submit_args: {word} would be on the command line of spark-submit, which every user of the machine "
         "can read; set it under spark.conf, which the job reads itself, or in a file that the argument names"

@@ -103,7 +103,7 @@ def check_fits(plan: PlanDocument, workspace: Workspace) -> None:
         )
 
 
-def by_intent_alone(plan: PlanDocument, workspace: Workspace, *, name: str) -> PlanDocument:
+def with_checked_out_commit(plan: PlanDocument, workspace: Workspace, *, name: str) -> PlanDocument:
     """Return a saved plan that was approved by its id alone, with the checked-out commit instead of its own.
 
     `apply` records the commit and which files were uncommitted, but the plan id covers neither. An editor of
@@ -113,7 +113,7 @@ def by_intent_alone(plan: PlanDocument, workspace: Workspace, *, name: str) -> P
         StalePlanError: If the checked-out commit does not contain the commit of the plan.
     """
     planned_commit = plan.intent.git_commit
-    if planned_commit is not None and not _holds(workspace.tree, planned_commit):
+    if planned_commit is not None and not _contains(workspace.tree, planned_commit):
         raise StalePlanError(
             f"{name} was edited, or made from a commit that the checked-out one does not contain "
             f"({planned_commit[:12]}), and the plan's id, which was approved, does not cover the commit; "
@@ -127,7 +127,7 @@ def by_intent_alone(plan: PlanDocument, workspace: Workspace, *, name: str) -> P
     )
 
 
-def _holds(tree: GitWorkTree, commit: str) -> bool:
+def _contains(tree: GitWorkTree, commit: str) -> bool:
     return tree.commit is not None and commit_named(commit) is not None and tree.contains(commit)
 
 
@@ -153,10 +153,12 @@ def apply_plan(
         BlockedPlanError: If the plan contains blocked changes. Nothing is applied then.
     """
     if plan.intent.blocked:
-        why = joined("; ", (Message(f"{b.table} ({b.code}): ", b.reason) for b in plan.intent.blocked))
+        reasons = joined("; ", (Message(f"{b.table} ({b.code}): ", b.reason) for b in plan.intent.blocked))
         of_target = any(blocked.blocks_target for blocked in plan.intent.blocked)
-        way_round = "" if of_target else ", or plan with " + phrase("--exclude", called="exclude= of load()")
-        raise BlockedPlanError(Message("the plan is blocked for ", why, "; resolve that", way_round))
+        alternative = (
+            "" if of_target else ", or plan with " + phrase("--exclude", called="exclude= of load()")
+        )
+        raise BlockedPlanError(Message("the plan is blocked for ", reasons, "; resolve that", alternative))
     results: list[ActionResult] = []
     for action in plan.intent.actions:
         spent_bytes = sum(result.rewritten.size_bytes for result in results)

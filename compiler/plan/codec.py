@@ -23,7 +23,7 @@ from parquetry.compiler.plan.model import (
     TableAction,
 )
 from parquetry.compiler.workspace.masking import masked
-from parquetry.compiler.workspace.spec_words import document as words_of
+from parquetry.compiler.workspace.spec_words import document as spec_document
 from parquetry.compiler.workspace.target_settings import target_name
 from parquetry.message import command, commands_of, with_commands
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
@@ -112,7 +112,7 @@ def decode(text: str | bytes, *, name: str) -> PlanDocument:
             evidence=_evidence(evidence, f"{name}: evidence"),
             plan_id=document["plan_id"],
         )
-        _check_sense(plan)
+        _check_values(plan)
     except (InvalidDataError, KeyError, TypeError, AttributeError, ValueError, StopIteration) as error:
         raise StalePlanError(f"this parquetry cannot read the plan {name} ({error}); plan again") from error
     if plan.plan_id != _plan_id(document["intent"]):
@@ -120,7 +120,7 @@ def decode(text: str | bytes, *, name: str) -> PlanDocument:
     return plan
 
 
-def _check_sense(plan: PlanDocument) -> None:
+def _check_values(plan: PlanDocument) -> None:
     """Raise ValueError if a field has a value that no plan contains, before it is shown or applied."""
     if not 0 <= plan.evidence.created_ms <= _LATEST_MS:
         raise ValueError(f"created_ms is {plan.evidence.created_ms}")
@@ -128,7 +128,7 @@ def _check_sense(plan: PlanDocument) -> None:
     if commit is not None and not is_shown_as_commit(commit):
         raise ValueError("git_commit is not a commit id")
     for action in plan.intent.actions:
-        words_of(action.spec)
+        spec_document(action.spec)
     if plan.evidence.costs is not None:
         plan.evidence.costs.prices.check()
     for table, figures in plan.evidence.figures.items():
@@ -167,16 +167,16 @@ def intent_json(intent: Intent) -> dict[str, Any]:
     actions = tuple(replace(action, spec=masked(action.spec)) for action in intent.actions)
     document: dict[str, Any] = to_json_value(replace(intent, actions=actions))
     for entry in document["actions"] + document["blocked"]:
-        entry["changes"] = [_class_out(_without_origin(change)) for change in entry["changes"]]
-    document["actions"] = [_class_out(action) for action in document["actions"]]
+        entry["changes"] = [_with_class_key(_without_origin(change)) for change in entry["changes"]]
+    document["actions"] = [_with_class_key(action) for action in document["actions"]]
     for entry in document["target_changes"]:
-        entry["change"] = _class_out(_without_origin(entry["change"]))
+        entry["change"] = _with_class_key(_without_origin(entry["change"]))
     return document
 
 
 def changes_json(changes: tuple[Change, ...]) -> list[dict[str, Any]]:
     """Return the changes as plain JSON values, with the change class under the key ``class``."""
-    return [_class_out(to_json_value(change)) for change in changes]
+    return [_with_class_key(to_json_value(change)) for change in changes]
 
 
 def _evidence_json(evidence: Evidence) -> dict[str, Any]:
@@ -196,36 +196,40 @@ def _origins(intent: Intent) -> dict[str, dict[str, str]]:
     return found | ({name: settings | found.get(name, {})} if settings else {})
 
 
-def _intent(document: dict[str, Any], origins: dict[str, dict[str, str]], place: str) -> Intent:
-    actions = [_with_changes(_class_in(action), origins) for action in document.get("actions", ())]
+def _intent(document: dict[str, Any], origins: dict[str, dict[str, str]], document_name: str) -> Intent:
+    actions = [_with_changes(_with_change_class(action), origins) for action in document.get("actions", ())]
     blocked = [_with_changes(entry, origins) for entry in document.get("blocked", ())]
-    places = origins.get(target_name(document["target"]), {})
+    table_origins = origins.get(target_name(document["target"]), {})
     changed = [
-        entry | {"change": _class_in(entry["change"]) | {"origin": places.get(entry["change"]["path"])}}
+        entry
+        | {
+            "change": _with_change_class(entry["change"])
+            | {"origin": table_origins.get(entry["change"]["path"])}
+        }
         for entry in document.get("target_changes", ())
     ]
     parts = {"actions": actions, "blocked": blocked, "target_changes": changed}
-    return from_json_value(Intent, document | parts, place=place)
+    return from_json_value(Intent, document | parts, place=document_name)
 
 
-def _evidence(document: dict[str, Any], place: str) -> Evidence:
-    drift = [_class_in(change) for change in document.get("drift", ())]
-    return from_json_value(Evidence, document | {"drift": drift}, place=place)
+def _evidence(document: dict[str, Any], document_name: str) -> Evidence:
+    drift = [_with_change_class(change) for change in document.get("drift", ())]
+    return from_json_value(Evidence, document | {"drift": drift}, place=document_name)
 
 
 def _with_changes(document: dict[str, Any], origins: dict[str, dict[str, str]]) -> dict[str, Any]:
-    places = origins.get(document["table"], {})
-    changes = [_class_in(change) for change in document.get("changes", ())]
-    return document | {"changes": [c | {"origin": places.get(c["path"])} for c in changes]}
+    table_origins = origins.get(document["table"], {})
+    changes = [_with_change_class(change) for change in document.get("changes", ())]
+    return document | {"changes": [c | {"origin": table_origins.get(c["path"])} for c in changes]}
 
 
 def _without_origin(document: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key != "origin"}
 
 
-def _class_out(document: dict[str, Any]) -> dict[str, Any]:
+def _with_class_key(document: dict[str, Any]) -> dict[str, Any]:
     return {"class" if key == "change_class" else key: value for key, value in document.items()}
 
 
-def _class_in(document: dict[str, Any]) -> dict[str, Any]:
+def _with_change_class(document: dict[str, Any]) -> dict[str, Any]:
     return {"change_class" if key == "class" else key: value for key, value in document.items()}

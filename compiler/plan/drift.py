@@ -115,17 +115,17 @@ def table_drift(
         observation = observe(store)
         if observation is not None and owner is not None:
             observation.check_owner(owner)
-        found = (
+        drifts = (
             ()
             if observation is None
             else (*_signature(observation, owner), *observed_drift(observation), *_damage(observation))
         )
     except (UnsupportedTableError, CorruptTableError) as refusal:
-        return TableDrift(table=table, location=location, is_applied=True, drifts=(unusable(refusal),))
+        return TableDrift(table=table, location=location, is_applied=True, drifts=(unusable_drift(refusal),))
     except ForeignTableError as refusal:
         return TableDrift(table=table, location=location, is_applied=False, refusal=refusal.message)
     is_applied = observation is not None and observation.is_applied and observation.spec is not None
-    return TableDrift(table=table, location=location, is_applied=is_applied, drifts=found)
+    return TableDrift(table=table, location=location, is_applied=is_applied, drifts=drifts)
 
 
 @retry_stale
@@ -167,7 +167,7 @@ def _damage(observation: Observation) -> Iterator[Drift]:
         )
 
 
-def unusable(refusal: UnsupportedTableError | CorruptTableError) -> Drift:
+def unusable_drift(refusal: UnsupportedTableError | CorruptTableError) -> Drift:
     """Return the drift DR100 of a table that cannot be read."""
     return Drift(code="DR100", path="table", applied=None, live=None, remedy=refusal.message)
 
@@ -238,15 +238,15 @@ def _column(applied: Column, live: Column | None, *, is_key: bool) -> Drift | No
     # A type that the commit writes like the spec needs no conversion to its stored form.
     stored = applied if applied.type == live.type else _stored(applied)
     if stored.type != live.type:
-        kept, found = parse_type(stored.type), parse_type(live.type)
+        applied_type, live_type = parse_type(stored.type), parse_type(live.type)
         return Drift(
             code="DR202",
             path=f"{path}.type",
             applied=applied.type,
             live=live.type,
-            restorable=is_widening(found, kept),
-            acceptable=is_widening(kept, found),
-            remedy=_remedy(kept, found),
+            restorable=is_widening(live_type, applied_type),
+            acceptable=is_widening(applied_type, live_type),
+            remedy=_remedy(applied_type, live_type),
         )
     if not applied.nullable and live.nullable and not is_key:
         return Drift(code="DR204", path=f"{path}.nullable", applied=False, live=True, acceptable=True)

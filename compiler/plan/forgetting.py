@@ -45,18 +45,22 @@ def find_undeclared(workspace: Workspace) -> tuple[Undeclared, ...]:
     root = str(workspace.project.root)
     known = {join_base(root, table.location_declared) for table in workspace.project.tables}
     found = _search(workspace, known)
-    former = {join_base(root, place): place for place in _former(workspace)}
+    former = {join_base(root, location): location for location in _known_locations(workspace)}
     seen = known | {join_base(root, table.location) for table in found}
-    elsewhere = [
-        place
-        for absolute, place in sorted(former.items())
-        if absolute not in seen and workspace.may_open(place)
+    other_locations = [
+        location
+        for absolute, location in sorted(former.items())
+        if absolute not in seen and workspace.may_open(location)
     ]
-    found += [table for table in map_each(elsewhere, lambda place: _undeclared_at(workspace, place)) if table]
+    found += [
+        table
+        for table in map_each(other_locations, lambda location: _undeclared_at(workspace, location))
+        if table
+    ]
     return tuple(sorted(found, key=lambda t: (t.spec.name, t.location)))
 
 
-def _former(workspace: Workspace) -> Iterable[str]:
+def _known_locations(workspace: Workspace) -> Iterable[str]:
     return known_locations(workspace.project.root, workspace.project.target.name).values()
 
 
@@ -68,23 +72,23 @@ def _search(workspace: Workspace, known: Collection[str]) -> list[Undeclared]:
     others = workspace.project.other_warehouses
     foreign_warehouses = [other for other in others if other is not None and not contains(other, warehouse)]
 
-    def place_of(folder: str) -> str:
+    def location_of(folder: str) -> str:
         return f"{warehouse}/{folder}".removeprefix(f"{root}/")
 
-    def may_hold_ours(folder: str) -> bool:
-        place = join_base(root, place_of(folder))
-        return place not in known and not any(
-            contains(foreign_warehouse, place) for foreign_warehouse in foreign_warehouses
+    def may_contain_tables(folder: str) -> bool:
+        location = join_base(root, location_of(folder))
+        return location not in known and not any(
+            contains(foreign_warehouse, location) for foreign_warehouse in foreign_warehouses
         )
 
     found: list[Undeclared] = []
     level, left = _sub_folders(store, "") or [], _LISTINGS
     for _ in range(1 if None in others else _DEPTH):
-        folders = [folder for folder in level if may_hold_ours(folder)][:left]
+        folders = [folder for folder in level if may_contain_tables(folder)][:left]
         left -= len(folders)
         below = map_each(folders, lambda folder: _sub_folders(store, folder))
         tables = [folder for folder, inner in zip(folders, below, strict=True) if inner is None]
-        observed = map_each(tables, lambda folder: _undeclared_at(workspace, place_of(folder)))
+        observed = map_each(tables, lambda folder: _undeclared_at(workspace, location_of(folder)))
         found += [table for table in observed if table is not None]
         level = [path for inner in below for path in inner or ()]
     return found
@@ -98,8 +102,8 @@ def _sub_folders(store: ObjectStore, folder: str) -> list[str] | None:
     return [path for name, path in paths.items() if not name.startswith((".", "_"))]
 
 
-def _undeclared_at(workspace: Workspace, place: str) -> Undeclared | None:
-    store = workspace.store_at(place)
+def _undeclared_at(workspace: Workspace, location: str) -> Undeclared | None:
+    store = workspace.store_at(location)
     try:
         identity = read_identity(store)
         if identity is None or identity.project != workspace.project.name:
@@ -111,4 +115,4 @@ def _undeclared_at(workspace: Workspace, place: str) -> Undeclared | None:
         return None
     if observation is None or observation.spec is None or not observation.is_applied:
         return None
-    return Undeclared(spec=observation.spec, location=place, observation=observation)
+    return Undeclared(spec=observation.spec, location=location, observation=observation)

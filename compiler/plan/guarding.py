@@ -45,29 +45,31 @@ def guarded(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> PlanDoc
     evidence.
     """
     allowed = _overrides(workspace)
-    found = {
-        table: tuple(those)
-        for table, those in groupby(_findings(plan, workspace, now_ms), key=lambda finding: finding.table)
+    findings_by_table = {
+        table: tuple(table_findings)
+        for table, table_findings in groupby(
+            _findings(plan, workspace, now_ms), key=lambda finding: finding.table
+        )
     }
-    unused = tuple(_unused(workspace, allowed, found))
-    if not found and not unused:
+    unused = tuple(_unused(workspace, allowed, findings_by_table))
+    if not findings_by_table and not unused:
         return plan
     blocked = {
         action.table: _refusal(action, denied)
         for action in plan.intent.actions
-        if (denied := [f for f in found.get(action.table, ()) if _blocks(f, allowed)])
+        if (denied := [f for f in findings_by_table.get(action.table, ()) if _blocks(f, allowed)])
     }
     actions = tuple(
-        replace(action, guardrails=_verdicts(found[action.table], allowed))
-        if action.table in found
+        replace(action, guardrails=_verdicts(findings_by_table[action.table], allowed))
+        if action.table in findings_by_table
         else action
         for action in plan.intent.actions
         if action.table not in blocked
     )
     warnings = (
         _warning(finding, allowed)
-        for those in found.values()
-        for finding in those
+        for table_findings in findings_by_table.values()
+        for finding in table_findings
         if not _blocks(finding, allowed)
     )
     intent = replace(plan.intent, actions=actions, blocked=(*plan.intent.blocked, *blocked.values()))
@@ -92,10 +94,12 @@ def changed_authority(workspace: Workspace) -> tuple[str | None, tuple[Authority
     if commit is None:
         return None, ()
     try:
-        asked = None if base is None else base.commit
-        compared = compared_with(workspace.project.root, commit, asked)
+        base_commit = None if base is None else base.commit
+        compared_commit = compared_with(workspace.project.root, commit, base_commit)
         read = None if base is None else workspace.contents
-        return asked or compared, _since(workspace, commit, compared, read=read)
+        return base_commit or compared_commit, _authority_changes(
+            workspace, commit, compared_commit, read=read
+        )
     except (RevisionError, GitError) as error:
         if base is not None:
             raise
@@ -115,12 +119,12 @@ def as_merged(plan: PlanDocument, workspace: Workspace, commit: str | None = Non
     if commit is None:
         return plan
     read = workspace.contents if commit == workspace.tree.commit else None
-    changes = _since(workspace, commit, before_merge(workspace.project.root, commit), read=read)
+    changes = _authority_changes(workspace, commit, before_merge(workspace.project.root, commit), read=read)
     is_same = changes == plan.intent.authority
     return plan if is_same else plan_of(replace(plan.intent, authority=changes), plan.evidence)
 
 
-def _since(
+def _authority_changes(
     workspace: Workspace, commit: str, base: str | None, *, read: Mapping[str, bytes] | None
 ) -> tuple[AuthorityChange, ...]:
     root, target = workspace.project.root, workspace.project.target.name
@@ -167,8 +171,8 @@ def _blocks(finding: Finding, allowed: _Overrides) -> bool:
     return finding.outcome is RuleOutcome.DENY and _allowing(finding, allowed) is None
 
 
-def _verdicts(those: tuple[Finding, ...], allowed: _Overrides) -> tuple[GuardrailVerdict, ...]:
-    entries = ((finding, _allowing(finding, allowed)) for finding in those)
+def _verdicts(table_findings: tuple[Finding, ...], allowed: _Overrides) -> tuple[GuardrailVerdict, ...]:
+    entries = ((finding, _allowing(finding, allowed)) for finding in table_findings)
     return tuple(
         GuardrailVerdict(
             guardrail=finding.guardrail.name,
@@ -223,14 +227,14 @@ def _remedy(finding: Finding) -> str:
 
 
 def _unused(
-    workspace: Workspace, allowed: _Overrides, found: Mapping[str, tuple[Finding, ...]]
+    workspace: Workspace, allowed: _Overrides, findings_by_table: Mapping[str, tuple[Finding, ...]]
 ) -> Iterator[PlanWarning]:
     """Yield a warning for each entry about a planned table that overrides no denial."""
     planned = {table.name for table in workspace.tables}
     used = {
         (finding.table, finding.guardrail.name)
-        for those in found.values()
-        for finding in those
+        for table_findings in findings_by_table.values()
+        for finding in table_findings
         if _allowing(finding, allowed) is not None
     }
     for (table, name), entry in allowed.items():

@@ -25,7 +25,7 @@ from parquetry.compiler.evidence.next_run import due_sources, new_sources
 from parquetry.compiler.evidence.run_forecast import NextClustering, next_clustering
 from parquetry.compiler.plan.actions import creation, forgetting, outcome_of
 from parquetry.compiler.plan.codec import plan_of
-from parquetry.compiler.plan.drift import Drift, observed_drift, unusable, with_live_values
+from parquetry.compiler.plan.drift import Drift, observed_drift, unusable_drift, with_live_values
 from parquetry.compiler.plan.forgetting import Undeclared, find_undeclared
 from parquetry.compiler.plan.guarding import changed_authority, guarded
 from parquetry.compiler.plan.model import (
@@ -320,7 +320,7 @@ def _figures(
     shared = with_shared_runs(
         debts | {name: table.debt for name, table in measured.items()},
         budget_bytes=workspace.project.target.budget.services_bytes,
-        coming=_coming({} if work is None else work.ingest),
+        next_commits=_next_commits({} if work is None else work.ingest),
     )
     return {
         name: replace(table.figures, debt=None if table.figures.debt is None else shared[name])
@@ -328,7 +328,7 @@ def _figures(
     }
 
 
-def _coming(ingest: Mapping[str, tuple[DueSource, ...]]) -> dict[str, int]:
+def _next_commits(ingest: Mapping[str, tuple[DueSource, ...]]) -> dict[str, int]:
     """Return how many commits the next run's ingestion makes by table: one for each source with files."""
     return {name: sum(source.is_due for source in sources) for name, sources in ingest.items()}
 
@@ -524,7 +524,7 @@ def _due_work(workspace: Workspace, live: _LiveTables, *, excluded: bool) -> _Du
     sources_of = {name: sources for name, sources in zip(applied, ingest, strict=True) if sources}
     return _DueWork(
         measured=debts,
-        debts=with_shared_runs(debts, budget_bytes=budget_bytes, coming=_coming(sources_of)),
+        debts=with_shared_runs(debts, budget_bytes=budget_bytes, next_commits=_next_commits(sources_of)),
         forecasts={name: clustering.forecast for name, clustering in clusterings.items()},
         ingest=sources_of,
         excluded={name: clustering.excluded for name, clustering in clusterings.items()}
@@ -543,8 +543,8 @@ def _is_unusable(drifts: tuple[Drift, ...]) -> bool:
 
 def _masked_text(error: CorruptTableError, observation: Observation, declared: TableSpec) -> str:
     """Return the text of an error about a table, with values of its personal columns masked."""
-    masking_spec = masked_by(observation.spec, declared)
-    return masked_message(error.message, masking_spec, location=observation.handle.store.uri)
+    shown_by = masked_by(observation.spec, declared)
+    return masked_message(error.message, shown_by, location=observation.handle.store.uri)
 
 
 def _debt(observation: Observation, budget_bytes: int) -> MeasuredDebt | None:
@@ -567,13 +567,13 @@ def _is_own(workspace: Workspace, entry: _ObservationOrError) -> bool:
 def _drifts(entry: _ObservationOrError) -> tuple[Drift, ...]:
     """Return the drift of a table. If the table cannot be read, this is its only drift (DR100)."""
     if entry.error is not None:
-        return (unusable(entry.error),)
+        return (unusable_drift(entry.error),)
     if entry.observation is None:
         return ()
     try:
         return observed_drift(entry.observation)
     except CorruptTableError as error:
-        return (unusable(error),)
+        return (unusable_drift(error),)
 
 
 def _drift_lines(drifts: Mapping[str, tuple[Drift, ...]]) -> tuple[Change, ...]:

@@ -92,15 +92,17 @@ def refuse_move(table: ResolvedTable, moved: MovedTable) -> Blocked:
     )
     if moved.name != table.name:
         remedy = f"a renamed table keeps its location: write it into {table.file}"
-        return _refusal(table, move.code, reason=_because(move), remedy=remedy, changes=(move,))
+        return _refusal(table, move.code, reason=_full_reason(move), remedy=remedy, changes=(move,))
     recipe = copy_recipe(
         table.spec,
         file=table.file,
         location=moved.location,
-        recorded=None if moved.applied is None else (_typed(moved.location), moved.applied),
+        recorded=None if moved.applied is None else (_command_location(moved.location), moved.applied),
         names_location=False,
     )
-    return _refusal(table, move.code, reason=_because(move), remedy=REMEDY, changes=(move,), recipe=recipe)
+    return _refusal(
+        table, move.code, reason=_full_reason(move), remedy=REMEDY, changes=(move,), recipe=recipe
+    )
 
 
 def refuse_reverting(
@@ -115,7 +117,7 @@ def refuse_reverting(
         "SC502",
         reason=f"the applied spec comes from commit {applied[:12]}, which {_head(workspace.tree)} does not "
         "contain: applying would revert it",
-        remedy=f"{_reaching(applied, workspace.tree)} and plan again",
+        remedy=f"{_how_to_contain(applied, workspace.tree)} and plan again",
         changes=changes,
     )
 
@@ -137,7 +139,7 @@ def refuse_forgetting(workspace: Workspace, table: Undeclared) -> Blocked | None
         code="SC502",
         reason=f"commit {commit[:12]} declares this table and {_head(workspace.tree)} does not contain it: "
         "applying would forget it",
-        remedy=f"{_reaching(commit, workspace.tree)} and plan again, or plan your tables with "
+        remedy=f"{_how_to_contain(commit, workspace.tree)} and plan again, or plan your tables with "
         + phrase("--select", called="select= of load()"),
     )
 
@@ -180,12 +182,12 @@ def refuse_breaking(
     """
     breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
     recipe: tuple[RecipeStep, ...] = ()
-    for never in (IDENTITY_CODES, UNREADABLE_CODES):
-        found = next((change for change in breaking if change.code in never), None)
+    for codes in (IDENTITY_CODES, UNREADABLE_CODES):
+        found = next((change for change in breaking if change.code in codes), None)
         if found is not None:
             recipe = _copy_recipe(table, observation)
             return _refusal(
-                table, found.code, reason=_because(found), remedy=REMEDY, changes=changes, recipe=recipe
+                table, found.code, reason=_full_reason(found), remedy=REMEDY, changes=changes, recipe=recipe
             )
     is_protected = workspace.is_protected(table)
     refused = [change for change in breaking if is_protected or change.allowed is None]
@@ -195,12 +197,14 @@ def refuse_breaking(
     remedy = (
         "the target protects this table: remove it from `protect` in parquetry.yml"
         if is_protected
-        else _leave(table, code)
+        else _allow_remedy(table, code)
     )
     if code == "SC310" and not is_protected and (renamed := _renamed(changes)):
         remedy = remedy_renamed(*renamed, otherwise=remedy)
         recipe = _copy_recipe(table, observation)
-    return _refusal(table, code, reason=_because(refused[0]), remedy=remedy, changes=changes, recipe=recipe)
+    return _refusal(
+        table, code, reason=_full_reason(refused[0]), remedy=remedy, changes=changes, recipe=recipe
+    )
 
 
 def refuse_lost_key(
@@ -225,11 +229,15 @@ def refuse_unallowed(table: ResolvedTable, changes: tuple[Change, ...]) -> Block
     if not found:
         return None
     return _refusal(
-        table, found[0].code, reason=_because(found[0]), remedy=_leave(table, found[0].code), changes=changes
+        table,
+        found[0].code,
+        reason=_full_reason(found[0]),
+        remedy=_allow_remedy(table, found[0].code),
+        changes=changes,
     )
 
 
-def _leave(table: ResolvedTable, code: str) -> str:
+def _allow_remedy(table: ResolvedTable, code: str) -> str:
     """Return the remedy that adds an allow entry for a change of the table."""
     return f'add to parquetry.yml: `allow: [{{code: {code}, table: {table.name}, reason: "..."}}]`'
 
@@ -240,11 +248,11 @@ def _renamed(changes: tuple[Change, ...]) -> tuple[str, str] | None:
     That is assumed if exactly one column was dropped, exactly one was added, and both have the same type.
     """
     columns = [change for change in changes if change.path.count(".") == 1]
-    gone = [change for change in columns if change.code == "SC310" and change.allowed is None]
-    come = [change for change in columns if change.code == "SC301"]
-    if len(gone) != 1 or len(come) != 1 or gone[0].old != come[0].new:
+    dropped = [change for change in columns if change.code == "SC310" and change.allowed is None]
+    added = [change for change in columns if change.code == "SC301"]
+    if len(dropped) != 1 or len(added) != 1 or dropped[0].old != added[0].new:
         return None
-    return gone[0].path.partition(".")[2], come[0].path.partition(".")[2]
+    return dropped[0].path.partition(".")[2], added[0].path.partition(".")[2]
 
 
 def _copy_recipe(table: ResolvedTable, observation: Observation) -> tuple[RecipeStep, ...]:
@@ -258,7 +266,7 @@ def _copy_recipe(table: ResolvedTable, observation: Observation) -> tuple[Recipe
     )
 
 
-def _typed(location: str) -> str:
+def _command_location(location: str) -> str:
     """Return the location as commands accept it: with a '/', which no table name contains."""
     return shell.path_word(location) if "/" in location else f"./{location}"
 
@@ -271,14 +279,14 @@ def _commit_not_contained(workspace: Workspace, observation: Observation) -> str
     return applied
 
 
-def _reaching(commit: str, tree: GitWorkTree) -> str:
+def _how_to_contain(commit: str, tree: GitWorkTree) -> str:
     """Return the instruction by which the checked-out history comes to contain the commit."""
     if tree.is_shallow:
         return "this clone has only a part of the history: fetch all of it (`git fetch --unshallow`)"
     return f"merge or rebase onto {commit[:12]}"
 
 
-def _because(change: Change) -> str:
+def _full_reason(change: Change) -> str:
     return f"{change.path}: {CODES[change.code]}; {change.reason}"
 
 

@@ -11,8 +11,8 @@ from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanWarn
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.spec_words import scalar
 from parquetry.compiler.workspace.target_settings import (
-    allowing,
-    check_values_allowed,
+    allow_entry,
+    raise_unallowed,
     recorded_settings,
     target_name,
     unallowed,
@@ -88,7 +88,7 @@ def setting_change(difference: SettingDifference, declared: TargetSettings) -> C
     )
     if not difference.executes:
         return change
-    entry = allowing(declared, path, difference.declared)
+    entry = allow_entry(declared, path, difference.declared)
     return replace(
         change,
         code=EXECUTES,
@@ -152,7 +152,7 @@ def check_allowed(workspace: Workspace) -> None:
         UnappliedError: If one of them is not allowed.
     """
     target = workspace.project.target
-    check_values_allowed(target.name, target.declared, unallowed(target.declared))
+    raise_unallowed(target.name, target.declared, unallowed(target.declared))
 
 
 def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedRef | None) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from parquetry.compiler.evidence.figures import in_turn
+from parquetry.compiler.evidence.figures import memory_turn
 from parquetry.compiler.testing.kinds import KINDS, Measure
 from parquetry.compiler.testing.live_table import LiveTable
 from parquetry.compiler.testing.model import FAILURES, LimitOutcome, Outcome, Status, TableTests, to_json
@@ -155,7 +155,7 @@ def _measure(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) -
     with failures_masked(shown_by, location=handle.store.uri):
         spec = _spec(table, handle)
         live = LiveTable(handle, spec, [declared.test for declared in table.tests])
-        with in_turn(len(live.slices)):
+        with memory_turn(len(live.slices)):
             passes = _passes(table, rows)
             keeps_keys = rows is not None and rows.keeps > 0
             each = [*_results(table, live, shown_by, passes, stops=stops, keeps_keys=keeps_keys)]

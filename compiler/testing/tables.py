@@ -97,7 +97,7 @@ def tests_of(workspace: Workspace, table: ResolvedTable) -> TableUnderTest:
         declared=table.spec,
         extra=table.spec.extra,
         owner=workspace.owner,
-        missing=lambda: workspace.unapplied(table),
+        missing=lambda: workspace.unapplied_error(table),
         rows=rows_of_project(workspace, table),
     )
 
@@ -170,7 +170,7 @@ def rows_of_project(workspace: Workspace, table: ResolvedTable) -> RowSource:
         try:
             return other.location, open_table(workspace.store(other), owner=workspace.owner)
         except TableNotFoundError:
-            raise workspace.unapplied(other) from None
+            raise workspace.unapplied_error(other) from None
 
     return RowSource(
         job=make_job,

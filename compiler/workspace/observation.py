@@ -130,7 +130,7 @@ def observe(store: ObjectStore) -> Observation | None:
     )
 
 
-def is_there(store: ObjectStore) -> bool:
+def table_exists(store: ObjectStore) -> bool:
     """Return whether ``store`` contains a table or an interrupted creation."""
     return store.stat(PROPERTIES_PATH) is not None or read_identity(store) is not None
 
@@ -160,7 +160,7 @@ class Measuring:
 
     def __init__(self, tables: Mapping[str, Observation]) -> None:
         """Start without reading a table."""
-        self._whole = dict(tables)
+        self._readable = dict(tables)
         self.damage: dict[str, CorruptTableError] = {}
 
     def each(
@@ -174,21 +174,21 @@ class Measuring:
 
         def tried(name: str) -> _Figure | CorruptTableError | None:
             try:
-                return measure(name, self._whole[name])
+                return measure(name, self._readable[name])
             except CorruptTableError as error:
                 return error
 
-        names = tuple(self._whole)
+        names = tuple(self._readable)
         if in_order is None:
             answers = map_each(names, tried)
         else:
-            names = tuple(name for name in in_order if name in self._whole)
+            names = tuple(name for name in in_order if name in self._readable)
             answers = [tried(name) for name in names]
         found = {}
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, CorruptTableError):
                 self.damage[name] = answer
-                del self._whole[name]
+                del self._readable[name]
             elif answer is not None:
                 found[name] = answer
         return found

@@ -13,8 +13,8 @@ from parquetry.compiler.workspace.git import GitWorkTree, work_tree
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.secrets import references, revealed
 from parquetry.compiler.workspace.selecting import changed_since, changed_state
-from parquetry.compiler.workspace.target_settings import check_values_allowed, recorded_settings, unallowed
-from parquetry.compiler.workspace.untrusted import Base, shown_to_untrusted
+from parquetry.compiler.workspace.target_settings import raise_unallowed, recorded_settings, unallowed
+from parquetry.compiler.workspace.untrusted import Base, masked_environment
 from parquetry.message import run
 from parquetry.project import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.diagnostics.model import one_of
@@ -78,7 +78,7 @@ class Workspace:
         """
         target = self.project.target
         if self.base is None:
-            check_values_allowed(target.name, target.declared, self.unallowed_storage)
+            raise_unallowed(target.name, target.declared, self.unallowed_storage)
         return revealed(self.project.target.storage) if self.base is None else self.base.storage
 
     @property
@@ -101,7 +101,7 @@ class Workspace:
         """References to the keys that sign applied records; the first one signs new records."""
         return self.project.target.signing_keys
 
-    def writer(self, table: ResolvedTable) -> TableOwner:
+    def writing_owner(self, table: ResolvedTable) -> TableOwner:
         """Return the owner that a table must have to be changed, with the digest of its declared rules."""
         return replace(self.owner, rules=rules_digest(table.spec))
 
@@ -115,7 +115,7 @@ class Workspace:
         is_declared = applied is not None and applied.target in self.project.targets
         return self.owner if is_declared else replace(self.owner, target=None)
 
-    def unapplied(self, table: ResolvedTable) -> UnappliedError:
+    def unapplied_error(self, table: ResolvedTable) -> UnappliedError:
         """Return the error for a table without an applied record at this target."""
         return UnappliedError(
             f"table {table.name} is not applied at {table.location}; "
@@ -131,7 +131,7 @@ class Workspace:
         if self.base is None:
             return self.open(join_base(str(self.project.root), location), self.storage, allowed)
         self.base.check_storage(self.project)
-        return self.open(self.base.place(location), self.storage, allowed)
+        return self.open(self.base.named_location(location), self.storage, allowed)
 
     def may_open(self, location: str) -> bool:
         """Return whether :meth:`store_at` permits the location."""
@@ -197,7 +197,7 @@ def open_workspace(
     """
     declared = None
     if base is not None and environment is not None:
-        environment, declared = shown_to_untrusted(environment, base.declared), base.declared
+        environment, declared = masked_environment(environment, base.declared), base.declared
         target = target if base.project is None else base.project.target.name
     result = project.load(
         directory, target=target, variables=variables, environment=environment, declared=declared
@@ -215,15 +215,19 @@ def open_workspace(
     return selected(whole, select=select, exclude=exclude) if select or exclude else whole
 
 
-def selected(whole: Workspace, *, select: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> Workspace:
+def selected(
+    workspace: Workspace, *, select: tuple[str, ...] = (), exclude: tuple[str, ...] = ()
+) -> Workspace:
     """Return the workspace with only the tables that the selectors choose."""
-    root, target = whole.project.root, whole.project.target
+    root, target = workspace.project.root, workspace.project.target
     methods = {
-        "state": changed_state(whole.tables, whole.store, whole.owner, recorded_settings(target.declared)),
-        "git": changed_since(root, target=target.name, variables=whole.variables),
+        "state": changed_state(
+            workspace.tables, workspace.store, workspace.owner, recorded_settings(target.declared)
+        ),
+        "git": changed_since(root, target=target.name, variables=workspace.variables),
     }
-    chosen = project.select(whole.tables, select=select, exclude=exclude, methods=methods, root=root)
-    return replace(whole, tables=chosen, select=select, exclude=exclude)
+    chosen = project.select(workspace.tables, select=select, exclude=exclude, methods=methods, root=root)
+    return replace(workspace, tables=chosen, select=select, exclude=exclude)
 
 
 def table_named(project: ResolvedProject, name: str) -> ResolvedTable:

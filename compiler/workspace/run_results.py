@@ -16,7 +16,7 @@ from parquetry.runtime.commit.owner import Owner
 
 RUNS: Final = Path("target") / "runs"
 RESULTS: Final = "results.json"
-BEGUN: Final = "run.json"
+STARTED: Final = "run.json"
 
 KEPT_RUNS: Final = 100
 """The number of runs that are kept with their logs. The start of another run deletes the oldest."""
@@ -28,7 +28,7 @@ def recorded_run(root: Path, run_id: str, *, target: str, started_ms: int) -> It
 
     If the disk or a link prevents the record, nothing fails here; saving the results reports it.
     """
-    place, owner = ConfinedFolder(root), Owner.here()
+    project_folder, owner = ConfinedFolder(root), Owner.here()
 
     def write(process: Owner | None) -> None:
         document = {
@@ -38,10 +38,10 @@ def recorded_run(root: Path, run_id: str, *, target: str, started_ms: int) -> It
             "process": None if process is None else process.to_json(),
         }
         with suppress(OSError, LinkInTheWayError):
-            place.write(root / RUNS / run_id / BEGUN, json.dumps(document) + "\n", private=True)
+            project_folder.write(root / RUNS / run_id / STARTED, json.dumps(document) + "\n", private=True)
 
     write(owner)
-    _delete_oldest(place)
+    _delete_oldest(project_folder)
     try:
         yield
     finally:
@@ -49,16 +49,16 @@ def recorded_run(root: Path, run_id: str, *, target: str, started_ms: int) -> It
         write(None)
 
 
-def _delete_oldest(place: ConfinedFolder) -> None:
+def _delete_oldest(project_folder: ConfinedFolder) -> None:
     with suppress(OSError, LinkInTheWayError):
-        for run_id in begun_runs(place)[KEPT_RUNS:]:
-            place.delete_folder(RUNS / run_id)
+        for run_id in recorded_runs(project_folder)[KEPT_RUNS:]:
+            project_folder.delete_folder(RUNS / run_id)
 
 
-def begun_runs(place: ConfinedFolder) -> list[str]:
+def recorded_runs(project_folder: ConfinedFolder) -> list[str]:
     """Return the ids of the recorded runs, newest first."""
-    names = reversed(place.folders(RUNS))
-    return [run_id for run_id in names if BEGUN in place.names(RUNS / run_id)]
+    names = reversed(project_folder.folders(RUNS))
+    return [run_id for run_id in names if STARTED in project_folder.names(RUNS / run_id)]
 
 
 def save_results(root: Path, run_id: str, document: Mapping[str, Any], *, kept: str) -> ParquetryError | None:

@@ -30,18 +30,19 @@ def unallowed(declared: TargetSettings) -> tuple[TargetSetting, ...]:
     return tuple(
         setting
         for setting in declared.settings
-        if executes(setting.path, setting.value) and allowing(declared, setting.path, setting.value) is None
+        if executes(setting.path, setting.value)
+        and allow_entry(declared, setting.path, setting.value) is None
     )
 
 
-def check_values_allowed(name: str, declared: TargetSettings, found: tuple[TargetSetting, ...]) -> None:
-    """Raise UnappliedError if ``found``, the settings that are not allowed, is not empty."""
-    if not found:
+def raise_unallowed(name: str, declared: TargetSettings, settings: tuple[TargetSetting, ...]) -> None:
+    """Raise UnappliedError if ``settings``, the settings that are not allowed, is not empty."""
+    if not settings:
         return
-    places = ", ".join(f"{setting.origin} {setting.path}" for setting in found)
-    paths = tuple(setting.path for setting in found)
+    positions = ", ".join(f"{setting.origin} {setting.path}" for setting in settings)
+    paths = tuple(setting.path for setting in settings)
     raise UnappliedError(
-        f"{EXECUTES} {places}: it can execute other code, or send rows and credentials elsewhere, "
+        f"{EXECUTES} {positions}: it can execute other code, or send rows and credentials elsewhere, "
         f"and is not allowed; {unallowed_text(name, declared, paths)}, then "
         + command("plan")
         + " and "
@@ -60,7 +61,7 @@ def unallowed_text(name: str, declared: TargetSettings, paths: tuple[str, ...]) 
     )
 
 
-def allowing(declared: TargetSettings, path: str, value: object) -> AllowedSetting | None:
+def allow_entry(declared: TargetSettings, path: str, value: object) -> AllowedSetting | None:
     """Return the entry of ``allow`` for the setting with this value, or None."""
     return next((e for e in declared.allow if e.setting == path and same_setting(e.value, value)), None)
 

@@ -32,8 +32,8 @@ from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.text.secret_names import MASK
 
-_SPELLED: Final = ("refs/heads/{}", "refs/tags/{}", "refs/remotes/{}")
-_GIVE: Final = "fetch the branch into which this one will be merged, and name it: --base origin/BRANCH"
+_FULL_NAMES: Final = ("refs/heads/{}", "refs/tags/{}", "refs/remotes/{}")
+_REMEDY: Final = "fetch the branch into which this one will be merged, and name it: --base origin/BRANCH"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Base:
         """The options for opening stores, with secrets as plain text that must never be written to a file."""
         return {} if self.project is None else revealed(self.project.target.storage)
 
-    def place(self, location: str) -> str:
+    def named_location(self, location: str) -> str:
         """Return the normalised location if the base names it.
 
         The base names a location if it declares it, or a folder above it, as the location of a table or as
@@ -74,22 +74,26 @@ class Base:
         Raises:
             UnnamedPlaceError: If the base does not name the location, or if a link leads elsewhere.
         """
-        place = self._absolute(location)
-        if self.project is None or not any(contains(named, place) for named in self._places(self.project)):
+        uri = self._absolute(location)
+        if self.project is None or not any(contains(named, uri) for named in self._places(self.project)):
             raise UnnamedPlaceError(f"{self.revision} does not name the location {location}")
-        self._check_links(place)
-        return place
+        self._check_links(uri)
+        return uri
 
     def check_storage(self, branch: ResolvedProject) -> None:
         """Raise UnnamedPlaceError if the branch changes storage options or the keys that sign records."""
-        ours = {} if self.project is None else templates(self.project.target.storage)
-        theirs = templates(branch.target.storage)
-        differing = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
-        named = ", ".join(f"storage.{key}" for key in differing)
+        base_options = {} if self.project is None else templates(self.project.target.storage)
+        branch_options = templates(branch.target.storage)
+        differing_options = sorted(
+            key
+            for key in base_options.keys() | branch_options.keys()
+            if base_options.get(key) != branch_options.get(key)
+        )
+        settings = ", ".join(f"storage.{key}" for key in differing_options)
         if branch.target.signing_keys != (() if self.project is None else self.project.target.signing_keys):
-            named = ", ".join(filter(None, (named, "applied.signing_key")))
-        if named:
-            raise UnnamedPlaceError(f"{named} of target {branch.target.name} differs from {self.revision}")
+            settings = ", ".join(filter(None, (settings, "applied.signing_key")))
+        if settings:
+            raise UnnamedPlaceError(f"{settings} of target {branch.target.name} differs from {self.revision}")
 
     def check_plug_ins(self, spec: TableSpec) -> None:
         """Raise UnnamedPlaceError if the spec names a plug-in or a key that the base does not name."""
@@ -130,7 +134,7 @@ class Base:
         known = {self._absolute(s.path) for table in self.specs.values() for s in table.sources}
         folder, _ = split_pattern(source.path)
         if self._absolute(source.path) not in known:
-            self.place(folder)
+            self.named_location(folder)
         self._check_links(self._absolute(folder))
 
     def _places(self, base: ResolvedProject) -> Iterator[str]:
@@ -143,16 +147,16 @@ class Base:
         except LocationProblem as problem:
             raise UnnamedPlaceError(f"{self.revision} does not name the location {location}") from problem
 
-    def _check_links(self, place: str) -> None:
-        """Raise UnnamedPlaceError if a link lies between the repository and the place, or inside it."""
+    def _check_links(self, uri: str) -> None:
+        """Raise UnnamedPlaceError if a link lies between the repository and the location, or inside it."""
         top = str(self.repository)
-        if not place.startswith("/") or not contains(top, place):
+        if not uri.startswith("/") or not contains(top, uri):
             return
-        way = place[len(top) :].strip("/").split("/")
-        steps = (posixpath.join(top, *way[: index + 1]) for index in range(len(way)))
-        found = next((step for step in steps if os.path.islink(step)), None) or _link_in(place)  # noqa: PTH114
-        if found is not None:
-            raise UnnamedPlaceError(f"{found} is a link, which may lead anywhere")
+        parts = uri[len(top) :].strip("/").split("/")
+        folders = (posixpath.join(top, *parts[: index + 1]) for index in range(len(parts)))
+        link = next((folder for folder in folders if os.path.islink(folder)), None) or _link_in(uri)  # noqa: PTH114
+        if link is not None:
+            raise UnnamedPlaceError(f"{link} is a link, which may lead anywhere")
 
 
 def base_at(
@@ -178,28 +182,28 @@ def base_at(
     """
     _check_folder(directory)
     commit = _commit(directory, revision)
-    named = revision or "the default branch of origin"
+    revision_name = revision or "the default branch of origin"
     root = Path(os.path.realpath(directory))
-    declared, found = DeclaredVariables(elsewhere=named), None
+    declared, base_project = DeclaredVariables(elsewhere=revision_name), None
     files = files_at(directory, commit)
     if PROJECT_FILE in files:
         first, unknown = load_known(directory, target=target, variables=variables, files=files)
         if target is None or not first.lacks(target):
-            declared = replace(declared, names=_valid(first, named).environment)
+            declared = replace(declared, names=_valid(first, revision_name).environment)
             known = {name: value for name, value in variables.items() if name not in unknown}
             loaded = project.load(
                 directory, target=target, variables=known, environment=environment, files=files
             )
-            found = _valid(loaded, named)
+            base_project = _valid(loaded, revision_name)
     return Base(
-        revision=named,
+        revision=revision_name,
         given=revision or "",
         commit=commit,
         root=root,
         repository=repository_root(root) or root,
         declared=declared,
-        project=found,
-        specs={table.name: table.spec for table in (() if found is None else found.tables)},
+        project=base_project,
+        specs={table.name: table.spec for table in (() if base_project is None else base_project.tables)},
     )
 
 
@@ -214,7 +218,7 @@ def _check_folder(directory: Path) -> None:
         is_inside = is_inside or (step / ".git").exists()
 
 
-def shown_to_untrusted(environment: Mapping[str, str], declared: DeclaredVariables) -> dict[str, str]:
+def masked_environment(environment: Mapping[str, str], declared: DeclaredVariables) -> dict[str, str]:
     """Return the environment for an untrusted branch, with ``***`` as the value of undeclared variables."""
     return {name: value if name in declared else MASK for name, value in environment.items()}
 
@@ -222,7 +226,7 @@ def shown_to_untrusted(environment: Mapping[str, str], declared: DeclaredVariabl
 def _commit(directory: Path, revision: str | None) -> str:
     """Return the commit of a revision. A name that the author gave to a branch or tag cannot replace it."""
     names = (
-        DEFAULT_BRANCHES if revision is None else (revision, *(form.format(revision) for form in _SPELLED))
+        DEFAULT_BRANCHES if revision is None else (revision, *(form.format(revision) for form in _FULL_NAMES))
     )
     found = {name: object_named(directory, f"{name}^{{commit}}").line for name in names}
     commits = {commit for commit in found.values() if commit is not None}
@@ -230,7 +234,7 @@ def _commit(directory: Path, revision: str | None) -> str:
         what = (
             "origin has no default branch here" if revision is None else f"there is no revision {revision!r}"
         )
-        raise RevisionError(f"{what}; {_GIVE}")
+        raise RevisionError(f"{what}; {_REMEDY}")
     if revision is not None and len(commits) > 1:
         spelled = " and ".join(name for name, commit in found.items() if commit and name != revision)
         raise RevisionError(
@@ -239,11 +243,11 @@ def _commit(directory: Path, revision: str | None) -> str:
     return next(commit for commit in found.values() if commit is not None)
 
 
-def _valid(loaded: project.LoadResult, named: str) -> ResolvedProject:
+def _valid(loaded: project.LoadResult, revision_name: str) -> ResolvedProject:
     if loaded.project is None:
         first = errors(loaded.diagnostics)[0]
         raise RevisionError(
-            joined("", (f"the project is not valid at {named}: {first.file}: ", first.message)),
+            joined("", (f"the project is not valid at {revision_name}: {first.file}: ", first.message)),
             "correct it there",
         )
     return loaded.project

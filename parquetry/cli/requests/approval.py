@@ -16,7 +16,7 @@ from parquetry.cli.terminal.output import Output
 from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.terminal.values import printable_outcome
 from parquetry.cli.views.plan.text import PlanView
-from parquetry.compiler.plan.apply import by_intent_alone, check_fits
+from parquetry.compiler.plan.apply import check_fits, with_checked_out_commit
 from parquetry.compiler.plan.codec import check_age, decode, digest_in
 from parquetry.compiler.plan.guarding import as_merged, check_guardrails
 from parquetry.compiler.plan.model import PlanDocument
@@ -81,7 +81,7 @@ def load_approved(file: Path, workspace: Workspace, *, approved: ApprovedId) -> 
     check_fits(plan, workspace)
     check_guardrails(plan, workspace, now_ms=now_ms())
     if by_id:
-        plan = by_intent_alone(plan, workspace, name=str(file))
+        plan = with_checked_out_commit(plan, workspace, name=str(file))
     return unmasked(plan, workspace)
 
 

@@ -162,17 +162,17 @@ def table_named(
                 "the location of the table contains a password: remove it, and set it in the environment"
             )
         return NamedTable(store=open_store(absolute_location(table)), declared=None)
-    from parquetry.compiler.workspace.observation import is_there
+    from parquetry.compiler.workspace.observation import table_exists
     from parquetry.runtime.table.applied import check_owned
 
     workspace = workspace_of(request)
     declared = workspace.table(table)
     store = workspace.store(declared)
-    owner = workspace.owner if applied else workspace.writer(declared)
-    if is_there(store):
+    owner = workspace.owner if applied else workspace.writing_owner(declared)
+    if table_exists(store):
         check_owned(store, workspace.owner)
     elif must_exist:
-        raise workspace.unapplied(declared)
+        raise workspace.unapplied_error(declared)
     prices = workspace.project.target.prices
     return NamedTable(store=store, declared=declared.spec, owner=owner, prices=prices)
 

@@ -25,10 +25,10 @@ def test(*, request: ProjectRequest, output: Output) -> int:
     """
     from parquetry.cli.requests.declarations import offline_project
     from parquetry.cli.views.guardrails import ExamplesView
-    from parquetry.compiler.guardrails.examples import examine
+    from parquetry.compiler.guardrails.examples import evaluate_examples
     from parquetry.project.yaml.folder import FilesOnDisk
 
     project = offline_project(request)
-    outcomes = examine(project.guardrails, FilesOnDisk(project.root))
+    outcomes = evaluate_examples(project.guardrails, FilesOnDisk(project.root))
     output.show(ExamplesView(), outcomes)
     return output.ended(outcomes.failure)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.errors import BlockedPlanError, SpecError
-from parquetry.compiler.guardrails.examples import examine
+from parquetry.compiler.guardrails.examples import evaluate_examples
 from parquetry.compiler.guardrails.verdicts import findings
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
@@ -181,7 +181,7 @@ def test_guardrails_lie_directly_in_their_folder(folder):
 
 def test_the_guardrails_that_ship_deny_and_pass():
     project = load(ROOT / "examples" / "guardrails").project
-    outcomes = examine(project.guardrails, FilesOnDisk(project.root))
+    outcomes = evaluate_examples(project.guardrails, FilesOnDisk(project.root))
     assert outcomes.failure is None
     assert {(o.guardrail, o.outcome) for o in outcomes.outcomes} == {
         (rule.name, outcome)
@@ -195,9 +195,9 @@ def test_what_is_no_plan_differs_from_any_outcome(folder):
     declare(folder, examples=[{"plan": f"{name}.json", "expected": "pass"} for name in ("a", "b", "c")])
     (rule,) = folder.workspace().guardrails
     files = {"guardrails/a.json": b"[1]", "guardrails/b.json": b"{", "guardrails/c.json": b'{"intent": {}}'}
-    outcomes = examine([rule], FilesInMemory(files)).outcomes
+    outcomes = evaluate_examples([rule], FilesInMemory(files)).outcomes
     assert [outcome.outcome for outcome in outcomes] == [None, None, RuleOutcome.FULFILLED]
-    assert examine([rule], FilesInMemory({})).failure is not None
+    assert evaluate_examples([rule], FilesInMemory({})).failure is not None
 
 
 def test_a_plan_that_is_printed_is_an_example(folder):
@@ -205,7 +205,7 @@ def test_a_plan_that_is_printed_is_an_example(folder):
     declare(folder, severity="warn", examples=[{"plan": "plan.json", "expected": "warn"}])
     (folder.root / "guardrails" / "plan.json").write_text(encode(plan(folder)))
     project = load(folder.root).project
-    assert examine(project.guardrails, FilesOnDisk(project.root)).failure is None
+    assert evaluate_examples(project.guardrails, FilesOnDisk(project.root)).failure is None
 
 
 def rule(name, text, severity):

@@ -15,7 +15,7 @@ import parquetry
 from parquetry.cli.main import command_line
 from parquetry.compiler.jobs.past_runs import RunState, past_run, past_runs
 from parquetry.compiler.jobs.run import run_tables
-from parquetry.compiler.workspace.run_results import BEGUN, KEPT_RUNS, RESULTS, RUNS
+from parquetry.compiler.workspace.run_results import KEPT_RUNS, RESULTS, RUNS, STARTED
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.main import JobResult
@@ -178,10 +178,10 @@ def test_the_newest_hundred_runs_are_kept_and_nothing_else_goes(folder, tmp_path
     for n in range(KEPT_RUNS + 5):
         old = runs / f"20250601T{n:06d}-000000"
         (old / "failures").mkdir(parents=True)
-        (old / BEGUN).write_text("{}")
+        (old / STARTED).write_text("{}")
         (old / "failures" / "link").symlink_to(outside)
     run(folder)
-    left = sorted(path.name for path in runs.iterdir() if (path / BEGUN).exists())
+    left = sorted(path.name for path in runs.iterdir() if (path / STARTED).exists())
     assert (len(left), left[-1]) == (KEPT_RUNS, "20260101T000000-aaaaaa")
     assert left[0] == "20250601T000006-000000"
     assert (runs / "20250101T000000-000000").exists()
@@ -194,7 +194,7 @@ def test_the_newest_hundred_runs_are_kept_and_nothing_else_goes(folder, tmp_path
 )
 def test_damaged_records_are_shown_as_what_they_are(folder, content):
     run(folder)
-    for name in (BEGUN, RESULTS):
+    for name in (STARTED, RESULTS):
         (folder.root / RUNS / "20260101T000000-aaaaaa" / name).write_text(content)
     assert past_run(folder.root, "20260101T000000-aaaaaa").state is RunState.UNFINISHED
     for words in ((), ("20260101T000000-aaaaaa",)):
