@@ -353,7 +353,7 @@ def test_no_branch_or_tag_of_a_stranger_is_the_base(shop):
     blocked(untrusted(shop))
     done = untrusted(shop, "--base", "origin/main")
     assert done.returncode == 2
-    assert "origin/main may be refs/heads/origin/main and refs/remotes/origin/main" in done.stderr
+    assert "origin/main is ambiguous: refs/heads/origin/main and refs/remotes/origin/main" in done.stderr
     blocked(untrusted(shop, "--base", "refs/remotes/origin/main"))
     git(shop, "update-ref", "-d", "refs/remotes/origin/main")
     done = untrusted(shop)
