@@ -77,7 +77,7 @@ def test_a_table_at_a_place_has_the_budget_of_a_target_that_declares_none(table,
         return ClusteringResult()
 
     monkeypatch.setattr(resolved, "SERVICES_BYTES", 1)
-    monkeypatch.setattr(main, "cluster_by_hand", by_hand)
+    monkeypatch.setattr(main, "cluster_in_own_session", by_hand)
     planned = CliRunner().invoke(command_line, ["service", "cluster", path, "--plan-only"])
     assert "1 group, 1 file" in planned.stdout, "one that is larger than the budget is rewritten by itself"
     monkeypatch.setattr(resolved, "SERVICES_BYTES", 0)
