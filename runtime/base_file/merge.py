@@ -55,7 +55,7 @@ class Merger:
     changed: bool = False
 
     def decide(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> RowChanges:
-        """Return the changes that incoming rows make to stored ones.
+        """Decide which incoming rows win, count the others, and return the changes to the stored rows.
 
         Args:
             stored: Consecutive rows of the base file.
@@ -72,7 +72,7 @@ class Merger:
         return RowChanges(updated=updated, deleted=deleted, rows=rows)
 
     def decide_deletes(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> Rows:
-        """Return which stored rows to remove if all incoming rows are deletes; see :meth:`decide`."""
+        """Decide as :meth:`decide` if all incoming rows are deletes; return which stored rows to remove."""
         positions: Rows = incoming.column(POSITION).to_numpy() - first
         removed = positions[self._wins(stored, positions, incoming)]
         self.deleted += len(removed)
