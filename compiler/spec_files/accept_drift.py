@@ -52,7 +52,7 @@ def accept_drift(
         )
     refused = next((drift for drift in found if not drift.acceptable), None)
     if refused is not None:
-        remedy = refused.remedy or command("apply") + " puts it back"
+        remedy = refused.remedy or command("apply") + " restores it"
         raise UnacceptableDriftError(
             joined("; ", (f"{table.name}: {refused.path} cannot be accepted", remedy))
         )

@@ -28,7 +28,7 @@ _LONGEST_SHOWN: Final = 80
 _OF_SPARK: Final = frozenset({(), ("builtin",), ("system", "builtin"), ("session",), ("system", "session")})
 _RUNS_JAVA: Final = "it runs code of the cluster's Java"
 _OPENS_FILES: Final = "it opens files by their paths"
-_FETCHES: Final = "it fetches what an XML text names"
+_FETCHES: Final = "it can fetch what an XML text names"
 REFUSED_FUNCTIONS: Final = {
     "reflect": _RUNS_JAVA,
     "java_method": _RUNS_JAVA,
@@ -57,7 +57,7 @@ def why_function_is_refused(name: Sequence[str], arguments: int = 0) -> str | No
     """
     *qualifiers, last = (part.lower() for part in name)
     if tuple(qualifiers) not in _OF_SPARK:
-        return "it is a function of a catalog, which holds code of others"
+        return "it is a function of a catalog, which may run code of other people"
     if last in REFUSED_FUNCTIONS:
         return REFUSED_FUNCTIONS[last]
     if arguments > _ARGUMENTS_BEFORE_OPTIONS.get(last, arguments):

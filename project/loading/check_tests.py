@@ -116,7 +116,7 @@ def _check_order(resolution: Resolution, test: TableTest, path: str) -> None:
                 place = f"{path}.{test.kind}.{key}" if key else f"{path}.{test.kind}"
                 if test.kind in OF_ROWS:
                     place = f"{path}.max_failures"
-                summary = f"{low} is above {high}, so {WARN} is never alone"
+                summary = f"{low} is above {high}, so {WARN} never has an effect"
                 resolution.report("PQ501", summary, place, "swap them", at_key=True)
     if test.kind in ("file_size", "row_count"):
         least, most = limit_of(test, "min").values(), limit_of(test, "max").values()

@@ -41,7 +41,7 @@ class AdoptView:
                     head,
                     *(f"  {d.path}: {_shown(d.applied)} -> {_shown(d.live)}" for d in outcome.accepted),
                 ]
-        return "\n".join([*lines, f"\nnext: review {outcome.file} and commit it"])
+        return "\n".join([*lines, f"\nNext: review {outcome.file} and commit it"])
 
     def json(self, outcome: Adopted | Acceptance) -> Any:
         """Return every field; ``accepted`` exists only if drift was accepted."""

@@ -60,7 +60,7 @@ class ScheduledView:
         """Return the plan's instant and files, the choices of scope, and the forecast."""
         if outcome.instant is None:
             return paint.bold(
-                "Nothing was scheduled: nothing is due within the budget, or writers have all of it."
+                "Nothing was scheduled: nothing is due within the budget, or other writers hold all of it."
             )
         debt = outcome.forecast.debt
         scopes = scope_lines(debt.choices, paint, spec=self._spec, verbose=self._verbose)

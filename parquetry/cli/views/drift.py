@@ -53,7 +53,7 @@ def _help(drift: Drift, table: TableDrift, typed_options: TypedOptions) -> str:
     if drift.remedy is not None:
         return drift.remedy
     if drift.restorable:
-        return f"{typed_options.named('parquetry', 'apply')} puts it back"
+        return f"{typed_options.named('parquetry', 'apply')} restores it"
     location = table.location if ":" in table.location or "/" in table.location else f"./{table.location}"
     adopt = typed_options.without_selection().named("parquetry", "adopt", location)
     return f"{adopt} accepts it into the spec"

@@ -132,7 +132,7 @@ class RenameView:
     def text(self, outcome: Renamed, paint: Paint) -> str:
         """Return a headline, one line for each file, and the next command."""
         stays = "" if outcome.location is None else f", at {outcome.location} as before"
-        lines = [f"{outcome.former} is called {paint.bold(outcome.name)} now{stays}", ""]
+        lines = [f"{outcome.former} is now called {paint.bold(outcome.name)}{stays}", ""]
         lines += [f"{paint.good('wrote')}    {path}" for path in outcome.files]
         lines += [f"{paint.warn('removed')}  {path}" for path in outcome.removed]
         return "\n".join([*lines, "", "Next: parquetry plan"])

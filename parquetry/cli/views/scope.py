@@ -18,7 +18,7 @@ _HEADER: Final = ("scope", "groups", "rewrites", "shuffles", "into", "rows read"
 _SHOWN: Final = 3
 _HANG: Final = 2
 _RULES: Final = {
-    (ChosenBy.NO_QUERIES, ClusteringScope.GROUP): "no declared query could gain from one order",
+    (ChosenBy.NO_QUERIES, ClusteringScope.GROUP): "no declared query would read less in one order",
     (ChosenBy.STATISTICS, ClusteringScope.GROUP): (
         "according to statistics, no query opens overlapping files of several groups"
     ),
@@ -28,11 +28,11 @@ _RULES: Final = {
     (
         ChosenBy.SAMPLE,
         ClusteringScope.GROUP,
-    ): "according to a sample, the queries would not read a tenth less in one order",
+    ): "according to a sample, one order would save less than a tenth of what the queries read",
     (
         ChosenBy.SAMPLE,
         ClusteringScope.PARTITION,
-    ): "according to a sample, the queries then read at least a tenth less",
+    ): "according to a sample, one order saves at least a tenth of what the queries read",
 }
 
 

@@ -93,7 +93,7 @@ def test_a_function_of_the_session_is_called_where_the_session_lists_it(spark):
         check_expression(spark, "doubled(id) = '4' and `DOUBLED`(1) = '2'", place="x")
         with pytest.raises(InvalidDataError, match="has a function 'tripled'"):
             check_expression(spark, "tripled(id) = '4'", place="x")
-        with pytest.raises(InvalidDataError, match="it fetches what an XML text names"):
+        with pytest.raises(InvalidDataError, match="it can fetch what an XML text names"):
             check_expression(spark, "xpath(name, 'a') is null", place="x")
     finally:
         spark.conf.unset(ALLOWED_FUNCTIONS)

@@ -302,7 +302,7 @@ ALIKE = [
     "SC101",  # the code of a breaking change
     "3.2 GB, 3 small by today's limit, 20 by the new one",
     "apply records that the table is no longer declared",
-    "scope auto: one order over 1 partition: according to a sample, the queries then read at least a tenth less",
+    "scope auto: one order over 1 partition: according to a sample, one order saves at least a tenth of what the queries read",
     "77",
     "33",
     "p=1/f: large enough",

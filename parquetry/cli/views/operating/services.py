@@ -122,10 +122,9 @@ class ReleaseView:
 def _lines(lock: HeldLock, paint: Paint, typed_options: TypedOptions) -> str:
     unlock = typed_options.without_selection().named("parquetry", "unlock", shell.path_word(lock.table))
     advice = (
-        f"its writer is dead: the next write of parquetry removes it; Hudi's writers wait for that, or for "
-        f"{unlock}"
+        f"its writer ended: the next write of parquetry removes the lock; for Hudi's writers run {unlock}"
         if lock.abandoned
-        else f"wait for it to end; once its holder is really dead: {unlock}"
+        else f"wait until its holder ends; if it no longer runs: {unlock}"
     )
     return (
         f"{paint.bold(lock.table)}  held by {lock.holder}\n"

@@ -110,7 +110,7 @@ def test_the_lock_of_an_apply_that_was_killed_blocks_nothing_of_ours(tmp_path):
     folder, store, instant = left_by_an_apply(tmp_path / "shop")
     assert parquetry.load(folder.root).plan().is_empty
     code, text = said("orders", "--list", "--project", folder.root)
-    assert (code, "once its holder is really dead" in text) == (0, True)
+    assert (code, "if it no longer runs" in text) == (0, True)
     assert checked(folder).found.startswith("can be written")
     long_ago(store, instant)
     assert parquetry.load(folder.root).plan().is_empty

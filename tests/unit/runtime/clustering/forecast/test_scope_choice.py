@@ -289,7 +289,7 @@ def test_layouts_that_are_tried_choose_alike(table):
 def test_without_queries_the_plan_says_so(table):
     declare(table)
     text = " ".join(shown(table, "--plan-only").split())
-    assert "scope auto: 1 partition in groups: no declared query could gain from one order" in text
+    assert "scope auto: 1 partition in groups: no declared query would read less in one order" in text
     (scope,) = json.loads(shown(table, "--schedule", "--format", "json"))["scopes"]
     assert (scope["scope"], scope["chosen_by"], scope["whole"]) == ("group", "no queries", None)
     assert scope["group"]["expected_bytes"] is None
