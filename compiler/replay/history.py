@@ -168,7 +168,7 @@ class _Reading:
         self._gaps: list[str] = []
         folder = handle.config.archive_folder
         self._logs = newest_logs_first(self._timeline.store, folder) if reach.archive else iter(())
-        self._before: dict[str, RecordedWrite] = {}
+        self._earlier_writes: dict[str, RecordedWrite] = {}
         """Writes before the period that were read beside it, by time."""
 
     def history(self) -> WriteHistory:
@@ -250,7 +250,7 @@ class _Reading:
             for entry in log:
                 if entry.is_completed_write and entry.time not in known and entry.time not in rolled_back:
                     newest = max(newest, entry.time)
-                    into = writes if entry.time >= since else self._before
+                    into = writes if entry.time >= since else self._earlier_writes
                     if entry.time not in into:
                         into[entry.time] = self._recorded(entry.time, entry.commit_metadata())
                 elif entry.action == Action.CLEAN and entry.time >= since:
@@ -265,14 +265,14 @@ class _Reading:
         )
 
     def _recorded(self, time: str, metadata: CommitMetadata) -> RecordedWrite:
-        text = self._texts.setdefault
+        intern = self._texts.setdefault
         sizes = _record_sizes(metadata.extra.get(DECISIONS_KEY))
         partitions = []
         for partition, stats in metadata.stats.items():
             files = (
                 RecordedFile(
-                    text(stat.file_id, stat.file_id),
-                    None if stat.prev_commit is None else text(stat.prev_commit, stat.prev_commit),
+                    intern(stat.file_id, stat.file_id),
+                    None if stat.prev_commit is None else intern(stat.prev_commit, stat.prev_commit),
                     *map(
                         _plausible,
                         (
@@ -288,7 +288,7 @@ class _Reading:
                 if stat.path
             )
             partitions.append(
-                RecordedFilesOfPartition(text(partition, partition), files, sizes.get(partition))
+                RecordedFilesOfPartition(intern(partition, partition), files, sizes.get(partition))
             )
         return RecordedWrite(
             time=time,
@@ -296,7 +296,7 @@ class _Reading:
             is_ours=any(key.startswith(_OUR_KEYS) for key in metadata.extra),
             partitions=tuple(partitions),
             replaced={
-                text(partition, partition): tuple(text(one, one) for one in file_ids)
+                intern(partition, partition): tuple(intern(file_id, file_id) for file_id in file_ids)
                 for partition, file_ids in metadata.replaced.items()
             },
         )
@@ -305,7 +305,7 @@ class _Reading:
         """Note a gap if the records begin after ``since``, unless the table itself begins there."""
         if not writes or self._reach.newest is not None or writes[0].time == self._handle.first_instant:
             return
-        if self._before or (self._timeline.first_contiguous_write or "") < since:
+        if self._earlier_writes or (self._timeline.first_contiguous_write or "") < since:
             return
         first = writes[0]
         begins_table = not first.replaced and all(
@@ -369,7 +369,7 @@ class _Reading:
     def _replace_derived(self, live: dict[FileGroupId, _Version], begin: str) -> int:
         """Replace derived figures by recorded ones, and return how many files keep derived figures."""
         self._set_recorded(live, self._earlier(live, begin))
-        self._set_recorded(live, self._before.values())
+        self._set_recorded(live, self._earlier_writes.values())
         logs = self._reach.archive and any(version.is_derived for version in live.values())
         for _, log in islice(self._logs, _MORE_LOGS) if logs else ():
             older = [

@@ -50,7 +50,7 @@ def format_age(seconds: int) -> str:
 def document(spec: TableSpec) -> dict[str, Any]:
     """Return the spec as a nested mapping with the keys and units of its YAML."""
     sizing, files, retention = spec.sizing, spec.files, spec.retention
-    extra = {key: _in_words(value) for key, value in sorted(to_json_value(spec.extra).items())}
+    extra = {key: _with_yaml_keys(value) for key, value in sorted(to_json_value(spec.extra).items())}
     # This repeats files.encryption_key.
     extra.get("clustering", {}).get("execution", {}).pop("encryption_key", None)
     return {
@@ -109,21 +109,23 @@ def flatten(value: Any, path: str = "") -> dict[str, Any]:
     return leaves
 
 
-def _in_words(value: Any) -> Any:
+def _with_yaml_keys(value: Any) -> Any:
     """Return the value with units in values instead of in keys, and lists of named items as mappings."""
     if isinstance(value, Mapping):
-        return dict(_word(key, item) for key, item in value.items())
+        return dict(_yaml_entry(key, item) for key, item in value.items())
     if isinstance(value, list) and value and all(isinstance(v, Mapping) and "name" in v for v in value):
-        return {v["name"]: {key: item for key, item in _in_words(v).items() if key != "name"} for v in value}
+        return {
+            v["name"]: {key: item for key, item in _with_yaml_keys(v).items() if key != "name"} for v in value
+        }
     return value
 
 
-def _word(key: str, value: Any) -> tuple[str, Any]:
+def _yaml_entry(key: str, value: Any) -> tuple[str, Any]:
     if key.endswith("_bytes") and isinstance(value, int):
         return key.removesuffix("_bytes"), format_size(value)
     if key.endswith("_seconds") and isinstance(value, int):
         return key.removesuffix("_seconds"), format_age(value)
-    return key, _in_words(value)
+    return key, _with_yaml_keys(value)
 
 
 def _optional_size(size_bytes: int | None, absent: str | None) -> str | None:
