@@ -137,39 +137,43 @@ class RecordedTable:
 
     def write(self, write: RecordedWrite) -> tuple[Arrivals, ...]:
         """Record a write of rows, and return the rows that it brought by partition."""
-        gone = dict(write.replaced)
+        replaced = dict(write.replaced)
         partitions = [*write.partitions]
         named = {files.partition for files in partitions}
         partitions += [
-            RecordedFilesOfPartition(partition, ()) for partition in gone if partition not in named
+            RecordedFilesOfPartition(partition, ()) for partition in replaced if partition not in named
         ]
-        return tuple(self._arrivals(files, write.time, gone.get(files.partition, ())) for files in partitions)
+        return tuple(
+            self._arrivals(files, write.time, replaced.get(files.partition, ())) for files in partitions
+        )
 
     def cluster(self, write: RecordedWrite, limits: SizeLimits) -> tuple[Regrouping, ...]:
         """Record a clustering, and return its effect by partition. ``limits`` define the wrong sizes."""
-        found = []
-        made_in = {files.partition: files for files in write.partitions}
-        for partition in dict.fromkeys((*write.replaced, *made_in)):
+        regroupings = []
+        new_files = {files.partition: files for files in write.partitions}
+        for partition in dict.fromkeys((*write.replaced, *new_files)):
             replaced = write.replaced.get(partition, ())
             before = sum(self._drop(partition, file_id, write.time) for file_id in replaced)
-            left = sum(limits.is_off_size(file.size_bytes) for file in self._partitions[partition].values())
+            off_size_files = sum(
+                limits.is_off_size(file.size_bytes) for file in self._partitions[partition].values()
+            )
             after = 0
-            made = []
-            for file in made_in.get(partition, ()):
-                size, rows = self._row_bytes.both(partition, file)
+            new_groups = []
+            for file in new_files.get(partition, ()):
+                size, rows = self._row_bytes.bytes_and_rows(partition, file)
                 self._put(partition, file.file_id, write.time, size, rows)
-                made.append((file.file_id, rows))
+                new_groups.append((file.file_id, rows))
                 after += size
-            found.append(
+            regroupings.append(
                 Regrouping(
                     partition=partition,
                     replaced=replaced,
-                    made=tuple(sorted(made, key=lambda group: -group[1])),
+                    made=tuple(sorted(new_groups, key=lambda group: -group[1])),
                     ratio=after / before if before and after else 1.0,
-                    is_whole=left <= 1,
+                    is_whole=off_size_files <= 1,
                 )
             )
-        return tuple(found)
+        return tuple(regroupings)
 
     def _arrivals(self, files: RecordedFilesOfPartition, time: str, replaced: tuple[str, ...]) -> Arrivals:
         partition = files.partition
@@ -182,14 +186,14 @@ class RecordedTable:
         new: list[RowsOfGroup] = []
         insert_bytes = new_bytes = moved_bytes = 0.0
         moved_rows = 0
-        after: list[RowsOfGroup] = []
+        moved: list[RowsOfGroup] = []
         for file in files:
-            size, rows = self._row_bytes.both(partition, file)
-            known = before.get(file.file_id)
-            if known is None and file.previous is not None:
+            size, rows = self._row_bytes.bytes_and_rows(partition, file)
+            previous = before.get(file.file_id)
+            if previous is None and file.previous is not None:
                 rows_before = max(rows - file.inserts + file.deletes, 0)
-                known = _Recorded(size * rows_before // max(rows, 1), rows_before, file.previous)
-            if known is None:
+                previous = _Recorded(size * rows_before // max(rows, 1), rows_before, file.previous)
+            if previous is None:
                 # A new file may contain rows that overflowed from a full file, beside new rows or alone.
                 arrived = min(file.inserts, rows) if file.inserts or file.rows else rows
                 share = arrived / max(rows, 1)
@@ -199,24 +203,29 @@ class RecordedTable:
                 if rows > arrived:
                     moved_rows += rows - arrived
                     moved_bytes += size * (1 - share)
-                    after.append((file.file_id, rows))
+                    moved.append((file.file_id, rows))
             else:
-                merged.append((file, size, rows, known.size_bytes, known.rows))
+                merged.append((file, size, rows, previous.size_bytes, previous.rows))
             self._drop(partition, file.file_id, time)
             self._put(partition, file.file_id, time, size, rows)
         insert_bytes += new_bytes
         changes = []
         for file, size, rows, size_before, rows_before in merged:
-            left = max(rows_before + file.inserts - file.deletes - rows, 0) if moved_rows else 0
-            if left:
-                after.insert(0, (file.file_id, rows))
+            overflowed_rows = max(rows_before + file.inserts - file.deletes - rows, 0) if moved_rows else 0
+            if overflowed_rows:
+                moved.insert(0, (file.file_id, rows))
             row_bytes = size_before / rows_before if rows_before else size / max(rows, 1)
-            grown = size + left / max(moved_rows, 1) * moved_bytes - size_before + file.deletes * row_bytes
+            grown_bytes = (
+                size
+                + overflowed_rows / max(moved_rows, 1) * moved_bytes
+                - size_before
+                + file.deletes * row_bytes
+            )
             # Updated rows are assumed to be as large as inserted rows.
             arrived_rows = file.inserts + file.updates
             share = file.inserts / arrived_rows if arrived_rows else 0.0
-            brought = max((grown + file.updates * row_bytes) * share, float(file.inserts))
-            insert_bytes += brought
+            inserted_bytes = max((grown_bytes + file.updates * row_bytes) * share, float(file.inserts))
+            insert_bytes += inserted_bytes
             if file.inserts:
                 inserts.append((file.file_id, file.inserts))
             changes.append(
@@ -224,7 +233,7 @@ class RecordedTable:
                     group=file.file_id,
                     updates=file.updates,
                     deletes=file.deletes,
-                    grown_bytes=grown - brought,
+                    grown_bytes=grown_bytes - inserted_bytes,
                 )
             )
         return Arrivals(
@@ -232,7 +241,7 @@ class RecordedTable:
             inserts=(*inserts, *sorted(new, key=lambda group: -group[1])),
             insert_bytes=insert_bytes,
             changes=tuple(changes),
-            moved=tuple(after) if moved_rows else (),
+            moved=tuple(moved) if moved_rows else (),
             replaced=replaced,
             replaces_all=replaces_all,
             record_size_bytes=files.record_size_bytes,
@@ -281,7 +290,7 @@ class _RowBytes:
         """Return the recorded rows of a file, or an estimate if they are unknown."""
         return max(round(size_bytes / self._of(partition)), 1) if rows is None else rows
 
-    def both(self, partition: str, file: RecordedFile) -> tuple[int, int]:
+    def bytes_and_rows(self, partition: str, file: RecordedFile) -> tuple[int, int]:
         """Return the bytes and rows of a file. If its commit records only one of them, estimate the other."""
         if file.rows and not file.size_bytes:
             return round(file.rows * self._of(partition)), file.rows
