@@ -129,8 +129,8 @@ def plan_inserts(
         room = max(0, (full_file_bytes(policy) - file_slice.size_bytes) // record)
         refusal = _refusal(file_slice, policy, room=room, excluded=excluded)
         if refusal is None:
-            anyway = updates.get(file_slice.file_id, 0) > 0
-            candidates.append(_Candidate(file_slice, room, anyway))
+            is_rewritten = updates.get(file_slice.file_id, 0) > 0
+            candidates.append(_Candidate(file_slice, room, is_rewritten))
         else:
             reasons[file_slice.file_id] = refusal
     candidates.sort(key=_cost)
@@ -224,8 +224,9 @@ def _fill_in_order(
     for candidate in candidates:
         quota = min(candidate.room, left)
         gained = quota * record
-        worth = candidate.rewritten_anyway or gained >= Fraction(policy.min_fill) * candidate.slice.size_bytes
-        candidate.inserts = quota if worth else 0
+        least = Fraction(policy.min_fill) * candidate.slice.size_bytes
+        is_worth_it = candidate.rewritten_anyway or gained >= least
+        candidate.inserts = quota if is_worth_it else 0
         left -= candidate.inserts
     return left
 

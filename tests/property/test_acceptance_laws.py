@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from parquetry.project.validation.acceptance import accepts, make_check
+from parquetry.project.validation.acceptance import accepts, check_of
 from parquetry.project.validation.definitions import Kind, inlined
 from parquetry.project.validation.validators import validator
 from parquetry.project.yaml.document import parse
@@ -84,4 +84,4 @@ def test_they_agree_on_anything(kind, value):
 
 def test_a_keyword_that_is_not_known_is_no_schema():
     with pytest.raises(KeyError, match="patternProperties"):
-        make_check({"patternProperties": {}})
+        check_of({"patternProperties": {}})

@@ -49,7 +49,7 @@ _READ_BYTES: Final = 256 * 1024
 _WRITES_OF_COMMIT: Final = 30
 _WRITES_OF_FILE: Final = 3
 _PART_BYTES: Final = 16 * 1024 * 1024
-_MORE_REQUESTS: Final = 2
+_REQUESTS_FACTOR: Final = 2
 """The factor that widens the interval of requests both ways, as tables differ in columns and row groups."""
 
 
@@ -208,7 +208,7 @@ def _requests(
 
 def _about(*, low: int, high: int) -> PredictionInterval:
     """Return the interval widened by the factor for requests."""
-    return PredictionInterval(low=low // _MORE_REQUESTS, high=high * _MORE_REQUESTS)
+    return PredictionInterval(low=low // _REQUESTS_FACTOR, high=high * _REQUESTS_FACTOR)
 
 
 def _throughput(one: ClusteringWork) -> float:

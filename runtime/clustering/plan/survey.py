@@ -216,12 +216,12 @@ def changed_groups(before: Timeline, now: Timeline, groups: Collection[FileKey])
 
     Only the metadata of these writes is read. A write that was rolled back since is not noticed.
     """
-    mine = WriteEffects(instant="", operation=CLUSTER, replaced=frozenset(groups))
+    clustering = WriteEffects(instant="", operation=CLUSTER, replaced=frozenset(groups))
     changed: set[FileKey] = set()
     for write in now.completed_writes:
         if not before.is_completed(write.time):
-            theirs = effects_of_commit(write.time, now.commit_metadata(write.time))
-            changed |= conflicting_groups(mine, theirs)
+            effects = effects_of_commit(write.time, now.commit_metadata(write.time))
+            changed |= conflicting_groups(clustering, effects)
     return frozenset(changed)
 
 

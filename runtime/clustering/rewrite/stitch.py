@@ -84,8 +84,8 @@ def stitch(
     slices: Sequence[FileSlice],
     writer: SpreadingWriter,
     *,
-    arrived: Tally,
-    written: Tally,
+    read_tally: Tally,
+    written_tally: Tally,
     dictionaries: frozenset[str],
 ) -> int:
     """Write the row groups of the files, and return how many rows were copied without a full decoding.
@@ -94,12 +94,12 @@ def stitch(
         context: The write context.
         slices: The files.
         writer: The writer of the new files.
-        arrived: The tally of the decoded rows.
-        written: The tally of these rows as they are encoded.
+        read_tally: The tally of the decoded rows.
+        written_tally: The tally of these rows as they are encoded.
         dictionaries: The text columns that are read as dictionaries.
 
     """
-    stitcher = _Stitcher(context, writer, arrived, written)
+    stitcher = _Stitcher(context, writer, read_tally, written_tally)
     opened: deque[tuple[BaseFileReader, ExitStack]] = deque()
     decoded = frozenset(context.schema.names) - dictionaries
     try:
@@ -127,7 +127,7 @@ class _Stitcher:
     """
 
     def __init__(
-        self, context: WriteContext, writer: SpreadingWriter, arrived: Tally, written: Tally
+        self, context: WriteContext, writer: SpreadingWriter, read_tally: Tally, written_tally: Tally
     ) -> None:
         self._writer = writer
         self._row_group_arrow_bytes = context.row_group_arrow_bytes
@@ -138,7 +138,7 @@ class _Stitcher:
         room = context.row_group_arrow_bytes // (_COLUMN_BYTES * len(columns))
         self._most_pending = max(min(_MOST_PENDING, room), 1)
         self.copied = 0
-        self._arrived, self._written = arrived, written
+        self._read_tally, self._written_tally = read_tally, written_tally
 
     @property
     def first_pending_file(self) -> BaseFileReader | None:
@@ -215,7 +215,7 @@ class _Stitcher:
 
     def _decode(self, reader: BaseFileReader, group: RowGroupRange) -> None:
         """Decode a row group and append its rows."""
-        for batch in self._written.counted(self._arrived.counted(reader.batches(group))):
+        for batch in self._written_tally.counted(self._read_tally.counted(reader.batches(group))):
             self._writer.append(with_origin(batch, RowOrigin.COPIED))
 
     def _write_joined(self, *, ended: bool) -> None:
@@ -267,8 +267,8 @@ class _Stitcher:
         }
         others = [name for name in self._writer.leaf_numbers if name not in {*names, *_REWRITTEN_COLUMNS}]
         copied_bytes = sum(chunk.encoded_bytes for chunk in joined.values())
-        arrived = Tally()
-        table = _decoded(sources, others, self._row_group_arrow_bytes - copied_bytes, arrived)
+        read_tally = Tally()
+        table = _decoded(sources, others, self._row_group_arrow_bytes - copied_bytes, read_tally)
         if table is None and count > 1:
             return self._join(count // 2)
         if table is None:
@@ -277,9 +277,9 @@ class _Stitcher:
         groups = [(source.reader, source.parts, source.group) for source in sources]
         if not self._writer.join(groups, joined, table):
             return self._join(count // 2) if count > 1 else False
-        self._arrived.add_all(arrived)
+        self._read_tally.add_all(read_tally)
         for batch in table.to_batches():
-            self._written.add(batch)
+            self._written_tally.add(batch)
         self.copied += sum(source.rows for source in sources)
         for _ in sources:
             self._pending.popleft()

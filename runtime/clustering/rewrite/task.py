@@ -140,28 +140,33 @@ def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
     """
     rows, stored_bytes, dictionaries = _read_footers(context, group)
     context = context_of(context, group, rows=rows)
-    arrived, written, copied = Tally(), Tally(), 0
+    read_tally, written_tally, copied = Tally(), Tally(), 0
     bucket = group.bucket(context.instant)
     if group.order is None:
         with SpreadingWriter(context, bucket, rows=rows, ordered=False) as writer:
             copied = stitch(
-                context, group.slices, writer, arrived=arrived, written=written, dictionaries=dictionaries
+                context,
+                group.slices,
+                writer,
+                read_tally=read_tally,
+                written_tally=written_tally,
+                dictionaries=dictionaries,
             )
             files = writer.finish()
     else:
         readers = readers_of(context, group.slices, dictionaries=dictionaries)
         with SpreadingWriter(context, bucket, rows=rows, ordered=True) as writer:
-            incoming = arrived.counted(_batches(readers))
+            incoming = read_tally.counted(_batches(readers))
             batches = _sorted(context, group, group.order, incoming, rows=rows, stored_bytes=stored_bytes)
-            append_in_order(writer, group, written.counted(batches))
+            append_in_order(writer, group, written_tally.counted(batches))
             files = writer.finish()
     in_files = sum(file.stat.num_writes for file in files)
-    _check(group, rows, arrived, written, copied=copied, in_files=in_files)
+    _check(group, rows, read_tally, written_tally, copied=copied, in_files=in_files)
     return WrittenBucket(
         index=group.index,
         files=tuple(files),
-        consumed_rows=arrived.rows + copied,
-        consumed_hash=arrived.fingerprint,
+        consumed_rows=read_tally.rows + copied,
+        consumed_hash=read_tally.fingerprint,
         late_rows=0,
     )
 
@@ -261,20 +266,20 @@ def _refuse_many(values: int, order: RowOrder, group: GroupWork) -> None:
 
 
 def _check(
-    group: GroupWork, rows: int, arrived: Tally, written: Tally, *, copied: int, in_files: int
+    group: GroupWork, rows: int, read_tally: Tally, written_tally: Tally, *, copied: int, in_files: int
 ) -> None:
     """Raise ParquetryError unless the rows that were read, ordered and written are the same rows."""
-    counts = {rows, arrived.rows + copied, written.rows + copied, in_files}
-    if len(counts) == 1 and arrived.fingerprint == written.fingerprint:
+    counts = {rows, read_tally.rows + copied, written_tally.rows + copied, in_files}
+    if len(counts) == 1 and read_tally.fingerprint == written_tally.fingerprint:
         return
     raise ParquetryError(
         Message(
             "partition ",
             Value.partition(group.partition),
-            f": the clustering of {rows} rows read {arrived.rows + copied} rows with the fingerprint "
-            f"{arrived.fingerprint:x} and wrote {in_files} rows with the fingerprint "
-            f"{written.fingerprint:x}. They are not the same rows, so the group is not published; report "
-            "this with the clustering spec",
+            f": the clustering of {rows} rows read {read_tally.rows + copied} rows with the fingerprint "
+            f"{read_tally.fingerprint:x} and wrote {in_files} rows with the fingerprint "
+            f"{written_tally.fingerprint:x}. They are not the same rows, so the group is not published; "
+            "report this with the clustering spec",
         )
     )
 
