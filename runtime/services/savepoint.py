@@ -81,7 +81,7 @@ def create_savepoint(
                 break
             _withdraw_plans_before(timeline, time)
             metadata = SavepointMetadata(
-                by=getpass.getuser(), at_ms=store.now_ms(), comments=comment, files=files
+                created_by=getpass.getuser(), created_at_ms=store.now_ms(), comments=comment, files=files
             )
             inflight = Instant(time=time, action=Action.SAVEPOINT, state=State.INFLIGHT)
             # Hudi leaves this file empty and never reads it. Here it contains the claim of its writer.

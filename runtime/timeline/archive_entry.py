@@ -122,7 +122,7 @@ def _commit(content: bytes, place: str) -> dict[str, Any]:
             partition: [_stat(stat) for stat in stats]
             for partition, stats in (document.get("partitionToWriteStats") or {}).items()
         },
-        "extraMetadata": {**_texts(document.get("extraMetadata") or {}), _ROLLING_STAT: ""},
+        "extraMetadata": {**_string_values(document.get("extraMetadata") or {}), _ROLLING_STAT: ""},
         "version": None,
         "operationType": document.get("operationType") or "UNKNOWN",
     }
@@ -142,7 +142,7 @@ def _stat(stat: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: stat.get(name) for name in fields}, "totalLogFiles": stat.get("totalLogFilesCompacted")}
 
 
-def _texts(extra: Mapping[str, Any]) -> dict[str, str]:
+def _string_values(extra: Mapping[str, Any]) -> dict[str, str]:
     """Return the entries whose values are strings."""
     return {key: value for key, value in extra.items() if isinstance(value, str)}
 

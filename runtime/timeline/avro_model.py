@@ -223,27 +223,27 @@ def _least_bytes(schema: Any, *, within: tuple[str, ...], known: dict[str, int])
     """
     if len(within) > MAX_DEPTH:
         raise ValueError(f"its schema has more than {MAX_DEPTH} levels")
-    inside = partial(_least_bytes, within=(*within, ""), known=known)
+    least_bytes = partial(_least_bytes, within=(*within, ""), known=known)
     match schema:
         case list():
-            least = min((1, *(1 + inside(branch) for branch in schema)))
+            least = min((1, *(1 + least_bytes(branch) for branch in schema)))
         case {"type": "record" | "error", "fields": list(fields)}:
             name = str(schema.get("name")).rpartition(".")[2]
             inner = partial(_least_bytes, within=(*within, name), known=known)
             least = sum(inner(field["type"]) for field in fields)
             known[name] = min(least, known.get(name, least))
         case {"type": "array", "items": items}:
-            if inside(items) == 0:
+            if least_bytes(items) == 0:
                 raise ValueError("its schema has an array of items without bytes")
             least = 1
         case {"type": "map", "values": values}:
-            least = min(1, 1 + inside(values))
+            least = min(1, 1 + least_bytes(values))
         case {"type": "fixed", "size": int(size)} if size > 0:
             least = size
         case {"type": "enum", "symbols": list()}:
             least = 1
         case {"type": inner} if inner not in _COMPLEX:
-            least = inside(inner)
+            least = least_bytes(inner)
         case str() if (name := schema.rpartition(".")[2]) not in within:
             least = 0 if schema == "null" else known.get(name, 1)
         case _:
@@ -297,16 +297,16 @@ def _type(notation: str, defined: set[str]) -> Any:
     return f"{NAMESPACE}.{notation}" if notation in defined else _record(notation, defined)
 
 
-def text(value: Any) -> str:
+def checked_text(value: Any) -> str:
     """Return a value that is a string, or raise TypeError, which happens only with an untrusted schema."""
     if not isinstance(value, str):
         raise TypeError(f"a string was expected, not a {type(value).__name__}")
     return value
 
 
-def texts(values: Iterable[Any] | None) -> tuple[str, ...]:
-    """Return the strings of a list, or an empty tuple for None. Raise TypeError as :func:`text` does."""
-    return tuple(map(text, values or ()))
+def checked_texts(values: Iterable[Any] | None) -> tuple[str, ...]:
+    """Return the strings of a list, or an empty tuple for None, as :func:`checked_text` does."""
+    return tuple(map(checked_text, values or ()))
 
 
 class AvroRecord(ABC):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from parquetry.runtime.timeline.avro_model import AvroRecord, texts
+from parquetry.runtime.timeline.avro_model import AvroRecord, checked_texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +52,17 @@ class CleanerPlan(AvroRecord):
         earliest = value.get("earliestInstantToRetain") or {}
         by_path = value.get("filePathsToBeDeletedPerPartition") or {}
         by_name = value.get("filesToBeDeletedPerPartition") or {}
-        files = {partition: texts(info["filePath"] for info in infos) for partition, infos in by_path.items()}
+        files = {
+            partition: checked_texts(info["filePath"] for info in infos)
+            for partition, infos in by_path.items()
+        }
         return cls(
             policy=value["policy"],
             earliest_commit_to_retain=earliest.get("timestamp") or None,
             earliest_action=earliest.get("action") or "commit",
             last_completed_commit=value.get("lastCompletedCommitTimestamp") or "",
-            files=files or {partition: texts(names) for partition, names in by_name.items()},
-            partitions_to_delete=texts(value.get("partitionsToBeDeleted")),
+            files=files or {partition: checked_texts(names) for partition, names in by_name.items()},
+            partitions_to_delete=checked_texts(value.get("partitionsToBeDeleted")),
             extra=value.get("extraMetadata") or {},
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from parquetry.runtime.timeline.avro_model import AvroRecord, text, texts
+from parquetry.runtime.timeline.avro_model import AvroRecord, checked_text, checked_texts
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata, instants_of
 
 
@@ -19,16 +19,16 @@ class SavepointMetadata(AvroRecord):
 
     RECORD: ClassVar[str] = "HoodieSavepointMetadata"
 
-    by: str
-    at_ms: int
+    created_by: str
+    created_at_ms: int
     comments: str
     files: Mapping[str, tuple[str, ...]]
 
     def to_avro(self) -> dict[str, Any]:
         """Return the HoodieSavepointMetadata."""
         return {
-            "savepointedBy": self.by,
-            "savepointedAt": self.at_ms,
+            "savepointedBy": self.created_by,
+            "savepointedAt": self.created_at_ms,
             "comments": self.comments,
             "partitionMetadata": {
                 path: {"partitionPath": path, "savepointDataFile": list(names)}
@@ -41,11 +41,11 @@ class SavepointMetadata(AvroRecord):
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
         """Return the metadata of a HoodieSavepointMetadata."""
         return cls(
-            by=value["savepointedBy"],
-            at_ms=value["savepointedAt"],
+            created_by=value["savepointedBy"],
+            created_at_ms=value["savepointedAt"],
             comments=value["comments"],
             files={
-                path: texts(partition["savepointDataFile"])
+                path: checked_texts(partition["savepointDataFile"])
                 for path, partition in value["partitionMetadata"].items()
             },
         )
@@ -74,7 +74,7 @@ class RestorePlan(AvroRecord):
         savepoint = value.get("savepointToRestoreTimestamp")
         return cls(
             instants=tuple(InstantInfo.of_plan(instant) for instant in value["instantsToRollback"]),
-            savepoint=None if savepoint is None else text(savepoint),
+            savepoint=None if savepoint is None else checked_text(savepoint),
         )
 
 

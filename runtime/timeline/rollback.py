@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from parquetry.runtime.timeline.avro_model import AvroRecord, text, texts
+from parquetry.runtime.timeline.avro_model import AvroRecord, checked_text, checked_texts
 from parquetry.runtime.timeline.instant import Instant
 
 
@@ -30,7 +30,7 @@ class InstantInfo:
     def of_plan(cls, value: Mapping[str, Any]) -> Self:
         """Return the instant that a plan rolls back, or raise ValueError if its time or action is invalid."""
         info = cls.from_avro(value)
-        known = Instant.parse(f"{text(info.time)}.{text(info.action)}")
+        known = Instant.parse(f"{checked_text(info.time)}.{checked_text(info.action)}")
         if known is None or not known.is_completed:
             raise ValueError(f"{info.time}.{info.action} is not an instant")
         return info
@@ -39,7 +39,7 @@ class InstantInfo:
 def instants_of(named: Iterable[Mapping[str, Any]] | None, times: Iterable[str]) -> tuple[InstantInfo, ...]:
     """Return the instants that a rollback or restore record names. The oldest records contain only times."""
     instants = tuple(InstantInfo.from_avro(instant) for instant in named or ())
-    return instants or tuple(InstantInfo(time=time, action="commit") for time in texts(times))
+    return instants or tuple(InstantInfo(time=time, action="commit") for time in checked_texts(times))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +86,8 @@ class RollbackPlan(AvroRecord):
         """Return the plan of a HoodieRollbackPlan."""
         requests = (
             RollbackRequest(
-                partition=text(request["partitionPath"]),
-                files=texts(request.get("filesToBeDeleted")),
+                partition=checked_text(request["partitionPath"]),
+                files=checked_texts(request.get("filesToBeDeleted")),
                 file_id=request.get("fileId") or "",
                 base_instant=request.get("latestBaseInstant") or "",
             )
@@ -145,8 +145,8 @@ class RollbackMetadata(AvroRecord):
             instants=instants_of(value.get("instantsRollback"), value["commitsRollback"]),
             partitions={
                 path: RolledBackPartition(
-                    deleted=texts(partition["successDeleteFiles"]),
-                    failed=texts(partition["failedDeleteFiles"]),
+                    deleted=checked_texts(partition["successDeleteFiles"]),
+                    failed=checked_texts(partition["failedDeleteFiles"]),
                 )
                 for path, partition in value["partitionMetadata"].items()
             },

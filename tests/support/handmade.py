@@ -153,7 +153,7 @@ class HandmadeTable:
         )
 
     def savepoint(self, time: str) -> None:
-        record = SavepointMetadata(by="tests", at_ms=0, comments="", files={})
+        record = SavepointMetadata(created_by="tests", created_at_ms=0, comments="", files={})
         self._state(time, Action.SAVEPOINT, State.COMPLETED, record.encode())
 
     def clean(self, time: str, earliest: str) -> None:

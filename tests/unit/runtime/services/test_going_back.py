@@ -202,7 +202,7 @@ class TestSavepointBesideAnOlderWrite:
 def put_savepoint(table: SmallTable, time: str, files: dict[str, tuple[str, ...]]) -> None:
     from parquetry.runtime.timeline.restore import SavepointMetadata
 
-    record = SavepointMetadata(by="another program", at_ms=0, comments="", files=files)
+    record = SavepointMetadata(created_by="another program", created_at_ms=0, comments="", files=files)
     done = Instant(time=time, action=Action.SAVEPOINT, state=State.COMPLETED)
     table.store.put(done.path, record.encode())
 

@@ -106,7 +106,9 @@ def a_commit(table: SmallTable, outside: str) -> None:
 
 def a_savepoint(table: SmallTable, outside: str) -> None:
     first = table.handle.timeline().completed_writes[-1].time
-    saved = SavepointMetadata(by="x", at_ms=0, comments="", files={outside.removesuffix("/" + NAME): (NAME,)})
+    saved = SavepointMetadata(
+        created_by="x", created_at_ms=0, comments="", files={outside.removesuffix("/" + NAME): (NAME,)}
+    )
     put(table, f"{first}.savepoint", saved.encode())
     table.upsert({"k1": (7, "b")})
     restore(table.handle, first, timing=AT_ONCE)

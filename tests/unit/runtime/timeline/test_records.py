@@ -87,7 +87,7 @@ records = st.one_of(
         requests=st.lists(st.builds(RollbackRequest, partition=texts, files=some_texts, file_id=texts, base_instant=texts), max_size=2).map(tuple),
     ),
     rolled_back.filter(lambda record: record.instants),
-    st.builds(SavepointMetadata, by=texts, at_ms=longs, comments=texts, files=st.dictionaries(texts, some_texts, max_size=2)),
+    st.builds(SavepointMetadata, created_by=texts, created_at_ms=longs, comments=texts, files=st.dictionaries(texts, some_texts, max_size=2)),
     st.builds(RestorePlan, instants=some_undone, savepoint=maybe),
     st.builds(
         RestoreMetadata,
