@@ -116,7 +116,7 @@ def test_the_lock_of_an_apply_that_was_killed_blocks_nothing_of_ours(tmp_path):
     assert parquetry.load(folder.root).plan().is_empty
     code, text = said("--list", "--project", folder.root)
     text = " ".join(text.split())
-    assert (code, "the next write of parquetry removes it" in text) == (0, True)
+    assert (code, "the next write of parquetry removes the lock" in text) == (0, True)
     check = checked(folder)
     assert (check.ok, "`parquetry unlock orders`" in check.found) == (True, True)
     assert ", held for 3 min)" in check.found
