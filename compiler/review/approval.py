@@ -140,10 +140,12 @@ def check_base(forge: Forge, approval: Approval, root: Path, reviewed: Reviewed)
 
 
 def _belongs_to_pull_request(forge: Forge, commit: str, approval: Approval) -> bool:
+    """Return whether the forge associates a commit with the approved pull request."""
     return any(pull.number == approval.pull_request for pull in forge.pull_requests_of(commit))
 
 
 def _authority(root: Path, commit: str, reviewed: Reviewed) -> Authority:
+    """Return the authority of the project at ``root``, as the files of a commit declare it for the target."""
     return authority_at(root, commit, target=reviewed.target)
 
 
@@ -172,6 +174,7 @@ def merged_as(forge: Forge, commit: str, reviewed: Reviewed) -> PullRequest:
 
 
 def _subject(reviewed: Reviewed, commit: str) -> str:
+    """Return the words with which errors name the project, the target and the commit."""
     return f"{reviewed.project} at {reviewed.target}, commit {commit[:12]}"
 
 
@@ -208,21 +211,24 @@ def _parse_check(check: CommitCheck) -> tuple[str, str]:
 
 
 def _is(account: Account | None, login: str) -> bool:
+    """Return whether an account is known and has this login."""
     return account is not None and account.is_named(login)
 
 
 def _newest_of_each(reviews: Sequence[Review]) -> tuple[Review, ...]:
-    """Return the newest verdict of each reviewer."""
+    """Return the last verdict of each reviewer, of any kind; ``reviews`` are ordered, the oldest first."""
     return tuple({review.reviewer.login.casefold(): review for review in reviews}.values())
 
 
 def _refusals(forge: Forge, pull: PullRequest, verdicts: Sequence[Review]) -> Iterator[str]:
+    """Yield a text for each account with write access that requests changes of the pull request."""
     for review in verdicts:
         if review.verdict is ReviewVerdict.CHANGES_REQUESTED and forge.may_write(review.reviewer):
             yield f"{quoted(review.reviewer.login)} requests changes of pull request {pull.number}"
 
 
 def _since(reset: datetime | None, planned: datetime) -> datetime:
+    """Return the time after which approvals count: that of the plan or of the reset, whichever is later."""
     return planned if reset is None else max(planned, reset)
 
 
@@ -244,7 +250,10 @@ def _approvers(
 
 
 def _rejection_reason(review: Review, pull: PullRequest, authors: set[str], since: datetime) -> str | None:
-    """Return why an approval does not count, or None if nothing is wrong with it."""
+    """Return why a review does not approve the head commit, or None if it does.
+
+    Approvals count if they were given after ``since``, by a person who is not one of the ``authors``.
+    """
     reviewer, author = review.reviewer, pull.author
     commit = review.commit[:12] if review.commit else "no commit"
     problems = {

@@ -101,6 +101,7 @@ def follow_up(plan: PlanDocument, workspace: Workspace) -> FollowUp:
 
 
 def _is_predicted(action: TableAction, plan: PlanDocument) -> bool:
+    """Return whether the plan predicts that files of the action's table are rewritten."""
     figures = plan.evidence.figures.get(action.table)
     return figures is not None and figures.debt is not None and figures.debt.rewrite_bytes > 0
 
@@ -108,6 +109,7 @@ def _is_predicted(action: TableAction, plan: PlanDocument) -> bool:
 def _followed(
     action: TableAction, predicted: TableFigures, plan: PlanDocument, ids: set[str], workspace: Workspace
 ) -> FollowedTable:
+    """Return the debt of the action's table now and, if it is paid, what queries read before and after."""
     observation = observe(workspace.store_at(action.location))
     applied = None if observation is None else observation.handle.applied
     if observation is None or observation.spec is None or applied is None or applied.plan_id not in ids:

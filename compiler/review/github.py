@@ -156,6 +156,7 @@ class GitHub:
         return self.client.get(f"/repos/{self.repository}{path}")
 
     def _list(self, path: str, what: str, reader: Callable[[Any], _Read]) -> tuple[_Read, ...]:
+        """Return all entries of a list, converted by ``reader``; errors name an entry as ``what``."""
         return tuple(
             read(_FORGE, what, item, reader) for item in self.client.pages(f"/repos/{self.repository}{path}")
         )
@@ -165,6 +166,7 @@ class GitHub:
 
 
 def _account(entry: Any) -> Account:
+    """Read an account; GitHub's type tells persons from bots."""
     return Account(login=text_at(entry, "login"), is_person=text_at(entry, "type") == _PERSON)
 
 
@@ -222,6 +224,7 @@ def _authors(entry: Any) -> frozenset[str]:
 
 
 def _reset_at(entry: Any) -> datetime | None:
+    """Return the time of an event that is a forced push or a change of base, or None for another event."""
     is_reset = isinstance(entry, dict) and entry.get("event") in _RESETS
     return moment_at(entry, "created_at") if is_reset else None
 
@@ -239,6 +242,7 @@ def _check(entry: Any) -> CommitCheck:
 
 
 def _comment(entry: Any) -> Comment:
+    """Read a comment; its author is None if the account is deleted."""
     return Comment(
         number=number_at(entry, "id"),
         author=_maybe_account(value_at(entry, "user")),

@@ -227,7 +227,11 @@ class GitLab:
         )
 
     def _versions(self, pull: PullRequest) -> tuple[_Version, ...]:
-        """Return the versions of the merge request, the oldest first; the last one has its head commit."""
+        """Return the versions of the merge request, the oldest first.
+
+        Raises:
+            ForgeError: if the newest version does not have the head commit of ``pull``.
+        """
         found = self._list(f"/merge_requests/{pull.number:d}/versions", "versions", _version)
         versions = tuple(sorted(found, key=lambda version: version.number))
         if not versions or versions[-1].head != pull.head:
@@ -241,6 +245,7 @@ class GitLab:
         return self.client.get(f"{self._path}{path}")
 
     def _list(self, path: str, what: str, reader: Callable[[Any], _Read], **query: str) -> tuple[_Read, ...]:
+        """Return all entries of a list, converted by ``reader``; errors name an entry as ``what``."""
         items = self.client.pages(f"{self._path}{path}", **query)
         return tuple(read(_FORGE, what, item, reader) for item in items)
 
@@ -276,10 +281,12 @@ def _without_commands(text: str) -> str:
 
 
 def _note(pull: PullRequest, comment: Comment) -> str:
+    """Return the path of a comment of the merge request."""
     return f"/merge_requests/{pull.number:d}/notes/{comment.number:d}"
 
 
 def _items(document: Any) -> list[Any]:
+    """Return a JSON document that is a list; raise TypeError for another type."""
     if not isinstance(document, list):
         raise TypeError("a list")
     return document
@@ -290,6 +297,7 @@ def _id(entry: Any) -> int:
 
 
 def _iid(entry: Any) -> int:
+    """Return the number of a merge request within its project."""
     return number_at(entry, "iid")
 
 
@@ -311,6 +319,7 @@ def _maybe_account(entry: Any) -> Account | None:
 
 
 def _maybe_commit(value: Any) -> str | None:
+    """Return a full commit hash, or None for null."""
     return None if value is None else commit_of(value)
 
 
@@ -344,6 +353,7 @@ def _open_pull_request(entry: Any) -> OpenPullRequest:
 
 
 def _approvals(entry: Any) -> list[Any]:
+    """Return the approvals in an answer, without those of deleted accounts."""
     given = _items(value_at(entry, "approved_by"))
     return [approval for approval in given if value_at(approval, "user") is not None]
 
@@ -371,6 +381,7 @@ def _version(entry: Any) -> _Version:
 
 
 def _authors(document: Any) -> _Authors:
+    """Read one page of a merge request's commits with their authors, and its committers."""
     if isinstance(document, dict) and document.get("errors"):
         raise ValueError("errors")
     found = value_at(document, "data", "project", "mergeRequest")
@@ -392,7 +403,7 @@ def _may_push(entry: Any) -> bool:
 
 
 def _check(entry: Any) -> CommitCheck:
-    """Read a status, with the time of its end: a pending status can still get another text."""
+    """Read a status. Its time is that of its end, because a pending status can still get another text."""
     text, state = value_at(entry, "description"), text_at(entry, "status")
     begun = moment_at(entry, "created_at")
     has_ended = value_at(entry, "finished_at") is not None

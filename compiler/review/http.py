@@ -130,6 +130,11 @@ class JsonClient:
     def _request(
         self, method: str, url: str, body: Mapping[str, Any] | None = None, *, repeatable: bool = True
     ) -> JsonAnswer:
+        """Send a request, again after failures if it is ``repeatable``, and return the answer.
+
+        Raises:
+            ForgeError: if the server cannot be reached or refuses the request.
+        """
         waited = 0.0
         for attempt in range(1, _ATTEMPTS + 1):
             pause = _FIRST_WAIT_SECONDS * 2 ** (attempt - 1) * (1 + random.random() / 2)  # noqa: S311  # jitter
@@ -229,6 +234,7 @@ class JsonClient:
     def _answer(
         self, method: str, url: str, status: int, headers: Mapping[str, str], content: bytes
     ) -> JsonAnswer:
+        """Return the JSON of an answer and the URL of the next page; raise ForgeError for a failure."""
         if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
             raise _FAILURES.get(status, ForgeError)(
                 f"{self._named(url)} answers {method} with {status}{_server_message(content)}; "

@@ -34,6 +34,7 @@ def unplanned(forge: Forge, reviewed: Reviewed) -> Unplanned:
 
 
 def _has_check(forge: Forge, pull: OpenPullRequest, reviewed: Reviewed) -> bool:
+    """Return whether the head commit has a plan's check that the creator's account set."""
     return any(
         check.name == reviewed.check and check.author is not None and check.author.is_named(reviewed.creator)
         for check in forge.checks(pull.head)
