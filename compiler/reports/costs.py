@@ -56,7 +56,7 @@ def cost_rows(plan: PlanDocument) -> tuple[CostRow, ...]:
 
 
 def cost_row(table: str, costs: TableCosts) -> CostRow:
-    """Return the row of one table."""
+    """Return the costs of a table as the texts of one row."""
     return CostRow(
         table=table,
         one_off=amount_text(costs.one_off, costs.currency),
@@ -114,6 +114,7 @@ def _pay_back(costs: TableCosts | PlanCosts, *, has_queries: bool) -> str:
 
 
 def _days(number: int) -> str:
+    """Return a number of days in words, such as ``1 day``."""
     return f"{number:,} day{'' if number == 1 else 's'}"
 
 
@@ -159,6 +160,7 @@ def _past(number: int) -> str:
 
 
 def _rows(plan: PlanDocument) -> Iterator[CostRow]:
+    """Yield the row of each table of the plan that has costs."""
     for action in plan.intent.actions:
         figures = plan.evidence.figures.get(action.table)
         if figures is not None and figures.costs is not None and not figures.costs.is_nothing:

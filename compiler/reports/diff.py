@@ -249,6 +249,7 @@ def _passwords(old: TargetSettings | None, new: TargetSettings) -> Iterator[Sett
 
 
 def _default_target(before: ResolvedProject | None, now: ResolvedProject) -> Change | None:
+    """Return the change of the project's default target, or None if it is the same."""
     if before is None or before.default_target == now.default_target:
         return None
     return Change(
@@ -281,6 +282,11 @@ def _diff(
     now: ResolvedProject,
     layout: LayoutReport | None,
 ) -> TableDiff | None:
+    """Return how a table differs between the two sides, or None if it does not.
+
+    ``now`` is the project that decides which changes are allowed and which tables are protected. With a saved
+    ``layout``, the difference also has an estimate.
+    """
     if new is None:
         assert old is not None, "a name comes from one of the sides"
         return TableDiff(
@@ -310,6 +316,7 @@ def _diff(
 
 
 def _changes(old: ResolvedTable, new: ResolvedTable) -> tuple[Change, ...]:
+    """Return the differences between the specs of a table."""
     return spec_changes(
         old.spec,
         new.spec,
@@ -319,6 +326,7 @@ def _changes(old: ResolvedTable, new: ResolvedTable) -> tuple[Change, ...]:
 
 
 def _location_change(old: ResolvedTable, new: ResolvedTable) -> Iterator[Change]:
+    """Yield a breaking change if the declared location differs."""
     if old.location_declared != new.location_declared:
         yield Change(
             path="location",

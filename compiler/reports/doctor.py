@@ -119,6 +119,7 @@ def _spark(settings: SparkLaunchSettings) -> str:
 
 
 def _package(name: str) -> Check:
+    """Check that a required package is installed."""
     try:
         return Check(name=name, ok=True, found=version(name))
     except PackageNotFoundError:
@@ -141,6 +142,7 @@ def _extra(name: str) -> Check:
 
 
 def _checked(name: str, check: Callable[[], str]) -> Check:
+    """Return a check that passes with the text of ``check``, or fails with the text of its error."""
     try:
         return Check(name=name, ok=True, found=check())
     except ParquetryError as error:
@@ -148,6 +150,7 @@ def _checked(name: str, check: Callable[[], str]) -> Check:
 
 
 def _java() -> str:
+    """Return the version and the path of the Java that Spark would start."""
     java = find_java()
     return f"{java.major} at {java.executable}"
 
@@ -207,6 +210,7 @@ def _probe(workspace: Workspace) -> str:
 
 
 def _table(workspace: Workspace, table: ResolvedTable) -> str:
+    """Return the state of a table and who holds its lock; raise an error if it cannot be used."""
     observation = observe(workspace.store(table))
     if observation is None:
         return f"not created yet at {table.location}"
@@ -242,12 +246,14 @@ def _pending(handle: TableHandle) -> str:
 
 
 def _kind(timeline: Timeline, instant: Instant) -> str:
+    """Return the kind of a pending instant in a word: a clustering plan, a write, or another action."""
     if instant.action is Action.REPLACECOMMIT and instant.time in timeline.pending_clusterings:
         return "clustering plan"
     return "write" if instant.action in WRITE_ACTIONS else str(instant.action)
 
 
 def _pending_of(kind: str, timeline: Timeline, found: Sequence[Instant], zone: Timezone) -> str:
+    """Return in words how many instants of a kind are pending, with the age of the oldest."""
     age = pending_seconds(timeline, found[0], zone)
     oldest = f"{found[0].time}{'' if age is None else f' for {human_duration(age)}'}"
     return (

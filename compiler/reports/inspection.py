@@ -189,6 +189,7 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
 
 
 def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
+    """Return the layout of an open table, with what queries would read and with its debt."""
     store = handle.store
     lost = damaged_files(handle)
     # No report is possible on files that cannot be opened.
@@ -230,6 +231,7 @@ def _report(handle: TableHandle, shown_by: TableSpec | None) -> LayoutReport:
 def _overlap(
     column: str, slices: Sequence[FileSlice], statistics: Mapping[str, FileStatistics]
 ) -> OverlapReport:
+    """Return the largest overlap depth of a column in any partition."""
     depths = overlap_depths(column, slices, statistics)
     return OverlapReport(column=column, depth=max(depths.values(), default=0))
 
@@ -293,6 +295,7 @@ def read_layouts(files: Iterable[Path]) -> dict[str, LayoutReport]:
 
 
 def _layout(file: Path) -> LayoutReport:
+    """Read the layout that `inspect --out` saved in a file; raise UsageError for another file."""
     try:
         document = parsed_json(read_named(file))
         return LayoutReport(
@@ -308,6 +311,7 @@ def _layout(file: Path) -> LayoutReport:
 
 
 def _partition(entry: Mapping[str, Any]) -> PartitionReport:
+    """Read the layout of one partition from JSON; raise an error if a part is missing or wrong."""
     sizes = tuple(int(size) for size in entry["file_sizes_bytes"])
     instants, layouts = (entry.get(key, ()) for key in ("file_instants", "file_layouts"))
     if any(entries and len(entries) != len(sizes) for entries in (instants, layouts)):
@@ -323,6 +327,7 @@ def _partition(entry: Mapping[str, Any]) -> PartitionReport:
 
 
 def _text(value: Any) -> str:
+    """Return a value of a saved layout that is a string; raise TypeError for another type."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not a string")
     return value

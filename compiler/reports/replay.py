@@ -57,7 +57,10 @@ def _other(limits: Limits, spec: TableSpec) -> LayoutLimits:
 
 
 def _limits_gap(handle: TableHandle, spec: TableSpec, begun_ms: int) -> tuple[str, ...]:
-    """Return a note if the period was written under other limits than those applied now."""
+    """Return a note on how the limits of the period differ from the applied ones, or nothing.
+
+    There is a note if no spec is applied, or if the limits were changed after the period began.
+    """
     if handle.spec is None:
         return ("no spec is applied to the table: the replay uses the writer's default limits instead",)
     later_ms: int | None = None

@@ -50,6 +50,7 @@ def replay_charts(found: Replay, *, size_text: Callable[[float], str]) -> tuple[
 
 
 def _series(found: Replay) -> tuple[_Series, _Series]:
+    """Return the two series of a chart, each with its name and the figures of a day."""
     applied: _Series = ("by the applied limits", lambda day: day.applied)
     if found.declared is None:
         return ("recorded", lambda day: day.recorded), applied

@@ -47,10 +47,12 @@ def _declared_fields(spec: TableSpec) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _clusters(spec: TableSpec) -> bool:
+    """Return whether a table of this spec is clustered at all."""
     return spec.clustering.trigger is not Trigger.OFF
 
 
 def _pair(change: Change) -> tuple[str, Any, Any]:
+    """Return the path of a change with its old and new value."""
     return change.path, change.old, change.new
 
 

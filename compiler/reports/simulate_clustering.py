@@ -147,6 +147,7 @@ class SimulatedTable:
         )
 
     def _check(self, columns: Iterable[str]) -> None:
+        """Raise InvalidDataError if the table lacks one of the columns."""
         names = list(dict.fromkeys([*self.queries.types, *(column.name for column in self.spec.columns)]))
         for name in columns:
             if name not in names:
@@ -166,6 +167,7 @@ class SimulatedTable:
     def _candidate(
         self, layout: ExecutionPolicy, columns: Sequence[str], limits: SampleLimits, *, dry_run: bool
     ) -> CandidateLayout:
+        """Return a layout with the files that it rewrites and, if possible, what queries would then read."""
         row_order(layout)  # Refuse an unknown strategy even if nothing can be predicted.
         groups, kept = self._division(layout)
         rewritten = Debt(groups=tuple(groups))
@@ -201,6 +203,7 @@ class SimulatedTable:
         *,
         dry_run: bool,
     ) -> list[GroupForecast]:
+        """Return the forecast of each group: from a rewrite in memory for a dry run, else from a sample."""
         target_bytes = self.policy.plan.target_file_size_bytes
         if dry_run:
             files = [group.files for group in groups]
@@ -213,6 +216,7 @@ class SimulatedTable:
         return left / now if now else 1.0
 
     def _with_bounds(self, file: ClusteringFile) -> ClusteringFile:
+        """Return a file with the bounds of its columns, and as not yet clustered by any layout."""
         columns = {name.lower(): column for name, column in self._statistics[file.path].columns.items()}
         return replace(file, digest=None, columns=columns)
 

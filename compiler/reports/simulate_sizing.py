@@ -110,6 +110,7 @@ def simulate_table(
 def _partition(
     partitions: Sequence[str], wanted: str | None, *, table: str, shown_by: TableSpec | None
 ) -> str:
+    """Return the wanted partition, or the only one; raise UsageError if the choice is unclear."""
     if wanted is None:
         if len(partitions) > 1:
             named = list(dict.fromkeys(masked_partition(path, shown_by) for path in partitions))

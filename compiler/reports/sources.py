@@ -66,10 +66,12 @@ class TableSources:
 
     @property
     def _directory(self) -> str:
+        """The folder where relative paths of sources start."""
         return str(self.workspace.project.root)
 
     @property
     def _applied(self) -> tuple[Source, ...]:
+        """The sources of the applied spec; none if no spec is applied."""
         return () if self.handle.spec is None else self.handle.spec.sources
 
     @property

@@ -167,7 +167,7 @@ def suggestion_of(candidates: CandidateLayouts, *, tried: int) -> Suggestion:
 
 
 def _crossed(policy: ExecutionPolicy, names: Sequence[str]) -> list[ExecutionPolicy]:
-    """Return sorts and curves over two and three of the columns in every order, as the order matters."""
+    """Return a layout for each strategy and each ordered choice of two or three of the columns."""
     return [
         replace(policy, strategy=strategy, columns=columns)
         for size in range(2, _MOST_COLUMNS + 1)
@@ -177,7 +177,7 @@ def _crossed(policy: ExecutionPolicy, names: Sequence[str]) -> list[ExecutionPol
 
 
 def _best_alone(candidates: CandidateLayouts, names: Sequence[str]) -> list[str]:
-    """Return the columns to combine with others: those whose sorts let the queries read least."""
+    """Return the columns to combine with others: those by which a sort lets the queries read least."""
     shares = {
         candidate.execution.columns: candidate.share
         for candidate in candidates.candidates

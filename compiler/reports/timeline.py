@@ -127,7 +127,7 @@ def report_timeline(
 
 
 def _masked(report: InstantReport, spec: TableSpec | None) -> InstantReport:
-    """Return the report with personal data masked in partitions and record keys."""
+    """Return the report with personal data masked in partition paths and in commit metadata."""
     if spec is None:
         return report
     shown = dict.fromkeys(masked_partition(path, spec) for path in report.partitions)
@@ -192,6 +192,7 @@ def write_report(bare: InstantReport, metadata: CommitMetadata, prices: PlanPric
 
 
 def _removed(timeline: Timeline, instant: Instant) -> int:
+    """Return how many files a clean or a rollback deleted; 0 for other actions."""
     match instant.action:
         case Action.CLEAN:
             cleaned = timeline.clean_metadata(instant.time).partitions
