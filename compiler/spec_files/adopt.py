@@ -216,6 +216,10 @@ def _resolved(reload: Callable[[], Workspace], file: Path, document: Mapping[str
 
 
 def _check_name(workspace: Workspace, name: str, *, named: str) -> None:
+    """Raise UsageError if a table cannot have the name, or if another table of the project has it.
+
+    ``named`` is the name that the table has at its location.
+    """
     if not (name.isascii() and name.isidentifier()):
         given = "the table's own name" if name == named else "the name"
         raise UsageError(

@@ -200,7 +200,7 @@ def _source_path(place: Path, suffix: str, *, root: Path, files: Sequence[FoundF
 
 
 def _renaming(name: str) -> str:
-    """Return the item of a SELECT list that gives a column a valid name."""
+    """Return the item of a SELECT list for a column, which renames it if its name is not valid."""
     if _NAME.fullmatch(name):
         return name
     plain = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "column"
@@ -248,7 +248,11 @@ def _from_parquet(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], list[
 
 
 def _parquet_columns(file: FoundFile) -> pa.Schema:
-    """Return the columns of a file; raise InferenceError if a run could not read one of them."""
+    """Return the columns of a Parquet file, without those that hold a pandas index.
+
+    Raises:
+        InferenceError: if a run could not read one of them, or if the file belongs to a Hudi table.
+    """
     with open_file(file) as handle, open_file(file) as again:
         found = ParquetColumns.of(handle)
         if META_COLUMNS[0] in found.schema.names:

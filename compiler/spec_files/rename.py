@@ -81,6 +81,7 @@ def rename(
 
 
 def _rename_source(files: _Files, table: ResolvedTable, source: str, name: str) -> None:
+    """Change the name of a source in the table's file; raise UsageError if the change is not possible."""
     names = [each.name for each in table.spec.sources]
     if source not in names:
         raise UsageError(f"table {table.name} has no source {source!r}; {one_of('source', source, names)}")
@@ -125,7 +126,7 @@ def _rename_table(files: _Files, table: ResolvedTable, name: str, *, targets: Se
 
 
 def _references(root: Node, former: str, name: str) -> Iterator[tuple[DocumentPath, str]]:
-    """Yield each path at which a file names the table, with the new text.
+    """Yield the position of each mention of the table in a file, with the text that replaces it.
 
     Tests, ``allow`` and ``protect`` can name tables.
     """
