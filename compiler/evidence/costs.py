@@ -121,9 +121,10 @@ def _scans(
     *,
     most: int,
 ) -> list[QueryScan]:
-    """Return the scan of each query with its ranges.
+    """Return what each declared query reads now and, as a range, after the clustering.
 
-    A scan cannot read more than ``most`` bytes of the rewritten files, the upper bound of all bytes written.
+    Queries without a declaration are left out. A scan cannot read more than ``most`` bytes of the rewritten
+    files, the upper bound of all bytes written.
     """
     runs = {query.name: query.runs_per_day for query in declared}
     expected_by_query = {query.query: query.expected for query in rewritten}
@@ -162,6 +163,7 @@ def _scans(
 
 
 def _range(expected: int, past: Sequence[tuple[int, int]], prior: Prior, floor: int) -> PredictionInterval:
+    """Return the range around an expected number that follows from the errors of past predictions."""
     errors = [error_of(expected=predicted, measured=after, floor=floor) for predicted, after in past]
     return interval(expected, errors, prior, floor_at=floor)
 

@@ -147,6 +147,7 @@ def _figures(
     budget_bytes: int,
     prices: PlanPrices | None,
 ) -> MeasuredTable:
+    """Return the figures of :func:`figures_of` for a table whose files are known."""
     timeline = view.timeline
     queries = DeclaredQueries.of(after)
     policy = after.clustering
@@ -210,9 +211,10 @@ def _freed_bytes(
 
 
 def _replay(handle: TableHandle, view: FileSystemView, before: TableSpec, after: TableSpec) -> Replay | None:
-    """Return a replay of the newest writes by the limits of both specs, or None if the limits are equal.
+    """Return a replay of the newest writes by the limits of both specs, or None without a replay.
 
-    This takes one request for each of at most :data:`REPLAYED_COMMITS` writes that was not read yet.
+    There is none if the limits are equal or the history cannot be read. This takes one request for each of at
+    most :data:`REPLAYED_COMMITS` writes that was not read yet.
     """
     applied, declared = (LayoutLimits(sizing=s.sizing, clustering=s.clustering) for s in (before, after))
     if (applied.sizing, applied.sizes) == (declared.sizing, declared.sizes):
@@ -247,6 +249,7 @@ def _debt(
     *,
     budget_bytes: int,
 ) -> MeasuredDebt:
+    """Return the debt of a table as figures, from the files that clustering would rewrite."""
     small = [part.size_bytes for part in slices if is_small(part.size_bytes, spec.sizing)]
     expired = _expired(handle, view, spec.retention)
     rewritten = clustering.rewritten_bytes
@@ -358,6 +361,10 @@ def _reads(
     spec: TableSpec,
     sample: _Sample | None,
 ) -> _Reads:
+    """Return what each query reads now and what it will read after the clustering.
+
+    Groups without a forecast from the sample are estimated from statistics.
+    """
     if not queries:
         return _Reads()
     predicted = {} if sample is None else sample.predicted(clustering.groups)
@@ -414,7 +421,10 @@ class _Sample:
     def with_page_statistics(
         self, files: Mapping[str, FileStatistics], queries: DeclaredQueries
     ) -> Mapping[str, FileStatistics]:
-        """Return the statistics of other files with pages and dictionaries, as far as the limits allow."""
+        """Add what pages and dictionaries tell about the queries to the statistics of these files.
+
+        Only a limited number of files is read for that. The others keep the statistics that they have.
+        """
         for read in (with_pages, with_dictionaries):
             files = read(
                 self._store, files, queries.predicates, queries.types, most_files=IN_REVIEW.row_groups
@@ -422,7 +432,10 @@ class _Sample:
         return files
 
     def predicted(self, groups: Sequence[PlannedGroup]) -> dict[FileKey, GroupForecast]:
-        """Return the forecasts of groups by their first file, as far as the limits allow."""
+        """Return forecasts of groups by their first file, for the groups that the limits of the sample cover.
+
+        The result is empty if a strategy or step is not installed here.
+        """
         try:
             found = predict(self._store, self._spec, groups, known=self.choose.predicted, limits=IN_REVIEW)
         except InvalidDataError:
@@ -432,7 +445,7 @@ class _Sample:
 
 
 def _expired(handle: TableHandle, view: FileSystemView, retention: RetentionPolicy) -> list[int]:
-    """Return the sizes of the file versions that the next clean deletes."""
+    """Return the sizes of the file versions that the next clean deletes under a retention policy."""
     limits = clean_horizon(view.timeline, retention, handle.config, now_ms=handle.store.now_ms())
     if limits is None:
         return []
@@ -445,6 +458,7 @@ def _expired(handle: TableHandle, view: FileSystemView, retention: RetentionPoli
 def _sizes_after(
     slices: Sequence[FileSlice], clustering: Debt, policy: ClusteringSpec, largest: int
 ) -> list[int]:
+    """Return the sizes of the live files after the clustering."""
     limits = SizeLimits.of(policy.plan, max_file_size_bytes=largest)
     rewritten = {file.path for group in clustering.groups for file in group.files}
     kept = [part.size_bytes for part in slices if part.path not in rewritten]
@@ -457,6 +471,7 @@ def _sizes_after(
 
 
 def _histogram(sizes: Iterable[int], largest: int) -> tuple[int, ...]:
+    """Count files by size: in classes of equal width up to ``largest``, and one class above it."""
     counts = [0] * BUCKETS
     last = BUCKETS - 1
     for size in sizes:

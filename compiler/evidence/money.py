@@ -45,7 +45,7 @@ class AmountRange:
 
     @classmethod
     def of(cls, low: Fraction, high: Fraction) -> AmountRange:
-        """Return the range between two exact amounts."""
+        """Return the range between two exact amounts, with the low end rounded down and the high end up."""
         return cls(low_micros=_clamped(floor(low * MICROS)), high_micros=_clamped(ceil(high * MICROS)))
 
     def __add__(self, other: AmountRange) -> AmountRange:
@@ -314,6 +314,7 @@ def followed_costs(
 def _one_off(
     works: Sequence[ClusteringWork], compute: AmountRange, requests: AmountRange, prices: PlanPrices
 ) -> tuple[MeasuredCost, ...]:
+    """Return the predicted and measured price of compute and of requests, and of both together."""
     compute_costs = prices.compute(sum(work.core_milliseconds for work in works))
     request_costs = _requests(works, prices)
     return (
@@ -372,6 +373,7 @@ def _clamped(micros: int) -> int:
 
 
 def _change(query: QueryScan, prices: PlanPrices) -> AmountRange:
+    """Return by how much the monthly price of a query changes, as a range."""
     runs = query.runs_per_day
     now = prices.monthly_scans(runs, size_bytes=query.now_bytes, requests=query.now_requests)
     low, high = (

@@ -86,6 +86,7 @@ def _due_source(
     storage: Mapping[str, Any],
     check: Callable[[Source], None] | None,
 ) -> DueSource:
+    """Return the due files of a source; if they cannot be determined, the reason is in ``problem``."""
     operation = str(source.operation)
     try:
         if check is not None:
@@ -108,6 +109,7 @@ def _due_source(
 
 
 def _location(handle: TableHandle | None) -> str:
+    """Return the URI of the table; empty if there is no table."""
     return "" if handle is None else handle.store.uri
 
 
@@ -115,6 +117,10 @@ def _location(handle: TableHandle | None) -> str:
 def _due_of(
     handle: TableHandle | None, source: Source, *, directory: str, storage: Mapping[str, Any]
 ) -> tuple[DueBatch | None, DueSize]:
+    """Return the batch that the next run would ingest from a source, and its size; no batch if none is due.
+
+    Without a table, the files are those of its first run.
+    """
     batch: DueBatch | None = (
         preview_new_table(source, directory=directory, storage=storage)
         if handle is None
