@@ -113,6 +113,7 @@ class _PartitionWrite:
 
     @property
     def partition(self) -> str:
+        """The partition of the write."""
         return self.arrivals.partition
 
 
@@ -273,6 +274,7 @@ class LaidOutTable:
         return written
 
     def _rewritten(self, regrouping: Regrouping, partition: _Partition, time: str) -> int:
+        """Simulate the clustering of one partition, and return the bytes of the new files."""
         policy = self._limits.clustering
         limits = self._limits.sizes
         execution = policy.execution
@@ -363,6 +365,7 @@ class LaidOutTable:
         return taken
 
     def _sizer(self, replaced_bytes: int) -> FileSizer:
+        """Return the writer's rule for when a file is full."""
         limit = self._limits.sizing.max_file_size_bytes
         return FileSizer(
             max_bytes=limit,
@@ -429,6 +432,7 @@ class LaidOutTable:
         return written
 
     def _put(self, name: str, file: _File) -> FileSample:
+        """Add a file to a partition and to the totals, and return its size as a sample."""
         partition = self._partitions[name]
         partition.files[file.file_id] = file
         partition.add_to_lookup(file)
@@ -440,6 +444,7 @@ class LaidOutTable:
         return FileSample(instant=file.instant, rows=file.rows, data_bytes=file.size_bytes)
 
     def _drop(self, name: str, file: _File, time: str) -> None:
+        """Remove a file from its partition; its bytes count as superseded until a clean deletes them."""
         partition = self._partitions[name]
         del partition.files[file.file_id]
         partition.remove_from_lookup(file)
@@ -452,15 +457,17 @@ class LaidOutTable:
         self._superseded.append((time, file.size_bytes))
 
     def _end_commit(self) -> None:
+        """Keep the samples of the files that the commit wrote."""
         if self._samples:
             self._recent.append(tuple(self._samples))
             self._samples = []
 
     def _newest_samples(self) -> Iterator[FileSample]:
-        """Yield samples of the newest writes, from which the writer learns if a partition has no files."""
+        """Yield sizes of newly written files, which give the record size of a partition that has no files."""
         return islice((sample for samples in reversed(self._recent) for sample in samples), _NEWEST_FILES)
 
     def _learned(self, partition: _Partition) -> float | None:
+        """Return the record size that the newest files of a partition have, or None if they tell nothing."""
         newest = islice(reversed(partition.files.values()), _NEWEST_FILES)
         return estimate_record_size(
             FileSample(instant=f.instant, rows=f.rows, data_bytes=f.size_bytes) for f in newest
@@ -484,6 +491,7 @@ class LaidOutTable:
 
 
 def _slice(partition: str, file: _File) -> FileSlice:
+    """Return a simulated file in the form that the writer's sizing takes."""
     return FileSlice(
         partition=partition,
         file_id=file.file_id,
@@ -589,4 +597,5 @@ def _take(parts: deque[RowsOfGroup], rows: int) -> tuple[RowsOfGroup, ...]:
 
 
 def _are_same(one: int, other: int) -> bool:
+    """Return whether two numbers of rows differ so little that rounding can explain it."""
     return abs(one - other) <= _SAME * max(one, other)

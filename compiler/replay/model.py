@@ -82,6 +82,7 @@ class Replay:
 
 
 def _off(found: int, recorded: int) -> float:
+    """Return the relative difference of a simulated number from the recorded one."""
     return found / recorded - 1 if recorded else float(found > 0)
 
 

@@ -41,6 +41,7 @@ def replay(
 
 
 def _replay(history: WriteHistory, applied: LayoutLimits, declared: LayoutLimits | None) -> Replay | None:
+    """Return the replay of a history in which no limits make too many files."""
     writes = [event for event in history.events if isinstance(event, RecordedWrite)]
     if not any(write.partitions or write.replaced for write in writes):
         return None
@@ -103,6 +104,7 @@ def _day(
     *,
     has_cleans: bool,
 ) -> ReplayedDay:
+    """Apply the events of one day to the recorded table and to the layouts, and return the day's figures."""
     arrived = 0.0
     written = clustered = commits = 0
     for event in events:
@@ -143,4 +145,5 @@ def _day(
 
 
 def _sizes(write: RecordedWrite) -> Iterator[int]:
+    """Yield the sizes of the files that a write made."""
     return (file.size_bytes for files in write.partitions for file in files)
