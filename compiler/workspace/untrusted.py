@@ -254,7 +254,7 @@ def _valid(loaded: project.LoadResult, revision_name: str) -> ResolvedProject:
 
 
 def _named_partitions(spec: TableSpec) -> tuple[tuple[str, ...], str | None]:
-    """Return the partitions that clustering chooses by their values."""
+    """Return the partitions that the clustering policy lists, and its regular expression for partitions."""
     chosen = spec.clustering.plan.partitions
     return chosen.selected, chosen.regex
 
