@@ -69,6 +69,7 @@ def evaluate_examples(guardrails: Sequence[Guardrail], files: ProjectFiles) -> E
 
 
 def _outcomes(guardrails: Sequence[Guardrail], files: ProjectFiles) -> Iterator[ExampleOutcome]:
+    """Yield the outcome of each example of each guardrail."""
     for guardrail in guardrails:
         for example in guardrail.examples:
             data = files.read(f"{GUARDRAILS}/{example.plan}")
@@ -81,6 +82,7 @@ def _outcomes(guardrails: Sequence[Guardrail], files: ProjectFiles) -> Iterator[
 def _outcome(
     guardrail: Guardrail, example: Example, data: bytes | Diagnostic
 ) -> tuple[RuleOutcome | None, tuple[str, ...]]:
+    """Return the gravest outcome in an example plan with the messages, or None if the file is not a plan."""
     if isinstance(data, Diagnostic):
         return None, (data.summary,)
     try:

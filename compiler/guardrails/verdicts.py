@@ -68,6 +68,7 @@ def findings(
 def _of_action(
     guardrails: Sequence[Guardrail], variables: Mapping[str, Any], *, table: str
 ) -> Iterator[Finding]:
+    """Yield a finding for each guardrail that an action does not fulfil."""
     longest = longest_in(variables)
     context: Any = None
     for guardrail in guardrails:
@@ -84,6 +85,7 @@ def _of_action(
 
 
 def _is_fulfilled(guardrail: Guardrail, context: Any, longest: int) -> bool:
+    """Return the value of the guardrail's expression; raise EvaluationError if it is not a boolean."""
     value = guardrail.expression.value(context, longest=longest)
     if not isinstance(value, bool):
         raise EvaluationError(f"its value is {_shown(value)} instead of true or false")
@@ -124,6 +126,10 @@ def _message(message: RuleMessage, context: Any, longest: int) -> str:
 
 
 def _part(part: str | Expression, context: Any, longest: int) -> str:
+    """Return a part of a message as text, with bytes and amounts of money in their units.
+
+    An expression that cannot be evaluated stays as written, in braces.
+    """
     if isinstance(part, str):
         return part
     try:
@@ -138,6 +144,7 @@ def _part(part: str | Expression, context: Any, longest: int) -> str:
 
 
 def _shown(value: Any) -> str:
+    """Return a value as text for a message, cut if it is long."""
     if isinstance(value, list):
         text = ", ".join(_shown(entry) for entry in value)
     else:
