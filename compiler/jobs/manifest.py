@@ -76,6 +76,7 @@ def compile_project(workspace: Workspace) -> Compiled:
 
 
 def _write_job(plan: JobPlan, folder: Path, project_folder: ConfinedFolder) -> list[Path]:
+    """Write the JSON and the script of a job, and return their paths."""
     document, script = folder / f"{plan.name}.json", folder / f"{plan.name}.py"
     source = render_job(plan, file=script.name, package=f"../{_PACKAGE}")
     return [
@@ -85,6 +86,7 @@ def _write_job(plan: JobPlan, folder: Path, project_folder: ConfinedFolder) -> l
 
 
 def _remove_stale(folder: Path, written: Collection[Path], project_folder: ConfinedFolder) -> None:
+    """Delete job files of a table that this compilation did not write."""
     for name in project_folder.names(folder):
         if name.endswith((".json", ".py")) and folder / name not in written:
             project_folder.delete(folder / name)
@@ -106,6 +108,7 @@ def _manifest(workspace: Workspace, entries: list[dict[str, Any]], *, dirty: boo
 def _entry(
     workspace: Workspace, table: ResolvedTable, jobs: tuple[JobPlan, ...], folder: Path
 ) -> dict[str, Any]:
+    """Return the manifest's entry of a table: its spec, and its jobs with their files."""
     spec = table.spec.to_json()
     return {
         "name": table.name,
@@ -132,4 +135,5 @@ def _relative(path: Path, workspace: Workspace) -> str:
 
 
 def _pretty(document: Any) -> str:
+    """Return a document as indented JSON with a line end."""
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -87,6 +87,7 @@ def past_run(root: Path, run_id: str) -> PastRun:
 
 
 def _read_run(project_folder: ConfinedFolder, run_id: str) -> PastRun:
+    """Return a run from its two files; parts that are missing or invalid are empty."""
     start, results = (_document(project_folder, RUNS / run_id / name) for name in (STARTED, RESULTS))
     exit_code, seconds = results.get("exit_code"), results.get("seconds")
     jobs = results.get("jobs")
@@ -114,6 +115,7 @@ def _document(project_folder: ConfinedFolder, path: Path) -> Mapping[str, Any]:
 
 
 def _state(process: Any, exit_code: Any) -> RunState:
+    """Return whether a run is done, failed or still running here, or stopped without an exit code."""
     if isinstance(exit_code, int):
         return RunState.FAILED if exit_code else RunState.DONE
     with suppress(ValueError):
@@ -123,6 +125,7 @@ def _state(process: Any, exit_code: Any) -> RunState:
 
 
 def _job(document: Mapping[str, Any]) -> PastJob:
+    """Return a job from the results file of its run."""
     error = document.get("error")
     result = None
     with suppress(InvalidDataError):
@@ -138,4 +141,5 @@ def _job(document: Mapping[str, Any]) -> PastJob:
 
 
 def _number(value: Any) -> float | None:
+    """Return a JSON value that is a number, or else None."""
     return float(value) if isinstance(value, int | float) else None

@@ -267,6 +267,7 @@ def _run_tables(
 
 
 def _since(started_at: float) -> float:
+    """Return the seconds since a reading of the monotonic clock."""
     return round(time.monotonic() - started_at, 1)
 
 
@@ -347,6 +348,10 @@ def _run_jobs(
     observer: Observer,
     diagnose: Diagnose,
 ) -> Iterator[JobOutcome]:
+    """Run the due jobs of a table in order, and yield their outcomes; stop after the first failure.
+
+    An entry of ``jobs`` that is already an outcome is yielded as it is.
+    """
     for plan in jobs:
         if isinstance(plan, JobOutcome):
             yield plan
@@ -397,6 +402,7 @@ def _is_due(plan: JobPlan) -> bool:
 
 
 def _outcome(plan: JobPlan, result: JobResult) -> JobOutcome:
+    """Return the outcome of a job that ended with a result."""
     return JobOutcome(table=plan.table, name=plan.name, result=result)
 
 
@@ -431,6 +437,7 @@ class _BudgetedLauncher:
         self._spent_bytes = 0
 
     def __call__(self, job: JobPlan) -> JobResult:
+        """Run a job; a clustering gets what earlier clusterings of the run have left of the budget."""
         if job.kind is not JobKind.CLUSTER:
             return self._launch(job)
         try:
@@ -502,6 +509,7 @@ def _job(
     *,
     source: Source | None = None,
 ) -> JobPlan:
+    """Return a job of a table by its applied spec, which fails if the table has changed since."""
     spec, applied = observation.handle.spec, observation.handle.applied
     assert spec is not None, "what is applied has a spec"
     assert applied is not None, "what is applied has a record"

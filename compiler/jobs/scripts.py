@@ -73,6 +73,7 @@ def _comment(text: str) -> str:
 
 
 def _headline(job: JobPlan) -> str:
+    """Return a sentence on what the job does, for the head of its script."""
     match job.kind:
         case JobKind.CREATE:
             return f"Create table {job.table}"
@@ -87,6 +88,7 @@ def _headline(job: JobPlan) -> str:
 
 
 def _steps(job: JobPlan, source: Source | None) -> tuple[str, ...]:
+    """Return in words what the job does step by step, for the head of its script."""
     sizing = job.spec.sizing
     match job.kind:
         case JobKind.CREATE:

@@ -83,6 +83,7 @@ class SparkSubmit:
         return [_program(), *master, *packages, *own.words, *files, str(script)]
 
     def _report(self, job: JobPlan) -> str:
+        """Return the path beside the table to which a job writes its result."""
         return report_path(f"{self.run_id}.{job.name}")
 
     def _follow(self, job: JobPlan, command: list[str]) -> tuple[int, Mapping[str, Any]]:
@@ -141,6 +142,7 @@ def _with_commands(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _program() -> str:
+    """Return the path of spark-submit: in SPARK_HOME, beside Python, or else its name for a search."""
     home = os.environ.get("SPARK_HOME")
     if home:
         return str(Path(home, "bin", "spark-submit"))

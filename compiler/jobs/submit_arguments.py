@@ -36,6 +36,7 @@ def submit_arguments(spark: SparkLaunchSettings) -> SubmitArguments:
     hidden: dict[str, str | Secret] = {}
 
     def add_setting(key: str, value: str | Secret) -> None:
+        """Add a setting: to the hidden ones if it contains a secret, else to the command line."""
         if isinstance(value, Secret) or secret_options({key: value}):
             hidden[key] = value
         else:
@@ -79,6 +80,7 @@ def _split(word: str | Secret) -> tuple[str, str | Secret]:
 
 
 def _exposed_secret_error(word: Secret) -> UsageError:
+    """Return the error for a secret in ``submit_args`` that would be on the command line."""
     return UsageError(
         f"submit_args: {word} would be on the command line of spark-submit, which every user of the machine "
         "can read; set it under spark.conf, which the job reads itself, or in a file that the argument names"
