@@ -148,7 +148,10 @@ class RecordedTable:
         )
 
     def cluster(self, write: RecordedWrite, limits: SizeLimits) -> tuple[Regrouping, ...]:
-        """Record a clustering, and return its effect by partition. ``limits`` define the wrong sizes."""
+        """Record a clustering, and return its effect by partition.
+
+        ``limits`` tell whether the clustering left files behind that are too small or too large.
+        """
         regroupings = []
         new_files = {files.partition: files for files in write.partitions}
         for partition in dict.fromkeys((*write.replaced, *new_files)):
@@ -176,6 +179,7 @@ class RecordedTable:
         return tuple(regroupings)
 
     def _arrivals(self, files: RecordedFilesOfPartition, time: str, replaced: tuple[str, ...]) -> Arrivals:
+        """Record what a write did to a partition, and return the rows that it brought."""
         partition = files.partition
         before = self._partitions[partition]
         for file_id in replaced:
@@ -248,6 +252,7 @@ class RecordedTable:
         )
 
     def _put(self, partition: str, file_id: str, instant: str, size: int, rows: int) -> None:
+        """Add a file, or replace the former version of its group."""
         self._partitions[partition][file_id] = _Recorded(size, rows, instant)
         self.files += 1
         self.size_bytes += size
@@ -273,6 +278,7 @@ class _RowBytes:
             self._learn(file.partition, file.size_bytes, file.rows or 0)
 
     def _learn(self, partition: str, size_bytes: int, rows: int) -> None:
+        """Add a file whose bytes and rows are known to the averages."""
         if rows and size_bytes:
             for name in (partition, _ALL):
                 sums = self._known[name]
@@ -280,6 +286,7 @@ class _RowBytes:
                 sums[1] += rows
 
     def _of(self, partition: str) -> float:
+        """Return the average bytes per row in a partition, or else in the table, or else a constant."""
         for name in (partition, _ALL):
             size_bytes, rows = self._known[name]
             if rows:

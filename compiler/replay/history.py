@@ -172,6 +172,7 @@ class _Reading:
         """Writes before the period that were read beside it, by time."""
 
     def history(self) -> WriteHistory:
+        """Read the writes, the cleans and the files at the beginning, and note what is missing."""
         timeline = self._timeline
         active = timeline.completed_writes
         since = self._since(active)
@@ -191,6 +192,7 @@ class _Reading:
         )
 
     def _since(self, active: tuple[Instant, ...]) -> str:
+        """Return the instant at which the history begins: at the wanted one, or after the last restore."""
         newest = self._reach.newest
         since = self._reach.since or ""
         if newest is not None and active:
@@ -202,6 +204,7 @@ class _Reading:
         return since
 
     def _active_writes(self, instants: list[Instant]) -> list[RecordedWrite]:
+        """Return the writes of these instants, whose commits are read in parallel."""
         found: list[RecordedWrite] = []
         for start in range(0, len(instants), _BATCH):
             batch = instants[start : start + _BATCH]
@@ -223,6 +226,7 @@ class _Reading:
             raise StaleTimelineError(f"{place} left the timeline while it was read; run again") from gone
 
     def _active_cleans(self, since: str) -> list[RecordedClean]:
+        """Return the completed cleans of the active timeline since an instant."""
         instants = [i for i in self._timeline.of(Action.CLEAN, state=State.COMPLETED) if i.time >= since]
         read = map_each([i.time for i in instants], self._timeline.clean_metadata)
         return [self._clean(i.time, metadata) for i, metadata in zip(instants, read, strict=True)]
@@ -265,6 +269,7 @@ class _Reading:
         )
 
     def _recorded(self, time: str, metadata: CommitMetadata) -> RecordedWrite:
+        """Return what the metadata of a commit records about the files that the write made and replaced."""
         intern = self._texts.setdefault
         sizes = _record_sizes(metadata.extra.get(DECISIONS_KEY))
         partitions = []
@@ -315,6 +320,7 @@ class _Reading:
             self._gaps.append(f"no write before {first.time} is recorded, although the period begins earlier")
 
     def _note_other_writers(self, writes: list[RecordedWrite]) -> None:
+        """Note how many commits other programs made, and how many files lack rows or bytes."""
         others = [write for write in writes if not write.is_ours and (write.partitions or write.replaced)]
         if others:
             self._gaps.append(
@@ -367,7 +373,10 @@ class _Reading:
         )
 
     def _replace_derived(self, live: dict[FileGroupId, _Version], begin: str) -> int:
-        """Replace derived figures by recorded ones, and return how many files keep derived figures."""
+        """Replace sizes and rows derived from later writes by recorded ones.
+
+        The result is the number of files that keep derived ones.
+        """
         self._set_recorded(live, self._earlier(live, begin))
         self._set_recorded(live, self._earlier_writes.values())
         logs = self._reach.archive and any(version.is_derived for version in live.values())
