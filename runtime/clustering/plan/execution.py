@@ -64,8 +64,8 @@ class RewrittenGroup:
 class ClusteringResult(Brief):
     """The result of a plan, or of a run of several plans, which is the sum of their results.
 
-    ``instants`` are the replacecommits: none of a plan of which no group could be published. Sizes are in
-    bytes.
+    ``instants`` are the replacecommits. If no group of a plan could be published, the plan has none. Sizes
+    are in bytes.
 
     ``left_out`` are groups that a writer has changed, or that cannot be rewritten; they are due again.
     ``excluded_files`` is the number of files that were not due or exceeded the limits of the run. ``queries``
@@ -104,13 +104,13 @@ class ClusteringResult(Brief):
 class PartlyClusteredError(PartialFailureError):
     """A part of a run was published, another part failed; ``result`` has what was done and left out."""
 
-    def __init__(self, place: str, failures: Sequence[Exception], result: ClusteringResult) -> None:
+    def __init__(self, location: str, failures: Sequence[Exception], result: ClusteringResult) -> None:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         reason = message_of(failures[0])
         if not isinstance(failures[0], ParquetryError):
             reason = quoted_library_text(str(failures[0]).strip().partition("\n")[0])
         instants = ", ".join(result.instants)
-        done = f"{place}: clustering {instants} is committed, but a part of the run failed"
+        done = f"{location}: clustering {instants} is committed, but a part of the run failed"
         super().__init__(joined("", (done, ": ", reason, more)), "remove the cause, then run again")
         self.result = result
 
