@@ -135,6 +135,7 @@ def execute_tests_of(
 
 
 def _measure_reporting(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) -> _Measured:
+    """Measure a table; if that fails, return the reason as the outcome of each of its tests."""
     try:
         return _measure(table, rows, stops=stops)
     except ParquetryError as failure:
@@ -150,6 +151,7 @@ def _measure_reporting(table: TableUnderTest, rows: RowExecution | None, *, stop
 
 @retry_stale
 def _measure(table: TableUnderTest, rows: RowExecution | None, *, stops: bool) -> _Measured:
+    """Open a table, and return the results of its tests as far as no rows have to be read."""
     handle = open_table(table.store(), owner=table.owner)
     shown_by = masked_by(handle.spec, table.declared)
     with failures_masked(shown_by, location=handle.store.uri):
@@ -192,7 +194,11 @@ def _results(
     stops: bool,
     keeps_keys: bool,
 ) -> Iterator[tuple[Outcome | RowsToRead, RowsToRead | None]]:
-    """Yield the result of each test, and beside it the test if it passed without any row being read."""
+    """Yield the result of each test: its outcome, or the rows that a job still has to read for it.
+
+    Beside it is the test itself if it passed because no file was left to read. If ``stops`` is True, the
+    tests after a failure are not executed.
+    """
     has_failed = False
     for declared in table.tests:
         if has_failed and stops:
@@ -217,6 +223,7 @@ def _outcome(
     *,
     keeps_keys: bool,
 ) -> Outcome | RowsToRead:
+    """Return the outcome of a test, or the rows to read for it; a failure becomes an outcome."""
     test, source = declared.test, table.rows
     try:
         with failures_masked(shown_by, location=live.handle.store.uri):
@@ -290,6 +297,7 @@ def _outcomes(
 def _read(
     table: TableUnderTest, measured: _Measured, unanswered: Sequence[RowsToRead], rows: RowExecution
 ) -> Sequence[RowTestResult]:
+    """Run the job that reads rows of a table, and return its result for each test."""
     assert table.rows is not None, "rows are read of tables that have a source of them"
     assert measured.handle is not None, "what waits for rows has been opened"
     assert measured.spec is not None, "and has a spec"
@@ -301,6 +309,7 @@ def _read(
 
 
 def _remember(file: PassesFile, passed: Sequence[RowsToRead], instant: str) -> None:
+    """Save which files passed the tests whose passes last."""
     lasting = {one.name: (one.definition, instant, one.live) for one in passed if one.definition is not None}
     if lasting:
         file.write(file.read().with_passed(lasting))
@@ -313,6 +322,7 @@ def _answered(
     failures: Sequence[int],
     shown_by: TableSpec | None,
 ) -> Outcome:
+    """Return the outcome of a test of rows, from failures that statistics know or the job counted."""
     totals = map(sum, zip(found.known, failures, strict=True))
     measures = [Measure(total, limit) for total, limit in zip(totals, found.limits, strict=True)]
     return replace(_compared(table, declared, measures, shown_by), files_read=len(found.files))
@@ -321,6 +331,7 @@ def _answered(
 def _compared(
     table: TableUnderTest, declared: DeclaredTest, measures: Sequence[Measure], shown_by: TableSpec | None
 ) -> Outcome:
+    """Return the outcome of a test after a comparison of each measure with its limit."""
     limits = tuple(
         _limit_outcome(declared.test, measure, limit, shown_by)
         for measure in measures
@@ -333,6 +344,7 @@ def _compared(
 def _limit_outcome(
     test: TableTest, measure: Measure, limit: Mapping[str, float], shown_by: TableSpec | None
 ) -> LimitOutcome:
+    """Compare a measure with a limit, which has a value for warnings and one for errors."""
     is_lower = test.kind in LIMITS and measure.limit in LOWER_LIMITS
     status = Status.PASSED
     for severity, reached in ((WARN, Status.WARNED), (ERROR, Status.FAILED)):
@@ -355,6 +367,7 @@ def _limit_outcome(
 
 
 def _stopped(table: TableUnderTest) -> Iterator[Outcome]:
+    """Yield an outcome for each test of a table that was not executed after a failure."""
     for declared in table.tests:
         yield _outcome_without_value(table, declared, Status.NOT_EXECUTED, _STOPPED)
 
@@ -366,6 +379,7 @@ def _outcome_without_value(
     reason: str | None,
     shown_by: TableSpec | None = None,
 ) -> Outcome:
+    """Return an outcome with a status and a reason, but without measures."""
     where, personal_by = declared.test.where, shown_by or table.declared
     pii = (
         frozenset[str]()

@@ -99,6 +99,7 @@ def _newest(root: Path, target: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _past(run_id: str, entry: Any) -> tuple[tuple[str, str], PastOutcome]:
+    """Return the table and the name of a test, with its outcome in an earlier run."""
     values = {str(limit["limit"]): limit["value"] for limit in entry["limits"]}
     if not all(value is None or isinstance(value, int | float) for value in values.values()):
         raise TypeError(values)

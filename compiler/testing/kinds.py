@@ -42,15 +42,18 @@ LayoutMeasure: TypeAlias = Callable[[Scope, TableTest], Iterator[Measure]]
 
 
 def _small_files(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    """Count the small files in the scope."""
     sizing = scope.table.spec.sizing
     yield Measure(sum(is_small(part.size_bytes, sizing) for part in scope.slices))
 
 
 def _partition_files(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    """Count the files of the partition that has most of them."""
     yield _largest(Counter(part.partition for part in scope.slices))
 
 
 def _skew(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    """Divide the size of the largest partition by the median size; no value for a single partition."""
     sizes: Counter[str] = Counter()
     for part in scope.slices:
         sizes[part.partition] += part.size_bytes
@@ -63,6 +66,7 @@ def _skew(scope: Scope, _: TableTest) -> Iterator[Measure]:
 
 
 def _file_size(scope: Scope, test: TableTest) -> Iterator[Measure]:
+    """Return the file size at the test's percentile, to compare with a minimum and a maximum."""
     sizes = sorted(part.size_bytes for part in scope.slices)
     place = max(ceil(test.arguments["percentile"] / 100 * len(sizes)) - 1, 0)
     for limit in ("min", "max"):
@@ -70,6 +74,7 @@ def _file_size(scope: Scope, test: TableTest) -> Iterator[Measure]:
 
 
 def _overlap_depth(scope: Scope, test: TableTest) -> Iterator[Measure]:
+    """Measure the largest overlap depth of the test's column in a partition."""
     column = test.arguments["column"]
     if column.lower() not in {name.lower() for name in scope.table.types}:
         raise UnmeasurableError(f"the table has no column {column} to compare values of")
@@ -79,6 +84,7 @@ def _overlap_depth(scope: Scope, test: TableTest) -> Iterator[Measure]:
 
 
 def _query(scope: Scope, test: TableTest) -> Iterator[Measure]:
+    """Measure the files, row groups, rows and bytes that a declared query reads."""
     table, name = scope.table, test.arguments["name"]
     condition = table.queries.get(name)
     if condition is None:
@@ -97,6 +103,7 @@ def _query(scope: Scope, test: TableTest) -> Iterator[Measure]:
 
 
 def _clustering_debt(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    """Measure the bytes that are due for clustering, and the age of the oldest due file."""
     debt, planned = scope.table.debt, scope.table.timeline.groups_in_pending_clustering
     # A plan does not reduce debt: its files count until the clustering completes.
     pending = [
@@ -112,6 +119,7 @@ def _clustering_debt(scope: Scope, _: TableTest) -> Iterator[Measure]:
 
 
 def _commit_age(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    """Return the seconds since the newest commit that wrote to the scope, not counting clusterings."""
     timeline = scope.table.timeline
     newest_first = [write.time for write in reversed(timeline.completed_writes)]
     for times in growing_batches(newest_first):
@@ -126,6 +134,7 @@ def _commit_age(scope: Scope, _: TableTest) -> Iterator[Measure]:
 
 
 def _write_amplification(scope: Scope, test: TableTest) -> Iterator[Measure]:
+    """Divide the bytes that the newest commits wrote by the bytes of rows that arrived in them."""
     timeline = scope.table.timeline
     times = [write.time for write in timeline.completed_writes[-test.arguments["commits"] :]]
     commits = map_each(times, timeline.commit_metadata)
@@ -149,10 +158,12 @@ def _arrived_bytes(commit: CommitMetadata) -> float:
 
 
 def _changed_rows(stat: WriteStat) -> int:
+    """Return the number of rows of a file that its write inserted, updated or deleted."""
     return stat.num_inserts + stat.num_update_writes + stat.num_deletes
 
 
 def _file_versions(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    """Return the largest number of versions of a file in any partition of the scope."""
     view = scope.table.view
     versions: dict[str, int] = {}
     for partition in view.partitions():
@@ -163,11 +174,13 @@ def _file_versions(scope: Scope, _: TableTest) -> Iterator[Measure]:
 
 
 def _orphans(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    """Count the orphan files, and name the partition with most of them."""
     found = {path: len(files) for path, files in scope.table.orphans.items() if scope.holds(path)}
     yield Measure(sum(found.values()), partition=_largest(found).partition if any(found.values()) else None)
 
 
 def _drift(scope: Scope, _: TableTest) -> Iterator[Measure]:
+    """Count the drifts of the table."""
     handle = scope.table.handle
     found = table_drift(handle.store, table=handle.name, location=handle.store.uri, owner=handle.owner)
     if not found.is_applied:
@@ -176,6 +189,7 @@ def _drift(scope: Scope, _: TableTest) -> Iterator[Measure]:
 
 
 def _row_count(scope: Scope, test: TableTest) -> Iterator[Measure]:
+    """Count the rows and, if the test has such limits, their decrease and increase by the newest commit."""
     rows = scope.rows(scope.slices)
     yield Measure(rows, "min")
     yield Measure(rows, "max")
@@ -214,6 +228,7 @@ def _rows_before(scope: Scope) -> int:
 
 
 def _age_seconds(table: LiveTable, instant: str) -> float:
+    """Return the seconds since an instant; raise UnmeasurableError if its name is not a time."""
     try:
         begun_ms = parse_instant_ms(instant, table.handle.config.timezone)
     except CorruptTableError as error:

@@ -202,9 +202,11 @@ class LiveTable:
 
     @property
     def _today(self) -> date:
+        """The date in UTC, for conditions that read the current date."""
         return datetime.fromtimestamp(self.now_ms / 1000, UTC).date()
 
     def _columns(self) -> frozenset[str]:
+        """Return the columns whose statistics the tests need."""
         kinds = {test.kind for test in self.tests}
         names: set[str] = {
             test.arguments["column"] for test in self.tests if test.kind == "max_overlap_depth"
@@ -252,9 +254,9 @@ class Scope:
 
 
 def violation_of(test: TableTest, types: Types) -> Predicate | None:
-    """Return a predicate that is true for each row that fails the test.
+    """Return a predicate that is true for each row that fails the test, and perhaps for other rows.
 
-    None is returned for tests whose failures depend on more than one row.
+    The result is None for tests that have no such predicate, such as ``unique``.
     """
     match test.kind:
         case "expression":
@@ -302,4 +304,5 @@ def _literal(value: Any) -> str | None:
 
 
 def _quoted(column: str) -> str:
+    """Return a column's dotted name with each part in backticks, for SQL."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in column.split("."))

@@ -63,7 +63,10 @@ class Passes(Brief):
         return frozenset(self.files[found.files])
 
     def with_passed(self, passed: Mapping[str, tuple[str, str, frozenset[str]]]) -> Passes:
-        """Return these passes with newer ones, given by test as definition, instant and files."""
+        """Return these passes with newer ones in place of older passes of the same tests.
+
+        ``passed`` has the definition, the instant and the digests of files by test.
+        """
         sets = {name: frozenset(self.files[one.files]) for name, one in self.tests.items()}
         tests = {name: (one.definition, one.instant, sets[name]) for name, one in self.tests.items()}
         tests |= passed

@@ -158,6 +158,7 @@ def job_of(tests: Sequence[RowsToRead], *, keeps: int) -> RowTests:
 
 
 def _columns(test: TableTest) -> tuple[str, ...]:
+    """Return the columns that a test of rows reads; none for an expression."""
     match test.kind:
         case "not_null" | "unique":
             return tuple(test.arguments)
@@ -169,6 +170,7 @@ def _columns(test: TableTest) -> tuple[str, ...]:
 
 
 def _check_columns(table: LiveTable, names: Iterable[str]) -> None:
+    """Raise UnmeasurableError if the table lacks one of the columns."""
     types = {column.name.lower(): parse_type(column.type) for column in table.columns}
     for name in names:
         top, *below = name.split(".")
@@ -193,6 +195,7 @@ def _definition(table: LiveTable, test: TableTest, settings_digest: str, other_d
 
 
 def _in_texts(columns: Iterable[Column]) -> list[str]:
+    """Return each column as text: its name and its type."""
     return [f"{column.name} {column.type}" for column in columns]
 
 
@@ -234,6 +237,7 @@ def _sharing_keys(
 
 
 def _may_overlap(one: ColumnStatistics | None, other: ColumnStatistics | None) -> bool:
+    """Return whether two files can share a value of a column, as far as their bounds tell."""
     if one is None or other is None or one.type != other.type or one.type in _FLOATS:
         return True
     limits = (one.minimum, one.maximum, other.minimum, other.maximum)
@@ -244,4 +248,5 @@ def _may_overlap(one: ColumnStatistics | None, other: ColumnStatistics | None) -
 
 
 def _statistics(file: FileStatistics, column: str) -> ColumnStatistics | None:
+    """Return a file's statistics of a column, whose name may differ in case, or None."""
     return next((known for name, known in file.columns.items() if name.lower() == column.lower()), None)

@@ -206,6 +206,7 @@ def rows_anywhere(location: str, name: str, store: Callable[[str], ObjectStore])
 
 
 def _union(workspace: Workspace, everything: frozenset[_Pair], selectors: Sequence[str]) -> frozenset[_Pair]:
+    """Return the pairs of table and test that at least one selector matches."""
     found: frozenset[_Pair] = frozenset()
     for selector in selectors:
         terms = [term.strip() for term in selector.split(",")]
