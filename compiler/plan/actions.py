@@ -167,6 +167,7 @@ def _steps(
     *,
     change_class: ChangeClass,
 ) -> tuple[Step, ...]:
+    """Return the steps that `apply` takes for a table, in their order."""
     if change_class is ChangeClass.CREATE or observation is None:
         return (Step.CREATE, Step.RECORD)
     first = (Step.RESTORE,) if any(change.code == "SC102" for change in changes) else ()
@@ -202,6 +203,7 @@ def forgetting(table: Undeclared) -> TableAction:
 
 
 def _requirements(observation: Observation | None) -> Requirements:
+    """Return the state that a table must still have when the plan is applied."""
     if observation is None:
         return Requirements(exists=False, minimum_parquetry=VERSION)
     applied = observation.handle.applied

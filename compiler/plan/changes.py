@@ -90,6 +90,7 @@ _ATTRIBUTES = (
 
 
 def _always(_path: str) -> bool:
+    """Return True: every path counts as written."""
     return True
 
 
@@ -138,6 +139,7 @@ def spec_changes(
 
 
 def _masked_generation(change: Change, pii: frozenset[str]) -> Change:
+    """Return a change with personal values masked in the SQL of a generated column."""
     if not change.path.endswith(".generated"):
         return change
     old, new = (None if text is None else masked_sql(text, pii) for text in (change.old, change.new))
@@ -156,6 +158,7 @@ def _rewrites_files(declared: TableSpec) -> bool:
 
 
 def _as_rewrite(change: Change, declared: TableSpec) -> Change:
+    """Return a change with class rewrite if it makes existing files due, else as it is."""
     if not is_of_layout(change, declared) or change.change_class is ChangeClass.EXECUTES:
         return change
     return replace(change, code="SC251", change_class=ChangeClass.REWRITE)
@@ -203,12 +206,14 @@ def _derived_sizes(spec: TableSpec) -> dict[str, str]:
 
 
 def _rules(spec: TableSpec) -> dict[str, Any]:
+    """Return all fields of a spec except its columns, by dotted path."""
     fields = document(spec) | {"name": spec.name}
     del fields["columns"]
     return flatten(fields)
 
 
 def _rule_change(path: str, old: Any, new: Any) -> Change:
+    """Return the change of a field with its code and its class."""
     if path in _IDENTITY:
         return Change(
             path=path,
@@ -249,6 +254,7 @@ def _is_plugin(path: str, value: Any) -> bool:
 
 
 def _located(change: Change, origin: Callable[[str], str | None]) -> Change:
+    """Return a change with the position at which its path is declared."""
     return replace(change, origin=origin(change.path))
 
 
@@ -272,6 +278,7 @@ def column_changes(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterator
 
 
 def _altered(path: str, old: Column, new: Column) -> Iterator[Change]:
+    """Yield the changes of a column that both specs have."""
     yield from _type_changes(path, parse_type(old.type), parse_type(new.type))
     if old.nullable != new.nullable:
         yield _nullability(path, nullable=new.nullable)
@@ -350,6 +357,7 @@ def _struct_changes(path: str, old: Struct, new: Struct) -> Iterator[Change]:
 
 
 def _reordered(path: str, before: Collection[str], after: Collection[str]) -> Iterator[Change]:
+    """Yield a change if the names that both sides have are in another order."""
     kept_before = [name for name in before if name in after]
     kept_after = [name for name in after if name in before]
     if kept_before != kept_after:
@@ -365,6 +373,7 @@ def _respelled(before: Collection[str], after: Collection[str]) -> dict[str, str
 
 
 def _respelling(path: str, *, old: str, new: str) -> Change:
+    """Return the change of a name that differs only in case."""
     return Change(
         path=path,
         old=old,
@@ -389,6 +398,7 @@ def _added(path: str, type_text: str, *, nullable: bool) -> Change:
 
 
 def _dropped(path: str, type_text: str) -> Change:
+    """Return the breaking change of a dropped column or field."""
     return Change(
         path=path,
         old=type_text,
@@ -439,6 +449,7 @@ def with_returning(
 def _returning(
     change: Change, former_columns: Iterable[FormerColumn], added: dict[ColumnPath, ColumnType]
 ) -> Change:
+    """Return a change that adds a dropped column again as a breaking one, any other as it is."""
     if change.code != "SC301":
         return change
     of_change = (c for c in former_columns if f"columns.{'.'.join(c.path)}.".startswith(f"{change.path}."))

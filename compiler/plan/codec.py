@@ -180,11 +180,13 @@ def changes_json(changes: tuple[Change, ...]) -> list[dict[str, Any]]:
 
 
 def _evidence_json(evidence: Evidence) -> dict[str, Any]:
+    """Return the evidence as plain JSON values."""
     document: dict[str, Any] = to_json_value(evidence)
     return document | {"drift": changes_json(evidence.drift)}
 
 
 def _origins(intent: Intent) -> dict[str, dict[str, str]]:
+    """Return the positions of changes by table and path."""
     entries: tuple[TableAction | Blocked, ...] = (*intent.actions, *intent.blocked)
     found = {
         entry.table: {c.path: c.origin for c in entry.changes if c.origin is not None}
@@ -218,6 +220,7 @@ def _evidence(document: dict[str, Any], document_name: str) -> Evidence:
 
 
 def _with_changes(document: dict[str, Any], origins: dict[str, dict[str, str]]) -> dict[str, Any]:
+    """Return the JSON of an action whose changes have their positions again."""
     table_origins = origins.get(document["table"], {})
     changes = [_with_change_class(change) for change in document.get("changes", ())]
     return document | {"changes": [c | {"origin": table_origins.get(c["path"])} for c in changes]}

@@ -98,6 +98,7 @@ def drift_of_workspace(workspace: Workspace) -> tuple[TableDrift, ...]:
 
 
 def _drift_at(workspace: Workspace, table: ResolvedTable) -> TableDrift:
+    """Return the drift of a table of the workspace."""
     return table_drift(
         workspace.store(table), table=table.name, location=table.location_declared, owner=workspace.owner
     )
@@ -173,6 +174,7 @@ def unusable_drift(refusal: UnsupportedTableError | CorruptTableError) -> Drift:
 
 
 def _record(handle: TableHandle) -> Iterator[Drift]:
+    """Yield a drift if the applied record is damaged."""
     if handle.fault is not None:
         yield Drift(code="DR102", path="applied", applied=None, live=None, remedy=str(handle.fault))
 
@@ -189,6 +191,7 @@ def _signature(observation: Observation, owner: TableOwner | None) -> Iterator[D
 
 
 def _properties(observation: Observation, spec: TableSpec) -> Iterator[Drift]:
+    """Yield a drift for each property that differs from the applied spec or prevents writes."""
     handle = observation.handle
     raw, place = handle.config.raw, handle.store.uri
     problems = tuple(writing_problems(handle.config))
@@ -209,11 +212,13 @@ def _properties(observation: Observation, spec: TableSpec) -> Iterator[Drift]:
 
 
 def _written_at(handle: TableHandle) -> str | None:
+    """Return when hoodie.properties was last written, or None if that is unknown."""
     info = handle.store.stat(PROPERTIES_PATH)
     return None if info is None else format_instant(info.modified_ms, handle.config.timezone)
 
 
 def _columns(observation: Observation, timeline: Timeline, spec: TableSpec) -> Iterator[Drift]:
+    """Yield the drift of each column, with the commit that caused it."""
     live = {c.name: c for c in observation.live_columns(timeline)}
     applied = {c.name: c for c in spec.columns}
     if not live:
@@ -232,6 +237,7 @@ def _columns(observation: Observation, timeline: Timeline, spec: TableSpec) -> I
 
 
 def _column(applied: Column, live: Column | None, *, is_key: bool) -> Drift | None:
+    """Return how a live column differs from the applied one, or None if it does not."""
     path = f"columns.{applied.name}"
     if live is None:
         return Drift(code="DR203", path=path, applied=applied.type, live=None, restorable=True)
@@ -254,6 +260,7 @@ def _column(applied: Column, live: Column | None, *, is_key: bool) -> Drift | No
 
 
 def _remedy(applied: ColumnType, live: ColumnType) -> str | None:
+    """Return what to do about a changed type, or None if it is a widened or narrowed one."""
     if is_widening(applied, live) or is_widening(live, applied):
         return None
     return "its files contain other values now: restore a savepoint, or rewrite the table"
@@ -287,6 +294,10 @@ def _with_writer(drift: Drift, name: str, live: Column | None, timeline: Timelin
 def _first_commit_where(
     timeline: Timeline, holds: Callable[[Sequence[Column]], bool]
 ) -> tuple[str | None, CommitMetadata | None]:
+    """Return the first commit since which each schema ``holds``, with its metadata.
+
+    Both are None if the newest schema does not hold.
+    """
     found: tuple[str | None, CommitMetadata | None] = (None, None)
     for instant in reversed(timeline.completed_writes):
         metadata = timeline.commit_metadata(instant.time)
@@ -396,6 +407,7 @@ def restored_columns(
 
 
 def _author(drift: Drift) -> str:
+    """Return in words who dropped or narrowed a column."""
     writer = drift.writer or ""
     if writer == RESTORE:
         return RESTORE

@@ -103,6 +103,7 @@ def _sub_folders(store: ObjectStore, folder: str) -> list[str] | None:
 
 
 def _undeclared_at(workspace: Workspace, location: str) -> Undeclared | None:
+    """Return the table at a location if it is applied and belongs to this project, or None."""
     store = workspace.store_at(location)
     try:
         identity = read_identity(store)

@@ -127,6 +127,7 @@ def as_merged(plan: PlanDocument, workspace: Workspace, commit: str | None = Non
 def _authority_changes(
     workspace: Workspace, commit: str, base: str | None, *, read: Mapping[str, bytes] | None
 ) -> tuple[AuthorityChange, ...]:
+    """Return the changes of authority from the base to a commit; without a base, all authority is new."""
     root, target = workspace.project.root, workspace.project.target.name
     if commit == base and read is None:
         return ()
@@ -157,6 +158,7 @@ _Overrides = Mapping[tuple[str, str], AllowEntry]
 
 
 def _overrides(workspace: Workspace) -> _Overrides:
+    """Return the allow entries that override guardrails, by table and guardrail."""
     return {(e.table, e.guardrail): e for e in workspace.project.allow if e.guardrail is not None}
 
 
@@ -168,10 +170,12 @@ def _allowing(finding: Finding, allowed: _Overrides) -> AllowEntry | None:
 
 
 def _blocks(finding: Finding, allowed: _Overrides) -> bool:
+    """Return whether a finding is a denial that no allow entry overrides."""
     return finding.outcome is RuleOutcome.DENY and _allowing(finding, allowed) is None
 
 
 def _verdicts(table_findings: tuple[Finding, ...], allowed: _Overrides) -> tuple[GuardrailVerdict, ...]:
+    """Return the findings of an action in the form in which the plan records them."""
     entries = ((finding, _allowing(finding, allowed)) for finding in table_findings)
     return tuple(
         GuardrailVerdict(

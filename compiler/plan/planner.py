@@ -145,6 +145,7 @@ class _ObservationOrError:
     error: UnsupportedTableError | CorruptTableError | None = None
 
     def get(self) -> Observation | None:
+        """Return the table, or None if there is none; raise the error with which the read failed."""
         if self.error is not None:
             raise self.error
         return self.observation
@@ -174,6 +175,7 @@ class _LiveTables:
 
 
 def _read_tables(workspace: Workspace, *, with_undeclared: bool) -> _LiveTables:
+    """Read the tables of the workspace and their drift, in parallel."""
     unread = _unread_reasons(workspace)
     stores = {table.name: workspace.store(table) for table in workspace.tables if table.name not in unread}
     observations = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
@@ -225,6 +227,7 @@ class _ComparedTable:
 
 
 def _compared(workspace: Workspace, table: ResolvedTable, live: _LiveTables) -> _ComparedTable:
+    """Return what the plan does with a table: the action, a refusal, or nothing."""
     if table.name in live.unread:
         return _ComparedTable(table=table, outcome=refuse_unread(workspace, table, live.unread[table.name]))
     try:
@@ -314,7 +317,10 @@ def _applied_settings(observation: Observation | None) -> AppliedSettings:
 def _figures(
     workspace: Workspace, planned: Mapping[str, _PlannedTable], work: _DueWork | None
 ) -> dict[str, TableFigures]:
-    """Return the figures of tables that change, with the number of runs that the tables share."""
+    """Return the figures of tables that change.
+
+    The number of runs that they need takes into account that tables share the budget of a run.
+    """
     measured = {name: entry.measured for name, entry in planned.items() if entry.measured is not None}
     debts = {} if work is None else dict(work.measured)
     shared = with_shared_runs(
@@ -367,6 +373,7 @@ def _unusable_warnings(
 
 
 def _signature_warnings(workspace: Workspace, live: _LiveTables) -> Iterator[PlanWarning]:
+    """Yield a warning for each table whose signature cannot be checked here."""
     for table in workspace.tables:
         observation = live.observation(table.name)
         if observation is not None:
@@ -646,6 +653,7 @@ def _name_of(observation: Observation) -> str:
 
 
 def _try_observe(store: ObjectStore) -> _ObservationOrError:
+    """Return the table in a store, or the error that prevents its use."""
     try:
         return _ObservationOrError(observation=observe(store))
     except (UnsupportedTableError, CorruptTableError) as error:

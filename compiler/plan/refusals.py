@@ -57,6 +57,7 @@ def refuse_faulty(table: ResolvedTable, observation: Observation) -> Blocked | N
 
 
 def _faulty(name: str, location: str, fault: RecordFault) -> Blocked:
+    """Return a refusal for a table whose applied record must not be used."""
     return Blocked(table=name, location=location, code=fault.code, reason=fault.reason, remedy=fault.remedy)
 
 
@@ -272,6 +273,7 @@ def _command_location(location: str) -> str:
 
 
 def _commit_not_contained(workspace: Workspace, observation: Observation) -> str | None:
+    """Return the commit of the applied spec if the checked-out history lacks it, else None."""
     record = observation.handle.applied
     applied = record.git_commit if record else None
     if applied is None or workspace.tree.contains(applied) or is_declared_since(workspace, observation):
@@ -311,6 +313,7 @@ def _refusal(
 
 
 def _head(tree: GitWorkTree) -> str:
+    """Return a short name for what is checked out."""
     return (tree.commit or "this directory")[:12]
 
 
@@ -415,7 +418,10 @@ def with_allow_reason(change: Change, entries: Mapping[str, AllowEntry]) -> Chan
 def unused_allow_entries(
     workspace: Workspace, outcomes: Sequence[TableAction | Blocked]
 ) -> tuple[PlanWarning, ...]:
-    """Return a warning for each allow entry about a planned table that no change of the plan needs."""
+    """Return a warning for each allow entry that permits no change of the plan.
+
+    Only entries about planned tables count.
+    """
     needed = {(outcome.table, change.code) for outcome in outcomes for change in outcome.changes}
     return tuple(
         PlanWarning(

@@ -180,4 +180,5 @@ def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedR
 
 
 def _shown(value: object) -> str:
+    """Return a value of a setting as text."""
     return "nothing" if value is None else scalar(value)

@@ -34,6 +34,7 @@ def unmasked(plan: PlanDocument, workspace: Workspace) -> PlanDocument:
 
 
 def _spec(action: TableAction, workspace: Workspace) -> TableSpec:
+    """Return the unmasked spec of an action; raise StalePlanError if it is not the masked one any more."""
     found = _forgotten(action, workspace) if Step.FORGET in action.steps else _declared(action, workspace)
     if found is None or masked(found) != action.spec:
         raise StalePlanError(
@@ -46,6 +47,7 @@ def _spec(action: TableAction, workspace: Workspace) -> TableSpec:
 
 
 def _declared(action: TableAction, workspace: Workspace) -> TableSpec | None:
+    """Return the declared spec of a table, or None if its jobs are not those of the plan."""
     table = next((table for table in workspace.project.tables if table.name == action.table), None)
     if table is None or job_references(workspace, table) != action.jobs:
         return None
@@ -53,6 +55,7 @@ def _declared(action: TableAction, workspace: Workspace) -> TableSpec | None:
 
 
 def _forgotten(action: TableAction, workspace: Workspace) -> TableSpec | None:
+    """Return the spec of a table to forget, or None if the applied record has changed."""
     observation = observe(workspace.store_at(action.location))
     if observation is None or observation.spec is None:
         return None
