@@ -289,6 +289,7 @@ def _how_to_contain(commit: str, tree: GitWorkTree) -> str:
 
 
 def _full_reason(change: Change) -> str:
+    """Return the path of a change, the meaning of its code and its reason, for a refusal."""
     return f"{change.path}: {CODES[change.code]}; {change.reason}"
 
 
