@@ -48,6 +48,7 @@ def check_columns(resolution: Resolution) -> None:
 
 
 def _check_names(resolution: Resolution) -> None:
+    """Report columns with reserved or equal names, and a delete flag of the wrong type."""
     listed = isinstance(resolution.file.value.get("columns"), list)
     entries = resolution.file.value["columns"] if listed else ()
     names = [entry["name"] for entry in entries] or [column.name for column in resolution.table.spec.columns]
@@ -166,6 +167,7 @@ def _follows_from_key(table: ResolvedTable, name: str) -> bool:
 
 
 def _check_references(resolution: Resolution) -> None:
+    """Report settings that name a missing column or one of an unsuitable type."""
     spec = resolution.table.spec
     for path, name, broken in broken_references(spec, resolution.types):
         if broken.rule is Rule.MISSING:
@@ -203,11 +205,13 @@ def _tested(resolution: Resolution) -> Iterator[tuple[str, str]]:
 
 
 def _check_known(resolution: Resolution, name: str, path: str, setting: str) -> None:
+    """Report a setting that names a missing column."""
     if type_of(resolution.types, name) is None:
         _report_missing(resolution, missing_column(setting, name), path, name)
 
 
 def _report_missing(resolution: Resolution, broken: BrokenRule, path: str, name: str) -> None:
+    """Report a missing column, with the nearest known name, if the columns are known."""
     if resolution.columns_known:
         near = did_you_mean(name, _names(resolution)) if len(resolution.found) < _MOST_HINTS else None
         resolution.report("PQ401", broken.problem, path, near or broken.remedy)

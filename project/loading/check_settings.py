@@ -85,6 +85,7 @@ def _check_strategies(resolution: Resolution) -> None:
 
 
 def _check_partition_filter(resolution: Resolution) -> None:
+    """Report partition filters that exclude each other, are invalid, or have no effect."""
     top = "clustering.plan.partitions"
     chosen = resolution.layered.value["clustering"]["plan"]["partitions"]
     rules = [
@@ -116,6 +117,7 @@ def _check_partition_filter(resolution: Resolution) -> None:
 
 
 def _check_clustering_effect(resolution: Resolution) -> None:
+    """Report clustering settings without effect, and encryption without a key."""
     clustering = resolution.table.spec.clustering
     execution = clustering.execution
     every, columns = "clustering.every_commits", "clustering.execution.columns"
@@ -157,6 +159,7 @@ def _check_retention(resolution: Resolution) -> None:
 
 
 def _check_files(resolution: Resolution) -> None:
+    """Report encryption, page sizes and bloom filters that do not fit the other settings of files."""
     files = resolution.table.spec.files
     path, former = "files.encryption_key", "files.former_encryption_keys"
     key = files.encryption_key if resolution.intact(path) else None

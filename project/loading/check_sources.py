@@ -23,7 +23,7 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTAL
 
 
 def check_sources(resolution: Resolution) -> None:
-    """Report sources, queries and SQL that cannot work."""
+    """Report duplicate names, and settings and SQL of sources that cannot work or have no effect."""
     _check_unique(resolution, "sources", "source")
     _check_unique(resolution, "queries", "query")
     _check_unique(resolution, "tests", "test")
@@ -47,6 +47,7 @@ def check_sql_of_tests(resolution: Resolution) -> None:
 
 
 def _check_unique(resolution: Resolution, section: str, noun: str) -> None:
+    """Report entries of a section whose names are equal in any case."""
     first: dict[str, str] = {}
     for index, entry in enumerate(resolution.file.value.get(section, ())):
         name = entry.get("name")
@@ -62,6 +63,7 @@ def _check_unique(resolution: Resolution, section: str, noun: str) -> None:
 
 
 def _check_operation(resolution: Resolution, source: Source) -> None:
+    """Report a source whose operation misses a key or partitions, and its settings without effect."""
     path = f"sources.{source.name}"
     operation = f"{path}.operation"
     has_key = bool(resolution.table.spec.record_key) or not resolution.intact("record_key")
@@ -111,6 +113,11 @@ def _check_operation(resolution: Resolution, source: Source) -> None:
 def _check_order(
     resolution: Resolution, source: Source, no_effect: Callable[[str, str], None], *, has_key: bool
 ) -> None:
+    """Report ``file_order`` and ``ties`` if they have no effect, and rows with no order to choose by.
+
+    If two rows of a batch have one key, the one that counts is chosen by their order. Rows of a query
+    and of a Hudi table have none, so they need an ordering column or ``ties``.
+    """
     chooses = has_key and (source.operation is Operation.UPSERT or source.drop_duplicates)
     is_ordered = source.select is None and source.format != "hudi"
     if source.file_order != MODIFIED and not (chooses and is_ordered):
@@ -128,6 +135,7 @@ def _check_order(
 
 
 def _check_options(resolution: Resolution, source: Source) -> None:
+    """Report options of a source that its format does not have, or wrong values of them."""
     for problem in option_problems(source.format, source.options):
         path = f"sources.{source.name}.options.{problem.name}"
         hint = did_you_mean(problem.name, problem.among) or problem.hint
@@ -135,6 +143,7 @@ def _check_options(resolution: Resolution, source: Source) -> None:
 
 
 def _check_sql(resolution: Resolution) -> None:
+    """Report errors in the SQL of generated columns, sources, queries and tests."""
     generated = {c.name.lower(): c.name for c in resolution.table.spec.columns if c.generated is not None}
     effort = Effort.of_a_table()
     for column in resolution.table.spec.columns:
@@ -196,6 +205,7 @@ def _checked_tokens(
     path: str,
     effort: Effort,
 ) -> Sequence[Token]:
+    """Return the tokens of an SQL text; report an invalid text and return none for it."""
     try:
         return check(text, effort)
     except SqlProblem as problem:
@@ -274,6 +284,8 @@ def _check_select_columns(resolution: Resolution, source: Source, selected: froz
 def _check_selected(
     resolution: Resolution, found: Sequence[Token], selected: frozenset[str], path: str, effort: Effort
 ) -> None:
+    """Report columns in SQL on the rows of a source's select that the select does not return."""
+
     def known(chain: tuple[str, ...]) -> bool:
         # A column that is selected unchanged can also be read with its table's name: `source.op`.
         return not selected.isdisjoint(chain[:2])

@@ -57,6 +57,7 @@ def check_tests_in_file(resolution: Resolution) -> None:
 
 
 def _check_columns_in_pairs(resolution: Resolution, test: TableTest, path: str) -> None:
+    """Report a relationship whose two lists of columns differ in length."""
     if test.kind != RELATIONSHIPS:
         return
     own, other = test.arguments["columns"], test.arguments.get("to_columns")
@@ -77,6 +78,7 @@ def _check_location(resolution: Resolution, test: TableTest, path: str) -> None:
 
 
 def _check_effect(resolution: Resolution, test: TableTest, path: str) -> None:
+    """Report a test that cannot fail under the settings of the table."""
     spec = resolution.table.spec
     if test.kind == "max_small_files" and spec.sizing.small_file_limit_bytes == 0:
         summary = "no file is small with small_file_limit: 0"
@@ -88,6 +90,7 @@ def _check_effect(resolution: Resolution, test: TableTest, path: str) -> None:
 
 
 def _check_where(resolution: Resolution, test: TableTest, path: str) -> None:
+    """Report ``where`` and ``max_failures`` on a test that ignores them."""
     if test.where is not None and test.kind in OF_WHOLE_TABLE:
         summary = f"where has no effect on {test.kind}"
         resolution.report("PQ701", summary, f"{path}.where", "remove it", at_key=True)
@@ -97,6 +100,7 @@ def _check_where(resolution: Resolution, test: TableTest, path: str) -> None:
 
 
 def _check_query(resolution: Resolution, test: TableTest, path: str) -> None:
+    """Report a test of a query that the table does not declare."""
     if test.kind != "query" or not resolution.intact("queries"):
         return
     names = [query.name for query in resolution.table.spec.extra.queries]
@@ -107,6 +111,7 @@ def _check_query(resolution: Resolution, test: TableTest, path: str) -> None:
 
 
 def _check_order(resolution: Resolution, test: TableTest, path: str) -> None:
+    """Report limits of a test that contradict each other."""
     units = LIMITS.get(test.kind, {ITSELF: Unit.COUNT})
     for key in units:
         limit = limit_of(test, key)

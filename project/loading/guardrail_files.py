@@ -70,6 +70,7 @@ def _load_guardrail(path: str, files: ProjectFiles, found: list[Diagnostic]) -> 
 
 
 def _read(file: SpecFile, key: str, read: Any, found: list[Diagnostic]) -> Any:
+    """Return what ``read`` makes of the value of a key; report its Problem and return None."""
     try:
         return read(file.value[key])
     except Problem as problem:

@@ -214,6 +214,7 @@ def _at_target(file: SpecFile, kind: Kind, *, fetch: Any, scope: TemplateScope) 
 
 
 def _check_file_name(file: SpecFile, found: list[Diagnostic]) -> None:
+    """Report a file whose name differs from that of its table or policy."""
     stem = PurePosixPath(file.source.path).stem
     name = file.value.get("name")
     if isinstance(name, str) and name != stem:
@@ -243,7 +244,10 @@ def _policies(
 def _resolved(
     files: Iterable[SpecFile], context: ResolutionContext, found: list[Diagnostic]
 ) -> list[Resolution]:
-    """Resolve and check tables one by one; of tables with equal names (in any case), return the first."""
+    """Resolve and check tables one by one, and return them by name.
+
+    If several tables have one name (in any case), a diagnostic is added and only the first one is returned.
+    """
     resolutions: dict[str, Resolution] = {}
     for file in files:
         resolution = resolve(file, context)
@@ -310,6 +314,7 @@ def _report_duplicate(
 
 
 def _has_overrides(file: SpecFile | None, target: str) -> bool:
+    """Return whether a project file has overrides for a target."""
     return (
         file is not None
         and bool(file.node.at(("targets", target, "overrides")).value)
@@ -421,6 +426,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _check_protected(project: SpecFile, resolutions: Sequence[Resolution], found: list[Diagnostic]) -> None:
+    """Report patterns under ``protect`` that match no table."""
     names = [resolution.table.name for resolution in resolutions]
     targets = project.value.get("targets")
     for target, value in targets.items() if isinstance(targets, dict) else ():
@@ -447,6 +453,7 @@ def _check_overrides(
 
 
 def _unmatched(project: SpecFile, path: DocumentPath, pattern: str, names: Iterable[str]) -> Diagnostic:
+    """Return the diagnostic of a pattern that matches no table."""
     return diagnostic(
         "PQ308",
         f"'{pattern}' matches no table",

@@ -62,6 +62,7 @@ def outline(root: Path) -> Outline:
 
 
 def _mapping(files: FilesOnDisk, path: str) -> Mapping[str, Any]:
+    """Return the values of a YAML file; empty if it is missing or is no mapping."""
     data = files.read(path)
     if not isinstance(data, bytes):
         return {}
@@ -70,6 +71,7 @@ def _mapping(files: FilesOnDisk, path: str) -> Mapping[str, Any]:
 
 
 def _at(value: Any, *path: str) -> Any:
+    """Return the value at a path of keys, or None."""
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
     return value
@@ -81,6 +83,7 @@ def _is_within(warehouse: Any) -> bool:
 
 
 def _names(value: Any) -> list[str]:
+    """Return the keys of a mapping that are strings; none for another value."""
     return [name for name in value if isinstance(name, str)] if isinstance(value, dict) else []
 
 

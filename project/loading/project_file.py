@@ -216,6 +216,7 @@ def _budget(file: SpecFile, target: str) -> Budget:
 
 
 def _text(value: Any) -> str | Secret:
+    """Return a value of a setting as text; a secret stays a secret."""
     if isinstance(value, (str, Secret)):
         return value
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
@@ -413,6 +414,7 @@ def _site(path: DocumentPath, beside: Node) -> TemplateSite:
 
 
 def _site_of_setting(name: str) -> TemplateSite:
+    """Return what a template in a Spark or storage setting may read, by the setting's name."""
     if name.lower().endswith("javaoptions"):
         return TemplateSite.COMMAND_LINE
     return TemplateSite.TARGET if _ADDRESS.search(name) else TemplateSite.CREDENTIALS
@@ -452,7 +454,10 @@ def _template_sites(
 
 
 def _steps(setting: Any) -> list[str | int]:
-    """Return the path of a setting in an allow entry: its value may read the same as the setting itself."""
+    """Return the path within a target of the setting that an allow entry names.
+
+    Templates in the entry's value may read what templates at this path may read.
+    """
     section, _, rest = str(setting).partition(".")
     first, _, key = rest.partition(".")
     return [section, first, *filter(None, [key])] if section == "spark" else [section, *rest.split(".")]

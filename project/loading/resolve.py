@@ -292,12 +292,14 @@ def section(layer: Layer, file: SpecFile, at: DocumentPath, keys: Iterable[str])
 
 
 def _below(paths: Iterable[DocumentPath], at: DocumentPath) -> set[DocumentPath]:
+    """Return the paths at or below a path, relative to it."""
     return {path[len(at) :] for path in paths if path[: len(at)] == at[: len(path)]}
 
 
 def _location(
     value: Mapping[str, Any], context: ResolutionContext, name: str
 ) -> tuple[str, LocationProblem | None]:
+    """Return a table's location; if it is not valid, the default location and the problem."""
     fallback = f"{context.warehouse.rstrip('/')}/{name}"
     try:
         return joined(context.warehouse, value.get("location", name)), None
@@ -306,6 +308,7 @@ def _location(
 
 
 def _sources(value: Mapping[str, Any]) -> tuple[tuple[Source, ...], list[tuple[str, LocationProblem]]]:
+    """Return the sources of a table, and the problems with their paths."""
     sources, problems = [], []
     for index, entry in enumerate(value.get("sources", ())):
         path = entry["path"]

@@ -102,6 +102,7 @@ def _as_table(document: Document, root: Node) -> Document:
 
 
 def _node(value: Any, span: Span) -> Node:
+    """Return a node of values that were not written, with one position for all of them."""
     match value:
         case dict():
             inner: dict[str | int, Node] = {key: _node(part, span) for key, part in value.items()}
