@@ -92,6 +92,7 @@ def _from_file(file: SpecFile, read: Read, found: list[Diagnostic]) -> list[dict
 
 
 def _inside(path: str) -> str:
+    """Return a path in the project; raise LocationProblem for one outside."""
     inside = joined("", path)
     if not is_relative(inside):
         raise LocationProblem("PQ011", f"'{path}' is outside the project", "name it relative to the project")
@@ -99,6 +100,7 @@ def _inside(path: str) -> str:
 
 
 def _schema(path: str, read: Read) -> Any:
+    """Return the JSON of an Avro schema file; raise AvroSchemaError if it cannot be read or is invalid."""
     data = read(path)
     if isinstance(data, Diagnostic):
         raise AvroSchemaError(data.summary.partition("' ")[2])

@@ -93,6 +93,7 @@ def _within(base: str, path: str) -> str:
 
 
 def _clean(path: str) -> str:
+    """Return a normalised path; raise LocationProblem if a relative one leads out of its folder with ``..``."""
     if is_relative(path):
         return _within("", path) or "."
     return posixpath.normpath("/" + path.lstrip("/"))

@@ -170,6 +170,7 @@ def names_of(tests: Sequence[TableTest]) -> tuple[str, ...]:
 
 
 def _plain_name(test: TableTest) -> str:
+    """Return the name of an unnamed test: its kind, followed by its columns or its query."""
     match test.kind:
         case "query":
             return f"query_{test.arguments['name']}"

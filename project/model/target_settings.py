@@ -54,6 +54,7 @@ def target_settings(
 
 
 def _is_default(setting: TargetSetting) -> bool:
+    """Return whether a setting has the value that it has when it is absent."""
     return setting.value in (None, [], {}) or (setting.path, setting.value) == (
         "spark.launcher",
         str(Launcher.IN_PROCESS),
