@@ -57,6 +57,7 @@ def _meaning(source: SourceText) -> str | None:
 
 
 def _root(root: Entry) -> Iterator[str]:
+    """Yield the lines of a document, without blank lines at its beginning."""
     lines = [*_remarks(root.comments_above, 0)]
     if isinstance(root.value, Collection) and not _flat(root.value):
         if root.note:
@@ -83,11 +84,13 @@ def _children(collection: Collection, indent: int, *, first: bool = True) -> Ite
 
 
 def _blank_line_before(entry: Entry) -> Iterator[str]:
+    """Yield an empty line if one is above the entry in the source."""
     if entry.after_blank_line:
         yield ""
 
 
 def _remarks(remarks: list[Remark], indent: int) -> Iterator[str]:
+    """Yield the lines of comments."""
     for remark in remarks:
         if remark.after_blank_line:
             yield ""
@@ -95,6 +98,7 @@ def _remarks(remarks: list[Remark], indent: int) -> Iterator[str]:
 
 
 def _entry(entry: Entry, collection: Collection, indent: int) -> Iterator[str]:
+    """Yield the lines of an entry of a mapping or list."""
     margin = " " * indent
     if collection.is_mapping:
         assert entry.key is not None, "entries of mappings have keys"
@@ -147,6 +151,7 @@ def _with_comment(line: str, note: str | None) -> str:
 
 
 def _anchored(value: ScalarNode | Collection, text: str, *, behind: bool = False) -> str:
+    """Return the text of a value with its anchor, if it has one: before the text, or ``behind`` it."""
     if not value.anchor:
         return text
     return f"{text} &{value.anchor}" if behind else f"&{value.anchor} {text}".rstrip()
@@ -173,6 +178,7 @@ def _flat(value: Tree) -> bool:
 
 
 def _is_short(value: ScalarNode | None) -> bool:
+    """Return whether a scalar is on one line."""
     return value is None or (value.style not in ("|", ">") and len(LINE_END.split(value.raw)) == 1)
 
 
@@ -193,6 +199,7 @@ def _inline(value: Tree) -> str:
 
 
 def _key(key: ScalarNode) -> str:
+    """Return a key on one line."""
     return _scalar(key)[0] if _is_short(key) else _quoted(key.value)
 
 

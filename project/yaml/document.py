@@ -160,9 +160,11 @@ class _Composer:
         self._aliases = 0
 
     def dispose(self) -> None:
+        """Free the parser."""
         self._parser.dispose()
 
     def report(self, code: str, summary: str, span: Span, hint: str | None = None) -> None:
+        """Add a diagnostic."""
         self.found.append(diagnostic(code, summary, source=self.source, span=span, hint=hint))
 
     def document(self) -> Node | None:
@@ -191,6 +193,7 @@ class _Composer:
         return root
 
     def _node(self, event: Any, depth: int) -> Node:
+        """Return the node of an event with all that belongs to it; stop at the limits of size and depth."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise _LimitError(f"more than {MAX_NODES:,} values, counting what aliases repeat", _span(event))
@@ -220,6 +223,7 @@ class _Composer:
         return node
 
     def _alias(self, event: Any) -> Node:
+        """Return the node of the anchor that an alias names; report an alias without an anchor."""
         self._aliases += 1
         if self._aliases > MAX_ALIASES:
             raise _LimitError(f"more than {MAX_ALIASES} aliases", _span(event))
@@ -238,6 +242,7 @@ class _Composer:
         return node
 
     def _scalar(self, event: Any, *, tagged: bool) -> Node:
+        """Return the node of a scalar; report a number that is not usable."""
         value = event.value
         if not tagged and not event.style and event.implicit[0]:
             value = scalar(event.value)
@@ -358,10 +363,12 @@ def _span(event: Any) -> Span:
 
 
 def _beginning(source: SourceText) -> Span:
+    """Return the position of the first character of a file."""
     place = source.position(0)
     return Span(place, place)
 
 
 def _shown(value: object) -> str:
+    """Return a value as short text for a message."""
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

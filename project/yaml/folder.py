@@ -120,11 +120,11 @@ class RecordingFiles:
     contents: dict[str, bytes] = field(default_factory=dict)
 
     def below(self, top: str, found: list[Diagnostic]) -> Iterable[str]:
-        """Return the files below the folder ``top`` of the wrapped source."""
+        """Return the files below the folder ``top`` of the wrapped source. Nothing is recorded."""
         return self.files.below(top, found)
 
     def has(self, path: str) -> bool:
-        """Return whether the wrapped source has a file at this path."""
+        """Return whether the wrapped source has a file at this path. Nothing is recorded."""
         return self.files.has(path)
 
     def read(self, path: str) -> bytes | Diagnostic:
@@ -210,6 +210,7 @@ def read_project_file(files: ProjectFiles) -> bytes | Diagnostic:
 
 
 def _specs(paths: Iterable[str], found: list[Diagnostic]) -> list[str]:
+    """Return the sorted files that end in ``.yml``; report those with a similar ending."""
     specs = []
     for path in paths:
         if path.endswith(".yml"):
@@ -221,6 +222,7 @@ def _specs(paths: Iterable[str], found: list[Diagnostic]) -> list[str]:
 
 
 def _walk(folder: Path, path: str, found: list[Diagnostic]) -> Iterator[str]:
+    """Yield the files at any depth of a folder; report links to folders and what cannot be read."""
     source = SourceText(path=path, text="")
     if folder.is_symlink():
         found.append(
@@ -250,6 +252,7 @@ def _walk(folder: Path, path: str, found: list[Diagnostic]) -> Iterator[str]:
 
 
 def _unread(path: str, why: str, hint: str) -> Diagnostic:
+    """Return the diagnostic of a file that is not read."""
     return diagnostic(
         "PQ012", f"'{path}' is not read: {why}", source=SourceText(path=path, text=""), hint=hint
     )

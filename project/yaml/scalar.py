@@ -42,6 +42,7 @@ def scalar(text: str) -> Scalar | NotUsable:
 
 
 def _number(text: str) -> int | float | NotUsable:
+    """Return the number in a text, or ``NOT_USABLE`` for one that is too long or not finite."""
     if _INTEGER.fullmatch(text):
         if len(text) > _MAX_DIGITS:
             return NOT_USABLE

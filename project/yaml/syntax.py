@@ -133,6 +133,7 @@ class _Reader:
         self._in_headers: list[_Comment] = []
 
     def root(self) -> Entry:
+        """Read the whole document, and return its tree."""
         event = next(self._events)
         while isinstance(event, (yaml.StreamStartEvent, yaml.DocumentStartEvent)):
             event = next(self._events)
@@ -151,6 +152,7 @@ class _Reader:
             end = following
 
     def _tree(self, event: Any) -> Tree:
+        """Return the tree of an event with all that belongs to it."""
         if isinstance(event, yaml.AliasEvent):
             return Alias(name=str(event.anchor))
         if isinstance(event, yaml.ScalarEvent):
@@ -179,6 +181,7 @@ class _Reader:
         return end
 
     def _scalar(self, event: Any) -> ScalarNode:
+        """Return the scalar of an event as it is written, and note where it is in the text."""
         begin, end = event.start_mark.index, event.end_mark.index
         raw = self._text[begin:end]
         if event.anchor:
@@ -301,15 +304,19 @@ class _Lines:
         self._begins = [0, *(match.end() for match in LINE_END.finditer(source.text))]
 
     def column(self, index: int) -> int:
+        """Return the column of an offset, counted from 0."""
         return index - self._begins[self._number(index)]
 
     def is_alone(self, index: int) -> bool:
+        """Return whether only blanks are before an offset on its line."""
         number = self._number(index)
         return not self._lines[number][: index - self._begins[number]].strip()
 
     def is_apart(self, index: int) -> bool:
+        """Return whether a blank line is above the line of an offset."""
         number = self._number(index)
         return number > 0 and not self._lines[number - 1].strip()
 
     def _number(self, index: int) -> int:
+        """Return the number of an offset's line, counted from 0."""
         return bisect_right(self._begins, index) - 1
