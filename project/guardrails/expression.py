@@ -179,7 +179,10 @@ def _measured(text: str) -> tuple[_Size, frozenset[str]]:
 
 
 def _check_sign(text: str, start: int) -> None:
-    """Raise Problem for a sign that would hide a part of the expression from the cost limit."""
+    """Raise Problem for a quote that nothing closes on its line, and for a comment.
+
+    Both would hide a part of the expression from the count of its steps.
+    """
     if text[start] in "\"'":
         raise Problem(_CODE, "a text is not closed, or spans lines")
     if text.startswith("//", start):
@@ -193,5 +196,6 @@ def _complaint(error: Exception) -> str:
 
 
 def _first_sentence(error: Exception) -> str:
+    """Return the first sentence of an error's message, at most 200 characters."""
     text = " ".join(str(error).split())
     return text.partition(". ")[0].partition(": the operation")[0][:200]
