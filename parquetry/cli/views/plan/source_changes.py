@@ -59,6 +59,7 @@ def _entry(name: str, group: list[Change]) -> Change | None:
 
 
 def _has_notes(change: Change) -> bool:
+    """Return whether a change has a reason, a permission or a live value to show."""
     return (
         change.needs_allow_entry
         or change.allowed is not None

@@ -334,7 +334,7 @@ def _replay_error(found: Replay) -> Iterator[str]:
 
 
 def change_notes(change: Change) -> list[str]:
-    """Return notes about a change besides its values and its place."""
+    """Return what to show of a change besides its values: code, reason, permission and live value."""
     notes = [change.code] if change.needs_allow_entry else []
     if change.undeclared is not None:
         notes.append(change.undeclared)
