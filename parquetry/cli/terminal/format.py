@@ -55,6 +55,7 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def _short(name: str, *, ending: int) -> str:
+    """Return the beginning of a long name and its last ``ending`` characters."""
     if len(name) <= _LONG_NAME:
         return name
     return f"{name[:_BEGINNING]}..{name[-ending:]}" if ending else name[:_BEGINNING]

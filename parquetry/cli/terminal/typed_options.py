@@ -51,7 +51,7 @@ class TypedOptions:
         return (*base, *(word for pair in options if pair[0] not in words for word in pair))
 
     def with_options(self, text: str) -> str:
-        """Return the text; in a message, its commands get the options that they lack."""
+        """Return a text; if it is a message, its commands get the options that they lack."""
         return written(text, self.written)
 
     def written(self, part: Command | Phrase) -> str:
@@ -72,6 +72,7 @@ class TypedOptions:
         return tuple(map(there._completed, commands))  # noqa: SLF001 - its own class
 
     def _completed(self, command: str) -> str:
+        """Return a command of parquetry with the options that it lacks, another one as it is."""
         words = shell.words_of(command)
         if words is None or words[:1] != ("parquetry",):
             return command

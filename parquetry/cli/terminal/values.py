@@ -47,6 +47,7 @@ def _shown(value: Any, with_options: Callable[[str], str] | None, seen: dict[int
 def _shown_parts(
     value: Any, names: tuple[str, ...] | None, with_options: Callable[[str], str] | None, seen: dict[int, Any]
 ) -> Any:
+    """Return a compound value with its parts converted; the same object if no part changes."""
     if names is not None:
         fields = ((name, getattr(value, name)) for name in names)
         changed = {name: new for name, old in fields if (new := _shown(old, with_options, seen)) is not old}
@@ -64,14 +65,17 @@ def _shown_parts(
 
 @cache
 def _fields_of(kind: type) -> tuple[str, ...] | None:
+    """Return the names of a dataclass's fields, or None for another type."""
     return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 def _same(made: Any, old: Any) -> bool:
+    """Return whether two sequences of key and value consist of the same objects."""
     return all(a is c and b is d for (a, b), (c, d) in zip(made, old, strict=True))
 
 
 def _changed(value: Any, changed: Mapping[str, Any]) -> Any:
+    """Return a copy of a dataclass with other values of some fields, even if it is frozen."""
     made = copy.copy(value)
     for name, new in changed.items():
         object.__setattr__(made, name, new)

@@ -48,6 +48,7 @@ def _columns() -> int:
 
 
 def _broken(line: str, width: int) -> Iterator[str]:
+    """Yield a line broken to the width, with the rest indented; a command stays on one line."""
     if len(line) <= width or _COMMAND.match(line):
         yield line
         return
