@@ -229,6 +229,7 @@ def _report_rollback(request: ProjectRequest, output: Output, table: str, result
 
 
 def _report(output: Output, result: object) -> int:
+    """Show the result of a service, and return the exit code 0."""
     from parquetry.cli.views.operating.services import ServiceView
 
     output.show(ServiceView(), result)
