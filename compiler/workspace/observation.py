@@ -108,7 +108,7 @@ def observe(store: ObjectStore) -> Observation | None:
         if identity is not None:
             refuse_missing_properties(store, identity)
         return None
-    config = TableConfig.from_properties(raw, place=store.uri)
+    config = TableConfig.from_properties(raw, location=store.uri)
     check_readable(store, config)
     applied = read_applied(store)
     made_with = identity.spec if identity else None

@@ -64,8 +64,8 @@ def differing_properties(
     ``made_with`` is the spec with which parquetry created the table, or None for an adopted table. ``uri``
     is the table's URI, for messages.
     """
-    live, expected = TableConfig.from_properties(raw, place=uri), _expected(spec, made_with)
-    expected_config = TableConfig.from_properties({**raw, **expected}, place=uri)
+    live, expected = TableConfig.from_properties(raw, location=uri), _expected(spec, made_with)
+    expected_config = TableConfig.from_properties({**raw, **expected}, location=uri)
     has_same_meaning: Mapping[str, bool] = {
         _KEYS: live.record_key == spec.record_key,
         _ORDERING: live.ordering_fields == ((spec.ordering,) if spec.ordering else ()),

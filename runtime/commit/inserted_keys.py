@@ -21,7 +21,7 @@ def inserted_keys_of(store: ObjectStore, instant: str, metadata: CommitMetadata)
     path = statistics_path(instant)
     try:
         files = decode_statistics(
-            store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}", columns=()
+            store.read(path, most_bytes=MOST_BYTES), location=f"{store.uri}/{path}", columns=()
         )
     except UNUSABLE:
         # Statistics are derived data: without them the ranges are unknown, and nothing is lost.

@@ -114,7 +114,7 @@ def _key_ranges(store: ObjectStore, instant: str) -> list[tuple[str, tuple[str |
     path = statistics_path(instant)
     try:
         files = decode_statistics(
-            store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}", columns=()
+            store.read(path, most_bytes=MOST_BYTES), location=f"{store.uri}/{path}", columns=()
         )
     except UNUSABLE:
         return []

@@ -131,7 +131,7 @@ def _drop_stale_lines(table: TableHandle, timeline: Timeline) -> int:
         if not is_statistics(path):
             continue
         try:
-            files = decode_statistics(store.read(path, most_bytes=MOST_BYTES), place=f"{store.uri}/{path}")
+            files = decode_statistics(store.read(path, most_bytes=MOST_BYTES), location=f"{store.uri}/{path}")
         except NotFoundError:
             continue
         except (CorruptTableError, TooLargeError):

@@ -112,24 +112,26 @@ class TableIdentity:
         return _sealed_json(document)
 
     @classmethod
-    def from_bytes(cls, content: bytes, *, place: str) -> TableIdentity:
+    def from_bytes(cls, content: bytes, *, location: str) -> TableIdentity:
         """Return the identity from the content of ``table.json``.
 
         Raises:
-            CorruptTableError: If the content is not an identity. The message starts with ``place``.
+            CorruptTableError: If the content is not an identity. The message starts with ``location``.
             UnsupportedTableError: If a later version of parquetry wrote it.
 
         """
-        document = _load(content, place)
+        document = _load(content, location)
         remedy = "restore the file from a copy"
-        fields = _Fields(document, place, remedy=remedy)
+        fields = _Fields(document, location, remedy=remedy)
         spec = document.get("spec")
         return cls(
             table_id=fields.required("id", str),
             project=fields.required("project", str),
             first_instant=fields.optional("first_instant", str),
-            spec=None if spec is None else _spec(spec, place, remedy=remedy),
-            fault=_fault(document, place, remedy="restore it from a copy, or delete it and adopt the table"),
+            spec=None if spec is None else _spec(spec, location, remedy=remedy),
+            fault=_fault(
+                document, location, remedy="restore it from a copy, or delete it and adopt the table"
+            ),
             digest=record_digest(document),
         )
 
@@ -178,7 +180,7 @@ def check_faults(identity: TableIdentity | None, applied: AppliedRecord | None) 
 
 
 def check_declared_spec(
-    place: str, owner: TableOwner | None, applied: AppliedRef | None, spec: TableSpec | None
+    location: str, owner: TableOwner | None, applied: AppliedRef | None, spec: TableSpec | None
 ) -> None:
     """Raise StalePlanError if the applied spec is not the one for which the owner opened the table.
 
@@ -186,7 +188,7 @@ def check_declared_spec(
     declares the same spec.
 
     Args:
-        place: The location of the table for error messages.
+        location: The location of the table for error messages.
         owner: The owner of the opened table. If it is None or has no rules, nothing is checked.
         applied: The reference of the applied record.
         spec: The spec of the applied record.
@@ -196,11 +198,13 @@ def check_declared_spec(
         return
     if applied is None or spec is None:
         raise StalePlanError(
-            f"{DRIFT_CODE} {place}: no spec is applied to the table; run " + command("plan") + " and apply it"
+            f"{DRIFT_CODE} {location}: no spec is applied to the table; run "
+            + command("plan")
+            + " and apply it"
         )
     if rules_digest(spec) != owner.rules:
         raise StalePlanError(
-            f"{DRIFT_CODE} {place}: the applied record {applied.number} differs from the spec that the "
+            f"{DRIFT_CODE} {location}: the applied record {applied.number} differs from the spec that the "
             "project "
             "declared when this command started; if it was applied meanwhile, run again, else run "
             + command("plan")
@@ -252,16 +256,16 @@ def ownership_conflict(
 
 
 def check_owner(
-    place: str, owner: TableOwner | None, *, project: str | None, applied: AppliedRef | None
+    location: str, owner: TableOwner | None, *, project: str | None, applied: AppliedRef | None
 ) -> None:
-    """Raise ForeignTableError if the table at ``place`` does not belong to the owner.
+    """Raise ForeignTableError if the table at ``location`` does not belong to the owner.
 
     If ``owner`` is None, every table is accepted.
     """
     conflict = None if owner is None else ownership_conflict(owner, project=project, applied=applied)
     if conflict is not None:
         raise ForeignTableError(
-            f"{conflict.code} the table at {place} {conflict.reason}", conflict.remedy_for()
+            f"{conflict.code} the table at {location} {conflict.reason}", conflict.remedy_for()
         )
 
 
@@ -281,7 +285,7 @@ def read_identity(store: ObjectStore) -> TableIdentity | None:
         content = store.read(IDENTITY_PATH)
     except NotFoundError:
         return None
-    return TableIdentity.from_bytes(content, place=f"{store.uri}/{IDENTITY_PATH}")
+    return TableIdentity.from_bytes(content, location=f"{store.uri}/{IDENTITY_PATH}")
 
 
 def read_applied(store: ObjectStore) -> AppliedRecord | None:
@@ -290,7 +294,7 @@ def read_applied(store: ObjectStore) -> AppliedRecord | None:
     if not numbers:
         return None
     path = _applied_path(max(numbers))
-    return _record_from_bytes(store.read(path), max(numbers), place=f"{store.uri}/{path}")
+    return _record_from_bytes(store.read(path), max(numbers), location=f"{store.uri}/{path}")
 
 
 def read_newer(
@@ -342,7 +346,7 @@ def applied_record(store: ObjectStore, number: int) -> AppliedRecord | None:
         content = store.read(path)
     except NotFoundError:
         return None
-    return _record_from_bytes(content, number, place=f"{store.uri}/{path}")
+    return _record_from_bytes(content, number, location=f"{store.uri}/{path}")
 
 
 def applied_history(store: ObjectStore) -> Iterator[AppliedRecord]:
@@ -352,7 +356,7 @@ def applied_history(store: ObjectStore) -> Iterator[AppliedRecord]:
     """
     for number in sorted(_applied_numbers(store), reverse=True):
         path = _applied_path(number)
-        yield _record_from_bytes(store.read(path), number, place=f"{store.uri}/{path}")
+        yield _record_from_bytes(store.read(path), number, location=f"{store.uri}/{path}")
 
 
 def write_applied(
@@ -427,7 +431,7 @@ def write_applied(
     path = _applied_path(number)
     if store.put_if_absent(path, _sealed_json(document), nonce=nonce) is not PutOutcome.LOST:
         return ref
-    winner = _record_from_bytes(store.read(path), number, place=f"{store.uri}/{path}").ref
+    winner = _record_from_bytes(store.read(path), number, location=f"{store.uri}/{path}").ref
     winner_key = (winner.digest, winner.plan_id, winner.forgotten, winner.target, winner.settings)
     if winner_key == (digest, plan_id, forgotten, target, settings):
         return winner
@@ -449,19 +453,19 @@ def _applied_path(number: int) -> str:
     return f"{APPLIED_FOLDER}/{number:0{_NUMBER_WIDTH}d}.json"
 
 
-def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRecord:
-    document = _load(content, place)
-    fields = _Fields(document, place, remedy=_RECORD_REMEDY)
+def _record_from_bytes(content: bytes, number: int, *, location: str) -> AppliedRecord:
+    document = _load(content, location)
+    fields = _Fields(document, location, remedy=_RECORD_REMEDY)
     if "spec" not in document:
         raise fields.missing("spec")
-    spec = _spec(document["spec"], place, remedy=_RECORD_REMEDY)
-    fault = _fault(document, place, remedy=_RECORD_REMEDY)
+    spec = _spec(document["spec"], location, remedy=_RECORD_REMEDY)
+    fault = _fault(document, location, remedy=_RECORD_REMEDY)
     if fault is None and document.get("number") != number:
-        reason = f"{place}: it contains record {document.get('number')}, not the record of its name"
+        reason = f"{location}: it contains record {document.get('number')}, not the record of its name"
         fault = RecordFault(code=RECORD_CODE, reason=reason, remedy=_RECORD_REMEDY)
     if fault is None and number > _MAX_RECORDS:
         fault = RecordFault(
-            code=RECORD_CODE, reason=f"{place}: its number is too large", remedy=_RECORD_REMEDY
+            code=RECORD_CODE, reason=f"{location}: its number is too large", remedy=_RECORD_REMEDY
         )
     ref = AppliedRef(
         number=number,
@@ -484,13 +488,13 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
     )
 
 
-def _spec(value: Any, place: str, *, remedy: str) -> TableSpec:
+def _spec(value: Any, location: str, *, remedy: str) -> TableSpec:
     """Return the spec in a record. Fields that an older parquetry did not know have their defaults."""
     try:
         spec = TableSpec.from_json(value)
         spec.check_types()
     except InvalidDataError as error:
-        raise CorruptTableError(f"{place}: {error}; {remedy}") from error
+        raise CorruptTableError(f"{location}: {error}; {remedy}") from error
     return spec
 
 
@@ -515,19 +519,19 @@ def record_digest(document: Mapping[str, Any]) -> str:
     return digest_of({key: value for key, value in document.items() if key != "digest"})
 
 
-def _fault(document: Mapping[str, Any], place: str, *, remedy: str) -> RecordFault | None:
+def _fault(document: Mapping[str, Any], location: str, *, remedy: str) -> RecordFault | None:
     if document.get("digest") == record_digest(document):
         return None
     format_version = document.get("format", RECORD_FORMAT)
     if "digest" not in document and format_version < RECORD_FORMAT:
         return RecordFault(
             code=RECORD_CODE,
-            reason=f"{place}: it has the old format {format_version}, which has no digest",
+            reason=f"{location}: it has the old format {format_version}, which has no digest",
             remedy=remedy,
         )
     return RecordFault(
         code=RECORD_CODE,
-        reason=f"{place}: its digest does not match its content, so another program changed it",
+        reason=f"{location}: its digest does not match its content, so another program changed it",
         remedy=f"find out who did, then {remedy}",
     )
 
@@ -537,7 +541,7 @@ class _Fields:
     """Typed access to the fields of a record. A field of another type raises CorruptTableError."""
 
     document: Mapping[str, Any]
-    place: str
+    location: str
     remedy: str = field(kw_only=True)
 
     def required(self, name: str, kind: type[_Value]) -> _Value:
@@ -550,18 +554,18 @@ class _Fields:
         value = self.document.get(name)
         if value is None or type(value) is kind:
             return value
-        raise CorruptTableError(f"{self.place}: {name!r} is {value!r:.60}; {self.remedy}")
+        raise CorruptTableError(f"{self.location}: {name!r} is {value!r:.60}; {self.remedy}")
 
     def missing(self, name: str) -> CorruptTableError:
-        return CorruptTableError(f"{self.place}: {name!r} is missing; {self.remedy}")
+        return CorruptTableError(f"{self.location}: {name!r} is missing; {self.remedy}")
 
 
-def _load(content: bytes, place: str) -> Mapping[str, Any]:
-    document = json_object(content, place=place)
+def _load(content: bytes, location: str) -> Mapping[str, Any]:
+    document = json_object(content, place=location)
     format_version = document.get("format", RECORD_FORMAT)
     if not isinstance(format_version, int) or format_version > RECORD_FORMAT:
         raise UnsupportedTableError(
-            f"{place}: written by parquetry {document.get('parquetry', 'of a later version')} in format "
+            f"{location}: written by parquetry {document.get('parquetry', 'of a later version')} in format "
             f"{format_version}; the installed parquetry {VERSION} reads formats up to {RECORD_FORMAT}: "
             "upgrade it"
         )

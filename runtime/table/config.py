@@ -61,11 +61,11 @@ class TableConfig:
         )
 
     @classmethod
-    def from_properties(cls, raw: Mapping[str, str], *, place: str) -> TableConfig:
+    def from_properties(cls, raw: Mapping[str, str], *, location: str) -> TableConfig:
         """Return the configuration in these properties.
 
         Raises:
-            CorruptTableError: If a property is missing or invalid. The message starts with ``place``.
+            CorruptTableError: If a property is missing or invalid. The message starts with ``location``.
 
         """
         record_key = _fields(raw, "hoodie.table.recordkey.fields")
@@ -74,10 +74,10 @@ class TableConfig:
         )
         archive = raw.get("hoodie.archivelog.folder", "archived").strip("/")
         return cls(
-            name=_required(raw, "hoodie.table.name", place),
+            name=_required(raw, "hoodie.table.name", location),
             table_type=raw.get("hoodie.table.type", COPY_ON_WRITE),
-            version=_number(raw, "hoodie.table.version", 0, place),
-            layout=_number(raw, "hoodie.timeline.layout.version", TIMELINE_LAYOUT, place),
+            version=_number(raw, "hoodie.table.version", 0, location),
+            layout=_number(raw, "hoodie.timeline.layout.version", TIMELINE_LAYOUT, location),
             record_key=record_key,
             ordering_fields=_fields(raw, "hoodie.table.ordering.fields")
             or _fields(raw, "hoodie.table.precombine.field"),
@@ -85,7 +85,7 @@ class TableConfig:
             key_generator=infer_key_generator(raw, record_key, partition_by),
             hive_style=_flag(raw, "hoodie.datasource.write.hive_style_partitioning"),
             url_encode=_flag(raw, "hoodie.datasource.write.partitionpath.urlencode"),
-            timezone=_timezone(raw, place),
+            timezone=_timezone(raw, location),
             populate_meta_fields=_flag(raw, "hoodie.populate.meta.fields", default=True),
             metadata_partitions=_fields(raw, "hoodie.table.metadata.partitions")
             + _fields(raw, "hoodie.table.metadata.partitions.inflight"),
@@ -107,27 +107,29 @@ def _flag(raw: Mapping[str, str], key: str, *, default: bool = False) -> bool:
     return value == "true" if value else default
 
 
-def _required(raw: Mapping[str, str], key: str, place: str) -> str:
+def _required(raw: Mapping[str, str], key: str, location: str) -> str:
     value = raw.get(key)
     if not value:
-        raise CorruptTableError(f"{place}/{PROPERTIES_PATH}: {key} is missing; restore the file from a copy")
+        raise CorruptTableError(
+            f"{location}/{PROPERTIES_PATH}: {key} is missing; restore the file from a copy"
+        )
     return value
 
 
-def _number(raw: Mapping[str, str], key: str, default: int, place: str) -> int:
+def _number(raw: Mapping[str, str], key: str, default: int, location: str) -> int:
     value = raw.get(key, str(default)).strip()
     if not (value.isascii() and value.isdigit()):
         raise CorruptTableError(
-            f"{place}/{PROPERTIES_PATH}: {key}={value} is not a number; restore the file from a copy"
+            f"{location}/{PROPERTIES_PATH}: {key}={value} is not a number; restore the file from a copy"
         )
     return int(value)
 
 
-def _timezone(raw: Mapping[str, str], place: str) -> Timezone:
+def _timezone(raw: Mapping[str, str], location: str) -> Timezone:
     value = raw.get(TIMEZONE_KEY, Timezone.LOCAL).strip().upper()
     if value not in list(Timezone):
         raise CorruptTableError(
-            f"{place}/{PROPERTIES_PATH}: {TIMEZONE_KEY}={value} is neither UTC nor LOCAL; "
+            f"{location}/{PROPERTIES_PATH}: {TIMEZONE_KEY}={value} is neither UTC nor LOCAL; "
             f"restore the file from a copy"
         )
     return Timezone(value)

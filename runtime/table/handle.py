@@ -112,7 +112,7 @@ class TableHandle:
         if self.first_instant is not None and TIMEZONE_KEY not in raw:
             comment = f"{TIMEZONE_KEY} restored by parquetry"
             raw = update_table_properties(self.store, {TIMEZONE_KEY: str(Timezone.UTC)}, comment=comment)
-        return TableConfig.from_properties(raw, place=self.store.uri)
+        return TableConfig.from_properties(raw, location=self.store.uri)
 
     def timeline(self) -> Timeline:
         """Return the current timeline of the table."""
@@ -224,7 +224,7 @@ def read_config(store: ObjectStore, identity: TableIdentity | None) -> TableConf
         raw = read_table_properties(store)
     if identity is not None and identity.first_instant is not None:
         raw = {TIMEZONE_KEY: str(Timezone.UTC), **raw}
-    config = TableConfig.from_properties(raw, place=store.uri)
+    config = TableConfig.from_properties(raw, location=store.uri)
     check_readable(store, config)
     return config
 

@@ -87,10 +87,15 @@ def payload_of(record: Mapping[str, Any], *, identity_digest: str | None, uri: s
         uri: The location of the table.
 
     """
-    place = f"{_LOCAL}{os.path.realpath(uri.removeprefix(_LOCAL))}" if uri.startswith(_LOCAL) else uri
+    location = f"{_LOCAL}{os.path.realpath(uri.removeprefix(_LOCAL))}" if uri.startswith(_LOCAL) else uri
     fields = {key: value for key, value in record.items() if key not in _UNSIGNED}
     return canonical_json(
-        {"signed": "parquetry applied record", "place": place, "identity": identity_digest, "record": fields}
+        {
+            "signed": "parquetry applied record",
+            "place": location,
+            "identity": identity_digest,
+            "record": fields,
+        }
     )
 
 
@@ -105,12 +110,12 @@ def signature_of(payload: str, key: str) -> str:
 
 
 def check_signed(
-    place: str, record_signature: RecordSignature | None, keys: Sequence[str], *, signs: bool = False
+    location: str, record_signature: RecordSignature | None, keys: Sequence[str], *, signs: bool = False
 ) -> None:
     """Raise CorruptTableError if keys are declared and none of them signed the applied record.
 
     Args:
-        place: The location of the table for error messages.
+        location: The location of the table for error messages.
         record_signature: The signature of the applied record, or None without a record.
         keys: References to the declared keys.
         signs: Whether the caller will sign a new record. A missing signature is then accepted.
@@ -123,10 +128,10 @@ def check_signed(
         return
     state = record_signature.state(keys)
     if state is SignatureState.WRONG:
-        raise wrong_signature(place, record_signature).error()
+        raise wrong_signature(location, record_signature).error()
     if state is SignatureState.MISSING and not signs:
         raise CorruptTableError(
-            f"{SIGNATURE_CODE} {place}: record {record_signature.number} is not signed, and the project "
+            f"{SIGNATURE_CODE} {location}: record {record_signature.number} is not signed, and the project "
             "declares "
             "applied.signing_key: it was applied before that, or by a user without the key; run "
             + command("plan")
@@ -135,13 +140,13 @@ def check_signed(
         )
 
 
-def wrong_signature(place: str, record_signature: RecordSignature) -> RecordFault:
+def wrong_signature(location: str, record_signature: RecordSignature) -> RecordFault:
     """Return the fault of a signature that no declared key made."""
     return RecordFault(
         code=SIGNATURE_CODE,
-        reason=f"{place}: the signature of record {record_signature.number} was made with no declared key: "
-        "another user "
-        "wrote the record or table.json, it comes from another table, or the table was moved",
+        reason=f"{location}: the signature of record {record_signature.number} was made with no "
+        "declared key: another user wrote the record or table.json, it comes from another table, or the "
+        "table was moved",
         remedy="find out which, then restore both from a copy, or delete the record, plan and apply again; "
         "if the key was replaced, list the old one under applied.former_signing_keys",
     )

@@ -73,13 +73,13 @@ def encode_statistics(files: Iterable[FileStatistics]) -> bytes:
 
 
 def decode_statistics(
-    content: bytes, *, place: str, columns: Collection[str] | None = None
+    content: bytes, *, location: str, columns: Collection[str] | None = None
 ) -> tuple[FileStatistics, ...]:
     """Return the statistics in a sidecar, sorted by path.
 
     Args:
         content: The content of the sidecar.
-        place: The location of the file for error messages.
+        location: The location of the file for error messages.
         columns: The columns to return, compared without case. None means all.
 
     Raises:
@@ -89,7 +89,7 @@ def decode_statistics(
     try:
         table = read_parquet(pa.BufferReader(content))
         if (table.schema.metadata or {}).get(_VERSION_KEY) != _VERSION:
-            msg = f"{place} has another format version; delete it: the footers contain the same"
+            msg = f"{location} has another format version; delete it: the footers contain the same"
             raise CorruptTableError(msg)
         indexed = _columns_by_row(table, columns)
         numbered = enumerate(table.drop_columns(["columns"]).to_pylist())
@@ -99,7 +99,7 @@ def decode_statistics(
         # A single changed byte can raise any of these errors, as it may change a name, a type or a value.
         raise CorruptTableError(
             Message(
-                place,
+                location,
                 " is not a complete Parquet file of statistics: ",
                 message_of(error),
                 "; delete it: the footers contain the same",
@@ -132,9 +132,9 @@ def look_up(
     def decoded(instant: str, content: bytes | None) -> list[FileStatistics]:
         if content is None:
             return []
-        place = f"{store.uri}/{statistics_path(instant)}"
+        location = f"{store.uri}/{statistics_path(instant)}"
         try:
-            files = decode_statistics(content, place=place, columns=columns)
+            files = decode_statistics(content, location=location, columns=columns)
         except CorruptTableError:
             return []
         return [f for f in files if f.path in wanted and wanted[f.path].size_bytes == f.size_bytes]

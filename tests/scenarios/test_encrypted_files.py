@@ -252,7 +252,7 @@ def test_nothing_of_the_values_is_recorded(tmp_path):
     assert file.statistics.rows == 3000
     assert file.statistics.columns == {}
     sidecar = encode_statistics([file.statistics])
-    assert decode_statistics(sidecar, place="here") == (file.statistics,)
+    assert decode_statistics(sidecar, location="here") == (file.statistics,)
     plain = pq.read_table(pa.BufferReader(sidecar)).to_pylist()
     assert [word for word in WORDS if word.decode("latin-1") in repr(plain)] == []
     # From the footer, with the key, no more is told.

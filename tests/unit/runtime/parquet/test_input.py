@@ -36,7 +36,7 @@ def folder(tmp_path):
     "read",
     [
         "read_parquet(pa.BufferReader(open(sys.argv[1] + '/rows.parquet', 'rb').read()))",
-        "decode_statistics(content, place='sidecar')",
+        "decode_statistics(content, location='sidecar')",
     ],
 )
 def test_no_thread_is_left_that_could_outlive_the_interpreter(folder, read):

@@ -29,12 +29,12 @@ NEW = {
 def config(**changes):
     raw = {**OLD, **{key.replace("__", "."): value for key, value in changes.items()}}
     return TableConfig.from_properties(
-        {key: value for key, value in raw.items() if value is not None}, place="t"
+        {key: value for key, value in raw.items() if value is not None}, location="t"
     )
 
 
 def test_both_spellings_mean_the_same():
-    old, new = (TableConfig.from_properties(raw, place="t") for raw in (OLD, NEW))
+    old, new = (TableConfig.from_properties(raw, location="t") for raw in (OLD, NEW))
     for read in (old, new):
         assert (read.name, read.version, read.layout) == ("t", 6, 1)
         assert read.record_key == ("id",)

@@ -58,7 +58,7 @@ def record(store, instant, *slices) -> None:
 @pytest.mark.parametrize("groups", [1, 3])
 def test_statistics_survive_being_recorded(store, groups):
     files = [statistics_of(store, write(store, name, "1", groups=groups)) for name in "ba"]
-    recorded = decode_statistics(encode_statistics(files), place="x")
+    recorded = decode_statistics(encode_statistics(files), location="x")
     assert recorded == tuple(sorted(files, key=lambda file: file.path))
     assert len(recorded[0].row_groups) >= groups
     for group in recorded[0].row_groups:
@@ -71,7 +71,7 @@ def test_floating_point_bounds_are_kept_exactly(value):
     file = FileStatistics(
         path="f", size_bytes=1, row_groups=(RowGroupStatistics(rows=1, data_bytes=1, columns={"x": column}),)
     )
-    (recorded,) = decode_statistics(encode_statistics([file]), place="x")
+    (recorded,) = decode_statistics(encode_statistics([file]), location="x")
     assert repr(recorded.columns["x"].minimum) == repr(value)
 
 
@@ -82,13 +82,13 @@ def test_what_is_unknown_stays_unknown():
         FileStatistics(path="a", size_bytes=1, row_groups=()),
         FileStatistics(path="b", size_bytes=1, row_groups=groups, clustering="digest"),
     )
-    assert decode_statistics(encode_statistics(files), place="x") == files
-    assert decode_statistics(encode_statistics([]), place="x") == ()
+    assert decode_statistics(encode_statistics(files), location="x") == files
+    assert decode_statistics(encode_statistics([]), location="x") == ()
 
 
 def test_of_some_columns_only_those_are_read(store):
     file = statistics_of(store, write(store, "a", "1"))
-    (recorded,) = decode_statistics(encode_statistics([file]), place="x", columns=["v", "none"])
+    (recorded,) = decode_statistics(encode_statistics([file]), location="x", columns=["v", "none"])
     assert [list(group.columns) for group in recorded.row_groups] == [["V"], ["V"]]
     assert (recorded.min_key, recorded.rows) == (file.min_key, 10)
 
@@ -134,7 +134,7 @@ def test_a_sidecar_that_cannot_be_read_is_passed_over(store, content):
     with pytest.raises(
         CorruptTableError, match=r"there (is|has) .*; delete it: the footers contain the same"
     ):
-        decode_statistics(content, place="there")
+        decode_statistics(content, location="there")
 
 
 def test_a_sidecar_of_more_bytes_than_are_read_is_passed_over(store, monkeypatch):
@@ -163,9 +163,9 @@ def test_no_spoilt_byte_of_recorded_statistics_is_more_than_a_file_that_cannot_b
         spoilt = bytearray(whole)
         spoilt[place] ^= 0x80
         try:
-            decode_statistics(bytes(spoilt), place="x")
+            decode_statistics(bytes(spoilt), location="x")
         except CorruptTableError:
             refused += 1
     assert refused > len(whole) // 12
     with pytest.raises(CorruptTableError, match="x is not a complete Parquet file of statistics"):
-        decode_statistics(b"", place="x")
+        decode_statistics(b"", location="x")

@@ -26,7 +26,7 @@ def kept(tmp_path, kind: str, where: str, path: str, *, generator: str, ours: bo
     }
     handle = TableHandle(
         store=open_store(tmp_path),
-        config=TableConfig.from_properties(raw, place="t"),
+        config=TableConfig.from_properties(raw, location="t"),
         spec=None,
         applied=None,
         table_id=None,
