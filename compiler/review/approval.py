@@ -83,8 +83,8 @@ def approval_at(forge: Forge, commit: str, reviewed: Reviewed) -> Approval:
     """Return the approved plan at a commit of the branch.
 
     Raises:
-        NotApprovedError: if a condition is not met; the error lists all of them.
-
+        NotApprovedError: if the merged pull request or its plan is not found, if somebody requests changes,
+            or if no approval counts.
     """
     subject = _subject(reviewed, commit)
     pull = merged_as(forge, commit, reviewed)

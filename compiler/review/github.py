@@ -175,6 +175,7 @@ def _maybe_account(entry: Any) -> Account | None:
 
 
 def _pull_request(entry: Any) -> PullRequest:
+    """Read a pull request; raise an error for a missing or wrong value."""
     merged = value_at(entry, "merged")
     if not isinstance(merged, bool):
         raise TypeError("merged")
@@ -230,6 +231,7 @@ def _reset_at(entry: Any) -> datetime | None:
 
 
 def _check(entry: Any) -> CommitCheck:
+    """Read a commit's status."""
     text = value_at(entry, "description")
     return CommitCheck(
         number=number_at(entry, "id"),

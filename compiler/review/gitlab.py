@@ -302,6 +302,7 @@ def _iid(entry: Any) -> int:
 
 
 def _is(user: Any, account: Account) -> bool:
+    """Return whether a user in an answer has the login of the account."""
     return account.is_named(read(_FORGE, "a user", user, lambda entry: text_at(entry, "username")))
 
 
@@ -373,6 +374,7 @@ def _change_request(entry: Any) -> Callable[[int], Review] | None:
 
 
 def _version(entry: Any) -> _Version:
+    """Read a version of a merge request."""
     return _Version(
         number=_id(entry),
         head=commit_of(value_at(entry, "head_commit_sha")),
@@ -399,6 +401,7 @@ def _authors(document: Any) -> _Authors:
 
 
 def _may_push(entry: Any) -> bool:
+    """Return whether a member is active and at least a developer."""
     return number_at(entry, "access_level") >= _DEVELOPER and text_at(entry, "state") == "active"
 
 

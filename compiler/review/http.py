@@ -125,6 +125,7 @@ class JsonClient:
         return self._request(method, self._url(path), body, repeatable=repeatable).content
 
     def _url(self, path: str) -> str:
+        """Return the URL of a path of the API."""
         return f"{self.address.rstrip('/')}{path}"
 
     def _request(
@@ -194,7 +195,7 @@ class JsonClient:
         raise ForgeError(f"{self._named(url)} redirects again and again")
 
     def _pool(self, url: str) -> urllib3.PoolManager:
-        """Return the connection pool for a URL, with the proxy that the environment sets for it."""
+        """Return the connections for a URL: direct ones, or through the proxy that the environment sets."""
         parts = urlsplit(url)
         host, proxies = parts.hostname or "", getproxies()
         is_direct = host in _LOOPBACK or proxy_bypass(host)
@@ -268,7 +269,7 @@ _REMEDIES: Final[Mapping[int, str]] = {
 
 
 def _address_parts(address: str) -> SplitResult:
-    """Return the parts of a forge's address; raise UsageError if it is not a valid address."""
+    """Return the parts of a forge's address; raise UsageError if it cannot be parsed."""
     try:
         parts = urlsplit(address)
         is_usable = _VISIBLE.fullmatch(address) is not None and parts.port != 0
@@ -280,6 +281,7 @@ def _address_parts(address: str) -> SplitResult:
 
 
 def _not_an_address(address: str) -> UsageError:
+    """Return the error for an invalid address of a forge."""
     return UsageError(f"the address of a forge is https://HOST/PATH, not {quoted(address)}")
 
 

@@ -143,4 +143,5 @@ def post_comment(
 
 
 def _first_line(text: str) -> str:
+    """Return the first line of a comment."""
     return text.partition("\n")[0].rstrip("\r")
