@@ -161,10 +161,12 @@ def sparkline(
     least = min([*known, bound or 0.0, 0.0])
 
     def x_of(index: int) -> float:
+        """Return the horizontal position of the value with this index."""
         room = _SPARK_WIDTH - 2 * _SPARK_EDGE
         return round(_SPARK_EDGE + room * index / max(len(values) - 1, 1), 1)
 
     def y_of(value: float) -> float:
+        """Return the vertical position of a value; the highest value is at the top."""
         room = _SPARK_HEIGHT - 2 * _SPARK_EDGE
         return round(_SPARK_EDGE + room * (most - value) / ((most - least) or 1), 1)
 

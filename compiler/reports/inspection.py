@@ -239,6 +239,7 @@ def _overlap(
 def _queries(
     conditions: Mapping[str, Predicate], statistics: Mapping[str, FileStatistics], types: Types
 ) -> tuple[QueryReport, ...]:
+    """Return how much of the table each query reads."""
     files = list(statistics.values())
     total = all_of(files)
     return tuple(
@@ -247,6 +248,7 @@ def _queries(
 
 
 def _query(name: str, read: Reads, total: Reads) -> QueryReport:
+    """Return what a query reads together with the totals of the table."""
     return QueryReport(
         name=name,
         files=Share(read=read.files, total=total.files),
@@ -262,6 +264,7 @@ def _partitions(
     *,
     shown_by: TableSpec | None,
 ) -> tuple[PartitionReport, ...]:
+    """Return the layout of each partition, with masked paths."""
     by_partition: dict[str, list[FileSlice]] = defaultdict(list)
     for part in slices:
         by_partition[part.partition].append(part)

@@ -35,7 +35,10 @@ class HeldLock:
 
 
 def held_locks(workspace: Workspace) -> tuple[HeldLock, ...]:
-    """Return the locks of the selected tables; a table that cannot be read is logged and left out."""
+    """Return the locks of the selected tables.
+
+    Tables that cannot be read, or that belong to another project, are logged and left out.
+    """
 
     def held(table: ResolvedTable) -> HeldLock | None:
         try:

@@ -30,7 +30,7 @@ class TableSources:
     source: str | None
 
     def listed(self) -> tuple[ListedSource, ...]:
-        """Return each source with the state of its files."""
+        """Return the named source, or else all sources, each with the state of its files."""
         chosen = self._applied if self.source is None else (self._named_source,)
         return tuple(
             list_source(self.handle, source, directory=self._directory, storage=self.workspace.storage)
