@@ -128,6 +128,7 @@ def with_checked_out_commit(plan: PlanDocument, workspace: Workspace, *, name: s
 
 
 def _contains(tree: GitWorkTree, commit: str) -> bool:
+    """Return whether the checked-out commit is known and contains a commit."""
     return tree.commit is not None and commit_named(commit) is not None and tree.contains(commit)
 
 

@@ -291,6 +291,7 @@ def _altered(path: str, old: Column, new: Column) -> Iterator[Change]:
 
 
 def _type_changes(path: str, old: ColumnType, new: ColumnType) -> Iterator[Change]:
+    """Yield the changes between two types, at any depth; a widened type evolves, others break."""
     match old, new:
         case _ if old == new:
             return
@@ -337,6 +338,7 @@ def _why_unreadable(old: ColumnType, new: ColumnType) -> str:
 
 
 def _struct_changes(path: str, old: Struct, new: Struct) -> Iterator[Change]:
+    """Yield the changes between the fields of two structs, at any depth."""
     before = {field.name: field for field in old.fields}
     after = {field.name: field for field in new.fields}
     respelled = _respelled(before, after)
@@ -385,6 +387,7 @@ def _respelling(path: str, *, old: str, new: str) -> Change:
 
 
 def _added(path: str, type_text: str, *, nullable: bool) -> Change:
+    """Return the change of an added column or field."""
     if nullable:
         return Change(path=path, old=None, new=type_text, code="SC301", change_class=ChangeClass.EVOLVE)
     return Change(
@@ -410,6 +413,7 @@ def _dropped(path: str, type_text: str) -> Change:
 
 
 def _nullability(path: str, *, nullable: bool) -> Change:
+    """Return the change of whether a column may contain null."""
     return Change(
         path=f"{path}.nullable",
         old=not nullable,

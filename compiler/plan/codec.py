@@ -49,6 +49,7 @@ def plan_of(intent: Intent, evidence: Evidence) -> PlanDocument:
 
 
 def _plan_id(intent: dict[str, Any]) -> str:
+    """Return the digest of the intent without its git commit."""
     return digest_of({key: value for key, value in intent.items() if key != "git_commit"})
 
 
@@ -199,6 +200,7 @@ def _origins(intent: Intent) -> dict[str, dict[str, str]]:
 
 
 def _intent(document: dict[str, Any], origins: dict[str, dict[str, str]], document_name: str) -> Intent:
+    """Read the intent, and set the positions of its changes."""
     actions = [_with_changes(_with_change_class(action), origins) for action in document.get("actions", ())]
     blocked = [_with_changes(entry, origins) for entry in document.get("blocked", ())]
     table_origins = origins.get(target_name(document["target"]), {})
@@ -215,6 +217,7 @@ def _intent(document: dict[str, Any], origins: dict[str, dict[str, str]], docume
 
 
 def _evidence(document: dict[str, Any], document_name: str) -> Evidence:
+    """Read the evidence of a plan."""
     drift = [_with_change_class(change) for change in document.get("drift", ())]
     return from_json_value(Evidence, document | {"drift": drift}, place=document_name)
 
@@ -227,12 +230,15 @@ def _with_changes(document: dict[str, Any], origins: dict[str, dict[str, str]]) 
 
 
 def _without_origin(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON of a change without its position."""
     return {key: value for key, value in document.items() if key != "origin"}
 
 
 def _with_class_key(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with the key ``class`` instead of ``change_class``."""
     return {"class" if key == "change_class" else key: value for key, value in document.items()}
 
 
 def _with_change_class(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with the key ``change_class`` instead of ``class``."""
     return {"change_class" if key == "class" else key: value for key, value in document.items()}

@@ -416,6 +416,7 @@ def _author(drift: Drift) -> str:
 
 
 def _live_value(change: Change, columns: Sequence[Column], config: TableConfig) -> Any:
+    """Return the value that the table has at the path of a change, or None."""
     path = change.path
     if path == "columns":
         return [column.name for column in columns]
@@ -437,6 +438,7 @@ def _live_value(change: Change, columns: Sequence[Column], config: TableConfig) 
 
 
 def _column_value(path: str, columns: Sequence[Column]) -> ColumnType | bool | None:
+    """Return the type at the path of a column or its fields, or whether it is nullable, or None."""
     name, _, rest = path.partition(".")
     column = next((column for column in columns if column.name == name), None)
     if column is None or rest in ("description", "generated", "pii"):

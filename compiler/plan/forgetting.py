@@ -61,6 +61,7 @@ def find_undeclared(workspace: Workspace) -> tuple[Undeclared, ...]:
 
 
 def _known_locations(workspace: Workspace) -> Iterable[str]:
+    """Return the last known locations of tables that were applied from this directory."""
     return known_locations(workspace.project.root, workspace.project.target.name).values()
 
 

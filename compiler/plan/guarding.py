@@ -144,6 +144,7 @@ def check_guardrails(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -
 
 
 def _findings(plan: PlanDocument, workspace: Workspace, now_ms: int) -> tuple[Finding, ...]:
+    """Evaluate the guardrails on the actions of a plan."""
     if not workspace.guardrails or not plan.intent.actions:
         return ()
     document = {
@@ -188,6 +189,7 @@ def _verdicts(table_findings: tuple[Finding, ...], allowed: _Overrides) -> tuple
 
 
 def _warning(finding: Finding, allowed: _Overrides) -> PlanWarning:
+    """Return the warning for a finding that warns, or for a denial that an allow entry overrides."""
     entry = _allowing(finding, allowed)
     if entry is None:
         return PlanWarning(
@@ -205,6 +207,7 @@ def _warning(finding: Finding, allowed: _Overrides) -> PlanWarning:
 
 
 def _refusal(action: TableAction, denied: list[Finding]) -> Blocked:
+    """Return a refusal of an action that guardrails deny."""
     return Blocked(
         table=action.table,
         location=action.location,
@@ -216,11 +219,13 @@ def _refusal(action: TableAction, denied: list[Finding]) -> Blocked:
 
 
 def _reason(finding: Finding) -> str:
+    """Return in words which guardrail denies an action and why."""
     guardrail = finding.guardrail
     return f"guardrail {guardrail.name} ({guardrail.origin}) denies this: {finding.message}"
 
 
 def _remedy(finding: Finding) -> str:
+    """Return what to do about a denial: change the spec or, where that is possible, allow it."""
     name = finding.guardrail.name
     if finding.guardrail.override is Override.NEVER:
         return f"change the spec until {name} is fulfilled: no entry of allow overrides it"

@@ -251,7 +251,10 @@ class Evidence:
 
     @property
     def tables_with_work(self) -> frozenset[str]:
-        """The tables for which the next run has work, as far as due work was requested."""
+        """The tables for which the next run has work, as far as due work was requested.
+
+        Tables whose clustering is not yet due are not among them, unless they have files to ingest.
+        """
         unpaid = {name for name, debt in (self.due or {}).items() if not debt.is_paid}
         new = {name for name, sources in (self.ingest or {}).items() if any(s.is_due for s in sources)}
         return frozenset(unpaid - self.tables_not_yet_due | new)

@@ -279,6 +279,7 @@ def _intent(
     target: TargetPlan,
     authority: tuple[AuthorityChange, ...],
 ) -> Intent:
+    """Return what the plan does: the actions, the refusals, and the changes of settings and authority."""
     return Intent(
         project=workspace.project.name,
         target=workspace.project.target.name,
@@ -310,6 +311,7 @@ def _target_plan(workspace: Workspace, live: _LiveTables, planned: Mapping[str, 
 
 
 def _applied_settings(observation: Observation | None) -> AppliedSettings:
+    """Return the target's settings that a table records; none for a table that is not applied."""
     ref = None if observation is None else observation.handle.applied
     return AppliedSettings(settings=None if ref is None else ref.settings, is_new=ref is None)
 

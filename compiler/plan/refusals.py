@@ -211,7 +211,7 @@ def refuse_breaking(
 def refuse_lost_key(
     table: ResolvedTable, observation: Observation, changes: tuple[Change, ...]
 ) -> Blocked | None:
-    """Return SC406 if files are encrypted with a key that the declared spec does not name, else None."""
+    """Return SC406 if the declared spec lacks the key with which files are encrypted now, else None."""
     key = None if observation.spec is None else observation.spec.files.encryption_key
     if key is None or key in table.spec.files.keys:
         return None
@@ -257,6 +257,7 @@ def _renamed(changes: tuple[Change, ...]) -> tuple[str, str] | None:
 
 
 def _copy_recipe(table: ResolvedTable, observation: Observation) -> tuple[RecipeStep, ...]:
+    """Return the steps that copy the table into a new one that follows the declared spec."""
     applied = observation.handle.applied
     return copy_recipe(
         table.spec,
@@ -327,7 +328,7 @@ def remedy_never_written(location: str) -> str:
 
 
 def remedy_renamed(old: str, new: str, *, otherwise: str) -> str:
-    """Return the remedy for a dropped column that was perhaps renamed: copy the table under the new name.
+    """Return the remedy for a column that was perhaps renamed: a new table with a copy under the new name.
 
     ``otherwise`` is the remedy if the column is really dropped.
     """
@@ -435,6 +436,7 @@ def unused_allow_entries(
 
 
 def _unused_text(code: str, table: str) -> str:
+    """Return the warning about an allow entry that permits no change."""
     if code not in CODES:
         return f"allow: there is no code {code}; remove the entry"
     if is_never_in_place(code):

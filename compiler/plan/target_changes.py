@@ -111,10 +111,12 @@ def _changes(declared: TargetSettings, applied: Mapping[str, AppliedSettings]) -
 
 
 def _is_refused(change: Change) -> bool:
+    """Return whether a changed setting can execute code and is not allowed."""
     return change.change_class is ChangeClass.EXECUTES and change.allowed is None
 
 
 def _refusal(name: str, declared: TargetSettings, refused: Mapping[str, Change]) -> Blocked:
+    """Return the refusal of settings that can execute code and are not allowed."""
     paths = tuple(sorted(refused))
     they = "it" if len(paths) == 1 else "they"
     return Blocked(
@@ -129,6 +131,7 @@ def _refusal(name: str, declared: TargetSettings, refused: Mapping[str, Change])
 
 
 def _unused(name: str, declared: TargetSettings, changes: tuple[TargetChange, ...]) -> Iterator[PlanWarning]:
+    """Yield a warning for each allow entry of the target that no setting needs."""
     needed = [(s.path, s.value) for s in declared.settings if executes(s.path, s.value)]
     changed = (entry.change for entry in changes)
     needed += [(c.path, c.new) for c in changed if c.change_class is ChangeClass.EXECUTES]
