@@ -222,6 +222,10 @@ def _run_tables(
     diagnose: Diagnose,
     applied: bool,
 ) -> RunResult:
+    """Run the due jobs of the selected tables, and then their tests if the project asks for that.
+
+    The results so far are saved while it runs, in case that the run is killed.
+    """
     started_at = time.monotonic()
     root = workspace.project.root
     unapplied: set[str] = set()
