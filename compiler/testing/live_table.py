@@ -225,7 +225,10 @@ class LiveTable:
 
 
 def _single_value_bounds(bounds: Bounds) -> Bounds:
-    """Return the bounds of a single value; different bounds mean that the path is that of null."""
+    """Return the bounds of a partition column, whose files all have one value.
+
+    A path that stands for null has unequal bounds; the result then says that all values are null.
+    """
     return bounds if bounds.minimum == bounds.maximum else replace(bounds, has_values=False, has_nulls=True)
 
 
@@ -272,8 +275,8 @@ def violation_of(test: TableTest, types: Types) -> Predicate | None:
 def is_lasting(test: TableTest, columns: Collection[str]) -> bool:
     """Return whether a row that passed a test always passes it.
 
-    This holds unless the test's expression may depend on the time or on chance. Every name in the expression
-    must be one of ``columns`` or be listed above.
+    This holds unless the test's expression may depend on the time or on chance. Each name in it must be a
+    column in ``columns`` or one of the functions and keywords that depend on neither.
     """
     if test.kind != EXPRESSION:
         return True

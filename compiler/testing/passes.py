@@ -109,6 +109,7 @@ class PassesFile:
 
     @property
     def _path(self) -> Path:
+        """The path of the file."""
         return self.root / _FOLDER / self.target / f"{self.table}.json"
 
 
