@@ -66,6 +66,7 @@ def _check_names(resolution: Resolution) -> None:
 
 
 def _check_types(resolution: Resolution) -> None:
+    """Warn about types that are stored as other ones or that Hudi's own merges cannot process."""
     for name, type_ in resolution.types.items():
         path = f"columns.{name}.type"
         if type_ in (Primitive(name="tinyint"), Primitive(name="smallint")):
@@ -80,6 +81,7 @@ def _check_types(resolution: Resolution) -> None:
 
 
 def _check_record_key(resolution: Resolution) -> None:
+    """Report key columns that may be null or whose text depends on the writer."""
     table = resolution.table
     nullable = {column.name for column in table.spec.columns if column.nullable}
     for index, name in enumerate(table.spec.record_key):
@@ -97,6 +99,7 @@ def _check_record_key(resolution: Resolution) -> None:
 
 
 def _check_ordering(resolution: Resolution) -> None:
+    """Report an ordering column of a table without a record key, where it has no effect."""
     if resolution.table.spec.ordering is None:
         return
     if not resolution.table.spec.record_key and resolution.intact("record_key"):
@@ -106,6 +109,7 @@ def _check_ordering(resolution: Resolution) -> None:
 
 
 def _check_partitioning(resolution: Resolution) -> None:
+    """Report partition columns of unsuitable types, and settings that need partitions without any."""
     table = resolution.table
     for index, name in enumerate(table.spec.partition_by):
         path = f"partition_by.{index}"

@@ -26,6 +26,7 @@ def check_settings(resolution: Resolution) -> None:
 
 
 def _check_sizing(resolution: Resolution) -> None:
+    """Report a small file limit above the maximum size, and ``min_fill`` without small files."""
     sizing = resolution.table.spec.sizing
     limit, size_limit = "sizing.small_file_limit", "sizing.max_file_size"
     if resolution.intact(limit, size_limit) and sizing.small_file_limit_bytes > sizing.max_file_size_bytes:
@@ -37,6 +38,7 @@ def _check_sizing(resolution: Resolution) -> None:
 
 
 def _check_clustering_limits(resolution: Resolution) -> None:
+    """Report limits of clustering that contradict each other or the maximum file size."""
     plan = resolution.table.spec.clustering.plan
     limit, target, group = (
         f"clustering.plan.{key}" for key in ("small_file_limit", "target_file_size", "max_group_size")
@@ -71,6 +73,7 @@ def _report_order(resolution: Resolution, lower: str, upper: str) -> None:
 
 
 def _check_strategies(resolution: Resolution) -> None:
+    """Report strategies that are neither built in nor installed."""
     clustering = resolution.table.spec.clustering
     for path, name, group in (
         ("clustering.plan.strategy", clustering.plan.strategy, PLAN_STRATEGIES),
@@ -142,6 +145,7 @@ def _check_clustering_effect(resolution: Resolution) -> None:
 
 
 def _check_retention(resolution: Resolution) -> None:
+    """Report a retention that keeps no old version, or an archive that keeps too few commits."""
     retention = resolution.table.spec.retention
     rules = (retention.keep_commits, retention.keep_versions, retention.max_age_seconds)
     if not resolution.intact("retention"):

@@ -298,4 +298,5 @@ def _check_selected(
 
 
 def _columns_are(names: Iterable[str]) -> str:
+    """Return the list of columns as a hint."""
     return f"the columns are {some(names)}"

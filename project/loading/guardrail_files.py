@@ -37,6 +37,7 @@ def load_guardrails(
 
 
 def _load_guardrail(path: str, files: ProjectFiles, found: list[Diagnostic]) -> Guardrail | None:
+    """Load a guardrail; report its errors and return None for an invalid one."""
     data = files.read(path)
     if isinstance(data, Diagnostic):
         found.append(data)
@@ -79,6 +80,7 @@ def _read(file: SpecFile, key: str, read: Any, found: list[Diagnostic]) -> Any:
 
 
 def _example(file: SpecFile, index: int, entry: Mapping[str, Any], found: list[Diagnostic]) -> Example:
+    """Return an example plan of a guardrail; report a time that is not valid."""
     path: DocumentPath = ("examples", index)
     now = entry.get("now")
     try:
@@ -94,11 +96,13 @@ def _example(file: SpecFile, index: int, entry: Mapping[str, Any], found: list[D
 
 
 def _position_text(file: SpecFile, path: DocumentPath) -> str:
+    """Return a position in a file as text: ``file:line:column``."""
     start = file.node.at(path).span.start
     return f"{file.source.path}:{start.line}:{start.column}"
 
 
 def _diagnostic_at(file: SpecFile, path: DocumentPath, problem: Problem) -> Diagnostic:
+    """Return a problem as a diagnostic at a path of the file."""
     return diagnostic(
         problem.code,
         problem.summary,

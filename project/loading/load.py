@@ -209,7 +209,7 @@ def _file(
 
 
 def _at_target(file: SpecFile, kind: Kind, *, fetch: Any, scope: TemplateScope) -> SpecFile | None:
-    """Return the file with its templates evaluated for another target."""
+    """Return the file with its templates evaluated for another target, without its diagnostics."""
     return _file(file.source.path, kind, fetch, scope, []) if is_template(file.source.text) else file
 
 
@@ -306,6 +306,7 @@ def _resolved_at_targets(
 def _report_duplicate(
     noun: str, name: str, file: SpecFile, earlier: SpecFile, found: list[Diagnostic]
 ) -> None:
+    """Report a file that declares a name which an earlier file has."""
     span = file.node.at(("name",)).span
     other = earlier.value["name"]
     named = "" if other == name else f"as '{other}' "
@@ -416,10 +417,12 @@ def _of_tables(found: Diagnostic, names: Sequence[str]) -> Diagnostic:
 
 
 def _counted(noun: str, names: Sequence[str]) -> str:
+    """Return a noun with a list of names, such as ``targets 'dev', 'prod'``."""
     return f"{noun}{'' if len(names) == 1 else 's'} {_listed(names)}"
 
 
 def _listed(names: Sequence[str]) -> str:
+    """Return names in quotes, cut after the first three."""
     most = 3
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(f"'{name}'" for name in names[:most]) + more
@@ -470,6 +473,7 @@ def _project(
     allow: tuple[AllowEntry, ...],
     guardrails: tuple[Guardrail, ...],
 ) -> ResolvedProject:
+    """Return the resolved project from its parts."""
     assert project_file.file is not None, "a project without its file has an error"
     assert project_file.target is not None, "a valid project has a target"
     return ResolvedProject(

@@ -184,6 +184,7 @@ def build_target(head: ProjectFile, file: SpecFile, name: str, *, root: Path) ->
 
 
 def _signing_keys(applied: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the key that signs records, followed by former ones; none if no key is declared."""
     if "signing_key" not in applied:
         return ()
     return (applied["signing_key"], *applied.get("former_signing_keys", ()))
@@ -294,6 +295,7 @@ def _declared_environment(root: Node, report: Callable[..., None]) -> frozenset[
 
 
 def _target_vars(root: Node, target: str) -> Node | None:
+    """Return the node of a target's variables, or None."""
     targets = root.children.get("targets")
     node = targets.children.get(target) if targets else None
     return node.children.get("vars") if node else None
@@ -337,6 +339,7 @@ def _typed(value: Any, declared: Any) -> Any:
 
 
 def _target_names(root: Node) -> tuple[str, ...]:
+    """Return the names of the declared targets."""
     node = root.children.get("targets")
     return tuple(node.value) if node and isinstance(node.value, dict) else ()
 
@@ -383,13 +386,15 @@ def _known_targets(name: str, targets: tuple[str, ...]) -> str:
 
 
 def _listed(targets: tuple[str, ...]) -> str:
+    """Return the list of targets in words."""
     return f"{'the target is' if len(targets) == 1 else 'targets are'} {', '.join(sorted(targets))}"
 
 
 def _site(path: DocumentPath, beside: Node) -> TemplateSite:
-    """Return the site of a target's part: secrets may not be in addresses or on command lines.
+    """Return the kind of place that a setting of a target is, which decides what its templates may read.
 
-    ``beside`` is the list or mapping that holds the part.
+    Secrets may not be in addresses or on command lines. ``beside`` is the list or mapping that has
+    the setting.
     """
     site = TemplateSite.TARGET
     match path[2:]:
@@ -490,6 +495,7 @@ def _warehouse_elsewhere(root: Node, scope: TemplateScope) -> str | None:
 
 
 def _normalised(file: SpecFile, target: str, text: str, report: Callable[..., None]) -> str:
+    """Return a normalised location of the warehouse; report an invalid one and return a placeholder."""
     try:
         return normalised(text)
     except LocationProblem as problem:

@@ -113,6 +113,7 @@ def _node(value: Any, span: Span) -> Node:
 
 
 def _declared(file: SpecFile) -> TestsFile:
+    """Return the queries and tests of a valid file."""
     found = [
         (test, file.node.at(("tests", index)).span.start)
         for index, entry in enumerate(file.value.get("tests", ()))
