@@ -93,7 +93,7 @@ def _within(base: str, path: str) -> str:
 
 
 def _clean(path: str) -> str:
-    """Return a normalised path; raise LocationProblem if a relative one leads out of its folder with ``..``."""
+    """Return a normalised path; raise LocationProblem if ``..`` leads a relative one out of its folder."""
     if is_relative(path):
         return _within("", path) or "."
     return posixpath.normpath("/" + path.lstrip("/"))
