@@ -27,7 +27,7 @@ import pyarrow as pa
 
 Hashes = npt.NDArray[np.uint64]
 CellWords = npt.NDArray[np.unsignedinteger[Any]]
-RowNumbers = npt.NDArray[np.int64]
+Offsets = npt.NDArray[np.int64]
 
 MODULUS: Final = 2**64
 
@@ -285,7 +285,7 @@ def _of_bytes(array: pa.Array) -> Hashes:
     return _between(pieces * factors, bounds)
 
 
-def _of_pieces(content: npt.NDArray[np.uint8], starts: RowNumbers, lengths: RowNumbers) -> Hashes:
+def _of_pieces(content: npt.NDArray[np.uint8], starts: Offsets, lengths: Offsets) -> Hashes:
     """Return the hashes of texts that have at most ``_PIECE_BYTES`` bytes each.
 
     Args:
@@ -307,7 +307,7 @@ def _of_pieces(content: npt.NDArray[np.uint8], starts: RowNumbers, lengths: RowN
 
 
 def _of_blocks(
-    content: npt.NDArray[np.uint8], starts: RowNumbers, lengths: RowNumbers, *, number: int, longest: int
+    content: npt.NDArray[np.uint8], starts: Offsets, lengths: Offsets, *, number: int, longest: int
 ) -> Hashes:
     """Return the amount that block ``number`` of each text adds to the hash of the text.
 
@@ -346,13 +346,13 @@ def _sums(elements: Hashes, offsets: npt.NDArray[np.int32]) -> Hashes:
     return _mixed(_between(positioned, bounds) + np.diff(bounds).astype(np.uint64) * _GAMMA)
 
 
-def _numbers(bounds: RowNumbers) -> RowNumbers:
+def _numbers(bounds: Offsets) -> Offsets:
     """Return the numbers 0, 1, 2 and so on, beginning again with 0 at each of the bounds."""
-    numbers: RowNumbers = np.arange(bounds[-1]) - np.repeat(bounds[:-1], np.diff(bounds))
+    numbers: Offsets = np.arange(bounds[-1]) - np.repeat(bounds[:-1], np.diff(bounds))
     return numbers
 
 
-def _between(values: Hashes, bounds: RowNumbers) -> Hashes:
+def _between(values: Hashes, bounds: Offsets) -> Hashes:
     """Return the sum, modulo 2^64, of the values between each bound and the next."""
     running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
     sums: Hashes = running[bounds[1:]] - running[bounds[:-1]]

@@ -411,7 +411,9 @@ def test_a_dropped_column_cannot_be_accepted(folder):
     next_write = handle.effective_spec(handle.timeline()).columns
     assert [column.name for column in next_write] == ["id", "p", "n"]
     before = files_below(folder.root)
-    with pytest.raises(UnacceptableDriftError, match=r"columns.n cannot be accepted; `parquetry apply` restores"):
+    with pytest.raises(
+        UnacceptableDriftError, match=r"columns.n cannot be accepted; `parquetry apply` restores"
+    ):
         do(folder, table.folder)
     assert files_below(folder.root) == before
 
