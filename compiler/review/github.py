@@ -171,6 +171,7 @@ def _account(entry: Any) -> Account:
 
 
 def _maybe_account(entry: Any) -> Account | None:
+    """Read an account, or return None for a deleted one."""
     return None if entry is None else _account(entry)
 
 
