@@ -452,7 +452,7 @@ def _unread_reasons(workspace: Workspace) -> dict[str, str]:
 def _unread_by_records(
     workspace: Workspace, observations: Mapping[str, _ObservationOrError]
 ) -> dict[str, str]:
-    """Return further reasons, which follow from the applied records of the tables of an untrusted branch.
+    """Return, by table name, why the applied record forbids that a table of an untrusted branch is read.
 
     A record can name a plug-in, which would be loaded, or mark other columns as personal than the branch
     does.
