@@ -469,7 +469,10 @@ def _steps(setting: Any) -> list[str | int]:
 
 
 def _warehouse(file: SpecFile, target: str | None, report: Callable[..., None]) -> str:
-    """Return the target's normalised warehouse, or a placeholder if it is not known."""
+    """Return the target's normalised warehouse, or a placeholder if it is not known.
+
+    Invalid warehouses of other targets are reported too.
+    """
     targets = file.value.get("targets")
     chosen = targets.get(target) if isinstance(targets, dict) else None
     warehouse = masked(chosen.get("warehouse")) if isinstance(chosen, dict) else None
