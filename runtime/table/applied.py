@@ -10,6 +10,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from parquetry.message import command, phrase, run
@@ -128,7 +129,7 @@ class TableIdentity:
             table_id=fields.required("id", str),
             project=fields.required("project", str),
             first_instant=fields.optional("first_instant", str),
-            spec=None if spec is None else _spec(spec, location, remedy=remedy),
+            spec=None if spec is None else _spec(spec, location, remedy=remedy)[0],
             fault=_fault(
                 document, location, remedy="restore it from a copy, or delete it and adopt the table"
             ),
@@ -458,7 +459,7 @@ def _record_from_bytes(content: bytes, number: int, *, location: str) -> Applied
     fields = _Fields(document, location, remedy=_RECORD_REMEDY)
     if "spec" not in document:
         raise fields.missing("spec")
-    spec = _spec(document["spec"], location, remedy=_RECORD_REMEDY)
+    spec, digest = _spec(document["spec"], location, remedy=_RECORD_REMEDY)
     fault = _fault(document, location, remedy=_RECORD_REMEDY)
     if fault is None and document.get("number") != number:
         reason = f"{location}: it contains record {document.get('number')}, not the record of its name"
@@ -469,7 +470,7 @@ def _record_from_bytes(content: bytes, number: int, *, location: str) -> Applied
         )
     ref = AppliedRef(
         number=number,
-        digest=digest_of(spec.to_json()),
+        digest=digest,
         plan_id=fields.optional("plan_id", str),
         git_commit=commit_named(document.get("git_commit")),
         forgotten=fields.optional("forgotten", bool) or False,
@@ -488,14 +489,24 @@ def _record_from_bytes(content: bytes, number: int, *, location: str) -> Applied
     )
 
 
-def _spec(value: Any, location: str, *, remedy: str) -> TableSpec:
-    """Return the spec in a record. Fields that an older parquetry did not know have their defaults."""
+def _spec(value: Any, location: str, *, remedy: str) -> tuple[TableSpec, str]:
+    """Return the spec in a record, and its digest. Fields that older versions did not write have defaults."""
     try:
-        spec = TableSpec.from_json(value)
-        spec.check_types()
+        return _read_spec(json.dumps(value))
     except InvalidDataError as error:
         raise CorruptTableError(f"{location}: {error}; {remedy}") from error
-    return spec
+
+
+@lru_cache(maxsize=64)
+def _read_spec(text: str) -> tuple[TableSpec, str]:
+    """Return the spec in a JSON text, and its digest.
+
+    The identity of a table and its first record contain the same spec, which is read once: a plan of 1,000
+    unchanged tables takes a tenth more time if it is read twice.
+    """
+    spec = TableSpec.from_json(json.loads(text))
+    spec.check_types()
+    return spec, digest_of(spec.to_json())
 
 
 def record_signature_of(

@@ -653,7 +653,7 @@ def test_what_nobody_foresaw_is_told_by_its_class_alone():
     with pytest.raises(RuntimeError) as failure, failures_masked(personal, location="/w/t"):
         raise ValueError(said)
     assert "Ada" not in "".join(traceback.format_exception(failure.value))
-    assert str(failure.value).startswith("ValueError [CAST_INVALID_INPUT]: its message is left out")
+    assert str(failure.value).startswith("ValueError [CAST_INVALID_INPUT]: its message is omitted")
     with pytest.raises(OSError, match="full"), failures_masked(personal, location="/w/t"):
         raise OSError(28, "full")
     public = replace(personal, columns=(Column(name="id", type="string"),))
