@@ -75,6 +75,10 @@ def _record(
     found: tuple[Drift, ...],
     reload: Callable[[], Workspace],
 ) -> int:
+    """Write the drift into the table's file, record the spec as applied, and return the record's number.
+
+    If that fails, the file gets its former content back.
+    """
     root = workspace.project.root
     # Write to the file that was read: a link may point to another file of the project.
     file = (root / table.file).resolve()
@@ -101,6 +105,7 @@ def _record(
 
 
 def _edited(name: str, text: str, found: tuple[Drift, ...], live: dict[str, Column]) -> str:
+    """Return a table's file with its columns changed to the live ones, as far as they drifted."""
     for drift in found:
         _, column, *attribute = drift.path.split(".")
         if not attribute:

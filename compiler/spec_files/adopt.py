@@ -107,6 +107,7 @@ def adopt(
 def _adopt(
     workspace: Workspace, observation: Observation, place: str, name: str, reload: Callable[[], Workspace]
 ) -> Adopted:
+    """Write the spec of a table that another program created, and record it as applied."""
     handle = observation.handle
     check_adoptable(handle, owner=workspace.owner_of(observation))
     _check_name(workspace, name, named=handle.config.name)
@@ -159,6 +160,7 @@ def _passing_settings(
     """
 
     def errors_with(settings: Mapping[str, Any]) -> tuple[Diagnostic, ...]:
+        """Return the errors that the table has with these settings."""
         try:
             _resolved(reload, file, with_settings(document, settings))
         except SpecError as error:
@@ -184,6 +186,7 @@ def _passing_settings(
 
 
 def _without(settings: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return the settings without the one at a path."""
     return {key: value for key, value in settings.items() if key != path}
 
 

@@ -56,23 +56,28 @@ def _properties(spec: TableSpec) -> Mapping[str, str]:
 
 
 def _unmatched(spec: TableSpec) -> Iterator[str]:
+    """Yield a comment for each part of the spec that Hudi cannot express."""
     yield from (f"-- no counterpart in Hudi: {part}" for part in hudi_options(spec).unmatched)
 
 
 def _column(column: Column) -> str:
+    """Return the declaration of a column."""
     null = "" if column.nullable else " NOT NULL"
     comment = f" COMMENT {_text(column.description)}" if column.description else ""
     return f"{_name(column.name)} {column.type}{null}{comment}"
 
 
 def _for_hadoop(location: str) -> str:
+    """Return a location with the scheme that Hadoop uses for S3."""
     return f"s3a://{location.removeprefix('s3://')}" if location.startswith("s3://") else location
 
 
 def _name(name: str) -> str:
+    """Return a name in backticks."""
     return f"`{name}`"
 
 
 def _text(text: str) -> str:
+    """Return a text as an SQL literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     return f"'{escaped}'"

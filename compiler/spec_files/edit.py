@@ -67,6 +67,7 @@ def with_keys(text: str, entries: Mapping[str, str], *, after: str, file: str) -
 
 
 def _columns(text: str, file: str) -> Node:
+    """Return the node of the listed columns; raise UnacceptableDriftError if the file lists none."""
     document = parse_text(SourceText(path=file, text=text))
     columns = None if document.root is None else document.root.children.get("columns")
     if columns is None or not isinstance(columns.value, list):
@@ -77,16 +78,19 @@ def _columns(text: str, file: str) -> Node:
 
 
 def _column(text: str, name: str, file: str) -> Node:
+    """Return the node of the column with this name."""
     entries = _columns(text, file).children.values()
     return next(entry for entry in entries if entry.value["name"] == name)
 
 
 def _replaced(text: str, node: Node, new: str) -> str:
+    """Return the text with another text in place of a node."""
     start, end = _offset(text, node.span.start), _offset(text, node.span.end)
     return f"{text[:start]}{new}{text[end:]}"
 
 
 def _leaves(node: Node) -> Iterator[Node]:
+    """Yield the nodes without children at or below a node."""
     if not node.children:
         yield node
     for child in node.children.values():
@@ -94,13 +98,16 @@ def _leaves(node: Node) -> Iterator[Node]:
 
 
 def _line(text: str, number: int) -> str:
+    """Return a line of the text, counted from 1."""
     return LINE_END.split(text)[number - 1]
 
 
 def _character(text: str, position: Position) -> str:
+    """Return the character at a position."""
     return text[_offset(text, position)]
 
 
 def _offset(text: str, position: Position) -> int:
+    """Return the offset of a position in the text."""
     ends = [0, *(found.end() for found in LINE_END.finditer(text))]
     return ends[position.line - 1] + position.column - 1

@@ -47,6 +47,7 @@ def hudi_options(spec: TableSpec) -> HudiOptions:
 
 
 def _identity(spec: TableSpec) -> dict[str, str]:
+    """Return the options that say what the table is: name, keys, partitions and index."""
     generator = choose_key_generator(spec.record_key, spec.partition_by)
     typed = generator is KeyGenerator.CUSTOM
     fields = (f"{name}:SIMPLE" if typed else name for name in spec.partition_by)
@@ -81,6 +82,7 @@ def _guards() -> dict[str, str]:
 
 
 def _sizing(spec: TableSpec) -> dict[str, str]:
+    """Return the options of write-time sizing."""
     sizing = spec.sizing
     options = {
         "hoodie.parquet.max.file.size": str(sizing.max_file_size_bytes),
@@ -95,6 +97,7 @@ def _sizing(spec: TableSpec) -> dict[str, str]:
 
 
 def _files(spec: TableSpec) -> dict[str, str]:
+    """Return the options that encode base files."""
     files = spec.files
     options = {"hoodie.parquet.compression.codec": files.compression}
     if files.row_group_size_bytes is not None:
@@ -135,6 +138,7 @@ def _retention(policy: RetentionPolicy) -> dict[str, str]:
 
 
 def _clustering(spec: TableSpec) -> dict[str, str]:
+    """Return the options of clustering; none if it is off."""
     clustering = spec.clustering
     every = str(clustering.every_commits)
     if clustering.trigger is Trigger.OFF:
@@ -159,6 +163,7 @@ def _clustering(spec: TableSpec) -> dict[str, str]:
 
 
 def _partitions(chosen: PartitionFilter) -> dict[str, str]:
+    """Return the options that choose the partitions of a clustering."""
     if chosen.recent:
         return {
             "hoodie.clustering.plan.partition.filter.mode": "RECENT_DAYS",
@@ -173,6 +178,7 @@ def _partitions(chosen: PartitionFilter) -> dict[str, str]:
 
 
 def _unmatched(spec: TableSpec) -> Iterator[str]:
+    """Yield the settings of the spec that no option of Hudi expresses."""
     retention = spec.retention
     rules = [retention.keep_commits, retention.max_age_seconds, retention.keep_versions]
     if sum(rule is not None for rule in rules) > 1:
@@ -215,10 +221,12 @@ def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | None:
+    """Return a text of digits as a number, or None for another text."""
     return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _size(text: str) -> str | None:
+    """Return a number of bytes as a size with its unit; None for 0 or another text."""
     number = _number(text)
     return format_size(number) if number else None
 
@@ -234,10 +242,12 @@ def _record_size(text: str) -> str | None:
 
 
 def _codec(text: str) -> str | None:
+    """Return the name of a codec that specs know, or None."""
     return text.lower() if text.lower() in ("zstd", "gzip", "snappy", "lz4", "uncompressed") else None
 
 
 def _hours(text: str) -> str | None:
+    """Return a number of hours as a duration; None for 0 or another text."""
     number = _number(text)
     return format_age(number * _HOUR) if number else None
 

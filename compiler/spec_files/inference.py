@@ -151,6 +151,7 @@ def _literal(place: Path) -> str:
 
 
 def _table_name(place: Path) -> str:
+    """Return a table name made from that of a file or folder; raise InferenceError if none is possible."""
     base = place.name
     for suffix in sorted(_FORMATS, key=len, reverse=True):
         base = base.removesuffix(suffix)
@@ -163,6 +164,7 @@ def _table_name(place: Path) -> str:
 
 
 def _suffix(path: str) -> str | None:
+    """Return the known suffix of a path, or None."""
     name = path.lower()
     return next((s for s in sorted(_FORMATS, key=len, reverse=True) if name.endswith(s)), None)
 
@@ -209,6 +211,7 @@ def _renaming(name: str) -> str:
 
 
 def _check_names(names: Sequence[str], path: Path) -> None:
+    """Raise InferenceError for columns without valid names, or with names that differ only in case."""
     if not names:
         raise InferenceError(f"{path} has no columns")
     if wrong := [name for name in names if not _NAME.fullmatch(name)]:
@@ -229,6 +232,7 @@ def _check_names(names: Sequence[str], path: Path) -> None:
 
 
 def _from_parquet(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], list[str]]:
+    """Return the columns of Parquet files, and notes on what was guessed."""
     known = [(file, _parquet_columns(file)) for file in files]
     schemas = [pa.schema([f.with_type(_readable(f.type)) for f in schema]) for _, schema in known]
     whole = pa.unify_schemas(schemas, promote_options="permissive")
@@ -313,6 +317,7 @@ def _readable(  # noqa: PLR0911 - a case, an answer
 
 
 def _from_csv(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], dict[str, Any], list[str]]:
+    """Return the columns of CSV files, the options to read them, and notes on what was guessed."""
     separator = _separator(files[0])
     texts: dict[str, _Text] = {}
     is_cut = False
@@ -349,11 +354,13 @@ def _separator(file: FoundFile) -> str:
 
 
 def _begin(file: FoundFile) -> str:
+    """Return the first bytes of a file as text."""
     with _text_of(file) as handle:
         return bytes(handle.read(_HEADER)).decode("utf-8-sig", errors="replace")
 
 
 def _text_of(file: FoundFile) -> Any:
+    """Open a file, and decompress it if its name ends in ``.gz``."""
     raw = open_file(file)
     return pa.CompressedInputStream(raw, "gzip") if file.uri.endswith(".gz") else raw
 

@@ -198,6 +198,7 @@ class _Files:
         self._store(self._before)
 
     def _store(self, files: Mapping[str, str | bytes | None]) -> None:
+        """Write these contents to disk; None deletes a file."""
         for path, content in files.items():
             if content is None:
                 self._place.delete(path)
@@ -205,10 +206,12 @@ class _Files:
                 self._place.write(path, content)
 
     def _text(self, path: str) -> str:
+        """Return the text that a file will have: its changed one, or else that on disk."""
         text = self._after.get(path)
         return (self._read(path) or b"").decode("utf-8-sig") if text is None else text
 
     def _read(self, path: str) -> bytes | None:
+        """Return the bytes of a file on disk, or None."""
         try:
             return self._place.read(path)
         except FileNotFoundError:

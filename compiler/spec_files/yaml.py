@@ -93,6 +93,7 @@ def table_text(document: Mapping[str, Any]) -> str:
 
 
 def _entry(key: str, value: Any) -> str:
+    """Return a key with its value as YAML; lists of mappings and long mappings take several lines."""
     line = f"{key}: {flow(value)}"
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         return f"{key}:\n" + "".join(f"  - {flow(item)}\n" for item in value)
@@ -102,6 +103,10 @@ def _entry(key: str, value: Any) -> str:
 
 
 def _settings(spec: TableSpec, sections: Collection[str]) -> dict[str, Any]:
+    """Return the settings of these sections by dotted path.
+
+    Those that only partitions need are left out if the table has none.
+    """
     document = words(spec)
     if not spec.partition_by:
         # Without partitions, these settings have no effect, and a declaration would be reported.
@@ -110,6 +115,7 @@ def _settings(spec: TableSpec, sections: Collection[str]) -> dict[str, Any]:
 
 
 def _source(source: Source) -> dict[str, Any]:
+    """Return a source as YAML values, without those that it has anyway."""
     plain = Source(name=source.name, format=source.format, path=source.path)
     entry: dict[str, Any] = {"name": source.name, "format": source.format, "path": source.path}
     for key in _SOURCE_KEYS:
@@ -120,12 +126,14 @@ def _source(source: Source) -> dict[str, Any]:
 
 
 def _query(query: Query) -> dict[str, Any]:
+    """Return a query as YAML values."""
     entry: dict[str, Any] = {"name": query.name, "where": query.where}
     entry |= {} if query.weight == 1 else {"weight": query.weight}
     return entry if query.runs_per_day is None else entry | {"runs_per_day": query.runs_per_day}
 
 
 def _test(test: TableTest) -> dict[str, Any]:
+    """Return a test as YAML values."""
     units = LIMITS.get(test.kind, {})
     declared = {recorded_key(key, unit): key for key, unit in units.items()}
     arguments = test.arguments
@@ -139,6 +147,7 @@ def _test(test: TableTest) -> dict[str, Any]:
 
 
 def _limit(value: Any, unit: Unit) -> Any:
+    """Return a limit of a test as it is written in YAML: bytes and seconds with their unit."""
     match unit:
         case Unit.BYTES:
             return format_size(value)
@@ -148,4 +157,5 @@ def _limit(value: Any, unit: Unit) -> Any:
 
 
 def _as_declared(key: str, _: Unit) -> str:
+    """Return the key itself, as specs declare it."""
     return key
