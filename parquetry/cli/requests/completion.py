@@ -52,6 +52,7 @@ def selectors(context: click.Context, _parameter: click.Parameter, incomplete: s
 
 
 def _outline(context: click.Context) -> Outline:
+    """Return the names in the project that the typed options name."""
     from parquetry.project.loading.outline import outline
 
     typed = context.params.get("project_directory") or os.environ.get("PARQUETRY_PROJECT") or "."
@@ -59,10 +60,12 @@ def _outline(context: click.Context) -> Outline:
 
 
 def _beginning(incomplete: str, words: Iterable[str]) -> list[CompletionItem]:
+    """Return the completions that begin with what was typed."""
     return _items(word for word in words if word.startswith(incomplete))
 
 
 def _items(words: Iterable[str], *, kind: str = "plain") -> list[CompletionItem]:
+    """Return the words as completions, without those that a shell would not take as one word."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(word, type=kind) for word in words if kind == "dir" or shell.is_plain(word)]

@@ -64,12 +64,14 @@ def validated(request: ProjectRequest) -> LoadResult:
 
 
 def _loaded(request: ProjectRequest) -> LoadResult:
+    """Load the project without environment variables."""
     from parquetry import project
 
     return project.load(request.directory, target=request.target, variables=request.variables)
 
 
 def _selected(request: ProjectRequest, tables: tuple[ResolvedTable, ...]) -> tuple[ResolvedTable, ...]:
+    """Return the tables that the selectors choose; ``state:`` is refused because it reads tables."""
     from parquetry.compiler.workspace.selecting import changed_since, unknown_state
     from parquetry.project import select
 

@@ -112,6 +112,7 @@ class ForgeRequest:
         return creator
 
     def _kind(self, environment: Mapping[str, str]) -> str:
+        """Return the kind of forge: the given one, or the one whose workflow runs this command."""
         return self.forge or ("gitlab" if environment.get(_RUNS_ON_GITLAB) else "github")
 
     def reviewed(self, *, project: str, target: str) -> Reviewed:

@@ -30,6 +30,7 @@ class ProjectRequest:
 
 
 def _variable(value: str) -> tuple[str, str]:
+    """Return the name and the value of ``NAME=VALUE``; raise click.BadParameter for another text."""
     name, sign, text = value.partition("=")
     if not sign or not name:
         raise click.BadParameter(f"{value!r} is not NAME=VALUE")
@@ -112,6 +113,8 @@ def directory_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _with_request(
     command: Callable[..., Any], options: tuple[Callable[[Any], Any], ...]
 ) -> Callable[..., Any]:
+    """Add options to a command, which gets their values as a :class:`ProjectRequest`."""
+
     @functools.wraps(command)
     def wrapper(
         *,
@@ -186,6 +189,7 @@ def output_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[...
 def _decorated(
     command: Callable[..., Any], decorators: tuple[Callable[[Any], Any], ...]
 ) -> Callable[..., Any]:
+    """Apply decorators so that their options are listed in this order."""
     for decorator in reversed(decorators):
         command = decorator(command)
     return command

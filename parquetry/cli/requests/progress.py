@@ -51,10 +51,12 @@ def _report_log_path(output: Output) -> None:
 
 
 def _ended(what: str, started: float, *, ok: bool) -> str:
+    """Return the line that reports the end of a job and how long it took."""
     return f"{what}: {'done' if ok else 'failed'} after {_since(started)} s"
 
 
 def _since(started: float) -> float:
+    """Return the seconds since a reading of the monotonic clock."""
     return round(time.monotonic() - started, 1)
 
 
@@ -69,6 +71,7 @@ class JobProgress:
         self._has_failed = False
 
     def __enter__(self) -> Self:
+        """Start the progress bar, if there is one."""
         if self._bar is not None:
             self._bar.start()
         return self
@@ -76,6 +79,7 @@ class JobProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Stop the progress bar; after a failed job, report the path of Spark's log."""
         if self._bar is not None:
             self._bar.stop()
         if self._has_failed:
@@ -112,10 +116,12 @@ class JobProgress:
 
 
 def _wants_bar(output: Output) -> bool:
+    """Return whether a progress bar is useful: on a terminal, as text, and without --quiet."""
     return sys.stderr.isatty() and not output.quiet and output.log_format == "text"
 
 
 def _bar() -> Progress:
+    """Return a progress bar on stderr that disappears at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

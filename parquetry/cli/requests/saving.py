@@ -91,6 +91,7 @@ def _flags(file: Path, option: str) -> int:
 
 
 def _begins_alike(file: Path, text: str) -> bool:
+    """Return whether a file is empty or begins with the first character of the text."""
     with file.open("rb") as stream:
         begin = stream.read(64).lstrip()
     return not begin or begin[:1] == text[:1].encode()

@@ -95,6 +95,7 @@ def run_tests(
 def _row_execution(
     settings: TestSettings, launch: Launch, save: Callable[[str, str, FailingKeys], str | None] | None = None
 ) -> RowExecution | None:
+    """Return how tests read rows, or None if they must not."""
     from parquetry.cli.failures import diagnosed
     from parquetry.compiler.testing.execution import RowExecution
     from parquetry.compiler.testing.passes import MOST_KEYS
