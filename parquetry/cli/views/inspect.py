@@ -196,6 +196,7 @@ def _summary(totals: PartitionReport) -> str:
 
 
 def _totals(partitions: Sequence[PartitionReport]) -> PartitionReport:
+    """Return the sums of all partitions."""
     return PartitionReport(
         path="",
         small_files=sum(p.small_files for p in partitions),
@@ -222,6 +223,7 @@ def _by_file(partition: PartitionReport) -> dict[str, list[Any]]:
 
 
 def _row(name: str, partition: PartitionReport) -> tuple[str, ...]:
+    """Return the cells of a partition: counts, bytes, and the smallest, median and largest file."""
     sizes = sorted(partition.file_sizes_bytes)
     quantiles = [human_size(sizes[i]) for i in (0, len(sizes) // 2, -1)] if sizes else ["", "", ""]
     numbers = (f"{partition.files:,}", f"{partition.small_files:,}", f"{partition.rows:,}")

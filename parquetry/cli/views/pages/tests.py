@@ -70,6 +70,7 @@ def sections_of(tests: TableTests, history: TestHistory | None, *, note: str = "
 def _section(
     table: str, outcomes: list[Outcome], past: Mapping[tuple[str, str], Sequence[PastOutcome]], note: str
 ) -> Section:
+    """Return the section of a table: its tests in a table, and the reasons below it."""
     worst = max((outcome.status for outcome in outcomes), key=[*_RISING].index)
     rows = tuple(row for one in outcomes for row in _rows(one, past.get((table, one.test), ())))
     reasons: dict[str, list[str]] = {}

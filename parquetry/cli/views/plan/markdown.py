@@ -150,6 +150,7 @@ def _target_row(plan: PlanDocument) -> Iterator[str]:
 
 
 def _target_section(plan: PlanDocument) -> Iterator[_Section]:
+    """Yield the section about changed settings of the target, if there are any."""
     parts = []
     for changes, tables in target_groups(plan):
         lines = (f"{sign}{text}" for sign, text in settings_diff(changes))

@@ -69,5 +69,6 @@ def _has_notes(change: Change) -> bool:
 
 
 def _renamed(removed: Change, added: Change) -> Change:
+    """Return the removal and the addition of one source as the change of its name."""
     old, new = (change.path.removeprefix(_PREFIX) for change in (removed, added))
     return replace(added, path=f"{removed.path}.name", old=old, new=new)

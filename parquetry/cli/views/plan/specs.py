@@ -117,6 +117,7 @@ def _line(change: Change) -> str:
 
 
 def _parts(change: Change) -> Iterator[str]:
+    """Yield the path and the values of a change, and then its position and its notes."""
     yield f"{code(change.path)}: {code(value_text(change.old))} -> {code(value_text(change.new))}"
     notes = [*([change.origin] if change.origin else ()), *change_notes(change)]
     if notes:

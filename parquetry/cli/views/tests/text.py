@@ -71,6 +71,7 @@ def _table(tests: list[Outcome], paint: Paint) -> str:
 
 
 def _named(names: list[str]) -> str:
+    """Return names in a sentence, cut after the first ones."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
 
