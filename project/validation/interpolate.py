@@ -91,6 +91,7 @@ class DeclaredVariables:
     elsewhere: str | None = None
 
     def __contains__(self, name: str) -> bool:
+        """Return whether a name is declared, or is parquetry's own and not that of a secret."""
         return name in self.names or (_OWN.match(name) is not None and not is_secret_name(name))
 
 
