@@ -14,7 +14,7 @@ from typing import Any, Final
 from parquetry.compiler.evidence.figures import clustering_due
 from parquetry.errors import ParquetryError
 from parquetry.project.model.table_tests import EXPRESSION, NOT_NULL, UNIQUE
-from parquetry.project.sql.grammar import unknown_columns
+from parquetry.project.sql.checked import unknown_columns
 from parquetry.project.sql.guard import SqlProblem, check_expression
 from parquetry.runtime.layout.clustering.model import Debt
 from parquetry.runtime.layout.model import FileSlice
@@ -146,10 +146,10 @@ class LiveTable:
             return chain[0] in types and may_have_fields(types[chain[0]], chain[1:])
 
         try:
-            found = check_expression(where)
+            sql = check_expression(where)
         except SqlProblem as problem:
             raise UnmeasurableError("a condition under queries is not an SQL expression") from problem
-        return [".".join(chain) for chain in unknown_columns(found, known)]
+        return [".".join(chain) for chain in unknown_columns(sql, known)]
 
     @OnceProperty
     def debt(self) -> Debt:

@@ -435,9 +435,9 @@ _ALL = (
         "PQ601",
         "Not one SQL expression",
         "An SQL setting is exactly one expression of Spark SQL, or exactly one SELECT for `select`. It "
-        "contains no statements, no semicolon and no ${...} substitution, its brackets are balanced, and "
-        "nothing is missing or left over. Only Spark knows whether functions exist and accept their "
-        "arguments, when rows are read.",
+        "contains no statements, no semicolon, no parameters and no ${...} substitution, and its brackets "
+        "and quotes are in pairs. Only Spark knows whether functions exist and accept their arguments, when "
+        "rows are read.",
         "Split or correct the SQL.",
     ),
     _code(
@@ -550,6 +550,16 @@ _ALL = (
         "are code, so none is added by itself.",
         "List the package in the message under spark.packages of the target; the plan then shows the allow "
         "entry that it needs. If your Spark has the package already, accept the warning with an allow entry.",
+        warning=True,
+    ),
+    _code(
+        "PQ712",
+        "SQL that cannot be parsed without Spark",
+        "sqlglot, which parses SQL here, refuses the text. It knows most of Spark's syntax, but not all of "
+        "it, so this is a warning. Spark parses the SQL before `run` reads rows, and what it refuses fails "
+        "there. The columns that the text names are not checked.",
+        "Correct the SQL. If Spark accepts it, write it in another way, or accept the warning with an allow "
+        "entry.",
         warning=True,
     ),
 )

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.loading.resolve import Resolution, test_entries
 from parquetry.project.model.resolved import ResolvedTable
-from parquetry.project.sql.grammar import columns_read
-from parquetry.project.sql.guard import SqlProblem, tokens
+from parquetry.project.sql.checked import columns_read
+from parquetry.project.sql.guard import SqlProblem, check_expression
 from parquetry.runtime.spec.rules import (
     DELETE_FLAG,
     BrokenRule,
@@ -161,12 +161,12 @@ def _follows_from_key(table: ResolvedTable, name: str) -> bool:
     if generated is None:
         return False
     try:
-        found = tokens(generated)
+        sql = check_expression(generated)
     except SqlProblem:
         return True  # check_sources reports it
-    if any(token.text.lower() in _UNSTABLE_FUNCTIONS for token in found):
+    if any(token.text.lower() in _UNSTABLE_FUNCTIONS for token in sql.tokens):
         return False
-    read = columns_read(found, {column.name.lower() for column in table.spec.columns})
+    read = columns_read(sql, {column.name.lower() for column in table.spec.columns})
     return bool(read) and read <= {field.lower() for field in table.spec.record_key}
 
 

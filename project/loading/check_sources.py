@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from parquetry.project.diagnostics.model import did_you_mean, some
 from parquetry.project.loading.check_settings import check_key
 from parquetry.project.loading.resolve import Resolution, test_entries
-from parquetry.project.sql.grammar import Effort, columns_read, selected_names, unknown_columns
+from parquetry.project.sql.checked import Sql, columns_read, unknown_columns
 from parquetry.project.sql.guard import SqlProblem, check_expression, check_select
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.reader_options import option_problems
@@ -16,7 +16,6 @@ from parquetry.runtime.spec.rules import DELETE_FLAG
 from parquetry.runtime.spec.table_spec import MODIFIED, Operation, Source, Ties
 from parquetry.runtime.spec.types import may_have_fields
 from parquetry.text.secret_names import MASK
-from parquetry.text.sql_tokens import Token
 
 _WITHOUT_KEY = (Operation.INSERT, Operation.BULK_INSERT)
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)
@@ -37,13 +36,12 @@ def check_sql_of_tests(resolution: Resolution) -> None:
     """Report duplicate names and invalid SQL in a file of tests, where the columns are not known."""
     _check_unique(resolution, "queries", "query")
     _check_unique(resolution, "tests", "test")
-    effort = Effort.of_a_table()
     for query in resolution.table.spec.extra.queries:
-        _checked_tokens(resolution, check_expression, query.where, f"queries.{query.name}.where", effort)
+        _checked(resolution, check_expression, query.where, f"queries.{query.name}.where")
     for place, entry in test_entries(resolution):
         for key in ("expression", "where"):
             if key in entry:
-                _checked_tokens(resolution, check_expression, entry[key], f"{place}.{key}", effort)
+                _checked(resolution, check_expression, entry[key], f"{place}.{key}")
 
 
 def _check_unique(resolution: Resolution, section: str, noun: str) -> None:
@@ -145,12 +143,11 @@ def _check_options(resolution: Resolution, source: Source) -> None:
 def _check_sql(resolution: Resolution) -> None:
     """Report errors in the SQL of generated columns, sources, queries and tests."""
     generated = {c.name.lower(): c.name for c in resolution.table.spec.columns if c.generated is not None}
-    effort = Effort.of_a_table()
     for column in resolution.table.spec.columns:
         if column.generated is not None:
             path = f"columns.{column.name}.generated"
-            found = _checked_tokens(resolution, check_expression, column.generated, path, effort)
-            names = columns_read(found, generated, effort=effort)
+            sql = _checked(resolution, check_expression, column.generated, path)
+            names = columns_read(sql, generated)
             if names:
                 # All generated columns are computed at once, so one would read another as null.
                 other = (
@@ -158,60 +155,59 @@ def _check_sql(resolution: Resolution) -> None:
                 )
                 summary = f"column '{column.name}' is generated from {other}"
                 resolution.report("PQ601", summary, path, "use columns that are not generated")
-            _check_names(resolution, found, path, effort)
+            _check_names(resolution, sql, path)
     for source in resolution.table.spec.sources:
         selected: frozenset[str] | None = None
         if source.select is not None:
-            found = _checked_tokens(
-                resolution, check_select, source.select, f"sources.{source.name}.select", effort
-            )
-            selected = selected_names(found) if found else None
+            sql = _checked(resolution, check_select, source.select, f"sources.{source.name}.select")
+            selected = sql.selected
             _check_select_columns(resolution, source, selected)
         if source.delete_when is not None:
             path = f"sources.{source.name}.delete_when"
-            found = _checked_tokens(resolution, check_expression, source.delete_when, path, effort)
+            sql = _checked(resolution, check_expression, source.delete_when, path)
             if selected is not None and source.operation is Operation.UPSERT:
-                _check_selected(resolution, found, selected, path, effort)
+                _check_selected(resolution, sql, selected, path)
     for query in resolution.table.spec.extra.queries:
         path = f"queries.{query.name}.where"
-        found = _checked_tokens(resolution, check_expression, query.where, path, effort)
-        _check_names(resolution, found, path, effort, of_stored_rows=True)
+        sql = _checked(resolution, check_expression, query.where, path)
+        _check_names(resolution, sql, path, of_stored_rows=True)
     for place, entry in test_entries(resolution):
         for key in {"expression", "where"} & entry.keys():
             path = f"{place}.{key}"
-            found = _checked_tokens(resolution, check_expression, entry[key], path, effort)
-            _check_names(resolution, found, path, effort, of_stored_rows=True)
+            sql = _checked(resolution, check_expression, entry[key], path)
+            _check_names(resolution, sql, path, of_stored_rows=True)
             if key == "where":
-                _check_partition_columns(resolution, found, path, effort)
+                _check_partition_columns(resolution, sql, path)
 
 
-def _check_partition_columns(
-    resolution: Resolution, found: Sequence[Token], path: str, effort: Effort
-) -> None:
+def _check_partition_columns(resolution: Resolution, sql: Sql, path: str) -> None:
     """Report columns of a layout test's condition that are not partition columns."""
     partitioned = {name.lower() for name in resolution.table.spec.partition_by}
     others = {name.lower(): name for name in resolution.types if name.lower() not in partitioned}
-    for name in sorted(columns_read(found, others, effort=effort)):
+    for name in sorted(columns_read(sql, others)):
         summary = f"column '{others[name]}' is not a partition column, so it cannot select partitions"
         columns = ", ".join(resolution.table.spec.partition_by)
         hint = f"use {columns}" if columns else "remove it: the table has no partitions"
         resolution.report("PQ603", summary, path, hint)
 
 
-def _checked_tokens(
+def _checked(
     resolution: Resolution,
-    check: Callable[[str, Effort], list[Token]],
+    check: Callable[[str], Sql],
     text: str,
     path: str,
-    effort: Effort,
-) -> Sequence[Token]:
-    """Return the tokens of an SQL text; report an invalid text and return none for it."""
+) -> Sql:
+    """Return a text that was checked, or an empty one after an error."""
     try:
-        return check(text, effort)
+        sql = check(text)
     except SqlProblem as problem:
         hint = problem.hint and _without_values(resolution, problem.hint, text)
         resolution.report(problem.code, _without_values(resolution, problem.summary, text), path, hint)
-        return ()
+        return Sql(())
+    if sql.refusal is not None:
+        hint = "correct it if Spark refuses it too: an operator or a comma may be missing"
+        resolution.report("PQ712", _without_values(resolution, sql.refusal, text), path, hint)
+    return sql
 
 
 def _without_values(resolution: Resolution, message: str, text: str) -> str:
@@ -234,9 +230,8 @@ def _without_values(resolution: Resolution, message: str, text: str) -> str:
 
 def _check_names(
     resolution: Resolution,
-    found: Sequence[Token],
+    sql: Sql,
     path: str,
-    effort: Effort,
     *,
     of_stored_rows: bool = False,
 ) -> None:
@@ -244,7 +239,7 @@ def _check_names(
 
     If ``of_stored_rows`` is True, Hudi's meta columns and the table's own name are accepted too.
     """
-    if not found or not resolution.columns_known:
+    if not resolution.columns_known:
         return
     types = {name.lower(): type_ for name, type_ in resolution.types.items()}
     table = resolution.table.name.lower()
@@ -257,8 +252,8 @@ def _check_names(
         return chain[0] in types and may_have_fields(types[chain[0]], chain[1:])
 
     names = [column.name for column in resolution.table.spec.columns]
-    text = " ".join(token.text for token in found)
-    for chain in unknown_columns(found, known, effort=effort):
+    text = " ".join(token.text for token in sql.tokens)
+    for chain in unknown_columns(sql, known):
         shown = ".".join(chain)
         if chain[0].lower() in types:
             summary = f"column '{chain[0]}' is {types[chain[0].lower()]}, which has no '{shown}'"
@@ -281,17 +276,15 @@ def _check_select_columns(resolution: Resolution, source: Source, selected: froz
         resolution.report("PQ603", summary, f"sources.{source.name}.select", hint)
 
 
-def _check_selected(
-    resolution: Resolution, found: Sequence[Token], selected: frozenset[str], path: str, effort: Effort
-) -> None:
+def _check_selected(resolution: Resolution, sql: Sql, selected: frozenset[str], path: str) -> None:
     """Report columns in SQL on the rows of a source's select that the select does not return."""
 
     def known(chain: tuple[str, ...]) -> bool:
         # A column that is selected unchanged can also be read with its table's name: `source.op`.
         return not selected.isdisjoint(chain[:2])
 
-    text = " ".join(token.text for token in found)
-    for chain in unknown_columns(found, known, effort=effort) if found else ():
+    text = " ".join(token.text for token in sql.tokens)
+    for chain in unknown_columns(sql, known):
         hint = did_you_mean(chain[0], selected) or _columns_are(selected)
         summary = f"the source's select returns no column '{chain[0]}'"
         resolution.report("PQ603", _without_values(resolution, summary, text), path, hint)

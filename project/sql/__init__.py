@@ -1,1 +1,1 @@
-"""Offline checks of SQL in specs: tokens, grammar and guard."""
+"""Offline checks of SQL in specs: functions, relations and syntax."""

@@ -1,25 +1,29 @@
 """Checks that SQL in specs is one expression or one SELECT and reads only its source, without Spark.
 
-A call of other people's code is refused even if the text only looks like one. A read of another relation and
-invalid SQL are refused if they are certain. Before the job computes anything, it checks Spark's own parse by
-the same rules.
+A call of other people's code is refused even if the text only looks like one. A read of another relation is
+refused if it is certain. SQL that cannot be parsed here is not refused. Before the job computes anything, it
+checks Spark's own parse by the same rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import TypeAlias
 
 from parquetry.project.diagnostics.model import Problem
-from parquetry.project.sql.grammar import Effort, misfit, stray_relation
+from parquetry.project.sql.checked import Sql
+from parquetry.project.sql.relations import stray_relation
 from parquetry.text.sql_rules import MOST_CHARACTERS, SOURCE, shown_name, why_function_is_refused
 from parquetry.text.sql_tokens import Token, TokenKind, lexed
 
 _BRACKETS = {")": "(", "]": "["}
 _PASSED_OVER = (TokenKind.BLANK, TokenKind.COMMENT, TokenKind.HINT)
+_SIGNS = frozenset(
+    "( ) [ ] , . : :: -> => |> = == <=> <> != < <= !> > >= !< + - * / % || & | ^ ~ !".split()  # noqa: SIM905
+)
+"""The symbols of Spark's expressions and queries. Others are those of parameters and templates."""
 
 
 class SqlProblem(Problem):
@@ -33,9 +37,6 @@ class _Finding:
     code: str
     summary: str
     hint: str | None
-
-
-_Check: TypeAlias = Callable[[str, Effort | None], Sequence[Token]]
 
 
 def tokens(text: str, *, line_comments: bool = True) -> list[Token]:
@@ -63,39 +64,54 @@ def tokens(text: str, *, line_comments: bool = True) -> list[Token]:
     return found
 
 
-def check_expression(text: str, effort: Effort | None = None) -> list[Token]:
-    """Return the tokens of a text that is exactly one expression.
+def check_expression(text: str) -> Sql:
+    """Return a text that is exactly one expression.
 
     Raises:
         SqlProblem: if the text is something else, or calls a refused function.
 
     """
-    return list(_once(_expression, text, effort))
+    return _once(text, query=False)
 
 
-def check_select(text: str, effort: Effort | None = None) -> list[Token]:
-    """Return the tokens of a text that is exactly one SELECT, which may begin with WITH.
+def check_select(text: str) -> Sql:
+    """Return a text that is exactly one SELECT, which may begin with WITH.
 
     Raises:
         SqlProblem: if the text is something else, calls a refused function, or reads another relation.
 
     """
-    return list(_once(_select, text, effort))
+    return _once(text, query=True)
 
 
-def _expression(text: str, effort: Effort | None) -> Sequence[Token]:
+def _once(text: str, *, query: bool) -> Sql:
+    outcome = _outcome(text, query=query)
+    if isinstance(outcome, Sql):
+        return outcome
+    raise SqlProblem(outcome.code, outcome.summary, outcome.hint)
+
+
+@lru_cache(maxsize=256)
+def _outcome(text: str, *, query: bool) -> Sql | _Finding:
+    """Return the outcome of a check. It is cached, as many tables of a project have equal texts."""
+    try:
+        return _select(text) if query else _expression(text)
+    except SqlProblem as problem:
+        return _Finding(problem.code, problem.summary, problem.hint)
+
+
+def _expression(text: str) -> Sql:
     found = _checked(text, line_comments=False)
-    for token, depth in _with_depth(found):
-        word = token.text.lower() if token.kind is TokenKind.WORD else ""
+    for index, (token, depth) in enumerate(_with_depth(found)):
+        word = token.text.lower() if token.kind is TokenKind.WORD and index else ""
         if depth == 0 and token.text == ",":
             raise SqlProblem("PQ601", "more than one expression", "join them, or remove the comma")
         if depth == 0 and word == "as":
             raise SqlProblem("PQ601", "an expression has no AS name", "remove AS and the name")
-    _check_grammar(found, effort)
-    return found
+    return _read(text, found, query=False)
 
 
-def _select(text: str, effort: Effort | None) -> Sequence[Token]:
+def _select(text: str) -> Sql:
     found = _checked(text)
     first = found[0]
     if first.kind is not TokenKind.WORD or first.text.lower() not in ("select", "with"):
@@ -104,47 +120,20 @@ def _select(text: str, effort: Effort | None) -> Sequence[Token]:
         statement = token.kind is TokenKind.WORD and token.text.lower() == "insert"
         if statement and following.text.lower() in ("into", "overwrite"):
             raise SqlProblem("PQ601", "a SELECT is needed, not an INSERT", "remove the INSERT")
-    _check_grammar(found, effort, query=True)
-    return found
+    return _read(text, found, query=True)
 
 
-def _once(check: _Check, text: str, effort: Effort | None) -> Sequence[Token]:
-    """Run ``check`` through a cache, as many tables of a project have equal texts."""
-    if effort is None:
-        return check(text, None)
-    outcome, effort.left = _checked_before(check, text, effort.left)
-    if isinstance(outcome, tuple):
-        return outcome
-    raise SqlProblem(outcome.code, outcome.summary, outcome.hint)
+def _read(text: str, found: Sequence[Token], *, query: bool) -> Sql:
+    """Parse a text, and refuse what it must not read by its tokens or by its tree."""
+    from parquetry.project.sql.parser import parsed  # noqa: PLC0415 - sqlglot, only for tables with SQL
+
+    _check_relations(stray_relation(found, query=query), query=query)
+    sql = parsed(text, found, query=query)
+    _check_relations(sql.unlisted, query=query)
+    return sql
 
 
-@lru_cache(maxsize=256)
-def _checked_before(check: _Check, text: str, steps: int) -> tuple[tuple[Token, ...] | _Finding, int]:
-    """Return the outcome of a check that may take ``steps`` steps, and the steps that are left."""
-    effort = Effort(left=steps)
-    try:
-        return tuple(check(text, effort)), effort.left
-    except SqlProblem as problem:
-        return _Finding(problem.code, problem.summary, problem.hint), effort.left
-
-
-def _check_grammar(found: Sequence[Token], effort: Effort | None, *, query: bool = False) -> None:
-    wrong = misfit(found, query=query, effort=effort)
-    if wrong is None:
-        _check_relations(found, effort, query=query)
-        return
-    before = f" after {_shown(found[wrong - 1])}" if wrong else ""
-    if wrong == len(found):
-        raise SqlProblem("PQ601", f"the SQL ends{before}, where more is needed", "complete it")
-    raise SqlProblem(
-        "PQ601",
-        f"{_shown(found[wrong])} does not fit{before}",
-        "fix the SQL: an operator or a comma may be missing",
-    )
-
-
-def _check_relations(found: Sequence[Token], effort: Effort | None, *, query: bool) -> None:
-    stray = stray_relation(found, query=query, effort=effort)
+def _check_relations(stray: str | None, *, query: bool) -> None:
     if stray is None:
         return
     if query:
@@ -152,10 +141,6 @@ def _check_relations(found: Sequence[Token], effort: Effort | None, *, query: bo
         raise SqlProblem("PQ602", summary, "join it where the source is produced")
     summary = f"{stray} within an expression is refused: it reads no other rows"
     raise SqlProblem("PQ602", summary, "compute it in the source's select")
-
-
-def _shown(token: Token) -> str:
-    return token.text if token.kind is TokenKind.STRING else f"'{token.text}'"
 
 
 def _checked(text: str, *, line_comments: bool = True) -> list[Token]:
@@ -171,8 +156,7 @@ def _checked(text: str, *, line_comments: bool = True) -> list[Token]:
     arguments = _arguments(found)
     for index, token in enumerate(found):
         following = found[index + 1] if index + 1 < len(found) else None
-        if token.text == ";" and token.kind is TokenKind.SYMBOL:
-            raise SqlProblem("PQ601", "';' is not accepted", "write one statement without ';'")
+        _check_sign(found, index)
         if following is None:
             continue
         name = token.text.lower()
@@ -184,6 +168,22 @@ def _checked(text: str, *, line_comments: bool = True) -> list[Token]:
     for _ in _with_depth(found):
         pass
     return found
+
+
+def _check_sign(found: Sequence[Token], index: int) -> None:
+    """Raise SqlProblem if the token at ``index`` cannot be in Spark's SQL there."""
+    token = found[index]
+    if token.kind is TokenKind.VERSION_DEPENDENT:
+        raise SqlProblem("PQ601", "'://' and '$$' are not accepted in SQL", "put the text in quotes")
+    if token.kind is not TokenKind.SYMBOL:
+        return
+    if token.text == ";":
+        raise SqlProblem("PQ601", "';' is not accepted", "write one statement without ';'")
+    before = found[index - 1] if index else None
+    begins = before is None or (before.kind is TokenKind.SYMBOL and before.text not in (")", "]"))
+    if token.text not in _SIGNS or (token.text == ":" and begins):
+        hint = "write the value: SQL in specs has no parameters" if token.text in ("?", ":") else "remove it"
+        raise SqlProblem("PQ601", f"'{token.text}' is not accepted here in SQL", hint)
 
 
 def _check_call(found: Sequence[Token], index: int, arguments: int) -> None:

@@ -133,7 +133,7 @@ def test_the_applied_record_says_what_small_is(tmp_path, tests):
         ("tests: [{name: a, max_skew: 3}, {name: a, max_orphans: 3}]", ["PQ301"]),
         ("tests: [{max_skew: {warn: 3, error: 1}}]", ["PQ501"]),
         ("tests: [{query: {name: q, max_files: 1}}]", ["PQ311"]),
-        ("queries: [{name: q, where: 'v <'}]\ntests: [{query: {name: q, max_files: 1}}]", ["PQ601"]),
+        ("queries: [{name: q, where: 'v <)'}]\ntests: [{query: {name: q, max_files: 1}}]", ["PQ601"]),
         ("tests: [{write_amplification: {commits: 3, max: 3}, where: v = 1}]", ["PQ701"]),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 
 from parquetry import project
 from parquetry.project import Secret, UndeclaredVariableError
+from parquetry.project.diagnostics.model import Severity
 from tests.support.spec_cases import POLICY, PROJECT, TABLE, write_project
 
 TARGETS = """\
@@ -786,11 +787,43 @@ record_key"""
 
 
 def test_sql_of_tests_is_checked(tmp_path):
-    text = TABLE + 'tests:\n  - {unique: [id]}\n  - {expression: "nope > 1"}\n  - {expression: id >}\n'
+    text = (
+        TABLE
+        + 'tests:\n  - {unique: [id]}\n  - {expression: "nope > 1"}\n  - {expression: id >}\n  - {expression: id >)}\n'
+    )
     assert [code for code, _ in codes(write_project(tmp_path, {"tables/flights.yml": text}))] == [
         "PQ603",
+        "PQ712",
         "PQ601",
     ]
+
+
+def test_sql_that_cannot_be_parsed_stops_nothing(tmp_path):
+    text = TABLE + "queries:\n  - {name: q, where: id >}\n"
+    result = project.load(write_project(tmp_path, {"tables/flights.yml": text}))
+    (found,) = result.diagnostics
+    assert (found.code, found.severity, found.summary) == (
+        "PQ712",
+        Severity.WARNING,
+        "the SQL cannot be parsed here at '>'",
+    )
+    assert [table.name for table in result.tables] == ["flights"]
+
+
+@pytest.mark.parametrize(("flag", "shown"), [("", "Ada"), (", pii: true", "***")])
+def test_what_cannot_be_parsed_shows_no_personal_values(tmp_path, flag, shown):
+    columns = f"  - {{name: who, type: string{flag}}}\nrecord_key"
+    text = (
+        TABLE.replace("record_key", columns, 1) + "queries:\n  - {name: q, where: \"who = 'x' 'Ada' Ada\"}\n"
+    )
+    result = project.load(write_project(tmp_path, {"tables/flights.yml": text}))
+    assert [found.summary for found in result.diagnostics] == [f"the SQL cannot be parsed here at '{shown}'"]
+
+
+def test_a_generated_column_that_cannot_be_parsed_reads_no_other_one(tmp_path):
+    column = "  - {name: y, type: int, generated: year(now())}\n  - {name: z, type: int, generated: y z >}\nrecord_key"
+    root = write_project(tmp_path, {"tables/flights.yml": TABLE.replace("record_key", column, 1)})
+    assert [code for code, _ in codes(root)] == ["PQ601", "PQ712"]
 
 
 def test_what_only_overrides_bring_about_names_their_targets(tmp_path):
