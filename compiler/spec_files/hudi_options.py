@@ -32,7 +32,10 @@ class HudiOptions:
 
 
 def hudi_options(spec: TableSpec) -> HudiOptions:
-    """Return the options with which a Hudi writer follows the spec, also beside writers of parquetry."""
+    """Return the options with which a Hudi writer follows the spec, and the settings that none expresses.
+
+    The options also make it safe to write beside writers of parquetry.
+    """
     return HudiOptions(
         options={
             **_identity(spec),

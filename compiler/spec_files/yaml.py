@@ -86,7 +86,10 @@ def with_settings(document: Mapping[str, Any], settings: Mapping[str, Any]) -> d
 
 
 def table_text(document: Mapping[str, Any]) -> str:
-    """Return the YAML of a table's document: keys in the usual order, one line per key, column or source."""
+    """Return the YAML of a table's document, with its keys in the usual order.
+
+    Columns and sources take one line each, and long mappings one line per key.
+    """
     keys = sorted(document, key=_ORDER.index)
     text = "".join(_entry(key, document[key]) for key in keys)
     return canonical(SourceText(path=f"{document['name']}.yml", text=text))
