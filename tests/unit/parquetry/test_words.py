@@ -1,4 +1,4 @@
-"""Public names use the words of the field: none has a word that docs/words.md replaces."""
+"""Names use the words of the field: none has a word that docs/words.md replaces."""
 
 from __future__ import annotations
 
@@ -27,32 +27,33 @@ def words_of(name):
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
 
 
-def public_names(tree):
-    """Every class, function, method and field that does not begin with an underscore, nor its class."""
-    for node in tree.body:
+def bound_names(tree):
+    """Every name that the module gives something: classes, functions, fields, parameters and variables."""
+    for node in ast.walk(tree):
         match node:
-            case ast.ClassDef(name=name):
-                if not name.startswith("_"):
-                    yield name
-                    yield from public_names(node)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield name
-            case ast.AnnAssign(target=ast.Name(id=name)):
+            case ast.arg(arg=name):
                 yield name
-            case ast.Assign(targets=targets):
-                yield from (target.id for target in targets if isinstance(target, ast.Name))
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case (
+                ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+                | ast.ExceptHandler(name=str(name))
+            ):
+                yield name
 
 
 def replaced_in(names):
-    public = {name for name in names if not name.startswith("_")} - allowed()
-    return {name for name in public if words_of(name) & replaced()}
+    return {name for name in {*names} - allowed() if words_of(name) & replaced()}
 
 
-def test_no_public_name_has_a_replaced_word():
+def test_no_name_has_a_replaced_word():
     paths = sorted({path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")})
     found = {}
     for path in paths:
-        names = {path.stem, *public_names(ast.parse(path.read_text(encoding="utf-8")))}
+        names = {path.stem, *bound_names(ast.parse(path.read_text(encoding="utf-8")))}
         if wrong := replaced_in(names):
             found[path.relative_to(ROOT).as_posix()] = sorted(wrong)
     assert len(paths) > 400
@@ -71,10 +72,12 @@ def test_no_json_key_is_a_replaced_word():
 def test_a_replaced_word_is_found_wherever_it_is():
     tree = ast.parse(
         "FORESEEN = 1\n"
-        "class Hindsight:\n    outlook: int\n    def undo_after(self): ...\n    def look_up(self): ...\n"
-        "class _Trial:\n    fate: str\n"
-        "def _sweep(): ...\n"
-        "def predicted(): ...\n"
+        "class Hindsight:\n    outlook: int\n    def undo_after(self, fate=0): self.told = fate\n    def look_up(self): ...\n"
+        "class _Trial:\n    pace: str\n"
+        "def _sweep():\n    for waiting in (): ...\n"
+        "def predicted(): return [cuts for cuts in ()]\n"
     )
-    assert replaced_in(public_names(tree)) == {"FORESEEN", "Hindsight", "outlook", "undo_after"}
+    assert replaced_in(bound_names(tree)) == {
+        "FORESEEN", "Hindsight", "outlook", "undo_after", "fate", "told", "_Trial", "pace", "_sweep", "waiting", "cuts",
+    }  # fmt: skip
     assert words_of("is_byteCeiling_XML") == {"is", "byte", "ceiling", "xml"}
