@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MOST_CHARACTERS = 72
-FIRST = "6772e3d1611f"
+FIRST = "4f49c8dbaf07"
 """The newest commit that was made before there was a check."""
 
 _NO_IMPERATIVE = re.compile(r"\w+(?:ed|ing|[^s]s)")
