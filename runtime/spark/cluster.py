@@ -147,31 +147,43 @@ def _execute(
     spark: SparkSession, transaction: Transaction
 ) -> tuple[ClusteringResult, Sequence[ParquetryError]]:
     """Execute one plan; return its result and the failures of groups, which are also left out."""
-    plan = transaction.timeline.requested_replace(transaction.instant).plan
-    if plan is None:
-        raise InvalidDataError(
-            f"{transaction.store.uri}: {transaction.instant} is not a clustering plan; "
-            "see " + command("timeline", "TABLE")
-        )
+    plans: list[ClusteringPlan] = []
     runs: list[_Run] = []
 
     def rewrite(transaction: Transaction) -> WriteOutcome | None:
-        # The work is planned here because run_once rolls the plan back if this function fails.
-        runs.append(_Run(spark, transaction, plan))
+        # The plan is read here because run_once rolls it back if this function fails.
+        plans.append(_plan_of(transaction))
+        runs.append(_Run(spark, transaction, plans[0]))
         return runs[0].rewrite()
 
     def narrow(outcome: WriteOutcome, now: Timeline) -> WriteOutcome | None:
         return runs[0].narrow(outcome, now)
 
     commit = run_once(transaction, body=rewrite, narrow=narrow)
-    if commit.instant is None and plan.groups:
-        file_groups = {part.key for group in plan.groups for part in group.slices}
+    file_groups = {part.key for plan in plans for group in plan.groups for part in group.slices}
+    if commit.instant is None and file_groups:
         record_unpublished(transaction.timeline, transaction.instant, file_groups)
     if not runs:
         return plan_result(commit, (), (), ()), ()
     publishable = runs[0].publishable
     result = plan_result(commit, publishable.groups, publishable.left_out, publishable.queries)
     return result, runs[0].failures
+
+
+def _plan_of(transaction: Transaction) -> ClusteringPlan:
+    """Return the plan of the transaction.
+
+    Raises:
+        InvalidDataError: If the instant has no plan.
+
+    """
+    plan = transaction.timeline.requested_replace(transaction.instant).plan
+    if plan is None:
+        raise InvalidDataError(
+            f"{transaction.store.uri}: {transaction.instant} is not a clustering plan; "
+            "see " + command("timeline", "TABLE")
+        )
+    return plan
 
 
 class _Run:

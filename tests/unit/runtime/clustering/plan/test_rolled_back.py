@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
@@ -9,6 +10,7 @@ import pytest
 
 from parquetry.runtime.clustering.plan.history import unpublished_rounds
 from parquetry.runtime.clustering.plan.schedule import schedule
+from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
@@ -17,6 +19,7 @@ from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.spark import cluster as clustering
 from parquetry.runtime.spark.cluster import cluster, execute
 from parquetry.runtime.spec.table_spec import RetentionPolicy
+from parquetry.runtime.timeline.instant import State
 from parquetry.runtime.timeline.sidecars import UNPUBLISHED_FOLDER
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers
@@ -140,6 +143,39 @@ def test_a_plan_is_carried_out_by_another_process(table, path):
     assert (result.files_before, result.files_after) == (6, 2)
     assert same(path, rows)
     assert leftovers(path) == []
+
+
+def executed_after(table, monkeypatch, change):
+    """Execute a plan whose requested file is changed after it was begun; return its instant and a call."""
+    plan = schedule(table.handle, groups_owed(table), timing=FAST)
+    begin = clustering.begin_scheduled
+
+    @contextmanager
+    def begin_and_change(*arguments, **options):
+        with begin(*arguments, **options) as transaction:
+            change(table.store, transaction.state(State.REQUESTED).path)
+            yield transaction
+
+    monkeypatch.setattr(clustering, "begin_scheduled", begin_and_change)
+    return plan.instant, lambda: execute(OneProcessSpark(), table.handle, plan.instant, timing=FAST)
+
+
+def test_a_plan_that_cannot_be_read_is_rolled_back_by_the_run_itself(table, path, monkeypatch):
+    rows = rows_of(path)
+    instant, run = executed_after(table, monkeypatch, lambda store, file: store.put(file, b"no plan"))
+    with pytest.raises(CorruptTableError, match=f"{instant}.replacecommit.requested"):
+        run()
+    assert table.handle.timeline().pending_writes == ()
+    assert same(path, rows)
+    assert len(groups_owed(table)) == 2
+
+
+def test_a_plan_that_another_writer_withdrew_before_it_was_read_is_not_an_error(table, path, monkeypatch):
+    rows = rows_of(path)
+    _, run = executed_after(table, monkeypatch, lambda store, file: store.delete(file))
+    assert run().instants == ()
+    assert same(path, rows)
+    assert len(groups_owed(table)) == 2
 
 
 def test_a_run_that_loses_every_group_counts_towards_the_rounds_after_which_they_wait(path, monkeypatch):
