@@ -257,7 +257,7 @@ def _rejection_reason(review: Review, pull: PullRequest, authors: set[str], sinc
     reviewer, author = review.reviewer, pull.author
     commit = review.commit[:12] if review.commit else "no commit"
     problems = {
-        "withdrew the approval, or lost it": review.verdict is not ReviewVerdict.APPROVED,
+        "has no valid approval": review.verdict is not ReviewVerdict.APPROVED,
         "opened the pull request, or its author is unknown": author is None
         or reviewer.is_named(author.login),
         "is an author of its commits": reviewer.login.casefold() in authors,

@@ -226,7 +226,8 @@ def _check_name(workspace: Workspace, name: str, *, named: str) -> None:
     if not (name.isascii() and name.isidentifier()):
         given = "the table's own name" if name == named else "the name"
         raise UsageError(
-            f"{given} {name!r} may only have letters, digits and '_'; choose a name with --name NAME"
+            f"{given} {name!r} may only have letters, digits and '_', and no digit at its start; choose "
+            "a name with --name NAME"
         )
     taken = next((table for table in workspace.project.tables if table.name == name), None)
     if taken is not None:

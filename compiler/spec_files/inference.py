@@ -218,9 +218,9 @@ def _check_names(names: Sequence[str], path: Path) -> None:
         columns = ", ".join(map(_renaming, names[:_SHOWN_NAMES]))
         more = ", ..." if len(names) > _SHOWN_NAMES else ""
         raise InferenceError(
-            f"{path}: column names may only have letters, digits and '_', unlike "
-            f"{', '.join(map(quoted, wrong[:5]))}; rename them in the files, or write the spec by hand, "
-            "with a select in its source: "
+            f"{path}: column names may only have letters, digits and '_', and no digit at their "
+            f"start, unlike {', '.join(map(quoted, wrong[:5]))}; rename them in the files, or write the "
+            "spec by hand, with a select in its source: "
             f"SELECT {columns}{more} FROM source"
         )
     seen: dict[str, str] = {}

@@ -95,7 +95,7 @@ def _replaced_table(
 ) -> ResolvedTable | None:
     """Return the table that loses its name, or None; raise UsageError if the name cannot be used."""
     if not compiled_pattern(inlined(Kind.TABLE)["properties"]["name"]["pattern"]).search(name):
-        raise UsageError(f"{name!r} may only have letters, digits and '_', and must begin with a letter")
+        raise UsageError(f"{name!r} may only have letters, digits and '_', and no digit at its start")
     taken = next((other for other in workspace.project.tables if other.name == name), None)
     if taken is table:
         raise UsageError(f"the name of the table already is {name}")

@@ -89,8 +89,7 @@ def load(
         target: the target's name; None chooses the default one.
         variables: values that replace declared ones; a text is converted to the type of the declared value.
         environment: the environment variables. If it is None, none is read: ``env_var`` returns its default
-            or
-        the placeholder ``${NAME}``, and the tables of all targets are checked.
+            or the placeholder ``${NAME}``, and the tables of all targets are checked.
         declared: the names that may be read, in place of those of the project's own `environment`.
         files: contents by path; then nothing is read from the folder, at which relative locations start.
 

@@ -61,7 +61,7 @@ def load_tests_file(path: str, content: bytes) -> TestsFile:
         if key not in _KEYS
     ]
     file = spec_file(_as_table(document, root), Kind.TABLE, lambda _: None)
-    assert file is not None, "make the root a mapping"
+    assert file is not None, "the root is a mapping"
     if unknown or file.diagnostics:
         return TestsFile(diagnostics=in_order([*unknown, *file.diagnostics]))
     found = _declared(file)

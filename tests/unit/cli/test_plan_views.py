@@ -19,7 +19,7 @@ from parquetry.cli.views.plan.github import render_github
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
-from parquetry.cli.views.plan.words import value_text
+from parquetry.cli.views.plan.words import debt_text, value_text
 from parquetry.compiler.evidence.model import (
     DueFigures,
     ExcludedFiles,
@@ -598,3 +598,7 @@ def test_nothing_on_the_page_is_cut_on_a_narrow_screen_or_between_sheets(plan):
 )
 def test_no_value_is_shown_as_python_has_it(value, text):
     assert value_text(value) == text
+
+
+def test_a_debt_that_takes_less_than_a_second_takes_about_one():
+    assert ", about 1 s at its past throughput" in debt_text(dataclasses.replace(DEBT, seconds=0))

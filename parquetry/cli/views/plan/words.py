@@ -119,9 +119,9 @@ def debt_text(debt: DueFigures) -> str:
         runs = "by no run, as budget.per_run is 0"
         if debt.budget_bytes:
             runs = f"about {count(debt.runs, 'run')} at {format_size(debt.budget_bytes)}"
-        seconds = (
-            "" if debt.seconds is None else f", about {human_duration(debt.seconds)} at its past throughput"
-        )
+        seconds = ""
+        if debt.seconds is not None:
+            seconds = f", about {human_duration(max(debt.seconds, 1))} at its past throughput"
         more = debt.commits_until_due
         waits = f", from {count(more, 'more commit')} on" if more else ""
         parts.append(f"{human_size(debt.rewrite_bytes)} to rewrite, {runs}{seconds}{waits}")

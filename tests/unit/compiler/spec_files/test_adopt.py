@@ -279,6 +279,8 @@ def test_a_name_that_is_none_or_is_taken_asks_for_another(folder):
         do(folder, table.folder)
     with pytest.raises(UsageError, match="'a-b' may only have letters"):
         do(folder, table.folder, "a-b")
+    with pytest.raises(UsageError, match=r"'2b' .* no digit at its start"):
+        do(folder, table.folder, "2b")
     do(folder, table.folder, "old_orders")
     assert written(folder, "old_orders")["location"] == "t"
     assert plan_workspace(folder.workspace(select=("old_orders",)), now_ms=0).is_empty

@@ -138,6 +138,7 @@ def test_types_of_parquet_become_types_of_columns(tmp_path, kind, expected):
             "with a select .*: SELECT `Order-ID` AS Order_ID, v, `€` AS column FROM",
         ),
         ({"a.csv": b"a,A\n1,2\n"}, 'the columns "a" and "A" differ only in case'),
+        ({"a.csv": b"a,1a\n1,2\n"}, 'no digit at their start, unlike "1a"'),
         ({"a.csv": b"a,b\n1,2,3\n"}, "a.csv: .*Expected 2 columns, got 3"),
         ({"a.csv": b"a,b\n\xff,2\n"}, "a.csv is not UTF-8; .* declare encoding"),
         ({"a.csv": b""}, "Empty CSV file"),

@@ -145,7 +145,7 @@ def test_a_source_gets_another_name(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("orders", "2x"), "may only have letters"),
+        (("orders", "2x"), "no digit at its start"),
         (("orders", "../x"), "may only have letters"),
         (("orders", "orders"), "name of the table already is orders"),
         (("ordres", "sales"), "did you mean 'orders'?"),
