@@ -82,8 +82,8 @@ def prefetch(transaction: Transaction, outcome: WriteOutcome) -> PrefetchedState
     """Read the data that :func:`validate` needs, as far as it exists before the lock is taken.
 
     Writes that complete afterwards are read under the lock. The ledger is not read again there: source files
-    that others consumed after ``Ahead.timeline`` are named in commits that are then checked, and a restore in
-    between is detected separately.
+    that others consumed after the returned timeline are named in commits that are then checked, and a restore
+    in between is detected separately.
     """
     before = transaction.timeline
     timeline = before.reload()

@@ -124,9 +124,9 @@ def _check_uncovered(table: TableHandle, timeline: Timeline, victim: Instant) ->
         partition, file_id = lost[0]
         raise InvalidDataError(
             Message(
-                f"{uri}: {victim.time} cannot be rolled back: the version of ",
+                f"{uri}: {victim.time} cannot be rolled back: the previous version of ",
                 Value.file(f"{partition}/{file_id}"),
-                f" before it was cleaned or deleted, so rows would be lost; {_REMEDY}",
+                f" was cleaned or deleted, so rows would be lost; {_REMEDY}",
             )
         )
     partitions = {partition for partition, _ in uncovered}

@@ -97,16 +97,16 @@ class _Job:
         self._rows = rows
         self._request = request
         self._arrival = arrival if is_spark_frame(rows) else ROW_POSITION_SQL
-        self._what = subject
+        self._subject = subject
         self._incoming: Incoming | None = None
         self._staged: Staged | None = None
         self._staged_for: object = None
-        self._stage_places: list[StageLocation] = []
+        self._locations: list[StageLocation] = []
         self._result: AttemptResult | None = None
 
     def close(self) -> None:
         """Remove the stages of this write."""
-        for location in self._stage_places:
+        for location in self._locations:
             with suppress(*LATE_FAILURES):  # the next clean deletes the rest of a stage
                 location.remove()
 
@@ -171,7 +171,7 @@ class _Job:
         shape = (state.spec.columns, state.rules, state.spec.ordering)
         if self._staged is None or self._staged_for != shape:
             location = stage_location(state.handle.store, run)
-            self._stage_places.append(location)
+            self._locations.append(location)
             if self._incoming is None:
                 # Once only: a stream of Arrow batches cannot be read again for another attempt.
                 columns = state.spec.columns
@@ -181,7 +181,7 @@ class _Job:
                     else frame_of_local_rows(self._spark, local_rows(self._rows, columns), location)
                 )
                 self._incoming = Incoming(
-                    frame=frame, request=self._request, subject=self._what, arrival=self._arrival
+                    frame=frame, request=self._request, subject=self._subject, arrival=self._arrival
                 )
             self._staged = stage(self._incoming, state, location)
             if self._request.confirm is not None:

@@ -186,8 +186,8 @@ def _folded(rows: pa.Table) -> pa.Table:
     chosen = np.where(chosen < len(candidates), chosen, firsts)
     folded = rows.take(pa.array(candidates[chosen]))
     greatest = rows.column(ORDERING).take(pa.array(candidates[firsts]))
-    numbers = folded.schema.get_field_index(ORDERING)
-    return folded.set_column(numbers, folded.schema.field(numbers), greatest)
+    number = folded.schema.get_field_index(ORDERING)
+    return folded.set_column(number, folded.schema.field(number), greatest)
 
 
 def _sorted_indices(columns: Sequence[pa.ChunkedArray]) -> pa.Array:

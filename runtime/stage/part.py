@@ -340,8 +340,8 @@ class _PartWriter:
             if column.null_count:
                 self._count(f"column {name!r} is null", table, pc.and_(pc.is_null(column), written))
         for stored in self._spec.schema:
-            for location, holes in required_nulls(table.column(stored.name), stored, stored.name):
-                self._count(f"field {location!r} is null", table, holes)
+            for path, nulls in required_nulls(table.column(stored.name), stored, stored.name):
+                self._count(f"field {path!r} is null", table, nulls)
         if GENERATED_FAULT in table.schema.names:
             messages = table.column(GENERATED_FAULT)
             for fault in pc.unique(messages.drop_null()).to_pylist():

@@ -217,11 +217,11 @@ class _Batches:
         """Return the rows of at least one reference, in the order of the references."""
         order = np.argsort(references, kind="stable")
         back = np.empty_like(order)
-        pieces, take_pieces = [], 0
+        pieces, done = [], 0
         for start, stop, rows in self.rows_by_batch(references[order]):
             pieces.append(rows)
-            back[order[start:stop]] = np.arange(take_pieces, take_pieces + stop - start)
-            take_pieces += stop - start
+            back[order[start:stop]] = np.arange(done, done + stop - start)
+            done += stop - start
         rows = pa.concat_batches(pieces)
         return rows if (back[1:] > back[:-1]).all() else rows.take(pa.array(back))
 

@@ -30,6 +30,7 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.rollback import rollback
+from parquetry.runtime.sources.ledger import Consumption, entry_path
 from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.clustering_plan import (
@@ -89,6 +90,23 @@ def test_nothing_but_the_commit_is_left_behind(table: SmallTable) -> None:
         assert table.store.stat(path) is None
     metadata = (root(table) / "p=d/.hoodie_partition_metadata").read_text().splitlines()
     assert metadata[1:] == [f"commitTime={result.instant}", "partitionDepth=1"]
+
+
+def test_what_belongs_to_a_commit_is_there_when_it_appears(table: SmallTable) -> None:
+    """Its ledger entry, and the partition metadata of a new folder, even if that was deleted meanwhile."""
+    metadata = root(table) / "p=d/.hoodie_partition_metadata"
+    existed: list[tuple[bool, bool]] = []
+
+    class Watched(WrappedStore):
+        def before(self, kind: Kind, path: str) -> None:
+            if kind is Kind.PUT_IF_ABSENT and path.endswith(".commit"):
+                entry = entry_path("feed", path.rpartition("/")[2].removesuffix(".commit"))
+                existed.append((metadata.exists(), self.inner.stat(entry) is not None))
+
+    writer = replace(table, store=Watched(table.store), before_publish=lambda _: metadata.unlink())
+    result = writer.upsert({"n": (1, "d")}, consumed=[Consumption(source="feed")])
+    assert existed == [(True, True)]
+    assert metadata.read_text().splitlines()[1] == f"commitTime={result.instant}"
 
 
 def test_a_commit_that_changes_nothing_is_a_commit(table: SmallTable) -> None:

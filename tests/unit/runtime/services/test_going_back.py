@@ -74,9 +74,11 @@ class TestRollback:
     def refused(self, table: SmallTable, path: Path) -> None:
         before = rows_of(path)
         newest = writes(table)[-1]
-        with pytest.raises(InvalidDataError, match=rf"{newest} cannot be rolled back: the version of p=. *"):
+        with pytest.raises(
+            InvalidDataError, match=rf"{newest} cannot be rolled back: the previous version of p=. *"
+        ):
             rollback(table.handle, newest, timing=FAST)
-        with pytest.raises(InvalidDataError, match=r"the version of p=\*\*\*/"):
+        with pytest.raises(InvalidDataError, match=r"the previous version of p=\*\*\*/"):
             rollback(with_personal(table.handle, "p"), newest, timing=FAST)
         assert writes(table)[-1] == newest
         assert rows_of(path) == view_rows(path) == before
