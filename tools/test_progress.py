@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     writer = _Writer(Path(os.environ[FILE]))
     config.pluginmanager.register(writer)
-    if config.pluginmanager.hasplugin("dsession"):
+    if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(_CollectedByWorkers(writer))
 
 

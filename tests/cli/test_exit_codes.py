@@ -252,7 +252,7 @@ def test_a_reader_that_goes_away_is_no_bug(folder):
     [
         (OSError(errno.ENOSPC, "No space left on device"), "the result cannot be .*: No space left"),
         (OSError(errno.EROFS, "Read-only file system", "target/runs"), "target/runs cannot be .*writable"),
-        (PermissionError(errno.EACCES, "Permission denied", "target"), "target cannot be .*accessible"),
+        (PermissionError(errno.EACCES, "Permission denied", "target"), "target cannot be .*get access"),
         (OSError(errno.ENAMETOOLONG, "File name too long", "x"), "x cannot be .*too long; shorten the name"),
     ],
 )
