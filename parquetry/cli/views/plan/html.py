@@ -121,7 +121,7 @@ def _ends(plan: PlanDocument) -> Iterator[Section]:
         rows = tuple((Verbatim(d.path), f"{value_text(d.old)} -> {value_text(d.live)}") for d in drift)
         yield Section(
             title="Drift",
-            note="what others changed of what was applied; the command drift says who and when",
+            note="changes by other programs since the last apply; the command drift shows who and when",
             tone=Tone.WARN,
             blocks=(DataTable(caption="What drifted", header=("field", "applied -> live"), rows=rows),),
         )
