@@ -32,6 +32,9 @@ _TOKEN: Final = re.compile(
 )
 
 
+_KEYWORD_LETTERS: Final = str.maketrans("\u0131\u017f", "is")
+"""The letters beyond ASCII (dotless i and long s) that Spark takes for I and S in keywords."""
+
 _BRACKET: Final = re.compile(r"/\*(?!\+)|\*/")
 
 
@@ -69,6 +72,11 @@ class Token:
     def is_name(self) -> bool:
         """True if the token can name a function or a column."""
         return self.kind in (TokenKind.WORD, TokenKind.QUOTED)
+
+    @property
+    def keyword(self) -> str:
+        """The word in the lower case of the keyword that it may be, or an empty string for other tokens."""
+        return self.text.translate(_KEYWORD_LETTERS).lower() if self.kind is TokenKind.WORD else ""
 
 
 def lexed(text: str) -> Iterator[Token]:

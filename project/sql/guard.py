@@ -25,6 +25,14 @@ _SIGNS = frozenset(
 )
 """The symbols of Spark's expressions and queries. Others are those of parameters and templates."""
 
+_BEFORE_VALUES = frozenset(
+    """
+    and between by case distinct div else having ilike in interval like limit not offset on or qualify regexp
+    rlike select then when where
+    """.split()  # noqa: SIM905 - twenty words read better as a text
+)
+"""Words before an operand: a colon after one of them begins a parameter."""
+
 
 class SqlProblem(Problem):
     """An error in an SQL text."""
@@ -103,7 +111,7 @@ def _outcome(text: str, *, query: bool) -> Sql | _Finding:
 def _expression(text: str) -> Sql:
     found = _checked(text, line_comments=False)
     for index, (token, depth) in enumerate(_with_depth(found)):
-        word = token.text.lower() if token.kind is TokenKind.WORD and index else ""
+        word = token.keyword if index else ""
         if depth == 0 and token.text == ",":
             raise SqlProblem("PQ601", "more than one expression", "join them, or remove the comma")
         if depth == 0 and word == "as":
@@ -114,11 +122,10 @@ def _expression(text: str) -> Sql:
 def _select(text: str) -> Sql:
     found = _checked(text)
     first = found[0]
-    if first.kind is not TokenKind.WORD or first.text.lower() not in ("select", "with"):
+    if first.keyword not in ("select", "with"):
         raise SqlProblem("PQ601", "a SELECT is needed", "begin with SELECT ... FROM source")
     for token, following in pairwise(found):
-        statement = token.kind is TokenKind.WORD and token.text.lower() == "insert"
-        if statement and following.text.lower() in ("into", "overwrite"):
+        if token.keyword == "insert" and following.keyword in ("into", "overwrite"):
             raise SqlProblem("PQ601", "a SELECT is needed, not an INSERT", "remove the INSERT")
     return _read(text, found, query=True)
 
@@ -159,10 +166,9 @@ def _checked(text: str, *, line_comments: bool = True) -> list[Token]:
         _check_sign(found, index)
         if following is None:
             continue
-        name = token.text.lower()
         if token.is_name and following.text == "(" and following.kind is TokenKind.SYMBOL:
             _check_call(found, index, arguments.get(index + 1, 0))
-        if token.kind is TokenKind.WORD and name == "using" and following.kind is TokenKind.STRING:
+        if token.keyword == "using" and following.kind is TokenKind.STRING:
             summary = "TRANSFORM ... USING is refused, as it runs a program on the cluster"
             raise SqlProblem("PQ602", summary, "use functions of Spark SQL")
     for _ in _with_depth(found):
@@ -180,7 +186,9 @@ def _check_sign(found: Sequence[Token], index: int) -> None:
     if token.text == ";":
         raise SqlProblem("PQ601", "';' is not accepted", "write one statement without ';'")
     before = found[index - 1] if index else None
-    begins = before is None or (before.kind is TokenKind.SYMBOL and before.text not in (")", "]"))
+    begins = before is None or (
+        before.text not in (")", "]") if before.kind is TokenKind.SYMBOL else before.keyword in _BEFORE_VALUES
+    )
     if token.text not in _SIGNS or (token.text == ":" and begins):
         hint = "write the value: SQL in specs has no parameters" if token.text in ("?", ":") else "remove it"
         raise SqlProblem("PQ601", f"'{token.text}' is not accepted here in SQL", hint)
@@ -188,7 +196,7 @@ def _check_sign(found: Sequence[Token], index: int) -> None:
 
 def _check_call(found: Sequence[Token], index: int, arguments: int) -> None:
     """Raise SqlProblem if the name at ``index``, which a bracket follows, is that of a refused function."""
-    if found[index].text.lower() == "identifier" and found[index].kind is TokenKind.WORD:
+    if found[index].keyword == "identifier":
         summary = "IDENTIFIER() is refused, as it hides what is called"
         raise SqlProblem("PQ602", summary, "write the name")
     first = index

@@ -54,7 +54,7 @@ def parsed(text: str, found: Sequence[Token], *, query: bool) -> Sql:
         return Sql(tokens, refusal=tree)
     return Sql(
         tokens,
-        columns=None if query else tuple(_columns(tree)),
+        columns=None if query or _is_misread(tree, tokens) else tuple(_columns(tree)),
         selected=_selected(tree, tokens) if query else None,
         unlisted=_unlisted(tree, query=query),
     )
@@ -135,6 +135,19 @@ def _unlisted(tree: Expr, *, query: bool) -> str | None:
     return None
 
 
+def _is_misread(tree: Expr, tokens: Sequence[Token]) -> bool:
+    """Return whether sqlglot takes a column of an expression for something else.
+
+    It reads ``array[0]`` as an array, ``values`` as rows, and in ``a::array<int>[0]`` no column.
+    """
+    if tree.find(exp.Values, exp.Aliases) is not None:
+        return True
+    if any(before.keyword == "array" and after.text == "[" for before, after in pairwise(tokens)):
+        return True
+    casts = (node for node in tree.find_all(exp.Cast) if isinstance(node.to, exp.Cast))
+    return next(casts, None) is not None
+
+
 def _selected(tree: Expr, tokens: Sequence[Token]) -> frozenset[str] | None:
     """Return the names of the result of a single SELECT whose columns are columns or have names."""
     piped = any(token.text == "|>" and token.kind is TokenKind.SYMBOL for token in tokens)
@@ -161,6 +174,11 @@ def _columns(tree: Expr) -> Iterator[tuple[str, ...]]:
             names.append(node.expression.name)
         if len(names) > 1 or column.this.args.get("quoted") or names[0].lower() not in _NO_ARGUMENTS:
             yield tuple(names)
+    # In trunc(a, b) and date_trunc(b, a), sqlglot takes the column b for a unit. It has no texts of strings.
+    for node in tree.find_all(exp.DateTrunc, exp.TimestampTrunc):
+        unit = node.args.get("unit")
+        if isinstance(unit, (exp.Literal, exp.Var)) and unit.name not in ("$", "1F"):
+            yield (unit.name.lower(),)
 
 
 def _position(column: Column) -> int:

@@ -269,12 +269,76 @@ def test_selects_of_their_source_alone_pass(text):
         "select * from (source, foo)",
         "select * from (from (foo))",
         "select * from source union distinct table foo",
+        "with a as (select 1) table foo",
+        "with trim (from foo) select * from trim",
+        "with a as (select 1), trim (from foo) select * from trim",
+        "with desc as (select 1) select case when true then 1 end from desc, foo",
+        "with desc as (select 1 as desc) select desc from desc, foo",
+        "with lateral as (select 1), view as (select 1) select * from lateral view, foo",
+        "with values as (select 1) select * from values x, foo",
+        "with values as (select 1) select * from values x (a), foo",
+        "select * from source join end",
+        "select * from source as window join source as b, foo",
+        "select * from source where join source b, foo",
+        "select * from source where (a), foo",
+        "select * from values null v, foo",
+        "select * from values current_date v, foo",
+        "select * from values case when true then 1 end v, foo",
+        "select not distinct from foo as t (distinct)",
+        "select is distinct from foo",
+        "select * from source where a in ((select 1) union all table foo)",
+        "select a !! b from source where a in ((select 1) union select a from foo)",
+        "select a !! b from source where a in (select end, b from foo)",
+        "select * from explode(table(foo))",
+        "select * from stack(1, table(foo))",
+        "select * from stream source",
+        "select * from source version as of 1",
+        "select a from source un\u0131on table foo",
+        "select tran\u017fform(a) u\u017fing 'cat' from source",
+        "select 1 from source window with as (order by a), foo as (order by a) union all select !! from foo",
     ],
 )
 def test_selects_of_anything_else_are_refused(text):
     with pytest.raises(SqlProblem, match="is refused") as caught:
         check_select(text)
     assert caught.value.code == "PQ602"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a !! exists (select not like from foo)",
+        "a !! exists (select end, b from foo)",
+        "a !! exists (select rlike(a, 'x') from foo)",
+        "a !! exists (table end)",
+        "a !! exists (from desc)",
+        "a !! (with end as (values (1)) select * from foo)",
+        "a !! exists (\u017felect 1 from foo)",
+        "\u0131dentifier('reflect')('java.lang.System', 'getenv', 'HOME')",
+    ],
+)
+def test_expressions_that_read_other_rows_are_refused(text):
+    with pytest.raises(SqlProblem) as caught:
+        check_expression(text)
+    assert caught.value.code == "PQ602"
+
+
+@pytest.mark.parametrize("text", ["cast(values as int)", "struct(from as a)"])
+def test_columns_with_names_of_keywords_pass(text):
+    assert check_expression(text).tokens
+
+
+def test_a_parameter_is_refused_in_a_text_that_cannot_be_parsed():
+    with pytest.raises(SqlProblem, match=r"^':' is not accepted"):
+        check_select("select a !! b from source limit :p")
+
+
+@pytest.mark.timeout(60)
+def test_queries_with_the_name_with_do_not_take_long():
+    started = time.process_time()
+    with contextlib.suppress(SqlProblem):
+        check_select("with a as (select 1), " + "with as (from source), " * 4000 + "b as (select 1) select 1")
+    assert time.process_time() - started < 5
 
 
 def test_a_long_text_reads_its_source_alone():
@@ -348,6 +412,10 @@ def test_columns_that_are_not_there(text, unknown):
         ("address.day", {"address"}),
         ("Day + 1", {"day"}),
         ("concat(`day`, a)", {"day", "a"}),
+        ("trunc(at, day)", {"at", "day"}),
+        ("date_trunc(day, at)", {"at", "day"}),
+        ("trunc(at, 'day')", {"at"}),
+        ("a::array<int>[0]", {"a"}),
     ],
 )
 def test_columns_that_an_expression_reads(text, names):
