@@ -147,9 +147,10 @@ def _probes(boxes: Sequence[Box]) -> list[list[int]]:
     These are the middles of a sample of files along the curve, and the middles of the parts that two of these
     files share.
     """
-    by_curve = [number for _, number in sorted(zip(_curve_keys(boxes), range(len(boxes)), strict=True))]
+    # Boxes at one position of the curve are ordered too, so that the order of files does not matter.
+    by_curve = [box for _, box in sorted(zip(_curve_keys(boxes), boxes, strict=True))]
     step = max(1, len(by_curve) // _SAMPLED)
-    sampled = [boxes[number] for number in by_curve[step // 2 :: step][:_SAMPLED]]
+    sampled = by_curve[step // 2 :: step][:_SAMPLED]
     shared = (
         [Extent(max(a.low, b.low), min(a.high, b.high)) for a, b in zip(one, other, strict=True)]
         for distance in range(1, len(sampled))
@@ -201,7 +202,7 @@ def mean_depth(depths: Mapping[str, int], files: Sequence[ClusteringFile]) -> fl
     return sum(min(depths.get(file.file_id, most), most) for file in files) / max(most, 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Extent:
     """Two ranks of a column's values between which some rows of a file certainly lie.
 

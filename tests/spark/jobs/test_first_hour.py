@@ -31,15 +31,15 @@ def test_the_tutorial_works_and_answers_as_shown_beside_a_spark_that_runs(spark,
         program, *words = command.split()
         if entered is not None:
             exec(compile(entered, "tutorial.md", "exec"), {})
-            return Answer(said="", exit_code=0, directory=directory)
+            return Answer(output="", exit_code=0, directory=directory)
         if (program, *words) == ("parquetry", "run"):
             done = CliRunner().invoke(command_line, words)
             said = done.stdout if done.exit_code == 0 else done.output
-            return Answer(said=said, exit_code=done.exit_code, directory=directory)
+            return Answer(output=said, exit_code=done.exit_code, directory=directory)
         if program == "parquetry" and words != ["apply"]:  # which asks, and only on a terminal
             forked = parquetry(*words, cwd=directory)
             said = forked.stdout if forked.returncode == 0 else forked.stdout + forked.stderr
-            return Answer(said=said, exit_code=forked.returncode, directory=directory)
+            return Answer(output=said, exit_code=forked.returncode, directory=directory)
         return bash(command, entered, directory)
 
     (tutorial,) = (page for page in PAGES if page.name == "tutorial.md")
@@ -49,8 +49,8 @@ def test_the_tutorial_works_and_answers_as_shown_beside_a_spark_that_runs(spark,
 def assert_works_as_shown(steps: list[Step]) -> None:
     assert sum("parquetry" in step.command for step in steps) >= 6
     for step in steps:
-        assert step.exit_code == 0, f"$ {step.command}\n{step.said}"
-        assert step.as_shown, f"run `python -m tools.tour`:\n$ {step.command}\n{step.said}"
+        assert step.exit_code == 0, f"$ {step.command}\n{step.output}"
+        assert step.as_shown, f"run `python -m tools.tour`:\n$ {step.command}\n{step.output}"
 
 
 def test_a_new_project_plans_applies_and_runs_at_once(spark, tmp_path):

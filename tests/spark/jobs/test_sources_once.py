@@ -323,7 +323,7 @@ def test_a_file_that_keeps_changing_is_not_ingested(folder, monkeypatch):
 
     monkeypatch.setattr("parquetry.runtime.spark.ingest.check_unchanged", grown_first)
     failed = called("run", "--only", "ingest", "--format", "json", code=5)
-    assert "source feed of trips: landing/9.csv changed while it was read 5 times" in failed
+    assert "source feed of trips: landing/9.csv changed while it was read (5 attempts)" in failed
     assert failed.count("source feed") == 1
     assert (rows(), len(seen)) == (3, 5)
     monkeypatch.undo()

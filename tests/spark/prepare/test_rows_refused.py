@@ -343,7 +343,7 @@ def test_partitions_within_partitions(spark, tmp_path):
 
     table.upsert(rows("2013/01", "2013/02"))
     for values in (["2013"], ["2013/01/05"], ["2014", "2014/01"]):
-        with pytest.raises(InvalidDataError, match=r"would lie inside\s+each other"):
+        with pytest.raises(InvalidDataError, match=r"would be inside\s+each other"):
             table.upsert(rows(*values))
     table.upsert(rows("2014/01"))
     assert table.read(spark).count() == 3

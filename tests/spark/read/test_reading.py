@@ -55,8 +55,8 @@ pytestmark = pytest.mark.spark
     ],
 )
 def test_times_as_instants(when, ends, begins):
-    assert instant_of(when, Timezone.UTC, ends=True) == ends
-    assert instant_of(when, Timezone.UTC, ends=False) == begins
+    assert instant_of(when, Timezone.UTC, rounds_up=True) == ends
+    assert instant_of(when, Timezone.UTC, rounds_up=False) == begins
 
 
 def test_many_files_are_found_by_a_few_tasks(spark, tmp_path):
@@ -82,7 +82,7 @@ def test_many_files_are_found_by_a_few_tasks(spark, tmp_path):
 @given(st.datetimes(dt.datetime(1980, 1, 1), dt.datetime(2060, 1, 1)))
 def test_a_moment_is_the_instant_of_its_millisecond(when):
     digits = when.isoformat(timespec="milliseconds").translate({ord(c): None for c in "-T:."})
-    assert instant_of(when.replace(tzinfo=dt.UTC), Timezone.UTC, ends=True) == digits
+    assert instant_of(when.replace(tzinfo=dt.UTC), Timezone.UTC, rounds_up=True) == digits
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_moment_is_the_instant_of_its_millisecond(when):
 )
 def test_text_that_is_no_time(when):
     with pytest.raises(InvalidDataError, match="is not a time; give an instant"):
-        instant_of(when, Timezone.UTC, ends=True)
+        instant_of(when, Timezone.UTC, rounds_up=True)
 
 
 @pytest.mark.parametrize(
