@@ -643,7 +643,7 @@ def test_findings_quote_the_words_of_other_tables(tmp_path):
     folder = ProjectFolder.create(tmp_path)
     folder.orders(queries=[{"name": "q", "where": "city = 'Rome' 5"}])
     said = answered("validate", "-p", str(folder.root))
-    assert "'5' does not fit after 'Rome'" in said
+    assert "the SQL cannot be parsed here at '5'" in said
     assert "where: city = 'Rome' 5" in said
 
 
