@@ -202,7 +202,7 @@ def test_a_savepoint_protects_its_files_until_it_is_deleted(table: SmallTable, m
     clean(table.handle, timing=FAST)
     assert rows_of(root(table), as_of=saved.instant) == BASE
     metadata = table.handle.timeline().savepoint_metadata(saved.instant)
-    assert (metadata.by, metadata.comments) == ("me", "before")
+    assert (metadata.created_by, metadata.comments) == ("me", "before")
     delete_savepoint(table.handle, saved.instant, timing=FAST)
     assert clean(table.handle, timing=FAST).files_deleted == 1
     with pytest.raises(InvalidDataError, match="no savepoint"):
