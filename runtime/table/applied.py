@@ -577,8 +577,8 @@ def _load(content: bytes, location: str) -> Mapping[str, Any]:
     if not isinstance(format_version, int) or format_version > RECORD_FORMAT:
         raise UnsupportedTableError(
             f"{location}: written by parquetry {document.get('parquetry', 'of a later version')} in format "
-            f"{format_version}; the installed parquetry {VERSION} reads formats up to {RECORD_FORMAT}: "
-            "upgrade it"
+            f"{format_version}; the installed parquetry {VERSION} reads formats up to {RECORD_FORMAT}; "
+            "upgrade parquetry"
         )
     return document
 

@@ -106,7 +106,7 @@ def test_a_command_leaves_the_table_of_another_project_alone(lake, command):
     done = answer(second, *command)
     said = " ".join((done.stdout + done.stderr).split())
     assert done.exit_code == 1, said
-    for part in ("SC501", "belongs to project 'first'", "name this project 'first' as it was"):
+    for part in ("SC501", "belongs to project 'first'", "rename this project to 'first'"):
         assert part in said, said
     assert content(table) == before
 
