@@ -317,7 +317,7 @@ def test_fork_with_its_own_workflow_file(shop):
     shop.forge.readers.add(shop.token)
     posted = shop.run("review", "post", str(file), "--pull", str(pull.number))
     assert posted.exit_code == 1
-    assert "may not do that" in posted.output
+    assert "lacks the permission" in posted.output
     assert pull.comments == []
     shop.forge.review(pull)
     shop.merge(pull)
@@ -536,7 +536,7 @@ def change_requirements(root):
 
 AUTHORITY = {
     add_name: "+ PIN is new",
-    delete_rule: "- guardrails/rule.yml is gone",
+    delete_rule: "- guardrails/rule.yml was removed",
     add_link: "+ landing/all.csv is new",
     change_workflow: "~ .github/workflows/apply.yml changes",
     change_requirements: "~ requirements.txt changes",
