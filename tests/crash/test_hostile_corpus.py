@@ -180,7 +180,7 @@ def test_a_base_file_that_is_none_is_refused_at_once(tmp_path, kind, said):
 
 
 def test_a_location_with_a_nul_byte_is_refused():
-    with pytest.raises(StorageError, match="holds a NUL byte"):
+    with pytest.raises(StorageError, match="contains a NUL byte"):
         open_store("/tmp/a\0b")
 
 
