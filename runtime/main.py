@@ -110,7 +110,7 @@ class JobResult(Brief):
 
     @property
     def committed(self) -> bool:
-        """Whether the table's timeline or its applied record changed."""
+        """True if the table's timeline or its applied record changed."""
         if self.commit is not None:
             return self.commit.instant is not None
         if self.clustering is not None:

@@ -69,7 +69,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a phase ended."""
+    """The end of a phase: exit code, seconds and the counts of pytest."""
 
     phase: Phase
     code: int

@@ -21,7 +21,7 @@ from parquetry.runtime.spec.table_spec import TableSpec
 
 
 class ChangeClass(StrEnum):
-    """How far a change reaches; the members are in rising order."""
+    """The reach of a change; the members are in rising order."""
 
     METADATA = "metadata"
     POLICY = "policy"

@@ -20,7 +20,7 @@ BLOCKED: Final = "blocked"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posted:
-    """What was posted; ``replaced`` is True if the comment existed before."""
+    """The posted comment; ``replaced`` is True if the comment existed before."""
 
     plan_id: str
     pull_request: int

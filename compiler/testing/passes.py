@@ -1,4 +1,4 @@
-"""What tests keep in ``target`` of this checkout: the files that passed each test of rows, and failing keys.
+"""The files in ``target`` of this checkout that record passed tests of rows and failing keys.
 
 A base file never changes, so a file without violations need not be read for the same test again. A pass
 counts only for the same test of the same table with the same columns and Spark settings, and only while the

@@ -24,7 +24,7 @@ _INFIX = frozenset(
 )
 """Words between or after operands: before one of them, a keyword is the name of a column."""
 _NO_OPERATORS = frozenset({"desc", "else", "end", "escape", "from", "then", "when"})
-"""Those of them that cannot follow the first operand within brackets."""
+"""Words of ``_INFIX`` that cannot follow the first operand within brackets."""
 _ENDS_FROM = frozenset(
     """
     cluster distribute except group having intersect lateral limit minus offset order qualify select setminus

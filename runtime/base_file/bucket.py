@@ -219,7 +219,7 @@ class BucketWriter:
 
     @property
     def has_rolled_over(self) -> bool:
-        """Whether a file already exists under its final name."""
+        """True if a file already exists under its final name."""
         return bool(self._finished)
 
     def finish(self) -> list[WrittenFile]:

@@ -134,7 +134,7 @@ class BaseFileReader:
 
     @cached_property
     def bounds_hide_nan(self) -> bool:
-        """Whether its floating-point columns may contain a NaN although they have bounds."""
+        """True if its floating-point columns may contain a NaN although they have bounds."""
         return not leaves_nan_unbounded(self._file.metadata)
 
     def batches(self, group: RowGroupRange) -> Iterator[pa.RecordBatch]:

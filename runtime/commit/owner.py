@@ -58,7 +58,7 @@ class Owner:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process, or its unit of work, has certainly ended.
+        """True if the process, or its unit of work, has certainly ended.
 
         False also means unknown: the process runs on another machine or boot, or it still exists.
         """
@@ -69,13 +69,13 @@ class Owner:
 
     @property
     def is_alive_here(self) -> bool:
-        """Whether the process runs on this machine, as far as this can be determined."""
+        """True if the process runs on this machine, as far as this can be determined."""
         here = bool(self.boot_id) and (self.host, self.boot_id, self.pid_namespace) == _machine()
         return here and not self.has_process_ended
 
     @property
     def has_process_ended(self) -> bool:
-        """Whether the process has certainly ended. False also means unknown."""
+        """True if the process has certainly ended. False also means unknown."""
         if not self.boot_id or (self.host, self.boot_id, self.pid_namespace) != _machine():
             return False
         started = _process_start(self.pid)

@@ -51,7 +51,7 @@ class Unfinished:
 
     @property
     def needs_lock(self) -> bool:
-        """Whether a new write has to take the lock first, to finish or to roll back work."""
+        """True if a new write has to take the lock first, to finish or to roll back work."""
         return bool(self.own_rollbacks or self.dead or self.completed_after_rollback)
 
 

@@ -320,7 +320,7 @@ class JoinedChunk:
 
     @property
     def _bounds_are_complete(self) -> bool:
-        """Whether the bounds of the chunks are known. This is always true if no chunk has a value."""
+        """True if the bounds of the chunks are known. This is always true if no chunk has a value."""
         return self._chunk_bounds == [] or self._bounds is not None
 
     def _statistics(self, *, bounds: bool) -> ThriftStruct:

@@ -67,7 +67,7 @@ class EntryKind(StrEnum):
 
     @property
     def counts_as_ingested(self) -> bool:
-        """Whether the files must not be ingested any more."""
+        """True if the files must not be ingested any more."""
         return self is not EntryKind.ACCEPTED
 
 

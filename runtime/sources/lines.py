@@ -44,7 +44,7 @@ class FoundLine:
 
     line: int | None = None
     is_truncated: bool = False
-    """Whether the file continues after the searched part."""
+    """True if the file continues after the searched part."""
 
 
 class _Number(str):

@@ -30,7 +30,7 @@ class Trigger(StrEnum):
 
 
 class Existing(StrEnum):
-    """How a new policy applies to files that were written before it was applied."""
+    """The effect of a new policy on files that were written before it was applied."""
 
     GRADUAL = "gradual"
     KEEP = "keep"
@@ -96,7 +96,7 @@ class ExecutionPolicy:
 
     @property
     def arranges_rows(self) -> bool:
-        """Whether a file that another policy wrote differs in more than its size."""
+        """True if a file that another policy wrote differs in more than its size."""
         return self.strategy != STITCH or bool(self.split_by or self.then)
 
 

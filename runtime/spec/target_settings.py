@@ -141,7 +141,7 @@ class SettingDifference:
 
     @property
     def executes(self) -> bool:
-        """Whether the change can execute other code or send data elsewhere."""
+        """True if the change can execute other code or send data elsewhere."""
         return executes(self.path, self.declared) or executes(self.path, self.applied)
 
 

@@ -56,7 +56,7 @@ class StageLocation(Protocol):
 
     @property
     def is_mapped(self) -> bool:
-        """Whether tasks map the files into memory, which requires uncompressed Arrow batches."""
+        """True if tasks map the files into memory, which requires uncompressed Arrow batches."""
         ...
 
     def create(self, name: str) -> AbstractContextManager[Any]:

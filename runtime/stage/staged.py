@@ -71,7 +71,7 @@ class StagedRows:
 
     @cached_property
     def folds(self) -> bool:
-        """Whether a row may be compared by an ordering value other than its own.
+        """True if a row may be compared by an ordering value other than its own.
 
         See :func:`winning_rows` for the rule.
         """

@@ -67,7 +67,7 @@ class TableHandle:
 
     @property
     def paths_hold_values(self) -> bool:
-        """Whether partition paths contain the values of the partition columns, and not formatted times.
+        """True if partition paths contain the values of the partition columns, and not formatted times.
 
         The properties of a table with Hudi's custom key generator do not record which fields it formats. Only
         for a table that parquetry created is it certain that it formats none.

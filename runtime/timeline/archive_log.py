@@ -49,7 +49,7 @@ class ArchivedInstant:
 
     @property
     def is_completed_write(self) -> bool:
-        """Whether it is a completed commit or replacecommit."""
+        """True if it is a completed commit or replacecommit."""
         return self.action in WRITE_ACTIONS and self.state == State.COMPLETED
 
     def commit_metadata(self) -> CommitMetadata:

@@ -64,7 +64,7 @@ class RequestedReplace(AvroRecord):
 
     @property
     def is_clustering(self) -> bool:
-        """Whether the operation is a clustering, which moves rows and changes none."""
+        """True if the operation is a clustering, which moves rows and changes none."""
         return self.operation == CLUSTER
 
     def to_avro(self) -> dict[str, Any]:

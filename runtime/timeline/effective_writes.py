@@ -45,7 +45,7 @@ class EffectiveWrites:
 
     @property
     def has_unknown_writes(self) -> bool:
-        """Whether the archive log was needed for the state of a write."""
+        """True if the archive log was needed for the state of a write."""
         return bool(self._states)
 
     def counts(self, instant: str, *, is_settled: bool = False) -> bool:

@@ -90,7 +90,7 @@ class Instant:
 
     @property
     def is_completed(self) -> bool:
-        """Whether the action is completed."""
+        """True if the action is completed."""
         return self.state is State.COMPLETED
 
     def with_state(self, state: State) -> Instant:

@@ -1,4 +1,4 @@
-"""What declared queries read before and after clustering, and the forecast of it, in text and JSON."""
+"""The reads of declared queries before and after clustering, and their forecast, in text and JSON."""
 
 from __future__ import annotations
 

@@ -111,12 +111,12 @@ class _Spread:
 
     @property
     def arranges(self) -> bool:
-        """Whether the rows are ordered at all."""
+        """True if the rows are ordered at all."""
         return bool(self._divided_columns)
 
     @property
     def is_linear(self) -> bool:
-        """Whether the bounds of some rows are also bounds of each part of these rows.
+        """True if the bounds of some rows are also bounds of each part of these rows.
 
         False for cells of a curve.
         """

@@ -85,7 +85,7 @@ class GroupSample:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the limits were spent before a row of the group was drawn."""
+        """True if the limits were spent before a row of the group was drawn."""
         return bool(self.of_rows) and not self.rows.num_rows
 
     @property

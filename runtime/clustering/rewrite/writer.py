@@ -98,12 +98,12 @@ class SpreadingWriter(BucketWriter):
 
     @property
     def has_rows_to_write(self) -> bool:
-        """Whether there are appended rows that are not in a row group yet."""
+        """True if there are appended rows that are not in a row group yet."""
         return bool(self._buffer.rows)
 
     @property
     def has_rows_in_file(self) -> bool:
-        """Whether the open file has a row group."""
+        """True if the open file has a row group."""
         return self._file is not None and bool(self._file.rows)
 
     def due_bytes(self) -> int | None:

@@ -53,7 +53,7 @@ class RunRoom:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further group fits, whatever its size."""
+        """True if no further group fits, whatever its size."""
         limit_bytes = self._budget.limit_bytes
         if self._groups >= self._max_groups:
             return True
