@@ -125,9 +125,6 @@ class TargetSettings:
     allow: tuple[AllowedSetting, ...] = ()
 
 
-NO_SETTINGS: Final = TargetSettings(origin=BUILT_IN)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A place for the tables of a project. ``warehouse`` is an absolute path or a bucket URI.
