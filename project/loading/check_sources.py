@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from parquetry.project.diagnostics.model import did_you_mean, some
 from parquetry.project.loading.check_settings import check_key
@@ -16,9 +17,12 @@ from parquetry.runtime.spec.rules import DELETE_FLAG
 from parquetry.runtime.spec.table_spec import MODIFIED, Operation, Source, Ties
 from parquetry.runtime.spec.types import may_have_fields
 from parquetry.text.secret_names import MASK
+from parquetry.text.sql_tokens import Token, TokenKind, lexed
 
 _WITHOUT_KEY = (Operation.INSERT, Operation.BULK_INSERT)
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)
+_ANY_QUOTED: Final = re.compile("""['"].*['"]""", re.DOTALL)
+"""The text from the first quote of a message to the last one."""
 
 
 def check_sources(resolution: Resolution) -> None:
@@ -201,23 +205,33 @@ def _checked(
     try:
         sql = check(text)
     except SqlProblem as problem:
-        hint = problem.hint and _without_values(resolution, problem.hint, text)
-        resolution.report(problem.code, _without_values(resolution, problem.summary, text), path, hint)
+        found = tuple(lexed(text))
+        hint = problem.hint and _without_values(resolution, problem.hint, found)
+        resolution.report(problem.code, _without_values(resolution, problem.summary, found), path, hint)
         return Sql(())
     if sql.refusal is not None:
         hint = "correct it if Spark refuses it too: an operator or a comma may be missing"
-        resolution.report("PQ712", _without_values(resolution, sql.refusal, text), path, hint)
+        resolution.report("PQ712", _without_values(resolution, sql.refusal, sql.tokens), path, hint)
     return sql
 
 
-def _without_values(resolution: Resolution, message: str, text: str) -> str:
+def _without_values(resolution: Resolution, message: str, found: Sequence[Token]) -> str:
     """Return a message about SQL in which quoted words that may be personal data are masked.
 
-    Words are masked if the SQL names a column with ``pii: true``. Names of columns are never masked.
+    Words are masked if the SQL names a column with ``pii: true``. Names of columns are masked only if the
+    SQL has a token within which a quote of the message could end.
+
+    Args:
+        resolution: The table with its columns.
+        message: The message, which quotes tokens of the SQL.
+        found: The tokens of the SQL.
     """
     columns = resolution.table.spec.columns
-    if not any(column.pii and column.name.lower() in text.lower() for column in columns):
+    text = " ".join(token.text for token in found).lower()
+    if not any(column.pii and column.name.lower() in text for column in columns):
         return message
+    if any(_hides_its_end(token) for token in found):
+        return _ANY_QUOTED.sub(f"'{MASK}'", message)
     names = {column.name.lower() for column in columns}
 
     def shown(quoted: re.Match[str]) -> str:
@@ -226,6 +240,16 @@ def _without_values(resolution: Resolution, message: str, text: str) -> str:
         return quoted[0] if is_known else f"'{MASK}'"
 
     return _QUOTED.sub(shown, message)
+
+
+def _hides_its_end(token: Token) -> bool:
+    """Return whether a message with the token in quotes does not show where the quotes end.
+
+    This is so for names with a quote or a backslash, and for raw strings that end in a backslash.
+    """
+    if token.kind is TokenKind.STRING:
+        return _QUOTED.fullmatch(token.text.lstrip("rR")) is None
+    return token.kind is TokenKind.QUOTED and not {"'", '"', "\\"}.isdisjoint(token.text)
 
 
 def _check_names(
@@ -252,7 +276,6 @@ def _check_names(
         return chain[0] in types and may_have_fields(types[chain[0]], chain[1:])
 
     names = [column.name for column in resolution.table.spec.columns]
-    text = " ".join(token.text for token in sql.tokens)
     for chain in unknown_columns(sql, known):
         shown = ".".join(chain)
         if chain[0].lower() in types:
@@ -261,7 +284,7 @@ def _check_names(
         else:
             summary = f"the table has no column '{chain[0]}'"
             hint = did_you_mean(chain[0], names) or _columns_are(names)
-        resolution.report("PQ603", _without_values(resolution, summary, text), path, hint)
+        resolution.report("PQ603", _without_values(resolution, summary, sql.tokens), path, hint)
 
 
 def _check_select_columns(resolution: Resolution, source: Source, selected: frozenset[str] | None) -> None:
@@ -283,11 +306,10 @@ def _check_selected(resolution: Resolution, sql: Sql, selected: frozenset[str], 
         # A column that is selected unchanged can also be read with its table's name: `source.op`.
         return not selected.isdisjoint(chain[:2])
 
-    text = " ".join(token.text for token in sql.tokens)
     for chain in unknown_columns(sql, known):
         hint = did_you_mean(chain[0], selected) or _columns_are(selected)
         summary = f"the source's select returns no column '{chain[0]}'"
-        resolution.report("PQ603", _without_values(resolution, summary, text), path, hint)
+        resolution.report("PQ603", _without_values(resolution, summary, sql.tokens), path, hint)
 
 
 def _columns_are(names: Iterable[str]) -> str:

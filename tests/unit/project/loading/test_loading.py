@@ -820,6 +820,25 @@ def test_what_cannot_be_parsed_shows_no_personal_values(tmp_path, flag, shown):
     assert [found.summary for found in result.diagnostics] == [f"the SQL cannot be parsed here at '{shown}'"]
 
 
+@pytest.mark.parametrize(
+    ("where", "summary"),
+    [
+        # A raw string ends at the next quote, even after a backslash.
+        (r"who between r'Ada\'", "the SQL cannot be parsed here at r'***'"),
+        (r'who between R"Ada\"', "the SQL cannot be parsed here at R'***'"),
+        ("who = `it's Ada`", "the table has no column '***'"),
+        ("who.`it's Ada` = 3", "column '***'"),
+        (r"who = r'Ada\' and x.y = 1", "the table has no column '***'"),
+        ("who = 'Ada' and id.y = 1", "column 'id' is string, which has no '***'"),
+    ],
+)
+def test_quotes_within_quotes_show_no_personal_values(tmp_path, where, summary):
+    columns = "  - {name: who, type: string, pii: true}\nrecord_key"
+    text = TABLE.replace("record_key", columns, 1) + f"queries:\n  - name: q\n    where: |-\n      {where}\n"
+    result = project.load(write_project(tmp_path, {"tables/flights.yml": text}))
+    assert [found.summary for found in result.diagnostics] == [summary]
+
+
 def test_a_generated_column_that_cannot_be_parsed_reads_no_other_one(tmp_path):
     column = "  - {name: y, type: int, generated: year(now())}\n  - {name: z, type: int, generated: y z >}\nrecord_key"
     root = write_project(tmp_path, {"tables/flights.yml": TABLE.replace("record_key", column, 1)})
