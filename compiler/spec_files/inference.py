@@ -231,6 +231,17 @@ def _check_names(names: Sequence[str], path: Path) -> None:
             )
 
 
+def _check_distinct(names: Sequence[str], file: FoundFile) -> None:
+    """Raise InferenceError if two columns of the file have the same name, as a run reads no such file."""
+    seen: dict[str, int] = {}
+    for number, name in enumerate(names, 1):
+        if (other := seen.setdefault(name, number)) != number:
+            raise InferenceError(
+                f"{file.uri}: columns {other} and {number} are both named {quoted(name)}; rename one of them "
+                "in the file"
+            )
+
+
 def _from_parquet(files: Sequence[FoundFile]) -> tuple[tuple[Column, ...], list[str]]:
     """Return the columns of Parquet files, and notes on what was guessed."""
     known = [(file, _parquet_columns(file)) for file in files]
@@ -263,6 +274,7 @@ def _parquet_columns(file: FoundFile) -> pa.Schema:
             raise InferenceError(f"{file.uri} belongs to a Hudi table; use parquetry adopt LOCATION")
         for name in nanoseconds(handle, again, found.int96) if found.int96 else ():
             raise InferenceError(f"{file.uri}: column {name!r} has nanoseconds; round it to microseconds")
+    _check_distinct(found.schema.names, file)
     kept = [f for f in found.schema if not (f.name in found.index and _PANDAS_INDEX.fullmatch(f.name))]
     try:
         for field in kept:
@@ -370,12 +382,14 @@ def _batches(file: FoundFile, separator: str) -> Iterator[pa.RecordBatch]:
     parse = pa_csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     names = next(csv.reader(io.StringIO(_begin(file)), delimiter=separator), [])
     with _text_of(file) as handle:
-        yield from pa_csv.open_csv(
+        batches = pa_csv.open_csv(
             handle,
             read_options=pa_csv.ReadOptions(block_size=_BLOCK),
             parse_options=parse,
             convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
         )
+        _check_distinct(batches.schema.names, file)
+        yield from batches
 
 
 class _Text:

@@ -138,6 +138,8 @@ def test_types_of_parquet_become_types_of_columns(tmp_path, kind, expected):
             "with a select .*: SELECT `Order-ID` AS Order_ID, v, `€` AS column FROM",
         ),
         ({"a.csv": b"a,A\n1,2\n"}, 'the columns "a" and "A" differ only in case'),
+        ({"a.csv": b"a,b,a\n1,x,2\n"}, 'a.csv: columns 1 and 3 are both named "a"; rename one of them'),
+        ({"a.csv": b"\xef\xbb\xbfa;b;a\n"}, 'columns 1 and 3 are both named "a"'),
         ({"a.csv": b"a,1a\n1,2\n"}, 'no digit at their start, unlike "1a"'),
         ({"a.csv": b"a,b\n1,2,3\n"}, "a.csv: .*Expected 2 columns, got 3"),
         ({"a.csv": b"a,b\n\xff,2\n"}, "a.csv is not UTF-8; .* declare encoding"),
@@ -179,6 +181,12 @@ def test_no_spec_is_written_for_old_timestamps_with_nanoseconds(tmp_path):
     pq.write_table(rows, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
     with pytest.raises(InferenceError, match="column 'v' has nanoseconds; round it"):
         infer_table(tmp_path, root=tmp_path, name="t")
+
+
+def test_columns_of_one_name_in_a_parquet_file_are_refused(tmp_path):
+    pq.write_table(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), tmp_path / "a.parquet")
+    with pytest.raises(InferenceError, match='columns 1 and 2 are both named "a"'):
+        infer_table(tmp_path / "a.parquet", root=tmp_path, name=None)
 
 
 @pytest.mark.parametrize(
