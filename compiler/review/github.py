@@ -27,8 +27,6 @@ from parquetry.errors import UsageError
 from parquetry.text.printable import quoted
 
 ADDRESS: Final = "https://api.github.com"
-WORKFLOW_ACCOUNT: Final = "github-actions[bot]"
-"""The account that acts with the token of a workflow."""
 
 _VERSION: Final = "2022-11-28"
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+")

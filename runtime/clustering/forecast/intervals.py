@@ -14,9 +14,6 @@ from math import ceil, exp, floor, inf, log, sqrt
 from statistics import fmean
 from typing import Final
 
-SHARE: Final = 0.8
-"""The share of measured values that lie within an interval."""
-
 _T: Final = (
     inf, 3.0777, 1.8856, 1.6377, 1.5332, 1.4759, 1.4398, 1.4149, 1.3968, 1.3830, 1.3722,
     1.3634, 1.3562, 1.3502, 1.3450, 1.3406, 1.3368, 1.3334, 1.3304, 1.3277, 1.3253,
