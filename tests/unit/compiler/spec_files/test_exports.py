@@ -14,6 +14,7 @@ from parquetry.compiler.spec_files.ddl import create_statement
 from parquetry.compiler.spec_files.exports import export_tables
 from parquetry.compiler.spec_files.hudi_options import hudi_options, settings_of
 from parquetry.compiler.workspace.spec_words import document, flatten
+from parquetry.project.validation.definitions import Kind, schema
 from parquetry.runtime.spec.codec import from_json_value
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, KeyScope, RetentionPolicy
@@ -21,6 +22,7 @@ from parquetry.runtime.table.properties import parse_properties
 from tests.support.handmade import spec
 from tests.support.project_folder import ProjectFolder
 
+CODECS = schema(Kind.POLICY)["$defs"]["files"]["properties"]["compression"]["enum"]
 CLUSTERED = {
     "trigger": "inline",
     "every_commits": 4,
@@ -50,7 +52,7 @@ def options(**changes):
     limit=st.integers(0, 2**40),
     record=st.none() | st.integers(1, 10**6).filter(lambda size: size != 1024),
     row_group=st.none() | st.integers(1, 2**30),
-    codec=st.sampled_from(["zstd", "snappy", "gzip", "lz4", "uncompressed"]),
+    codec=st.sampled_from(CODECS),
     kept=st.integers(1, 50),
 )
 def test_options_say_the_settings_they_came_from(largest, limit, record, row_group, codec, kept):
@@ -64,7 +66,12 @@ def test_options_say_the_settings_they_came_from(largest, limit, record, row_gro
     words = flatten(document(declared))
     found = settings_of(hudi_options(declared).options)
     assert {path: str(value) for path, value in found.items()} == {path: str(words[path]) for path in found}
-    assert {"sizing.max_file_size", "sizing.small_file_limit", "retention.clean.keep_commits"} <= set(found)
+    assert set(found) >= {
+        "sizing.max_file_size",
+        "sizing.small_file_limit",
+        "files.compression",
+        "retention.clean.keep_commits",
+    }
 
 
 def test_clustering_goes_there_and_back():

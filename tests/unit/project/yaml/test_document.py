@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from parquetry.project.diagnostics.codes import CODES
+from parquetry.project.validation.spec_file import MOST_TEMPLATES
 from parquetry.project.yaml.document import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, MAX_NODES, parse
 from parquetry.project.yaml.scalar import NOT_USABLE, scalar
 
@@ -170,6 +172,16 @@ def test_an_alias_repeats_the_value_and_its_place():
 )
 def test_bombs_are_refused(data):
     assert codes(data) == ["PQ010"]
+
+
+def test_the_explanation_states_the_limits():
+    limits = (
+        f"at most {MAX_BYTES >> 20} MiB, {MAX_NODES:,} values",
+        f", {MAX_DEPTH} levels and {MAX_ALIASES} aliases.",
+        f"at most {MOST_TEMPLATES:,} templates, which make at most {MAX_BYTES:,} characters",
+    )
+    explanation = CODES["PQ010"].explanation
+    assert [limit for limit in limits if limit not in explanation] == []
 
 
 def test_a_megabyte_of_text_is_read():
