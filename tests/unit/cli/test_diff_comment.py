@@ -10,7 +10,7 @@ from jsonschema import validate
 
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.schema import answer_schema
-from parquetry.cli.views.plan.specs import render_diff_markdown
+from parquetry.cli.views.diff import render_diff_markdown
 from parquetry.compiler.reports.diff import diff_specs
 from tests.support.handmade_git import committed
 from tests.support.project_folder import EVENTS, ProjectFolder, columns_with

@@ -90,7 +90,7 @@ def post_diff(*, request: ProjectRequest, output: Output, forge: ForgeRequest, b
     nothing is approved by it. Reads the files as data: no SQL, template or package of the branch
     is executed with anything of the environment.
     """
-    from parquetry.cli.views.plan.specs import render_diff_markdown
+    from parquetry.cli.views.diff import render_diff_markdown
     from parquetry.cli.views.review import DiffPostedView
     from parquetry.compiler.reports.diff import diff_specs
     from parquetry.compiler.review.post import LONGEST_COMMENT_BYTES

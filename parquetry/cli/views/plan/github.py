@@ -9,13 +9,13 @@ from parquetry.cli.views.plan.commands import typed_options_of, with_options
 from parquetry.cli.views.plan.source_changes import grouped_changes
 from parquetry.cli.views.plan.words import (
     authority_lines,
+    change_text,
     kind_of,
     shown_actions,
     summary,
     uncommitted_text,
-    value_text,
 )
-from parquetry.compiler.plan.model import Change, PlanDocument
+from parquetry.compiler.plan.model import PlanDocument
 from parquetry.compiler.workspace.target_settings import target_name
 
 
@@ -39,18 +39,14 @@ def _lines(plan: PlanDocument, prefix: str) -> Iterator[str]:
         yield annotation("notice", None, "authority", f"{sign} {text}")
     for entry in plan.intent.target_changes:
         title = f"{target_name(plan.intent.target)} {entry.change.change_class}"
-        yield annotation("notice", entry.change.origin, title, _change(entry.change), prefix=prefix)
+        yield annotation("notice", entry.change.origin, title, change_text(entry.change), prefix=prefix)
     for action in shown_actions(plan):
         if not action.changes:
             title = f"{action.table} {kind_of(action)}"
             yield annotation("notice", None, title, f"{action.table} at {action.location}")
         for change in grouped_changes(action.changes):
             title = f"{action.table} {change.change_class}"
-            yield annotation("notice", change.origin, title, _change(change), prefix=prefix)
+            yield annotation("notice", change.origin, title, change_text(change), prefix=prefix)
     if text := uncommitted_text(plan):
         yield annotation("warning", None, "parquetry plan", text)
     yield annotation("notice", None, "parquetry plan", summary(plan))
-
-
-def _change(change: Change) -> str:
-    return f"{change.path}: {value_text(change.old)} -> {value_text(change.new)}"

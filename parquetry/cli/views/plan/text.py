@@ -19,6 +19,7 @@ from parquetry.cli.views.plan.words import (
     authority_lines,
     authority_text,
     blocked_text,
+    change_text,
     commit_text,
     cost_text,
     drift_line,
@@ -238,10 +239,7 @@ def _wrapped(text: str, *, indent: int = 4, hang: int = 2, first: str = "") -> l
 
 def _change_lines(changes: tuple[Change, ...], paint: Paint) -> Iterator[str]:
     """Yield a line for each change; if the places do not fit beside the values, they go below them."""
-    shown = [
-        (f"{c.path}: {value_text(c.old)} -> {value_text(c.new)}{_live(c)}", c)
-        for c in grouped_changes(changes)
-    ]
+    shown = [(f"{change_text(change)}{_live(change)}", change) for change in grouped_changes(changes)]
     beside = max((len(text) for text, _ in shown), default=0)
     places = max((len(_origin_text(change)) for _, change in shown), default=0)
     fits = 4 + beside + 2 + places <= terminal_width()

@@ -333,6 +333,11 @@ def _replay_error(found: Replay) -> Iterator[str]:
         )
 
 
+def change_text(change: Change) -> str:
+    """Return the path of a change with its old and its new value, on one line."""
+    return f"{change.path}: {value_text(change.old)} -> {value_text(change.new)}"
+
+
 def change_notes(change: Change) -> list[str]:
     """Return what to show of a change besides its values: code, reason, permission and live value."""
     notes = [change.code] if change.needs_allow_entry else []
