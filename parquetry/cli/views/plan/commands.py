@@ -37,6 +37,11 @@ def with_options(plan: PlanDocument, typed_options: TypedOptions) -> PlanDocumen
     )
 
 
+def with_own_options(plan: PlanDocument) -> PlanDocument:
+    """Return the plan with the options that it was made with in the commands that it names."""
+    return with_options(plan, typed_options_of(plan))
+
+
 def commands_again(plan: PlanDocument) -> tuple[str, ...]:
     """Return the command that makes the plan again, and the one that applies exactly this plan.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parquetry.cli.views.diagnostics import annotation
-from parquetry.cli.views.plan.commands import typed_options_of, with_options
+from parquetry.cli.views.plan.commands import with_own_options
 from parquetry.cli.views.plan.source_changes import grouped_changes
 from parquetry.cli.views.plan.words import (
     authority_lines,
@@ -24,7 +24,7 @@ def render_github(plan: PlanDocument, *, prefix: str = "") -> str:
 
     ``prefix`` is the project's path in the repository.
     """
-    return "".join(f"{line}\n" for line in _lines(with_options(plan, typed_options_of(plan)), prefix))
+    return "".join(f"{line}\n" for line in _lines(with_own_options(plan), prefix))
 
 
 def _lines(plan: PlanDocument, prefix: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from parquetry.cli.terminal.format import human_size
-from parquetry.cli.views.plan.commands import commands_again, typed_options_of, with_options
+from parquetry.cli.views.plan.commands import commands_again, typed_options_of, with_own_options
 from parquetry.cli.views.plan.forecast import due_entries
 from parquetry.cli.views.plan.overview import is_breaking, overview, verdict
 from parquetry.cli.views.plan.words import (
@@ -14,6 +14,7 @@ from parquetry.cli.views.plan.words import (
     authority_lines,
     change_notes,
     cost_text,
+    figures_of,
     files_line,
     kind_of,
     location_lines,
@@ -26,6 +27,7 @@ from parquetry.cli.views.plan.words import (
     target_groups,
     target_kind,
     value_text,
+    warning_text,
 )
 from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.changes import highest
@@ -62,7 +64,7 @@ _TONES = {
 
 def render_html(plan: PlanDocument) -> str:
     """Return the plan as one self-contained page."""
-    plan = with_options(plan, typed_options_of(plan))
+    plan = with_own_options(plan)
     intent = plan.intent
     sections = [_blocked(entry, plan) for entry in intent.blocked]
     sections += [_authority(plan)] if intent.authority else []
@@ -94,12 +96,9 @@ def _facts(plan: PlanDocument) -> Iterator[tuple[str, str | Verbatim]]:
 
 def _ends(plan: PlanDocument) -> Iterator[Section]:
     """Yield the sections about the whole plan: warnings, costs, due work, drift and commands."""
-    warnings = tuple(
-        f"{w.origin}: {w.code} {w.message}" if w.origin else f"{w.code} {w.message}"
-        for w in plan.evidence.warnings
-    )
-    if warnings:
-        yield Section(title="Warnings", tone=Tone.WARN, blocks=(Lines(texts=warnings),))
+    if warnings := plan.evidence.warnings:
+        texts = tuple(map(warning_text, warnings))
+        yield Section(title="Warnings", tone=Tone.WARN, blocks=(Lines(texts=texts),))
     if costs := cost_rows(plan):
         table = DataTable(
             caption="Costs",
@@ -158,11 +157,10 @@ def _target(plan: PlanDocument) -> Section:
 
 
 def _action(action: TableAction, plan: PlanDocument) -> Section:
-    figures = plan.evidence.figures.get(action.table)
     notes = location_lines(action) or [f"at {action.location}"]
     notes += _notes(action.changes)
     measured: list[Block] = []
-    if figures is not None and figures.files:
+    if (figures := figures_of(action, plan)) is not None:
         notes += [cost_text(action, figures.debt), files_line(figures)]
         notes += [] if figures.costs is None else cost_lines(figures.costs)
         measured = [*_queries(action.table, figures), *_sizes(figures), *_replay(figures)]

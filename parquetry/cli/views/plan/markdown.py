@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.markdown import code, code_html, fenced, inline
-from parquetry.cli.views.plan.commands import commands_again, typed_options_of, with_options
+from parquetry.cli.views.plan.commands import commands_again, typed_options_of, with_own_options
 from parquetry.cli.views.plan.forecast import due_entries
 from parquetry.cli.views.plan.overview import is_breaking, overview, verdict
 from parquetry.cli.views.plan.words import (
@@ -19,6 +19,7 @@ from parquetry.cli.views.plan.words import (
     commit_text,
     cost_text,
     debt_text,
+    figures_of,
     files_line,
     files_text,
     kind_of,
@@ -60,7 +61,7 @@ def render_markdown(plan: PlanDocument, *, max_bytes: int) -> str:
     else is folded. If space is short, the details of tables are omitted, those of the mildest changes first,
     then rows of the tables from their end. Omitted parts are counted.
     """
-    plan = with_options(plan, typed_options_of(plan))
+    plan = with_own_options(plan)
     intent = plan.intent
     project, target = (_NOT_IN_MARKERS.sub("-", name) for name in (intent.project, intent.target))
     top = f"<!-- parquetry:plan project={project} target={target} -->\n"
@@ -192,8 +193,7 @@ def _sections(plan: PlanDocument) -> Iterator[_Section]:
         parts = [f"{inline(line)}\n" for line in location_lines(action)]
         steps = (*run_lines(action, plan), steps_line(action))
         parts += [_diff(action), *_changes(action.changes), *(f"{inline(line)}\n" for line in steps)]
-        figures = plan.evidence.figures.get(action.table)
-        if figures is not None and figures.files:
+        if (figures := figures_of(action, plan)) is not None:
             parts.append(_figures(figures, action.spec.sizing.max_file_size_bytes))
         fields = f", {count(len(action.changes), 'field')}" if action.changes else ""
         title = f"{code_html(action.table)}: {kind_of(action)}{fields}"
@@ -228,7 +228,7 @@ def _changes(changes: Sequence[Change]) -> Iterator[str]:
 
 def _figures(figures: TableFigures, largest: int) -> str:
     lines = [f"{inline(files_line(figures))}\n"]
-    if figures.replay is not None and (replayed := replay_text(figures.replay)):
+    if replayed := replay_text(figures.replay):
         lines.append(f"{inline(replayed)}\n")
     if figures.queries:
         cells = [_inline_row(row) for row in (QUERY_HEADER, *query_rows(figures))]

@@ -26,6 +26,7 @@ from parquetry.cli.views.plan.words import (
     due_lines,
     due_tables,
     excluded_lines,
+    figures_of,
     files_line,
     kind_of,
     location_lines,
@@ -39,6 +40,7 @@ from parquetry.cli.views.plan.words import (
     target_kind,
     uncommitted_text,
     value_text,
+    warning_text,
 )
 from parquetry.cli.views.scope import scope_lines
 from parquetry.compiler.evidence.model import TableFigures
@@ -47,7 +49,6 @@ from parquetry.compiler.plan.model import (
     Blocked,
     Change,
     PlanDocument,
-    PlanWarning,
     RecipeStep,
     Step,
     TableAction,
@@ -74,7 +75,8 @@ class PlanView:
     def text(self, outcome: PlanDocument, paint: Paint) -> str:
         """Return the actions, blocked tables, due work, warnings, the summary, and the next command."""
         outcome = with_options(outcome, self.typed_options)
-        lines = [_headline(outcome, paint), *_uncommitted(outcome, paint), ""]
+        uncommitted = uncommitted_text(outcome)
+        lines = [_headline(outcome, paint), *(_warning(uncommitted, paint) if uncommitted else ()), ""]
         if outcome.intent.authority:
             lines += [*_authority(outcome, paint), ""]
         if outcome.intent.target_changes:
@@ -86,7 +88,7 @@ class PlanView:
         if outcome.evidence.due is not None:
             lines += [*_due(outcome, paint, self.typed_options, verbose=self.verbose), ""]
         for warning in outcome.evidence.warnings:
-            lines += [*_warning(warning, paint), ""]
+            lines += [*_warning(warning_text(warning), paint), ""]
         if outcome.evidence.drift:
             lines += [*_wrapped(self.typed_options.with_options(drift_line(outcome)), indent=0), ""]
         if total := total_line(outcome):
@@ -128,17 +130,15 @@ def _headline(plan: PlanDocument, paint: Paint) -> str:
     return f"{paint.bad(blocked)}, {made}" if blocked else made
 
 
-def _uncommitted(plan: PlanDocument, paint: Paint) -> list[str]:
-    text = uncommitted_text(plan)
-    return _wrapped(text, indent=0, first=f"{paint.warn('warning')} ") if text else []
+def _warning(text: str, paint: Paint) -> list[str]:
+    return _wrapped(text, indent=0, first=f"{paint.warn('warning')} ")
 
 
 def _action(action: TableAction, plan: PlanDocument, paint: Paint) -> Iterator[str]:
     yield f"{_sign(action, paint)} {paint.bold(action.table)}  {kind_of(action)}"
     yield from (f"    {line}" for line in location_lines(action))
     yield from _change_lines(action.changes, paint)
-    figures = plan.evidence.figures.get(action.table)
-    if figures is not None and figures.files:
+    if (figures := figures_of(action, plan)) is not None:
         yield from _figures(action, figures)
     for line in run_lines(action, plan):
         yield from _wrapped(line)
@@ -171,7 +171,7 @@ def _figures(action: TableAction, figures: TableFigures) -> Iterator[str]:
         yield from _wrapped(line)
     for line in [] if figures.costs is None else cost_lines(figures.costs):
         yield from _wrapped(line)
-    if figures.replay is not None and (replayed := replay_text(figures.replay)):
+    if replayed := replay_text(figures.replay):
         yield from _wrapped(replayed)
 
 
@@ -218,11 +218,6 @@ def _blocked(blocked: Blocked, paint: Paint, typed_options: TypedOptions) -> Ite
 def _recipe_step(number: int, step: RecipeStep, typed_options: TypedOptions) -> Iterator[str]:
     yield from _wrapped(f"{number}. {step.text}", indent=6, hang=3)
     yield from (f"         $ {command}" for command in typed_options.recipe(step.commands))
-
-
-def _warning(warning: PlanWarning, paint: Paint) -> list[str]:
-    place = f"{warning.origin}: " if warning.origin else ""
-    return _wrapped(f"{place}{warning.code} {warning.message}", indent=0, first=f"{paint.warn('warning')} ")
 
 
 def _wrapped(text: str, *, indent: int = 4, hang: int = 2, first: str = "") -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final, assert_never
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, TableFigures
 from parquetry.compiler.plan.changes import CODES, highest
-from parquetry.compiler.plan.model import Change, ChangeClass, PlanDocument, Step, TableAction
+from parquetry.compiler.plan.model import Change, ChangeClass, PlanDocument, PlanWarning, Step, TableAction
 from parquetry.compiler.replay.model import Replay
 from parquetry.compiler.workspace.authority import AuthorityKind
 from parquetry.compiler.workspace.spec_words import flow, format_size, human_duration
@@ -46,6 +46,18 @@ def blocked_text(plan: PlanDocument) -> str:
 def shown_actions(plan: PlanDocument) -> tuple[TableAction, ...]:
     """Return the actions to show, without those that only record changed settings of the target."""
     return tuple(action for action in plan.intent.actions if not action.only_records_settings)
+
+
+def figures_of(action: TableAction, plan: PlanDocument) -> TableFigures | None:
+    """Return the figures of the action's table, or None if there are none or the table has no files."""
+    figures = plan.evidence.figures.get(action.table)
+    return None if figures is None or not figures.files else figures
+
+
+def warning_text(warning: PlanWarning) -> str:
+    """Return the position of a warning if it has one, its code and its message."""
+    place = f"{warning.origin}: " if warning.origin else ""
+    return f"{place}{warning.code} {warning.message}"
 
 
 def target_kind(plan: PlanDocument) -> str:
@@ -308,8 +320,10 @@ def _bytes_text(figures: TableFigures) -> str:
     return f"{human_size(figures.size_bytes)} -> {low if low == high else f'{low} to {high}'}"
 
 
-def replay_text(found: Replay) -> str:
+def replay_text(found: Replay | None) -> str:
     """Return what the new limits would have made of the newest writes, or an empty text without any."""
+    if found is None:
+        return ""
     applied, declared = found.applied, found.declared
     if declared is None or not found.arrived_bytes or not found.days:
         return ""
