@@ -40,7 +40,7 @@ def survey(request: ProjectRequest, table: str, *, where: str | None, keys: Path
         keys: A file with record keys, or None.
 
     """
-    from parquetry.cli.requests.clustering import spark_of
+    from parquetry.cli.requests.services import spark_of
     from parquetry.cli.requests.workspaces import table_in_force
     from parquetry.runtime.main import survey_in_own_session
 

@@ -190,26 +190,24 @@ def cluster_table(
     Rows keep their commit times. Writers continue and always win: if one of them changes a group of
     files, the command leaves the group as it is, and the group is due again.
     """
-    from parquetry.cli.requests import clustering
+    from parquetry.cli.requests import services
     from parquetry.cli.views.clustering import ClusteringView, DueClusteringView, ScheduledView
     from parquetry.runtime.clustering.plan.due import forecast_due
 
     if plan_only + schedule + (instant is not None) > 1:
         raise click.UsageError("--plan-only, --schedule and --instant exclude each other")
     if schedule:
-        shown_by = clustering.open_named(request, table, applied=applied)[1]
-        planned = clustering.schedule(
-            request, table, clustering.open_in_force(request, table, applied=applied)
-        )
+        shown_by = services.open_named(request, table, applied=applied)[1]
+        planned = services.schedule(request, table, services.open_in_force(request, table, applied=applied))
         output.show(ScheduledView(shown_by, verbose=output.verbose), planned)
     elif plan_only:
-        handle, shown_by = clustering.open_named(request, table, applied=True)
-        due = clustering.due_groups(request, table, handle)
+        handle, shown_by = services.open_named(request, table, applied=True)
+        due = services.due_groups(request, table, handle)
         output.show(DueClusteringView(shown_by, verbose=output.verbose), forecast_due(handle, due))
     else:
         with progress_of(output, f"{table} cluster"):
-            result = clustering.run_clustering(request, table, instant=instant, applied=applied)
-        shown_by = clustering.open_named(request, table, applied=True)[1] if result.left_out else None
+            result = services.run_clustering(request, table, instant=instant, applied=applied)
+        shown_by = services.open_named(request, table, applied=True)[1] if result.left_out else None
         output.show(ClusteringView(shown_by), result)
     return 0
 
