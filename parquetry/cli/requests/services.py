@@ -1,8 +1,9 @@
-"""Clustering by hand: lookup of the table, the budget and the Spark session."""
+"""Table services by hand: lookup of the table, the budget and the Spark session."""
 
 from __future__ import annotations
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from parquetry.cli.requests.options import ProjectRequest
 if TYPE_CHECKING:
     from parquetry.runtime.clustering.plan.due import DueClustering, ScheduledClustering
     from parquetry.runtime.clustering.plan.execution import ClusteringResult
+    from parquetry.runtime.spark.purge import PurgeReport, Survey
     from parquetry.runtime.spec.job import SparkSettings
     from parquetry.runtime.spec.table_spec import TableSpec
     from parquetry.runtime.table.handle import TableHandle
@@ -27,7 +29,13 @@ def open_named(request: ProjectRequest, table: str, *, applied: bool) -> tuple[T
 
 
 def open_in_force(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
-    """Return the table to schedule a clustering on; the target's settings must be allowed and applied."""
+    """Return the table for a service that writes; a service that uses no spec passes ``applied=True``.
+
+    Raises:
+        UnappliedError: Settings of the target that can execute code are not allowed, or not applied to the
+            table.
+
+    """
     from parquetry.cli.requests.workspaces import table_in_force
 
     return table_in_force(request, table, applied=applied).open()
@@ -41,7 +49,7 @@ def due_groups(request: ProjectRequest, table: str, handle: TableHandle) -> DueC
     return due_clustering(handle, budget=RunBudget(limit_bytes=_budget(request, table)))
 
 
-def schedule(request: ProjectRequest, table: str, handle: TableHandle) -> ScheduledClustering:
+def schedule_groups(request: ProjectRequest, table: str, handle: TableHandle) -> ScheduledClustering:
     """Write a clustering plan to the timeline, within the target's budget, and return it; starts no JVM."""
     from parquetry.runtime.clustering.plan.due import schedule_clustering
     from parquetry.runtime.layout.clustering.run_budget import RunBudget
@@ -101,3 +109,39 @@ def spark_of(request: ProjectRequest, table: str, *, applied: bool) -> tuple[Spa
     job = cluster_job(workspace, workspace.table(table), applied=applied)
     root = workspace.project.root
     return job.spark, open_log(root / Path("target", "runs", new_run_id(), NAME), root=root)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyedPurge:
+    """A purge that is ready to execute, and the survey of what it would do."""
+
+    survey: Survey
+    handle: TableHandle
+    settings: SparkSettings
+    log: Path | None
+
+    def execute(self) -> PurgeReport:
+        """Purge, and return what was done and which files still contain a value."""
+        from parquetry.runtime.main import purge_in_own_session
+
+        return purge_in_own_session(self.handle, self.settings, self.survey, log=self.log)
+
+
+def survey_purge(
+    request: ProjectRequest, table: str, *, where: str | None, keys: Path | None
+) -> SurveyedPurge:
+    """Survey the rows with these keys, or those that fulfil the condition, and return the purge of them.
+
+    Args:
+        request: The project.
+        table: The name, path or URI of the table.
+        where: An SQL condition, or None.
+        keys: A file with record keys, or None.
+
+    """
+    from parquetry.runtime.main import survey_in_own_session
+
+    handle = open_in_force(request, table, applied=True)
+    settings, log = spark_of(request, table, applied=True)
+    found = survey_in_own_session(handle, settings, where=where, keys=keys, log=log)
+    return SurveyedPurge(survey=found, handle=handle, settings=settings, log=log)

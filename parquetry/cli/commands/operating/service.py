@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from parquetry.cli.command_group import CommandGroup
-from parquetry.cli.requests import completion
+from parquetry.cli.requests import completion, services
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
 from parquetry.cli.requests.progress import progress_of
 from parquetry.cli.requests.prompt import check_answerable, confirm
 from parquetry.cli.terminal.output import Output
-
-if TYPE_CHECKING:
-    from parquetry.runtime.table.handle import TableHandle
-
 
 _APPLIED = click.option(
     "--applied", is_flag=True, help="Use the applied spec, even if the declared one differs."
@@ -38,7 +33,7 @@ def clean_table(*, request: ProjectRequest, output: Output, table: str, applied:
     from parquetry.runtime.services.clean import clean
 
     with progress_of(output, f"{table} clean"):
-        result = clean(_open_in_force(request, table, applied=applied))
+        result = clean(services.open_in_force(request, table, applied=applied))
     return _report(output, result)
 
 
@@ -52,7 +47,7 @@ def archive_table(*, request: ProjectRequest, output: Output, table: str, applie
     from parquetry.runtime.services.archive import archive
 
     with progress_of(output, f"{table} archive"):
-        result = archive(_open_in_force(request, table, applied=applied))
+        result = archive(services.open_in_force(request, table, applied=applied))
     return _report(output, result)
 
 
@@ -68,7 +63,7 @@ def roll_back(
     """Undo the write INSTANT: a pending one, or the newest completed one."""
     from parquetry.runtime.services.rollback import rollback
 
-    handle = _open_in_force(request, table, applied=True)
+    handle = services.open_in_force(request, table, applied=True)
     confirm(f"Undo the write {instant} of {handle.name}?", auto_approve=auto_approve)
     with progress_of(output, f"{table} rollback"):
         result = rollback(handle, instant)
@@ -88,7 +83,7 @@ def savepoint(
     """Protect the files of INSTANT from cleaning; by default of the newest write before unfinished ones."""
     from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 
-    handle = _open_in_force(request, table, applied=True)
+    handle = services.open_in_force(request, table, applied=True)
     if not delete:
         return _report(output, create_savepoint(handle, instant, comment=comment))
     if instant is None:
@@ -114,7 +109,7 @@ def restore_table(
     """
     from parquetry.runtime.services.restore import restore
 
-    handle = _open_in_force(request, table, applied=True)
+    handle = services.open_in_force(request, table, applied=True)
     question = f"Roll back every write of {handle.name} after {savepoint}?"
     confirm(question, auto_approve=auto_approve)
     with progress_of(output, f"{table} restore"):
@@ -147,14 +142,13 @@ def purge_table(
     Deletes the rows, cleans old versions of their files whatever the retention, removes key ranges from the
     timeline and the archive and old statistics, and checks every file. Exit code 1 if one holds a value.
     """
-    from parquetry.cli.requests.purging import survey
     from parquetry.cli.views.operating.purge import PurgeView, SurveyView
 
     if (where is None) == (keys is None):
         raise click.UsageError("give either --where or --keys")
     check_answerable(auto_approve=auto_approve or plan_only)
     with progress_of(output, f"{table} survey"):
-        purge = survey(request, table, where=where, keys=keys)
+        purge = services.survey_purge(request, table, where=where, keys=keys)
     if plan_only:
         output.show(SurveyView(), purge.survey)
         return 0
@@ -190,7 +184,6 @@ def cluster_table(
     Rows keep their commit times. Writers continue and always win: if one of them changes a group of
     files, the command leaves the group as it is, and the group is due again.
     """
-    from parquetry.cli.requests import services
     from parquetry.cli.views.clustering import ClusteringView, DueClusteringView, ScheduledView
     from parquetry.runtime.clustering.plan.due import forecast_due
 
@@ -198,7 +191,9 @@ def cluster_table(
         raise click.UsageError("--plan-only, --schedule and --instant exclude each other")
     if schedule:
         shown_by = services.open_named(request, table, applied=applied)[1]
-        planned = services.schedule(request, table, services.open_in_force(request, table, applied=applied))
+        planned = services.schedule_groups(
+            request, table, services.open_in_force(request, table, applied=applied)
+        )
         output.show(ScheduledView(shown_by, verbose=output.verbose), planned)
     elif plan_only:
         handle, shown_by = services.open_named(request, table, applied=True)
@@ -210,13 +205,6 @@ def cluster_table(
         shown_by = services.open_named(request, table, applied=True)[1] if result.left_out else None
         output.show(ClusteringView(shown_by), result)
     return 0
-
-
-def _open_in_force(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
-    """Open and return the table for a service; one that uses no spec passes ``applied=True``."""
-    from parquetry.cli.requests.workspaces import table_in_force
-
-    return table_in_force(request, table, applied=applied).open()
 
 
 def _report_rollback(request: ProjectRequest, output: Output, table: str, result: object) -> int:
