@@ -13,8 +13,7 @@ from parquetry.cli.terminal.output import Output
 from parquetry.cli.terminal.values import printable_outcome
 from parquetry.cli.views.diagnostics import origin_in_repository, path_in_repository
 from parquetry.cli.views.tests.github import render_github
-from parquetry.cli.views.tests.history import HistoryView
-from parquetry.cli.views.tests.text import TestsView
+from parquetry.cli.views.tests.text import HistoryView, TestsView
 from parquetry.compiler.testing.history import TestHistory
 from parquetry.compiler.testing.model import TableTests
 

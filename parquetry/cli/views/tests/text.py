@@ -1,19 +1,29 @@
-"""The results of tests, in text and JSON."""
+"""The results of tests, of this run and of earlier ones, in text and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from parquetry.cli.terminal.format import columns, human_size
 from parquetry.cli.terminal.output import Paint
+from parquetry.compiler.testing.history import PastTest, TestHistory
 from parquetry.compiler.testing.model import LimitOutcome, Outcome, Status, TableTests, to_json
 from parquetry.compiler.workspace.spec_words import format_age, format_size, human_duration
 from parquetry.project.model.table_tests import Unit
+from parquetry.runtime.spec.codec import to_json_value
 
 _HEADER = ("", "test", "measured", "limit")
+_HISTORY_HEADER: Final = ("test", "runs", "now", "since run")
 _NAMED = 3
+_SYMBOLS: Final = {
+    Status.PASSED: ".",
+    Status.WARNED: "w",
+    Status.FAILED: "F",
+    Status.UNMEASURED: "?",
+    Status.NOT_EXECUTED: "-",
+}
 
 
 class TestsView:
@@ -32,6 +42,25 @@ class TestsView:
     def json(self, outcome: TableTests) -> Any:
         """Return the document that the schema of ``test`` describes."""
         return to_json(outcome)
+
+
+class HistoryView:
+    """A block for each table with a line for each test: one mark per run, the newest at the right."""
+
+    def text(self, outcome: TestHistory, paint: Paint) -> str:
+        """Return the blocks and a legend of the marks."""
+        if not any(test.runs for test in outcome.tests):
+            return f"No run of these tests at {outcome.target} is in target/runs."
+        blocks = [
+            f"{paint.bold(name)}\n{_history_block([_history_row(test) for test in tests], paint)}"
+            for name, tests in groupby(outcome.tests, key=lambda test: test.table)
+        ]
+        legend = ", ".join(f"{symbol} {words(status)}" for status, symbol in _SYMBOLS.items())
+        return "\n\n".join([*blocks, f"One mark a run, the newest last: {legend}"])
+
+    def json(self, outcome: TestHistory) -> Any:
+        """Return the document that the schema of ``test-history`` describes."""
+        return to_json_value(outcome)
 
 
 def counted(tests: TableTests) -> str:
@@ -124,3 +153,23 @@ def _declared(bound: float, unit: Unit) -> str:
         case Unit.BYTES:
             return format_size(int(bound))
     return format_age(int(bound))
+
+
+def _history_block(rows: list[tuple[str, ...]], paint: Paint) -> str:
+    return "\n".join(f"  {line}" for line in columns(_HISTORY_HEADER, rows, paint=paint).split("\n"))
+
+
+def _history_row(test: PastTest) -> tuple[str, ...]:
+    if not test.runs:
+        return test.test, "", "", ""
+    symbols = "".join(_SYMBOLS[run.status] for run in test.runs)
+    newest = test.runs[-1]
+    same = next(
+        (
+            test.runs[index + 1]
+            for index in range(len(test.runs) - 2, -1, -1)
+            if test.runs[index].status is not newest.status
+        ),
+        test.runs[0],
+    )
+    return test.test, symbols, words(newest.status), same.run_id
