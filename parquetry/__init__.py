@@ -27,9 +27,9 @@ if TYPE_CHECKING:
         UnnamedPlaceError,
         UnsavedResultsError,
     )
+    from parquetry.compiler.git.revisions import RevisionError
     from parquetry.compiler.jobs.run import RunResult
     from parquetry.compiler.plan.apply import ApplyResult
-    from parquetry.compiler.workspace.revisions import RevisionError
     from parquetry.confined_folder import LinkInTheWayError
     from parquetry.project.loading.project_file import UndeclaredVariableError
     from parquetry.project.model.selection import SelectionError

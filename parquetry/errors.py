@@ -124,7 +124,7 @@ MODULES = {
     "LinkInTheWayError": "parquetry.confined_folder",
     "SelectionError": "parquetry.project.model.selection",
     "UndeclaredVariableError": "parquetry.project.loading.project_file",
-    "RevisionError": "parquetry.compiler.workspace.revisions",
+    "RevisionError": "parquetry.compiler.git.revisions",
 }
 """The modules of the errors that Python users meet. A module is imported when its error is first used."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from parquetry.compiler.evidence.model import DueSource
-from parquetry.compiler.workspace.masking import personal_in_either
+from parquetry.compiler.security.masking import personal_in_either
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.errors import ParquetryError
 from parquetry.runtime.sources.due import DueBatch, DueSize, preview_due, preview_new_table, size_of

@@ -15,7 +15,7 @@ from heapq import nsmallest
 from typing import Final
 
 from parquetry.compiler.evidence.model import ExcludedFiles, ExcludedPath, PendingPlan, RunForecast
-from parquetry.compiler.workspace.masking import masked_choice, personal_in_either
+from parquetry.compiler.security.masking import masked_choice, personal_in_either
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.clustering.forecast.queries import sum_by_query
 from parquetry.runtime.clustering.forecast.records import read_prediction

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from parquetry.compiler.workspace.spec_words import format_size
+from parquetry.compiler.spec_words import format_size
 from parquetry.project.guardrails.expression import EvaluationError, Expression, context_of, longest_in
 from parquetry.project.guardrails.model import Guardrail, RuleMessage, RuleOutcome
 from parquetry.project.model.prices import cents

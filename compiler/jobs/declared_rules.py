@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from parquetry.compiler.plan.changes import spec_changes
 from parquetry.compiler.plan.model import ChangeClass
+from parquetry.compiler.security.untrusted import keys_and_plug_ins
 from parquetry.compiler.workspace.observation import Observation
-from parquetry.compiler.workspace.untrusted import keys_and_plug_ins
 from parquetry.message import command
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.job import rules_digest

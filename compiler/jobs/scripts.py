@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from parquetry.compiler.workspace.spec_words import format_size
+from parquetry.compiler.spec_words import format_size
 from parquetry.runtime.spec.job import JobKind, JobPlan
 from parquetry.runtime.spec.table_spec import Source
 from parquetry.templates.environment import environment

@@ -14,8 +14,8 @@ from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.jobs.scripts import render_job
 from parquetry.compiler.jobs.shipping import write_package
 from parquetry.compiler.jobs.submit_arguments import submit_arguments
+from parquetry.compiler.security.secrets import references
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.secrets import references
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.message import command, with_commands
 from parquetry.runtime.errors import InvalidDataError, NotFoundError

@@ -28,9 +28,9 @@ from parquetry.compiler.plan.refusals import (
 )
 from parquetry.compiler.plan.signatures import SIGNATURE_PATH, refuse_wrong_signature, signature_changes
 from parquetry.compiler.plan.target_changes import CHANGED
+from parquetry.compiler.security.allowed_settings import recorded_settings
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.opened import Workspace, jobs_of
-from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.project import ResolvedTable
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import TableSpec

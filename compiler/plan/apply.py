@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.errors import BlockedPlanError
+from parquetry.compiler.git.repository import GitWorkTree
 from parquetry.compiler.plan.model import PlanDocument, Step, TableAction
-from parquetry.compiler.workspace.git import GitWorkTree
+from parquetry.compiler.security.allowed_settings import recorded_settings
 from parquetry.compiler.workspace.known_locations import remember
 from parquetry.compiler.workspace.opened import Workspace, job
-from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.compiler.workspace.uncommitted import uncommitted_files
 from parquetry.errors import ParquetryError
 from parquetry.message import Message, joined, phrase

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from parquetry.compiler.plan.model import Change, ChangeClass
-from parquetry.compiler.workspace.masking import masked_for, masked_sql
-from parquetry.compiler.workspace.spec_words import document, flatten, format_size, is_default
+from parquetry.compiler.security.masking import masked_for, masked_sql
+from parquetry.compiler.spec_words import document, flatten, format_size, is_default
 from parquetry.project import ResolvedTable
 from parquetry.runtime.spec.clustering import Existing, Trigger
 from parquetry.runtime.spec.evolution import holds_every, is_widening, widenings

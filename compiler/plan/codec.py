@@ -22,9 +22,9 @@ from parquetry.compiler.plan.model import (
     PlanDocument,
     TableAction,
 )
-from parquetry.compiler.workspace.masking import masked
-from parquetry.compiler.workspace.spec_words import document as spec_document
-from parquetry.compiler.workspace.target_settings import target_name
+from parquetry.compiler.security.allowed_settings import target_name
+from parquetry.compiler.security.masking import masked
+from parquetry.compiler.spec_words import document as spec_document
 from parquetry.message import command, commands_of, with_commands
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.spec.codec import (

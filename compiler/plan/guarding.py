@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from parquetry.compiler.errors import BlockedPlanError
+from parquetry.compiler.git.repository import GitError
+from parquetry.compiler.git.revisions import RevisionError
 from parquetry.compiler.guardrails.verdicts import Finding, findings
 from parquetry.compiler.plan.codec import intent_json, plan_of
 from parquetry.compiler.plan.model import (
@@ -17,16 +19,14 @@ from parquetry.compiler.plan.model import (
     PlanWarning,
     TableAction,
 )
-from parquetry.compiler.workspace.authority import (
+from parquetry.compiler.security.authority import (
     Authority,
     AuthorityChange,
     authority_at,
     before_merge,
     compared_with,
 )
-from parquetry.compiler.workspace.git import GitError
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.revisions import RevisionError
 from parquetry.project import AllowEntry
 from parquetry.project.guardrails.model import Override, RuleOutcome
 from parquetry.runtime.spec.codec import to_json_value

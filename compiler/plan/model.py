@@ -13,7 +13,7 @@ from typing import Any
 
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
 from parquetry.compiler.evidence.money import PlanCosts
-from parquetry.compiler.workspace.authority import AuthorityChange
+from parquetry.compiler.security.authority import AuthorityChange
 from parquetry.project.guardrails.model import RuleOutcome
 from parquetry.runtime.spec.codec import OMIT_EMPTY, Brief
 from parquetry.runtime.spec.job import Requirements

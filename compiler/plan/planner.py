@@ -52,12 +52,12 @@ from parquetry.compiler.plan.refusals import (
 )
 from parquetry.compiler.plan.signatures import unchecked_signature
 from parquetry.compiler.plan.target_changes import AppliedSettings, TargetPlan, target_plan
-from parquetry.compiler.workspace.authority import AuthorityChange
+from parquetry.compiler.security.allowed_settings import recorded_settings, unallowed
+from parquetry.compiler.security.authority import AuthorityChange
+from parquetry.compiler.security.masking import masked_by
 from parquetry.compiler.workspace.known_locations import former_locations
-from parquetry.compiler.workspace.masking import masked_by
 from parquetry.compiler.workspace.observation import Measuring, Observation, admit, check_files, observe
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.target_settings import recorded_settings, unallowed
 from parquetry.compiler.workspace.uncommitted import uncommitted_files
 from parquetry.message import joined
 from parquetry.project import ResolvedTable

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from parquetry.compiler.git.repository import GitWorkTree
 from parquetry.compiler.plan.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, declared_changes
 from parquetry.compiler.plan.forgetting import Undeclared
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanWarning, RecipeStep, TableAction
+from parquetry.compiler.spec_words import flow
 from parquetry.compiler.workspace.declared_in_history import is_declared_since
-from parquetry.compiler.workspace.git import GitWorkTree
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.spec_words import flow
 from parquetry.message import phrase
 from parquetry.project import AllowEntry, ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError

@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 
 from parquetry.compiler.errors import UnappliedError
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanWarning, TargetChange
-from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.spec_words import scalar
-from parquetry.compiler.workspace.target_settings import (
+from parquetry.compiler.security.allowed_settings import (
     allow_entry,
     raise_unallowed,
     recorded_settings,
@@ -18,6 +16,8 @@ from parquetry.compiler.workspace.target_settings import (
     unallowed,
     unallowed_text,
 )
+from parquetry.compiler.spec_words import scalar
+from parquetry.compiler.workspace.opened import Workspace
 from parquetry.message import command
 from parquetry.project import ResolvedTable
 from parquetry.project.model.resolved import TargetSettings

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from parquetry.compiler.plan.actions import job_references
 from parquetry.compiler.plan.model import PlanDocument, Step, TableAction
-from parquetry.compiler.workspace.masking import is_masked, masked
+from parquetry.compiler.security.masking import is_masked, masked
 from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.message import phrase

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from parquetry import project
 from parquetry.compiler.errors import SpecError
+from parquetry.compiler.git.revisions import files_at, load_before, load_known
 from parquetry.compiler.plan.changes import highest, spec_changes
 from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.compiler.plan.refusals import is_never_in_place, with_allow_reason
 from parquetry.compiler.plan.target_changes import CHANGED, setting_change
 from parquetry.compiler.reports.inspection import LayoutReport
-from parquetry.compiler.workspace.revisions import files_at, load_before, load_known
-from parquetry.compiler.workspace.target_settings import recorded_settings
+from parquetry.compiler.security.allowed_settings import recorded_settings
 from parquetry.project import ResolvedProject, ResolvedTable
 from parquetry.project.guardrails.model import Guardrail
 from parquetry.project.model.resolved import TargetSettings

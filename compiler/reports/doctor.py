@@ -14,10 +14,10 @@ from locale import getencoding
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.reports.locks import held_lock
 from parquetry.compiler.reports.timeline import pending_seconds
-from parquetry.compiler.workspace.masking import masked_by
+from parquetry.compiler.security.masking import masked_by
+from parquetry.compiler.spec_words import human_duration
 from parquetry.compiler.workspace.observation import admit, observe
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.spec_words import human_duration
 from parquetry.errors import ParquetryError
 from parquetry.message import command, joined
 from parquetry.project import ResolvedTable

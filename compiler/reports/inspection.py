@@ -11,7 +11,7 @@ from typing import Any
 
 from parquetry.compiler.evidence.figures import due_figures, overlap_depths
 from parquetry.compiler.evidence.model import DueFigures
-from parquetry.compiler.workspace.masking import masked_by
+from parquetry.compiler.security.masking import masked_by
 from parquetry.compiler.workspace.named_file import read_named
 from parquetry.errors import UsageError
 from parquetry.message import command

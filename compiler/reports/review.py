@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from parquetry.compiler.plan.model import Blocked, Change, Step, TableAction
-from parquetry.compiler.workspace.masking import masked
-from parquetry.compiler.workspace.spec_words import document, flatten, is_default, scalar
+from parquetry.compiler.security.masking import masked
+from parquetry.compiler.spec_words import document, flatten, is_default, scalar
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.table_spec import TableSpec
 

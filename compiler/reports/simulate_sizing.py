@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from parquetry.compiler.workspace.masking import masked_by
+from parquetry.compiler.security.masking import masked_by
 from parquetry.errors import UsageError
 from parquetry.message import command
 from parquetry.runtime.layout.model import FileSlice

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from parquetry.compiler.evidence.money import MeasuredCosts, PlanPrices, clustering_costs
-from parquetry.compiler.workspace.masking import masked_by
+from parquetry.compiler.security.masking import masked_by
 from parquetry.message import command
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
 from parquetry.runtime.clustering.forecast.records import read_measured

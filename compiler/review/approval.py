@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from parquetry.compiler.git.repository import GitWorkTree, parents_of
 from parquetry.compiler.review.forge import (
     Account,
     CheckState,
@@ -23,8 +24,7 @@ from parquetry.compiler.review.forge import (
     Review,
     ReviewVerdict,
 )
-from parquetry.compiler.workspace.authority import Authority, authority_at, before_merge
-from parquetry.compiler.workspace.git import GitWorkTree, parents_of
+from parquetry.compiler.security.authority import Authority, authority_at, before_merge
 from parquetry.errors import ParquetryError
 from parquetry.text.printable import quoted
 

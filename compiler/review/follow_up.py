@@ -10,11 +10,11 @@ from parquetry.compiler.evidence.costs import requests_of
 from parquetry.compiler.evidence.figures import figures_of
 from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.evidence.money import MeasuredCosts, followed_costs
+from parquetry.compiler.git.revisions import RevisionError
 from parquetry.compiler.plan.guarding import as_merged
 from parquetry.compiler.plan.model import PlanDocument, TableAction
 from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.revisions import RevisionError
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
 from parquetry.runtime.clustering.plan.history import completed_clusterings
 from parquetry.runtime.errors import StalePlanError

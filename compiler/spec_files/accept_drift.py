@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from parquetry.compiler.errors import UnacceptableDriftError
 from parquetry.compiler.plan.drift import Drift, table_drift
+from parquetry.compiler.security.allowed_settings import recorded_settings
 from parquetry.compiler.spec_files.edit import with_column, with_nullable, with_type
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.message import command, joined

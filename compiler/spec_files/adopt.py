@@ -10,13 +10,13 @@ from typing import Any
 
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.plan.target_changes import check_allowed
+from parquetry.compiler.security.allowed_settings import recorded_settings
 from parquetry.compiler.spec_files.accept_drift import Acceptance, accept_drift
 from parquetry.compiler.spec_files.hudi_options import settings_of
 from parquetry.compiler.spec_files.yaml import LAYERED, missing_settings, structure, table_text, with_settings
 from parquetry.compiler.workspace.known_locations import remember
 from parquetry.compiler.workspace.observation import Observation, observe
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from parquetry.compiler.errors import UnacceptableDriftError
 from parquetry.compiler.spec_files.yaml import column_entry
-from parquetry.compiler.workspace.spec_words import flow
+from parquetry.compiler.spec_words import flow
 from parquetry.project.diagnostics.source import LINE_END, Position, SourceText
 from parquetry.project.yaml.document import Node, Path, parse_text
 from parquetry.runtime.spec.table_spec import Column

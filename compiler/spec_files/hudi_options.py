@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from parquetry.compiler.workspace.spec_words import format_age, format_size
+from parquetry.compiler.spec_words import format_age, format_size
 from parquetry.runtime.spec.clustering import PartitionFilter, Trigger
 from parquetry.runtime.spec.key_generator import KeyGenerator, choose_key_generator
 from parquetry.runtime.spec.table_spec import KeyScope, RetentionPolicy, TableSpec

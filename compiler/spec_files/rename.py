@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parquetry.compiler.spec_files.edit import with_keys, with_values
+from parquetry.compiler.spec_words import flow
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.spec_words import flow
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable

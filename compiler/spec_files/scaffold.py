@@ -13,9 +13,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from parquetry import templates
+from parquetry.compiler.git.repository import main_branch, published_at, repository_root
 from parquetry.compiler.spec_files.inference import infer_table
 from parquetry.compiler.spec_files.yaml import table_text
-from parquetry.compiler.workspace.git import main_branch, published_at, repository_root
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError
 from parquetry.project.loading.outline import Outline, outline

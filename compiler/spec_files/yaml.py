@@ -6,8 +6,8 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from parquetry.compiler.workspace.spec_words import document as words
-from parquetry.compiler.workspace.spec_words import flatten, flow, format_age, format_size
+from parquetry.compiler.spec_words import document as words
+from parquetry.compiler.spec_words import flatten, flow, format_age, format_size
 from parquetry.project.diagnostics.source import SourceText
 from parquetry.project.model.table_tests import ITSELF, LIMITS, Unit, recorded_key, with_limits
 from parquetry.project.yaml.canonical import canonical

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from parquetry.compiler.evidence.figures import memory_turn
+from parquetry.compiler.security.masking import masked_by, masked_sql
 from parquetry.compiler.testing.kinds import KINDS, Measure
 from parquetry.compiler.testing.live_table import LiveTable
 from parquetry.compiler.testing.model import FAILURES, LimitOutcome, Outcome, Status, TableTests, to_json
 from parquetry.compiler.testing.passes import Passes, PassesFile
 from parquetry.compiler.testing.rows import RowsToRead, job_of, rows_to_read
 from parquetry.compiler.testing.tables import DeclaredTest, TableUnderTest
-from parquetry.compiler.workspace.masking import masked_by, masked_sql
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.run_results import save_results
 from parquetry.errors import ParquetryError

@@ -1,1 +1,1 @@
-"""A project with its target: git, secrets, and observation of live tables."""
+"""A project at a target beside its git tree and its live tables."""

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from parquetry import project
-from parquetry.compiler.workspace.git import GitError
+from parquetry.compiler.git.repository import GitError
+from parquetry.compiler.git.revisions import RevisionError, files_at
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.revisions import RevisionError, files_at
 from parquetry.project import UndeclaredVariableError
 from parquetry.project.yaml.folder import POLICIES, PROJECT_FILE, TABLES
 from parquetry.runtime.spec.table_spec import TableSpec

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from parquetry.compiler.workspace.masking import masked_by
+from parquetry.compiler.security.masking import masked_by
 from parquetry.runtime.commit.damaged_files import damaged_files, raise_if_damaged
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema

@@ -9,12 +9,12 @@ from typing import Any
 
 from parquetry import project
 from parquetry.compiler.errors import SpecError, UnappliedError, UnknownTableError, UnnamedPlaceError
-from parquetry.compiler.workspace.git import GitWorkTree, work_tree
+from parquetry.compiler.git.repository import GitWorkTree, work_tree
+from parquetry.compiler.security.allowed_settings import raise_unallowed, recorded_settings, unallowed
+from parquetry.compiler.security.secrets import references, revealed
+from parquetry.compiler.security.untrusted import Base, masked_environment
 from parquetry.compiler.workspace.observation import Observation
-from parquetry.compiler.workspace.secrets import references, revealed
 from parquetry.compiler.workspace.selecting import changed_since, changed_state
-from parquetry.compiler.workspace.target_settings import raise_unallowed, recorded_settings, unallowed
-from parquetry.compiler.workspace.untrusted import Base, masked_environment
 from parquetry.message import run
 from parquetry.project import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.diagnostics.model import one_of
@@ -190,7 +190,7 @@ def open_workspace(
         environment: The environment variables, None if none may be read.
         select: Selectors of tables.
         exclude: Selectors of tables to leave out.
-        base: The base of an untrusted branch (:mod:`parquetry.compiler.workspace.untrusted`), else None.
+        base: The base of an untrusted branch (:mod:`parquetry.compiler.security.untrusted`), else None.
 
     Raises:
         SpecError: If the project is not valid; the error contains its diagnostics.

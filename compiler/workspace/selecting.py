@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.compiler.errors import UnnamedPlaceError
+from parquetry.compiler.git.revisions import files_at, load_before, load_known
 from parquetry.compiler.workspace.observation import observe
-from parquetry.compiler.workspace.revisions import files_at, load_before, load_known
 from parquetry.message import joined
 from parquetry.project import ResolvedTable, SelectionError
 from parquetry.project.diagnostics.model import errors

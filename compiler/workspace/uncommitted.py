@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from pathlib import PurePosixPath
 
-from parquetry.compiler.workspace.git import GitError
+from parquetry.compiler.git.repository import GitError
+from parquetry.compiler.git.revisions import RevisionError, files_at
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.revisions import RevisionError, files_at
 from parquetry.project.yaml.folder import PROJECT_FILE, FilesInMemory, scan
 
 _LOG = logging.getLogger(__name__)

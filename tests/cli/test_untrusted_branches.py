@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from parquetry.compiler.errors import UnnamedPlaceError
-from parquetry.compiler.workspace.untrusted import base_at
+from parquetry.compiler.security.untrusted import base_at
 from parquetry.runtime.spec.table_spec import FilesPolicy
 from tests.support.command_script import parquetry
 from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder

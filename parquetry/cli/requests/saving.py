@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from parquetry.compiler.workspace.git import repository_root
+from parquetry.compiler.git.repository import repository_root
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project.yaml.folder import PROJECT_FILE
 

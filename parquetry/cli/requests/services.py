@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def open_named(request: ProjectRequest, table: str, *, applied: bool) -> tuple[TableHandle, TableSpec | None]:
     """Return the table with this name, path or URI, and the spec to mask its values by."""
     from parquetry.cli.requests.workspaces import table_named
-    from parquetry.compiler.workspace.masking import masked_by
+    from parquetry.compiler.security.masking import masked_by
 
     named = table_named(request, table, applied=applied)
     handle = named.open()

@@ -68,8 +68,8 @@ def untrusted_workspace(request: ProjectRequest, *, base: str | None) -> Workspa
     ``base`` is the git revision that the branch is to be merged into, or None for the default branch of
     origin.
     """
+    from parquetry.compiler.security.untrusted import base_at
     from parquetry.compiler.workspace.opened import open_workspace
-    from parquetry.compiler.workspace.untrusted import base_at
 
     found = base_at(
         request.directory,

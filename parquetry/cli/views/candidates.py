@@ -11,7 +11,7 @@ from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.queries import touched_cells
 from parquetry.compiler.reports.simulate_clustering import CandidateLayout, CandidateLayouts
 from parquetry.compiler.reports.suggestion import Suggestion, in_words
-from parquetry.compiler.workspace.spec_words import human_duration
+from parquetry.compiler.spec_words import human_duration
 from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy
 
 _HEADER = ("layout", "rewrites", "", "into", "time", "reads")

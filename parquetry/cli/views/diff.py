@@ -27,7 +27,7 @@ from parquetry.compiler.reports.diff import (
     TableDiff,
     TargetDiff,
 )
-from parquetry.compiler.workspace.target_settings import target_name
+from parquetry.compiler.security.allowed_settings import target_name
 from parquetry.runtime.spec.codec import to_json_value
 
 _LONGEST_COMMENT_BYTES: Final = 60_000

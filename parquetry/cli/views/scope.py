@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from parquetry.cli.terminal.format import columns, count, human_size, wrapped
 from parquetry.cli.terminal.output import Paint
-from parquetry.compiler.workspace.masking import masked_choice
+from parquetry.compiler.security.masking import masked_choice
 from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.spec.clustering import ClusteringScope
 from parquetry.runtime.spec.codec import to_json_value

@@ -12,7 +12,7 @@ from parquetry.compiler.reports.page import DataTable, Facts, Lines, Page, Secti
 from parquetry.compiler.reports.replay import ReplayReport
 from parquetry.compiler.reports.replay_chart import replay_charts
 from parquetry.compiler.reports.simulate_sizing import Simulation
-from parquetry.compiler.workspace.spec_words import format_size
+from parquetry.compiler.spec_words import format_size
 from parquetry.runtime.layout.simulation import sizing_json
 from parquetry.runtime.layout.sizing import Assignment, SliceDecision
 from parquetry.runtime.spec.codec import to_json_value

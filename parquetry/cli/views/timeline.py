@@ -12,7 +12,7 @@ from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.queries import measured_cost_table, measured_table
 from parquetry.compiler.reports.history import ApplyEntry, CommitEntry, HistoryEntry, HistoryReport
 from parquetry.compiler.reports.timeline import InstantReport, TimelineReport
-from parquetry.compiler.workspace.spec_words import human_duration
+from parquetry.compiler.spec_words import human_duration
 from parquetry.runtime.clustering.forecast.records import MEASURED_KEY
 from parquetry.runtime.commit.publish import PLAN_KEY
 from parquetry.runtime.spec.codec import parsed_json, to_json_value

@@ -44,7 +44,7 @@ from parquetry.compiler.plan.model import (
 )
 from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.reports.review import yaml_diff
-from parquetry.compiler.workspace.spec_words import scalar
+from parquetry.compiler.spec_words import scalar
 from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.layout.skipping.files import Reads
 from parquetry.runtime.spec.clustering import ClusteringScope

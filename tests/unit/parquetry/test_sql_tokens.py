@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.compiler.workspace.masking import masked_sql
+from parquetry.compiler.security.masking import masked_sql
 from parquetry.project.sql.guard import SqlProblem, check_expression, tokens
 from parquetry.runtime.layout.skipping.condition import Comparator, Compared, Opaque
 from parquetry.runtime.layout.skipping.parser import parse_condition

@@ -23,7 +23,7 @@ def command(*, request: ProjectRequest, output: Output, subject: str) -> int:
     from parquetry.cli.requests.declarations import offline_project
     from parquetry.cli.views.explain import CodeView, ExplanationView
     from parquetry.compiler.reports.explain import explain_code, is_code
-    from parquetry.compiler.workspace.masking import masked_explanation
+    from parquetry.compiler.security.masking import masked_explanation
     from parquetry.compiler.workspace.opened import table_named
     from parquetry.project.model.explanation import explain_table
 

@@ -53,7 +53,7 @@ def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, 
     """Show the lost rows, ask, and commit their loss."""
     from parquetry.cli.requests.workspaces import table_in_force
     from parquetry.cli.views.operating.loss import Loss, LossView, loss_lines
-    from parquetry.compiler.workspace.masking import masked_by
+    from parquetry.compiler.security.masking import masked_by
     from parquetry.runtime.services.accepted_loss import accept_loss, lost_rows
 
     if table is None:

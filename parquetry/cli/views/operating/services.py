@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import TypedOptions
-from parquetry.compiler.workspace.spec_words import human_duration
+from parquetry.compiler.spec_words import human_duration
 from parquetry.runtime.sources.ledger import STREAM
 from parquetry.runtime.spec.codec import to_json_value
 from parquetry.text import shell

@@ -16,7 +16,7 @@ from parquetry.cli.views.plan.words import (
     uncommitted_text,
 )
 from parquetry.compiler.plan.model import PlanDocument
-from parquetry.compiler.workspace.target_settings import target_name
+from parquetry.compiler.security.allowed_settings import target_name
 
 
 def render_github(plan: PlanDocument, *, prefix: str = "") -> str:

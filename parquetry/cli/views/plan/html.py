@@ -52,7 +52,7 @@ from parquetry.compiler.reports.page import (
 )
 from parquetry.compiler.reports.replay_chart import replay_charts
 from parquetry.compiler.reports.review import settings_diff, yaml_diff
-from parquetry.compiler.workspace.target_settings import target_name
+from parquetry.compiler.security.allowed_settings import target_name
 
 _TONES = {
     ChangeClass.METADATA: Tone.PLAIN,

@@ -39,7 +39,7 @@ from parquetry.compiler.plan.changes import highest
 from parquetry.compiler.plan.model import Blocked, Change, PlanDocument, TableAction
 from parquetry.compiler.reports.costs import COST_HEADER, COST_NOTE, cost_rows
 from parquetry.compiler.reports.review import settings_diff, yaml_diff
-from parquetry.compiler.workspace.target_settings import target_name
+from parquetry.compiler.security.allowed_settings import target_name
 from parquetry.text import shell
 
 _ROOM_FOR_NOTE = 200

@@ -20,7 +20,7 @@ from parquetry.compiler.evidence.model import DueFigures, QueryFigures
 from parquetry.compiler.plan.guarding import DENIED
 from parquetry.compiler.plan.model import ChangeClass, PlanDocument, Step, TableAction
 from parquetry.compiler.reports.costs import cost_rows
-from parquetry.compiler.workspace.spec_words import human_duration
+from parquetry.compiler.spec_words import human_duration
 from parquetry.project.guardrails.model import RuleOutcome
 
 _NAMED: Final = 6

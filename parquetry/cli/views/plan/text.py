@@ -54,7 +54,7 @@ from parquetry.compiler.plan.model import (
     TableAction,
 )
 from parquetry.compiler.reports.costs import cost_lines, total_line
-from parquetry.compiler.workspace.target_settings import target_name
+from parquetry.compiler.security.allowed_settings import target_name
 from parquetry.text import shell
 
 

@@ -12,8 +12,8 @@ from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFil
 from parquetry.compiler.plan.changes import CODES, highest
 from parquetry.compiler.plan.model import Change, ChangeClass, PlanDocument, PlanWarning, Step, TableAction
 from parquetry.compiler.replay.model import Replay
-from parquetry.compiler.workspace.authority import AuthorityKind
-from parquetry.compiler.workspace.spec_words import flow, format_size, human_duration
+from parquetry.compiler.security.authority import AuthorityKind
+from parquetry.compiler.spec_words import flow, format_size, human_duration
 from parquetry.message import command, joined
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.sources.due import sums_by_source

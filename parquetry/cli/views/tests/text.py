@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from parquetry.cli.terminal.format import columns, human_size
 from parquetry.cli.terminal.output import Paint
+from parquetry.compiler.spec_words import format_age, format_size, human_duration
 from parquetry.compiler.testing.history import PastTest, TestHistory
 from parquetry.compiler.testing.model import LimitOutcome, Outcome, Status, TableTests, to_json
-from parquetry.compiler.workspace.spec_words import format_age, format_size, human_duration
 from parquetry.project.model.table_tests import Unit
 from parquetry.runtime.spec.codec import to_json_value
 

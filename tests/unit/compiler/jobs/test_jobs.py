@@ -15,8 +15,8 @@ import pytest
 import parquetry
 from parquetry.compiler.jobs.manifest import compile_project
 from parquetry.compiler.jobs.scripts import render_job
+from parquetry.compiler.security.secrets import reference, references, revealed
 from parquetry.compiler.workspace.opened import jobs_of
-from parquetry.compiler.workspace.secrets import reference, references, revealed
 from parquetry.errors import UsageError
 from parquetry.project.validation.interpolate import Secret
 from parquetry.runtime.apply.requirements import check_requirements

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from parquetry.compiler.plan.changes import CODES, column_changes, highest, spec_changes
 from parquetry.compiler.plan.model import ChangeClass
-from parquetry.compiler.workspace.spec_words import document, flatten, format_age, format_size
+from parquetry.compiler.spec_words import document, flatten, format_age, format_size
 from parquetry.project.validation.units import duration_seconds, size_bytes
 from parquetry.runtime.spec.clustering import ClusteringSpec, PlanPolicy
 from parquetry.runtime.spec.sizing import SizingPolicy

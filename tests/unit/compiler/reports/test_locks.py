@@ -16,7 +16,7 @@ from parquetry.cli.main import command_line
 from parquetry.cli.terminal.schema import answer_schema
 from parquetry.compiler.reports.doctor import check_project
 from parquetry.compiler.reports.locks import held_lock, held_locks
-from parquetry.compiler.workspace.spec_words import human_duration
+from parquetry.compiler.spec_words import human_duration
 from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, heartbeat_path, open_session
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH, TableLock
 from parquetry.runtime.commit.owner import Owner

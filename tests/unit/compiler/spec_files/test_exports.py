@@ -13,7 +13,7 @@ from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.spec_files.ddl import create_statement
 from parquetry.compiler.spec_files.exports import export_tables
 from parquetry.compiler.spec_files.hudi_options import hudi_options, settings_of
-from parquetry.compiler.workspace.spec_words import document, flatten
+from parquetry.compiler.spec_words import document, flatten
 from parquetry.project.validation.definitions import Kind, schema
 from parquetry.runtime.spec.codec import from_json_value
 from parquetry.runtime.spec.sizing import SizingPolicy

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
+from parquetry.compiler.git.revisions import RevisionError, files_at
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planner import plan_workspace
-from parquetry.compiler.workspace.revisions import RevisionError, files_at
 from parquetry.project import SelectionError
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
 

@@ -29,7 +29,7 @@ from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.compiler.reports.diff import diff_specs
 from parquetry.compiler.reports.inspection import inspect_table
 from parquetry.compiler.reports.timeline import report_timeline
-from parquetry.compiler.workspace.masking import masked_sql
+from parquetry.compiler.security.masking import masked_sql
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.errors import message_of
 from parquetry.message import Message, Value

@@ -11,7 +11,7 @@ from posixpath import dirname, join, normpath
 from typing import Any, ClassVar, Final, NamedTuple
 
 from parquetry import project
-from parquetry.compiler.workspace.git import GitAnswer, git, object_named
+from parquetry.compiler.git.repository import GitAnswer, git, object_named
 from parquetry.errors import ParquetryError
 from parquetry.project import LoadResult, UndeclaredVariableError
 from parquetry.project.yaml.document import MAX_BYTES

@@ -11,10 +11,10 @@ import yaml
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.compiler.workspace import git as git_module
-from parquetry.compiler.workspace.git import git as asked
-from parquetry.compiler.workspace.git import work_tree
-from parquetry.compiler.workspace.revisions import RevisionError, files_at
+from parquetry.compiler.git import repository
+from parquetry.compiler.git.repository import git as asked
+from parquetry.compiler.git.repository import work_tree
+from parquetry.compiler.git.revisions import RevisionError, files_at
 from parquetry.runtime.spec.git_commit import commit_named
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied, record_digest
@@ -150,7 +150,7 @@ def test_a_file_that_is_too_large_is_not_read(folder):
 
 @pytest.mark.parametrize("with_files", [True, False])
 def test_a_tree_without_end(folder, monkeypatch, with_files):
-    monkeypatch.setattr(git_module, "_MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(repository, "_MAX_BYTES", 1 << 20)
     inner = tree(folder.root, *([("100644", "x", blob(folder.root, b""))] if with_files else []))
     for _ in range(12):
         inner = tree(folder.root, *(("40000", str(name), inner) for name in range(10)))

@@ -16,7 +16,7 @@ from pathlib import Path
 from posixpath import basename, dirname
 from typing import Any, Final
 
-from parquetry.compiler.workspace.git import (
+from parquetry.compiler.git.repository import (
     DEFAULT_BRANCHES,
     fork_point,
     git,
@@ -24,7 +24,7 @@ from parquetry.compiler.workspace.git import (
     parents_of,
     prefix_of,
 )
-from parquetry.compiler.workspace.revisions import (
+from parquetry.compiler.git.revisions import (
     FILES,
     LINK,
     SUBMODULE,

@@ -14,13 +14,13 @@ from parquetry.cli.views.plan.github import render_github
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
+from parquetry.compiler.git.revisions import RevisionError
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
 from parquetry.compiler.plan.guarding import as_merged
 from parquetry.compiler.plan.planner import plan_workspace
-from parquetry.compiler.workspace.authority import authority_at
-from parquetry.compiler.workspace.revisions import RevisionError
-from parquetry.compiler.workspace.untrusted import base_at
+from parquetry.compiler.security.authority import authority_at
+from parquetry.compiler.security.untrusted import base_at
 from tests.support.command_script import parquetry
 from tests.support.handmade_git import committed, git
 from tests.support.project_folder import PROJECT, ProjectFolder

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from parquetry import project
 from parquetry.compiler.errors import UnnamedPlaceError
-from parquetry.compiler.workspace.git import DEFAULT_BRANCHES, object_named, repository_root
-from parquetry.compiler.workspace.revisions import RevisionError, files_at, load_known
-from parquetry.compiler.workspace.secrets import revealed, templates
+from parquetry.compiler.git.repository import DEFAULT_BRANCHES, object_named, repository_root
+from parquetry.compiler.git.revisions import RevisionError, files_at, load_known
+from parquetry.compiler.security.secrets import revealed, templates
 from parquetry.message import joined
 from parquetry.project import ResolvedProject
 from parquetry.project.diagnostics.model import errors
