@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.project.diagnostics.codes import CODES
+from parquetry.project.model.explanation import described
 from parquetry.project.validation.definitions import Kind, inlined
-from parquetry.project.validation.description import described
 from tools.wrap_markdown import wrapped
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"

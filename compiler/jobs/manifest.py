@@ -11,8 +11,8 @@ from typing import Any
 from parquetry.compiler.jobs.scripts import render_job
 from parquetry.compiler.jobs.shipping import write_package
 from parquetry.compiler.plan.target_changes import check_allowed
+from parquetry.compiler.workspace.committed import uncommitted_files
 from parquetry.compiler.workspace.opened import Workspace, jobs_of
-from parquetry.compiler.workspace.uncommitted import uncommitted_files
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project import ResolvedTable
 from parquetry.runtime.spec.codec import digest_of

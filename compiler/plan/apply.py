@@ -1,4 +1,9 @@
-"""Execution of a plan: one change per table, which is checked again before it is made."""
+"""Execution of a plan: one change per table, which is checked again before it is made.
+
+The specs in a saved plan hide literals that may be personal data. They are read from the project or, for a
+table that is forgotten, from its applied record. They are only used if they are the planned ones: the plan
+contains digests of the jobs, or of the record, that they belong to.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,14 @@ from dataclasses import dataclass, replace
 
 from parquetry.compiler.errors import BlockedPlanError
 from parquetry.compiler.git.repository import GitWorkTree
+from parquetry.compiler.plan.actions import job_references
 from parquetry.compiler.plan.model import PlanDocument, Step, TableAction
 from parquetry.compiler.security.allowed_settings import recorded_settings
+from parquetry.compiler.security.masking import is_masked, masked
+from parquetry.compiler.workspace.committed import uncommitted_files
 from parquetry.compiler.workspace.known_locations import remember
+from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.opened import Workspace, job
-from parquetry.compiler.workspace.uncommitted import uncommitted_files
 from parquetry.errors import ParquetryError
 from parquetry.message import Message, joined, phrase
 from parquetry.runtime.allowed import NOTHING_ALLOWED
@@ -21,6 +29,7 @@ from parquetry.runtime.main import JobResult, execute
 from parquetry.runtime.spec.codec import Brief, digest_of
 from parquetry.runtime.spec.git_commit import commit_named
 from parquetry.runtime.spec.job import JobKind, JobPlan
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import setting_differences
 from parquetry.runtime.table.acting_user import acting_user
 
@@ -240,3 +249,50 @@ def _rewrite(
             break
         result = replace(result, rewritten=result.rewritten.plus(done))
     return result
+
+
+def unmasked(plan: PlanDocument, workspace: Workspace) -> PlanDocument:
+    """Return a saved plan with unmasked specs.
+
+    Raises:
+        StalePlanError: If the project or the applied record contains other values now.
+    """
+    actions = tuple(
+        replace(action, spec=_unmasked_spec(action, workspace)) if is_masked(action.spec) else action
+        for action in plan.intent.actions
+    )
+    return replace(plan, intent=replace(plan.intent, actions=actions))
+
+
+def _unmasked_spec(action: TableAction, workspace: Workspace) -> TableSpec:
+    """Return the unmasked spec of an action; raise StalePlanError if it is not the masked one any more."""
+    found = (
+        _forgotten_spec(action, workspace)
+        if Step.FORGET in action.steps
+        else _declared_spec(action, workspace)
+    )
+    if found is None or masked(found) != action.spec:
+        raise StalePlanError(
+            f"the plan hides values of table {action.table} that may be personal data (pii: true), and the "
+            "project does not declare the same ones any more; plan again, or apply with the files, "
+            + phrase("--target and --var", called="target= and variables=")
+            + " that it was made with"
+        )
+    return found
+
+
+def _declared_spec(action: TableAction, workspace: Workspace) -> TableSpec | None:
+    """Return the declared spec of a table, or None if its jobs are not those of the plan."""
+    table = next((table for table in workspace.project.tables if table.name == action.table), None)
+    if table is None or job_references(workspace, table) != action.jobs:
+        return None
+    return table.spec
+
+
+def _forgotten_spec(action: TableAction, workspace: Workspace) -> TableSpec | None:
+    """Return the spec of a table to forget, or None if the applied record has changed."""
+    observation = observe(workspace.store_at(action.location))
+    if observation is None or observation.spec is None:
+        return None
+    same = digest_of(observation.spec.to_json()) == action.requirements.applied_digest
+    return observation.spec if same else None

@@ -163,7 +163,7 @@ def intent_json(intent: Intent) -> dict[str, Any]:
     """Return the intent as plain JSON values, without the positions of its changes.
 
     Specs are masked too: values of columns with personal data are hidden. The digests of the jobs identify
-    the hidden values (:mod:`parquetry.compiler.plan.unmasking`).
+    the hidden values (:func:`parquetry.compiler.plan.apply.unmasked`).
     """
     actions = tuple(replace(action, spec=masked(action.spec)) for action in intent.actions)
     document: dict[str, Any] = to_json_value(replace(intent, actions=actions))

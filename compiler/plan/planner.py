@@ -55,10 +55,10 @@ from parquetry.compiler.plan.target_changes import AppliedSettings, TargetPlan, 
 from parquetry.compiler.security.allowed_settings import recorded_settings, unallowed
 from parquetry.compiler.security.authority import AuthorityChange
 from parquetry.compiler.security.masking import masked_by
+from parquetry.compiler.workspace.committed import uncommitted_files
 from parquetry.compiler.workspace.known_locations import former_locations
 from parquetry.compiler.workspace.observation import Measuring, Observation, admit, check_files, observe
 from parquetry.compiler.workspace.opened import Workspace
-from parquetry.compiler.workspace.uncommitted import uncommitted_files
 from parquetry.message import joined
 from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering.rewrite.strategies import are_allowed

@@ -10,7 +10,7 @@ from parquetry.compiler.plan.changes import CODES, IDENTITY_CODES, UNREADABLE_CO
 from parquetry.compiler.plan.forgetting import Undeclared
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanWarning, RecipeStep, TableAction
 from parquetry.compiler.spec_words import flow
-from parquetry.compiler.workspace.declared_in_history import is_declared_since
+from parquetry.compiler.workspace.committed import is_declared_since
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.message import phrase

@@ -20,6 +20,7 @@ from parquetry.compiler.review.forge import (
     CheckState,
     CommitCheck,
     Forge,
+    OpenPullRequest,
     PullRequest,
     Review,
     ReviewVerdict,
@@ -271,3 +272,32 @@ def _rejection_reason(review: Review, pull: PullRequest, authors: set[str], sinc
 _TOO_EARLY: Final = (
     "approved before the commit was planned, or before the last forced push or change of the base"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplanned:
+    """The open pull requests whose head commit has no ``check``, the oldest first."""
+
+    check: str
+    pull_requests: tuple[OpenPullRequest, ...]
+
+
+def unplanned(forge: Forge, reviewed: Reviewed) -> Unplanned:
+    """Return the open pull requests whose head commit has no check of the creator's account.
+
+    A failed check counts as a check.
+    """
+    branch = reviewed.branch or forge.default_branch()
+    pulls = forge.open_pull_requests(branch)
+    return Unplanned(
+        check=reviewed.check,
+        pull_requests=tuple(pull for pull in pulls if not _has_check(forge, pull, reviewed)),
+    )
+
+
+def _has_check(forge: Forge, pull: OpenPullRequest, reviewed: Reviewed) -> bool:
+    """Return whether the head commit has a plan's check that the creator's account set."""
+    return any(
+        check.name == reviewed.check and check.author is not None and check.author.is_named(reviewed.creator)
+        for check in forge.checks(pull.head)
+    )

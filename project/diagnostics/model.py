@@ -1,9 +1,9 @@
-"""Diagnostics as values: code, position, message, snippet and hint."""
+"""Diagnostics as values: code, position, message, snippet and hint, and their lines for people and GitHub."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from parquetry.message import joined
 from parquetry.project.diagnostics.codes import CODES
-from parquetry.project.diagnostics.github import workflow_command
 from parquetry.project.diagnostics.source import SQL_KEY, START, SourceText, Span
 from parquetry.text.printable import one_line, visible
 
@@ -288,3 +287,28 @@ def _without_key(lines: Sequence[str], number: int) -> str:
 def _visible(text: str) -> str:
     """Return a line with each tab as one space (so that carets line up) and escaped control characters."""
     return visible(text.replace("\t", " "))
+
+
+def workflow_command(kind: str, properties: Mapping[str, object], message: str) -> str:
+    """Return a line in the log of a GitHub workflow that becomes an annotation, escaped and without its end.
+
+    Source: ``command.ts`` of the package ``@actions/core``.
+
+    Args:
+        kind: ``error``, ``warning`` or ``notice``.
+        properties: The position and title of the annotation.
+        message: The text of the annotation.
+    """
+    parameters = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
+    return f"::{kind} {parameters}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    """Return the text with the escapes of a message."""
+    text = visible(text).replace("##[", r"#\x23[")
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """Return the text with the escapes of a property."""
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

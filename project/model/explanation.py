@@ -11,15 +11,32 @@ from parquetry.errors import ParquetryError
 from parquetry.project.diagnostics.model import nearest, some
 from parquetry.project.model.resolved import LayerValue, Origin, ResolvedTable
 from parquetry.project.validation.definitions import Kind, inlined
-from parquetry.project.validation.description import Description, described
 
 _UNITED = "tags"
+_DESCRIPTION = re.compile(
+    r"^(?P<text>.*?)(?: Default: (?P<default>.*?)\.)?"
+    r"(?: Hudi: (?P<hudi>.*?)\.|(?P<no_hudi> Hudi has no such setting\.))?$",
+    re.DOTALL,
+)
+"""The parts of a key's description in a schema: its text, its default and its Hudi settings."""
 
 
 class UnknownSettingError(ParquetryError):
     """The table has no setting of that name."""
 
     exit_code: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """The parts of a description; ``default`` and ``hudi`` are None if the description has no such part.
+
+    ``hudi`` is empty if Hudi has no setting that corresponds to the key.
+    """
+
+    text: str
+    default: str | None
+    hudi: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,3 +152,11 @@ def _keys(steps: tuple[str, ...]) -> set[str]:
 
 def _ends(path: str) -> list[int]:
     return [*(match.start() for match in re.finditer(r"\.", path)), -1]
+
+
+def described(schema: Mapping[str, Any]) -> Description:
+    """Split the description of a key's schema into its parts."""
+    parts = _DESCRIPTION.match(schema["description"])
+    assert parts is not None, "every description matches"
+    hudi = "" if parts["no_hudi"] else parts["hudi"]
+    return Description(text=parts["text"], default=parts["default"], hudi=hudi)

@@ -17,12 +17,11 @@ from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.terminal.values import printable_outcome
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.git.revisions import RevisionError
-from parquetry.compiler.plan.apply import check_fits, with_checked_out_commit
+from parquetry.compiler.plan.apply import check_fits, unmasked, with_checked_out_commit
 from parquetry.compiler.plan.codec import check_age, decode, digest_in
 from parquetry.compiler.plan.guarding import as_merged, check_guardrails
 from parquetry.compiler.plan.model import PlanDocument
 from parquetry.compiler.plan.planner import plan_workspace
-from parquetry.compiler.plan.unmasking import unmasked
 from parquetry.compiler.workspace.named_file import read_named
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.runtime.errors import StalePlanError

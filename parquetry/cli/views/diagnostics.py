@@ -9,8 +9,7 @@ from typing import Any
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Paint
 from parquetry.project import LoadResult
-from parquetry.project.diagnostics.github import workflow_command
-from parquetry.project.diagnostics.model import errors, render_json, render_text
+from parquetry.project.diagnostics.model import errors, render_json, render_text, workflow_command
 
 _PARTS = 3
 

@@ -19,10 +19,9 @@ from parquetry.compiler.reports.costs import MEASURED_COSTS_HEADER, measured_cos
 from parquetry.runtime.spec.codec import to_json_value
 
 if TYPE_CHECKING:  # each command loads its own
-    from parquetry.compiler.review.approval import Approval
+    from parquetry.compiler.review.approval import Approval, Unplanned
     from parquetry.compiler.review.follow_up import FollowedTable, FollowUp
     from parquetry.compiler.review.post import Posted, PostedComment
-    from parquetry.compiler.review.unplanned import Unplanned
 
 _ROOM_FOR_NOTE: Final = 100
 

@@ -22,7 +22,7 @@ from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.errors import ParquetryError
-from parquetry.project.diagnostics.github import workflow_command
+from parquetry.project.diagnostics.model import workflow_command
 from parquetry.runtime.table.applied import AppliedRef
 from parquetry.text.printable import json_text
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder

@@ -174,7 +174,7 @@ def show_unplanned(*, request: ProjectRequest, output: Output, forge: ForgeReque
     """
     from parquetry.cli.requests.workspaces import workspace_of
     from parquetry.cli.views.review import UnplannedView
-    from parquetry.compiler.review.unplanned import unplanned
+    from parquetry.compiler.review.approval import unplanned
 
     project = workspace_of(request).project
     reviewed = forge.reviewed(project=project.name, target=project.target.name)

@@ -7,11 +7,10 @@ import json
 import pytest
 
 from parquetry.cli.requests.forge import ForgeRequest
-from parquetry.compiler.review.approval import NotApprovedError, Reviewed, approval_at, check_text
+from parquetry.compiler.review.approval import NotApprovedError, Reviewed, approval_at, check_text, unplanned
 from parquetry.compiler.review.forge import Account, CheckState, ForgeError, OpenPullRequest
 from parquetry.compiler.review.gitlab import gitlab
 from parquetry.compiler.review.http import NotAllowedError
-from parquetry.compiler.review.unplanned import unplanned
 from parquetry.errors import UsageError
 from tests.support.github_server import TOKEN
 from tests.support.gitlab_server import BOT, PROJECT, local_gitlab

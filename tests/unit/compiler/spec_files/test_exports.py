@@ -10,8 +10,7 @@ from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.files import OptionsView
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planner import plan_workspace
-from parquetry.compiler.spec_files.ddl import create_statement
-from parquetry.compiler.spec_files.exports import export_tables
+from parquetry.compiler.spec_files.exports import create_statement, export_tables
 from parquetry.compiler.spec_files.hudi_options import hudi_options, settings_of
 from parquetry.compiler.spec_words import document, flatten
 from parquetry.project.validation.definitions import Kind, schema

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.compiler.workspace.uncommitted import uncommitted_files
+from parquetry.compiler.workspace.committed import uncommitted_files
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
 from tests.support.handmade_git import committed, git

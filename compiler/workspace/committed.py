@@ -1,4 +1,4 @@
-"""Search for the commit of an applied spec in the checked-out history after a squash.
+"""The project beside its commits: files that differ from them, and commits that declare an applied spec.
 
 If a branch is squashed, amended or rebased, its commits disappear, but new commits contain its specs.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Final
 
 from parquetry import project
@@ -15,7 +16,7 @@ from parquetry.compiler.git.revisions import RevisionError, files_at
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.project import UndeclaredVariableError
-from parquetry.project.yaml.folder import POLICIES, PROJECT_FILE, TABLES
+from parquetry.project.yaml.folder import POLICIES, PROJECT_FILE, TABLES, FilesInMemory, scan
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.applied import applied_history
 
@@ -24,6 +25,31 @@ _LOG = logging.getLogger(__name__)
 _SPECS: Final = (PROJECT_FILE, POLICIES, TABLES, "**/*.avsc")
 _MAX_COMMITS: Final = 20
 _MS: Final = 1000
+
+
+def uncommitted_files(workspace: Workspace) -> tuple[str, ...] | None:
+    """Return the paths of project files that differ from the commit or that it lacks.
+
+    Files that only the commit has count too; line ends do not. The result is None if the difference is
+    unknown: outside a repository, or if git cannot read the files of the commit.
+    """
+    if workspace.tree.commit is None:
+        return None
+    try:
+        committed = files_at(workspace.project.root, workspace.tree.commit)
+    except (RevisionError, GitError) as error:
+        _LOG.warning("%s", error)
+        return None
+    folder = scan(FilesInMemory(committed))
+    specs = {*folder.tables, *folder.policies, *folder.guardrails} | ({PROJECT_FILE} & committed.keys())
+    read = workspace.contents
+    changed = {path for path, content in read.items() if _lines(content) != _lines(committed.get(path))}
+    return tuple(sorted(changed | (specs - read.keys()), key=PurePosixPath))
+
+
+def _lines(content: bytes | None) -> bytes | None:
+    """Return the content with the line ends that git stores."""
+    return None if content is None else content.replace(b"\r\n", b"\n")
 
 
 def is_declared_since(workspace: Workspace, observation: Observation) -> bool:
