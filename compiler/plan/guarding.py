@@ -14,7 +14,9 @@ from parquetry.compiler.guardrails.verdicts import Finding, findings
 from parquetry.compiler.plan.codec import intent_json, plan_of
 from parquetry.compiler.plan.model import (
     Blocked,
+    Evidence,
     GuardrailVerdict,
+    Intent,
     PlanDocument,
     PlanWarning,
     TableAction,
@@ -37,8 +39,10 @@ DENIED = "SC801"
 WARNED = "SC802"
 
 
-def guarded(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> PlanDocument:
-    """Return the plan with the verdicts of the workspace's guardrails on its actions.
+def guarded(
+    intent: Intent, evidence: Evidence, *, workspace: Workspace, now_ms: int
+) -> tuple[Intent, Evidence]:
+    """Return a plan's intent and evidence with the verdicts of the workspace's guardrails on its actions.
 
     A denied action becomes blocked unless an allow entry overrides the guardrail. A warning or an overridden
     denial is recorded in the action, so that the plan id covers it, and its message becomes a warning in the
@@ -48,22 +52,22 @@ def guarded(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> PlanDoc
     findings_by_table = {
         table: tuple(table_findings)
         for table, table_findings in groupby(
-            _findings(plan, workspace, now_ms), key=lambda finding: finding.table
+            _findings(intent, evidence, workspace, now_ms), key=lambda finding: finding.table
         )
     }
     unused = tuple(_unused(workspace, allowed, findings_by_table))
     if not findings_by_table and not unused:
-        return plan
+        return intent, evidence
     blocked = {
         action.table: _refusal(action, denied)
-        for action in plan.intent.actions
+        for action in intent.actions
         if (denied := [f for f in findings_by_table.get(action.table, ()) if _blocks(f, allowed)])
     }
     actions = tuple(
         replace(action, guardrails=_verdicts(findings_by_table[action.table], allowed))
         if action.table in findings_by_table
         else action
-        for action in plan.intent.actions
+        for action in intent.actions
         if action.table not in blocked
     )
     warnings = (
@@ -72,13 +76,14 @@ def guarded(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> PlanDoc
         for finding in table_findings
         if not _blocks(finding, allowed)
     )
-    intent = replace(plan.intent, actions=actions, blocked=(*plan.intent.blocked, *blocked.values()))
-    evidence = replace(
-        plan.evidence,
-        warnings=(*plan.evidence.warnings, *warnings, *unused),
-        unchecked_sql={k: v for k, v in plan.evidence.unchecked_sql.items() if k not in blocked},
+    return (
+        replace(intent, actions=actions, blocked=(*intent.blocked, *blocked.values())),
+        replace(
+            evidence,
+            warnings=(*evidence.warnings, *warnings, *unused),
+            unchecked_sql={k: v for k, v in evidence.unchecked_sql.items() if k not in blocked},
+        ),
     )
-    return plan_of(intent, evidence)
 
 
 def changed_authority(workspace: Workspace) -> tuple[str | None, tuple[AuthorityChange, ...]]:
@@ -138,18 +143,19 @@ def _authority_changes(
 def check_guardrails(plan: PlanDocument, workspace: Workspace, *, now_ms: int) -> None:
     """Raise BlockedPlanError if the guardrails, at the time ``now_ms``, deny an action of a saved plan."""
     allowed = _overrides(workspace)
-    denied = [finding for finding in _findings(plan, workspace, now_ms) if _blocks(finding, allowed)]
+    found = _findings(plan.intent, plan.evidence, workspace, now_ms)
+    denied = [finding for finding in found if _blocks(finding, allowed)]
     if denied:
         raise BlockedPlanError(f"{'; '.join(f'{f.table}: {_reason(f)}' for f in denied)}; plan again")
 
 
-def _findings(plan: PlanDocument, workspace: Workspace, now_ms: int) -> tuple[Finding, ...]:
+def _findings(intent: Intent, evidence: Evidence, workspace: Workspace, now_ms: int) -> tuple[Finding, ...]:
     """Evaluate the guardrails on the actions of a plan."""
-    if not workspace.guardrails or not plan.intent.actions:
+    if not workspace.guardrails or not intent.actions:
         return ()
     document = {
-        "intent": intent_json(plan.intent),
-        "evidence": {"figures": to_json_value(plan.evidence.figures)},
+        "intent": intent_json(intent),
+        "evidence": {"figures": to_json_value(evidence.figures)},
     }
     return findings(workspace.guardrails, document, now_ms=now_ms)
 

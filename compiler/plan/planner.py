@@ -104,37 +104,35 @@ def plan_workspace(
     outcomes = [*(entry.outcome for entry in planned.values() if entry.outcome is not None), *forgotten]
     target = _target_plan(workspace, live, planned)
     drift = _drift_lines(live.drifts)
-    plan = plan_of(
-        _intent(workspace, outcomes, target, authority),
-        Evidence(
-            created_ms=now_ms,
-            tables=len(planned) + len(forgotten),
-            figures=_figures(workspace, planned, work),
-            due=None if work is None else work.debts,
-            forecasts=None if work is None else work.forecasts,
-            ingest=None if work is None else work.ingest,
-            excluded=None if work is None else work.excluded,
-            unchecked_sql=_unchecked_sql(live, planned),
-            drift=drift,
-            warnings=(
-                *_unusable_warnings(drift, work, outcomes),
-                *_signature_warnings(workspace, live),
-                *target.warnings,
-                *_likely_renamed(outcomes),
-                *unused_allow_entries(workspace, outcomes),
-            ),
+    evidence = Evidence(
+        created_ms=now_ms,
+        tables=len(planned) + len(forgotten),
+        figures=_figures(workspace, planned, work),
+        due=None if work is None else work.debts,
+        forecasts=None if work is None else work.forecasts,
+        ingest=None if work is None else work.ingest,
+        excluded=None if work is None else work.excluded,
+        unchecked_sql=_unchecked_sql(live, planned),
+        drift=drift,
+        warnings=(
+            *_unusable_warnings(drift, work, outcomes),
+            *_signature_warnings(workspace, live),
+            *target.warnings,
+            *_likely_renamed(outcomes),
+            *unused_allow_entries(workspace, outcomes),
         ),
-    )
-    plan = guarded(plan, workspace, now_ms=now_ms)
-    evidence = replace(
-        plan.evidence,
-        options=_options(workspace, plan),
-        sources=_new_sources(workspace, plan, live),
-        costs=None if prices is None else _costs(plan, prices),
         uncommitted=uncommitted_files(workspace),
         base_commit=base_commit,
     )
-    return replace(plan, evidence=evidence)
+    intent = _intent(workspace, outcomes, target, authority)
+    intent, evidence = guarded(intent, evidence, workspace=workspace, now_ms=now_ms)
+    evidence = replace(
+        evidence,
+        options=_options(workspace, intent),
+        sources=_new_sources(workspace, intent, live),
+        costs=None if prices is None else _costs(intent, evidence, prices),
+    )
+    return plan_of(intent, evidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,47 +200,46 @@ def _planned_tables(
 
     Live tables are read in parallel because that mostly takes requests.
     """
-    compared = {table.name: _compared(workspace, table, live) for table in workspace.tables}
-    changing = [entry for entry in compared.values() if None not in (entry.observation, entry.outcome)]
+    compared = [_compared(workspace, table, live) for table in workspace.tables]
+    changing = [entry for entry in compared if None not in (entry.observation, entry.outcome)]
     completed = map_each(changing, lambda entry: _completed(workspace, entry, prices))
-    planned = {name: _PlannedTable(outcome=entry.outcome) for name, entry in compared.items()}
-    return planned | {entry.table.name: table for entry, table in zip(changing, completed, strict=True)}
+    return {entry.table.name: entry for entry in (*compared, *completed)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PlannedTable:
-    """The outcome of a table, None if it needs nothing, and its figures if it changes."""
+    """What the plan does with a table.
 
-    outcome: TableAction | Blocked | None
-    measured: MeasuredTable | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ComparedTable:
-    """The outcome of a table by its spec. ``observation`` is set if live values have to complete it."""
+    Attributes:
+        table: The declared table.
+        outcome: The action or refusal, None if the table needs nothing.
+        observation: The live table that was compared, None if there is none or it cannot be used.
+        measured: The figures of a table that changes.
+    """
 
     table: ResolvedTable
     outcome: TableAction | Blocked | None
     observation: Observation | None = None
+    measured: MeasuredTable | None = None
 
 
-def _compared(workspace: Workspace, table: ResolvedTable, live: _LiveTables) -> _ComparedTable:
+def _compared(workspace: Workspace, table: ResolvedTable, live: _LiveTables) -> _PlannedTable:
     """Return what the plan does with a table: the action, a refusal, or nothing."""
     if table.name in live.unread:
-        return _ComparedTable(table=table, outcome=refuse_unread(workspace, table, live.unread[table.name]))
+        return _PlannedTable(table=table, outcome=refuse_unread(workspace, table, live.unread[table.name]))
     try:
         observation = live.observations[table.name].get()
         if observation is not None:
             outcome = outcome_of(workspace, table, observation, live.drifts.get(table.name, ()))
-            return _ComparedTable(table=table, outcome=outcome, observation=observation)
+            return _PlannedTable(table=table, outcome=outcome, observation=observation)
         moved = _moved(workspace, table, live.undeclared)
     except (UnsupportedTableError, CorruptTableError) as error:
-        return _ComparedTable(table=table, outcome=refuse_unusable(table, error))
+        return _PlannedTable(table=table, outcome=refuse_unusable(table, error))
     outcome = creation(workspace, table) if moved is None else refuse_move(table, moved)
-    return _ComparedTable(table=table, outcome=outcome)
+    return _PlannedTable(table=table, outcome=outcome)
 
 
-def _completed(workspace: Workspace, compared: _ComparedTable, prices: PlanPrices | None) -> _PlannedTable:
+def _completed(workspace: Workspace, compared: _PlannedTable, prices: PlanPrices | None) -> _PlannedTable:
     """Return the outcome with the live values of its changes, and the figures of the table if it changes."""
     table, outcome, observation = compared.table, compared.outcome, compared.observation
     assert observation is not None, "only tables that exist are completed"
@@ -260,7 +257,7 @@ def _completed(workspace: Workspace, compared: _ComparedTable, prices: PlanPrice
         ):
             outcome = replace(outcome, remedy=remedy_never_written(table.location_declared))
         if not isinstance(outcome, TableAction) or outcome.only_records_settings:
-            return _PlannedTable(outcome=outcome)
+            return replace(compared, outcome=outcome)
         measured = figures_of(
             observation.handle,
             observation.spec or table.spec,
@@ -269,8 +266,8 @@ def _completed(workspace: Workspace, compared: _ComparedTable, prices: PlanPrice
             prices=prices,
         )
     except (UnsupportedTableError, CorruptTableError) as error:
-        return _PlannedTable(outcome=refuse_unusable(table, error))
-    return _PlannedTable(outcome=outcome, measured=measured)
+        return replace(compared, outcome=refuse_unusable(table, error))
+    return replace(compared, outcome=outcome, measured=measured)
 
 
 def _intent(
@@ -397,11 +394,9 @@ def _likely_renamed(outcomes: Sequence[TableAction | Blocked]) -> Iterator[PlanW
             yield PlanWarning(code="SC602", table=made.table, message=message)
 
 
-def _new_sources(
-    workspace: Workspace, plan: PlanDocument, live: _LiveTables
-) -> dict[str, tuple[DueSource, ...]]:
+def _new_sources(workspace: Workspace, intent: Intent, live: _LiveTables) -> dict[str, tuple[DueSource, ...]]:
     """Return the files of new and changed sources, for tables whose spec the plan records."""
-    recorded = [action for action in plan.intent.actions if Step.RECORD in action.steps]
+    recorded = [action for action in intent.actions if Step.RECORD in action.steps]
     found = map_each(
         recorded,
         lambda action: new_sources(
@@ -415,20 +410,20 @@ def _new_sources(
     return {action.table: sources for action, sources in zip(recorded, found, strict=True) if sources}
 
 
-def _costs(plan: PlanDocument, prices: PlanPrices) -> PlanCosts | None:
+def _costs(intent: Intent, evidence: Evidence, prices: PlanPrices) -> PlanCosts | None:
     """Return the total costs of the tables that the plan acts on, or None if none of them has costs."""
-    figures = (plan.evidence.figures.get(action.table) for action in plan.intent.actions)
+    figures = (evidence.figures.get(action.table) for action in intent.actions)
     tables = tuple(found.costs for found in figures if found is not None and found.costs is not None)
     return plan_costs(tables, prices) if tables else None
 
 
-def _options(workspace: Workspace, plan: PlanDocument) -> PlanOptions:
+def _options(workspace: Workspace, intent: Intent) -> PlanOptions:
     """Return the options of the plan.
 
     A variable may be a value of a column, so if any table has personal columns, all variables are masked.
     """
     hides = any(column.pii for table in workspace.tables for column in table.spec.columns) or any(
-        pii_columns(action.spec.columns) for action in plan.intent.actions
+        pii_columns(action.spec.columns) for action in intent.actions
     )
     return PlanOptions(
         select=workspace.select,
