@@ -168,16 +168,21 @@ def intent_json(intent: Intent) -> dict[str, Any]:
     actions = tuple(replace(action, spec=masked(action.spec)) for action in intent.actions)
     document: dict[str, Any] = to_json_value(replace(intent, actions=actions))
     for entry in document["actions"] + document["blocked"]:
-        entry["changes"] = [_with_class_key(_without_origin(change)) for change in entry["changes"]]
-    document["actions"] = [_with_class_key(action) for action in document["actions"]]
+        entry["changes"] = [with_class_key(_without_origin(change)) for change in entry["changes"]]
+    document["actions"] = [with_class_key(action) for action in document["actions"]]
     for entry in document["target_changes"]:
-        entry["change"] = _with_class_key(_without_origin(entry["change"]))
+        entry["change"] = with_class_key(_without_origin(entry["change"]))
     return document
 
 
 def changes_json(changes: tuple[Change, ...]) -> list[dict[str, Any]]:
     """Return the changes as plain JSON values, with the change class under the key ``class``."""
-    return [_with_class_key(to_json_value(change)) for change in changes]
+    return [with_class_key(to_json_value(change)) for change in changes]
+
+
+def with_class_key(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with the key ``class`` instead of ``change_class``."""
+    return {"class" if key == "change_class" else key: value for key, value in document.items()}
 
 
 def _evidence_json(evidence: Evidence) -> dict[str, Any]:
@@ -232,11 +237,6 @@ def _with_changes(document: dict[str, Any], origins: dict[str, dict[str, str]]) 
 def _without_origin(document: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON of a change without its position."""
     return {key: value for key, value in document.items() if key != "origin"}
-
-
-def _with_class_key(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON object with the key ``class`` instead of ``change_class``."""
-    return {"class" if key == "change_class" else key: value for key, value in document.items()}
 
 
 def _with_change_class(document: dict[str, Any]) -> dict[str, Any]:

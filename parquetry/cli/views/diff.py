@@ -17,7 +17,7 @@ from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.views.diagnostics import annotation, path_in_repository
 from parquetry.cli.views.plan.source_changes import grouped_changes
 from parquetry.cli.views.plan.words import change_notes, change_text, classes_text, small_words, value_text
-from parquetry.compiler.plan.codec import changes_json
+from parquetry.compiler.plan.codec import changes_json, with_class_key
 from parquetry.compiler.plan.model import Change
 from parquetry.compiler.reports.diff import (
     DiffStatus,
@@ -77,9 +77,7 @@ def show_diff(diff: SpecDiff, output: Output, *, project: Path) -> None:
 
 
 def _json(table: TableDiff | TargetDiff) -> dict[str, Any]:
-    document: dict[str, Any] = to_json_value(table)
-    shown = {"class" if key == "change_class" else key: value for key, value in document.items()}
-    return shown | {"changes": changes_json(table.changes)}
+    return with_class_key(to_json_value(table)) | {"changes": changes_json(table.changes)}
 
 
 def _target(target: TargetDiff, paint: Paint) -> Iterator[str]:
