@@ -17,8 +17,7 @@ from typing import Final
 from parquetry.compiler.evidence.model import ExcludedFiles, ExcludedPath, PendingPlan, RunForecast
 from parquetry.compiler.security.masking import masked_choice, personal_in_either
 from parquetry.compiler.workspace.observation import Observation
-from parquetry.runtime.clustering.forecast.queries import sum_by_query
-from parquetry.runtime.clustering.forecast.records import read_prediction
+from parquetry.runtime.clustering.forecast.queries import read_prediction, sum_by_query
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.plan.due import ClusteringForecast, due_clustering, forecast_due, trigger_of
 from parquetry.runtime.clustering.rewrite.strategies import are_allowed

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from parquetry.compiler.evidence.money import MeasuredCosts, PlanPrices, clustering_costs
 from parquetry.compiler.security.masking import masked_by
 from parquetry.message import command
-from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
-from parquetry.runtime.clustering.forecast.records import read_measured
+from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, read_measured
 from parquetry.runtime.clustering.forecast.work import read_work
 from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError

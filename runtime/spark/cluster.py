@@ -32,10 +32,9 @@ from parquetry.runtime.clustering.plan.execution import (
     planned_work,
 )
 from parquetry.runtime.clustering.plan.history import record_unpublished
-from parquetry.runtime.clustering.plan.measure import QueryMeasure
+from parquetry.runtime.clustering.plan.measure import QueryMeasure, WorkMeasure
 from parquetry.runtime.clustering.plan.publishable import PublishableGroups, outcome_of_groups, replaced_by
 from parquetry.runtime.clustering.plan.schedule import begin_clustering, begin_scheduled
-from parquetry.runtime.clustering.plan.work import WorkMeasure
 from parquetry.runtime.clustering.rewrite.task import GroupWork, group_rewriter
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.publish import run_once

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_row_groups
+from parquetry.runtime.clustering.forecast.predicted_files import RowSizes, expected_row_groups
 from parquetry.runtime.layout.clustering.debt import compute_debt
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Situation
 from parquetry.runtime.layout.clustering.run_budget import RunBudget, limited_to_budget

@@ -13,7 +13,7 @@ from parquetry.cli.views.queries import measured_cost_table, measured_table
 from parquetry.compiler.reports.history import ApplyEntry, CommitEntry, HistoryEntry, HistoryReport
 from parquetry.compiler.reports.timeline import InstantReport, TimelineReport
 from parquetry.compiler.spec_words import human_duration
-from parquetry.runtime.clustering.forecast.records import MEASURED_KEY
+from parquetry.runtime.clustering.forecast.queries import MEASURED_KEY
 from parquetry.runtime.commit.publish import PLAN_KEY
 from parquetry.runtime.spec.codec import parsed_json, to_json_value
 from parquetry.runtime.table.applied import AppliedRecord

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from parquetry.errors import ParquetryError, message_of
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.clustering.forecast.compression_ratio import CompressionRatio, TriedRows
 from parquetry.runtime.clustering.forecast.predicted_files import arranged_files, stitched_files
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast, QueryForecast
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, draw, regrouped
+from parquetry.runtime.clustering.forecast.tried_encoding import CompressionRatio, TriedRows
 from parquetry.runtime.clustering.rewrite.order import RowOrder, row_order
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.clustering.model import ClusteringFile, PlannedGroup

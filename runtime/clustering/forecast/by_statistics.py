@@ -12,8 +12,8 @@ from dataclasses import replace
 from decimal import Decimal
 
 from parquetry.runtime.base_file.sizing import default_row_group_bytes
-from parquetry.runtime.clustering.forecast.pages import PageShape
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast
+from parquetry.runtime.clustering.forecast.tried_encoding import PageShape
 from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.layout.skipping.files import may_match
 from parquetry.runtime.layout.skipping.statistics import (

@@ -13,13 +13,12 @@ from parquetry.runtime.clustering.forecast.by_sample import PredictedGroups
 from parquetry.runtime.clustering.forecast.queries import QueryForecast, sum_by_query
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
-from parquetry.runtime.clustering.plan.forecast import predict_groups
 from parquetry.runtime.clustering.plan.history import (
     ForecastErrorSummary,
     completed_clusterings,
     forecast_error,
 )
-from parquetry.runtime.clustering.plan.schedule import schedule
+from parquetry.runtime.clustering.plan.schedule import predict_groups, schedule
 from parquetry.runtime.clustering.plan.survey import commits_since_clustering, survey
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering.debt import compute_debt

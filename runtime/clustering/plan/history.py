@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
-from parquetry.runtime.clustering.forecast.records import read_measured
+from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery, read_measured
 from parquetry.runtime.clustering.forecast.work import ClusteringWork, read_work
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.model import FileKey

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, sum_by_query
-from parquetry.runtime.clustering.forecast.records import measured_metadata
+from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, measured_metadata, sum_by_query
 from parquetry.runtime.clustering.forecast.work import work_metadata
 from parquetry.runtime.clustering.plan.execution import (
     PlannedWork,
@@ -20,8 +19,8 @@ from parquetry.runtime.clustering.plan.execution import (
     description,
     unpublished_group,
 )
+from parquetry.runtime.clustering.plan.measure import WorkMeasure
 from parquetry.runtime.clustering.plan.survey import RUN_KEY, changed_groups, reserved_groups
-from parquetry.runtime.clustering.plan.work import WorkMeasure
 from parquetry.runtime.commit.abandoned_buckets import abandon
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.transaction import Transaction

@@ -1,7 +1,8 @@
 """Clustering plans on the timeline: created under the lock, then executed by this or another process.
 
 A plan is the file ``T.replacecommit.requested``. Once it exists, writers of this project no longer fill the
-small files that it names. Writers that change rows of these files continue, and win.
+small files that it names. Writers that change rows of these files continue, and win. A plan contains the
+forecast of each group, and a sidecar the samples behind the forecasts.
 """
 
 from __future__ import annotations
@@ -9,17 +10,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parquetry.message import command
-from parquetry.runtime.clustering.forecast.by_sample import PredictedGroups
-from parquetry.runtime.clustering.forecast.queries import GroupForecast, QueryForecast, sum_by_query
+from parquetry.runtime.clustering.forecast.by_sample import PredictedGroups, predict
+from parquetry.runtime.clustering.forecast.queries import (
+    GroupForecast,
+    QueryForecast,
+    prediction_metadata,
+    sum_by_query,
+)
+from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.plan.avro import avro_plan
-from parquetry.runtime.clustering.plan.forecast import keep_samples, predict_groups, with_forecast
 from parquetry.runtime.clustering.plan.survey import (
     changed_groups,
     reserved_groups,
 )
+from parquetry.runtime.clustering.rewrite.kept_sample import SAMPLE_KEY, encode_samples
 from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, is_alive, open_session, read_claim
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.owner import Owner
@@ -29,13 +36,18 @@ from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.layout.model import FileKey
-from parquetry.runtime.storage.model import PutOutcome
+from parquetry.runtime.storage.model import ObjectStore, PutOutcome
 from parquetry.runtime.storage.os_errors import logging_failures
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.admission import check_writable
 from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.clustering_plan import CLUSTER, ClusteringPlan, RequestedReplace
+from parquetry.runtime.timeline.clustering_plan import (
+    CLUSTER,
+    ClusteringGroup,
+    ClusteringPlan,
+    RequestedReplace,
+)
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.rereading import retry_stale
 from parquetry.runtime.timeline.sidecars import claim_path, sample_path
@@ -264,3 +276,75 @@ def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
             f"{store.uri}: {who} is executing the clustering {instant}; wait until it ends, or roll "
             "it back with " + command("service", "rollback", table.name, instant)
         )
+
+
+@retry_stale
+def predict_groups(
+    table: TableHandle,
+    groups: Sequence[PlannedGroup],
+    *,
+    known: PredictedGroups | None,
+    limits: SampleLimits | None = None,
+) -> Mapping[FileKey, GroupForecast]:
+    """Return the forecast of each group under the applied policy, by its first file.
+
+    Call it before taking a lock, because it reads rows.
+
+    Args:
+        table: The table.
+        groups: The groups of the plan.
+        known: Predictions from the choice of scope. Rows of these groups are not read again.
+        limits: The limits of the sample.
+
+    Returns:
+        The forecasts, empty if no query is declared.
+
+    """
+    spec = table.effective_spec(table.timeline())
+    return predict(table.store, spec, groups, known=known, limits=limits)
+
+
+def keep_samples(
+    store: ObjectStore, instant: str, predicted: Mapping[FileKey, GroupForecast]
+) -> Mapping[FileKey, int]:
+    """Store the samples of the predictions in a sidecar, and return the number of each, by first file.
+
+    This happens before the lock is taken, so the sidecar may contain groups that do not get into the plan.
+    """
+    samples = encode_samples([forecast.sample for forecast in predicted.values()])
+    if samples is None:
+        return {}
+    store.put(sample_path(instant), samples)
+    return {
+        key: number for number, (key, forecast) in enumerate(predicted.items()) if forecast.sample is not None
+    }
+
+
+def with_forecast(
+    plan: ClusteringPlan,
+    instant: str,
+    predicted: Mapping[FileKey, GroupForecast],
+    samples: Mapping[FileKey, int],
+) -> ClusteringPlan:
+    """Return the plan with the forecast of each group and the reference to its sample.
+
+    Args:
+        plan: The plan.
+        instant: The instant of the plan, which names the sidecar of samples.
+        predicted: The forecasts, by first file.
+        samples: The numbers of the samples in the sidecar, by first file.
+
+    """
+    extra = {**plan.extra, SAMPLE_KEY: sample_path(instant)} if samples else plan.extra
+    groups = tuple(_predicted_group(group, predicted, samples) for group in plan.groups)
+    return replace(plan, extra=extra, groups=groups)
+
+
+def _predicted_group(
+    group: ClusteringGroup, predicted: Mapping[FileKey, GroupForecast], samples: Mapping[FileKey, int]
+) -> ClusteringGroup:
+    key = group.slices[0].key
+    metadata = prediction_metadata(predicted[key]) if key in predicted else {}
+    if key in samples:
+        metadata[SAMPLE_KEY] = str(samples[key])
+    return replace(group, extra={**group.extra, **metadata})

@@ -7,13 +7,16 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
-from parquetry.runtime.clustering.forecast import compression_ratio
+from parquetry.runtime.clustering.forecast import tried_encoding
 from parquetry.runtime.clustering.forecast.by_sample import Forecaster
-from parquetry.runtime.clustering.forecast.compression_ratio import CompressionRatio, TriedRows
-from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_row_groups
-from parquetry.runtime.clustering.forecast.pages import PageShape
-from parquetry.runtime.clustering.forecast.predicted_files import arranged_files, stitched_files
+from parquetry.runtime.clustering.forecast.predicted_files import (
+    RowSizes,
+    arranged_files,
+    expected_row_groups,
+    stitched_files,
+)
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, draw
+from parquetry.runtime.clustering.forecast.tried_encoding import CompressionRatio, PageShape, TriedRows
 from parquetry.runtime.clustering.rewrite.kept_sample import decode_sample, encode_samples
 from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.layout.clustering.model import ClusteringFile
@@ -255,7 +258,7 @@ def test_row_groups_are_tried_as_large_as_the_writer_makes_them(tmp_path, monkey
             sizes.append(encoded.size_bytes)
             return encoded
 
-    monkeypatch.setattr(compression_ratio, "RowGroupEncoder", Encoder)
+    monkeypatch.setattr(tried_encoding, "RowGroupEncoder", Encoder)
     columns = tuple(Column(name=name, type="int") for name in "abcdefg")
     ctx = context(tmp_path, columns)
     numbers = np.random.default_rng(1).permutation(20_000).tolist()

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from parquetry.cli.main import command_line
 from parquetry.compiler.reports.suggestion import simulate_layouts
 from parquetry.runtime.clustering.forecast.by_sample import Forecaster
-from parquetry.runtime.clustering.forecast.records import read_prediction
+from parquetry.runtime.clustering.forecast.queries import read_prediction
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, regrouped
 from parquetry.runtime.clustering.plan.due import (
     due_by_statistics,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from parquetry.compiler.reports.inspection import Share, inspect_table
-from parquetry.runtime.clustering.forecast.records import MEASURED_KEY, read_measured
+from parquetry.runtime.clustering.forecast.queries import MEASURED_KEY, read_measured
 from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.clustering.plan.measure import QueryMeasure
 from parquetry.runtime.spark.cluster import cluster, execute
