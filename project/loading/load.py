@@ -43,7 +43,7 @@ from parquetry.project.yaml.folder import (
     read_project_file,
     scan,
 )
-from parquetry.runtime.spec.reader_packages import AVRO_READER, avro_package
+from parquetry.runtime.spec.reader_options import AVRO_READER, avro_package
 
 _LITERAL = frozenset({"apiVersion", "kind", "name"})
 

@@ -1,4 +1,8 @@
-"""The task that writes one bucket: a new base file, or the next slice of one, and its rollovers."""
+"""The task that writes one bucket: a new base file, or the next slice of one, and its rollovers.
+
+It reads rows and returns a result row per file. The module imports nothing of Spark: workers need pyarrow
+only.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,22 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from parquetry.errors import ParquetryError
 from parquetry.message import Message, Value
+from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file.bucket import BucketWriter
 from parquetry.runtime.base_file.incoming import NO_POSITION, IncomingRows
 from parquetry.runtime.base_file.merge import Merger, apply_changes, without_rows
 from parquetry.runtime.base_file.model import DELETE, Bucket, WriteContext, WrittenBucket, WrittenFile
 from parquetry.runtime.base_file.reader import BaseFileReader, RowGroupRange, open_base_file, reading
+from parquetry.runtime.base_file.result import failure_row, result_rows
 from parquetry.runtime.base_file.rows import RowOrigin, RowStamper, stored_schema, with_origin
-from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.errors import CorruptTableError, RetryWrite, is_outage
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.assembly import ParquetParts
+
+BUCKET = "__bucket"
+"""The column with the number of a row's bucket."""
 
 
 def write_bucket(context: WriteContext, bucket: Bucket, batches: Iterable[pa.RecordBatch]) -> WrittenBucket:
@@ -178,3 +188,18 @@ def _remove(
     if not writer.replace(parts, group, stored, rows):
         del rows
         writer.append(with_origin(without_rows(reader.whole(group), removed), RowOrigin.COPIED))
+
+
+def run_bucket_task(context: WriteContext, bucket: Bucket, batches: Iterable[pa.RecordBatch]) -> Batches:
+    """Write a bucket and yield its result rows, in the columns of ``RESULT_SCHEMA``.
+
+    A failure that another attempt cannot fix is yielded as a row. A failure of the storage is raised, so that
+    Spark runs the task again.
+    """
+    try:
+        yield result_rows(write_bucket(context, bucket, batches))
+        pa.default_memory_pool().release_unused()
+    except (ParquetryError, RetryWrite) as failure:
+        if is_outage(failure):
+            raise
+        yield failure_row(bucket.index, failure)

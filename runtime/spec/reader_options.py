@@ -1,7 +1,7 @@
 """The options of the sources of each format, and the checks of their values.
 
 Spark passes unknown options to Hadoop, which takes settings, classes and paths from them. So only the options
-listed here reach a reader.
+listed here reach a reader. Formats that Spark itself does not support are read by a Spark package.
 """
 
 from __future__ import annotations
@@ -10,9 +10,17 @@ import re
 import zoneinfo
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from parquetry.runtime.errors import InvalidDataError
+
+AVRO_READER: Final = "spark-avro"
+"""The text that every name of Spark's Avro reader contains: coordinates, URLs and jars."""
+
+_SCALA_2_12_UNTIL: Final = 3
+_NEWEST_AVRO_READER: Final = "4.1.1"
+"""The newest version on Maven Central. A test reads with it in Spark 4.3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,3 +217,21 @@ def checked_options(file_format: str, options: Mapping[str, str]) -> dict[str, s
     for problem in option_problems(file_format, options):
         raise InvalidDataError(f"{problem.summary}; {problem.hint}")
     return {name.lower(): value for name, value in options.items()}
+
+
+def avro_package() -> str:
+    """Return the Maven coordinates of the Avro reader for the PySpark that is installed here.
+
+    PyPI has versions of Spark that Maven Central lacks. For those, it is the newest available reader.
+    """
+    try:
+        spark = version("pyspark")
+    except PackageNotFoundError:
+        spark = _NEWEST_AVRO_READER
+    scala = "2.12" if int(spark.split(".")[0]) <= _SCALA_2_12_UNTIL else "2.13"
+    reader = _NEWEST_AVRO_READER if _numbers(spark) > _numbers(_NEWEST_AVRO_READER) else spark
+    return f"org.apache.spark:{AVRO_READER}_{scala}:{reader}"
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])

@@ -24,7 +24,7 @@ from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.base_file.model import WriteContext, WrittenBucket
 from parquetry.runtime.base_file.result import RESULT_SCHEMA, failure_row, result_rows
-from parquetry.runtime.base_file.worker import BUCKET
+from parquetry.runtime.base_file.task import BUCKET
 from parquetry.runtime.clustering.rewrite.input_sample import sample_share
 from parquetry.runtime.clustering.rewrite.order import (
     SAMPLE_BYTES,

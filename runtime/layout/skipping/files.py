@@ -2,6 +2,10 @@
 
 The result errs on one side only. What is skipped contains no row for which the condition is true in Spark
 SQL, with its comparisons between types, its nulls, and NaN as the largest number.
+
+A reader with the page index reads a part of a row group. Each part of a condition selects the pages of its
+own column that may contain a matching row. The row ranges of the pages are intersected for AND and united for
+OR, as in parquet-mr (ColumnIndexFilter, RowRanges).
 """
 
 from __future__ import annotations
@@ -10,6 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, tzinfo
 from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from parquetry.runtime.layout.skipping.condition import (
     Comparator,
@@ -21,7 +28,6 @@ from parquetry.runtime.layout.skipping.condition import (
     Like,
 )
 from parquetry.runtime.layout.skipping.literals import interval_of
-from parquetry.runtime.layout.skipping.pages import RowsLeft, rows_left
 from parquetry.runtime.layout.skipping.parser import parse_condition
 from parquetry.runtime.layout.skipping.predicate import (
     AllOf,
@@ -37,7 +43,12 @@ from parquetry.runtime.layout.skipping.predicate import (
     may_hold_without,
     value_conditions,
 )
-from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
+from parquetry.runtime.layout.skipping.statistics import (
+    ColumnStatistics,
+    FileStatistics,
+    RowGroupPages,
+    RowGroupStatistics,
+)
 from parquetry.runtime.spec.codec import OMIT_EMPTY
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Decimal, Primitive, Struct, StructField, parse_type
@@ -56,6 +67,9 @@ _OPERATORS = {
     Comparator.GREATER: Operator.GREATER,
     Comparator.GREATER_OR_EQUAL: Operator.AT_LEAST,
 }
+
+_Rows: TypeAlias = npt.NDArray[np.int64]
+_Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,3 +357,67 @@ def _on_column(  # noqa: PLR0911 - a case, an answer
     operator = _OPERATORS[condition.operator]
     value = high if operator in (Operator.LESS, Operator.AT_MOST) else low
     return Comparison(column=column, operator=operator, value=value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsLeft:
+    """The rows of a row group that have to be read, and the bytes of all columns' pages with one of them."""
+
+    ranges: tuple[range, ...]
+    data_bytes: int
+
+    @property
+    def rows(self) -> int:
+        """The number of these rows."""
+        return sum(map(len, self.ranges))
+
+
+def rows_left(
+    predicate: Predicate,
+    pages: RowGroupPages,
+    *,
+    rows: int,
+    known: Mapping[str, Bounds],
+    by_page: Mapping[str, Sequence[Bounds]],
+) -> RowsLeft:
+    """Return the rows of a row group to read; they include every row for which the condition is true.
+
+    Args:
+        predicate: The condition.
+        pages: The page index of the row group.
+        rows: The number of rows in the row group.
+        known: Bounds of columns in the whole row group.
+        by_page: Bounds of each page of a column.
+
+    """
+    grid = np.unique(np.concatenate([[0, rows], *(pages.columns[name].firsts for name in by_page)]))
+    starts: _Rows = grid[:-1].astype(np.int64)
+
+    def matching(part: Predicate) -> _Mask:
+        match part:
+            case AllOf(parts=parts):
+                return np.asarray(np.all([np.ones(len(starts), bool), *map(matching, parts)], axis=0))
+            case AnyOf(parts=parts):
+                return np.asarray(np.any([np.zeros(len(starts), bool), *map(matching, parts)], axis=0))
+            case Unknown():
+                return np.ones(len(starts), bool)
+        column = part.column
+        if column not in by_page:
+            return np.full(len(starts), may_hold(part, known))
+        of_pages = np.array([may_hold(part, {column: bounds}) for bounds in by_page[column]], bool)
+        firsts = np.asarray(pages.columns[column].firsts)
+        return np.asarray(of_pages[np.searchsorted(firsts, starts, side="right") - 1])
+
+    left = matching(predicate)
+    changes = np.diff(np.concatenate([[False], left, [False]]).astype(np.int8))
+    begins, ends = grid[np.flatnonzero(changes == 1)].tolist(), grid[np.flatnonzero(changes == -1)].tolist()
+    counted = np.concatenate([[0], np.cumsum(left)])
+    data_bytes = 0
+    for chunk in pages.chunks:
+        firsts = np.asarray(chunk.firsts)
+        begin = np.searchsorted(grid, firsts, side="right") - 1
+        end = np.searchsorted(grid, np.append(firsts[1:], rows), side="left")
+        is_read = counted[end] > counted[begin]
+        if is_read.any():
+            data_bytes += chunk.other_bytes + int(np.asarray(chunk.sizes)[is_read].sum())
+    return RowsLeft(ranges=tuple(map(range, begins, ends)), data_bytes=data_bytes)

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file.model import DELETE, HASH, ORDERING, POSITION, Bucket, WriteContext
 from parquetry.runtime.base_file.result import WriteResults, read_results
-from parquetry.runtime.base_file.worker import run_bucket_task
+from parquetry.runtime.base_file.task import run_bucket_task
 from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.spark.attempt.routed_rows import listed_by_bucket, staged_by_bucket
 from parquetry.runtime.spark.lookup.tagged_keys import TaggedKeys

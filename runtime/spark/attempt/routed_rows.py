@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file.model import HASH, ORDERING, POSITION
-from parquetry.runtime.base_file.worker import BUCKET
+from parquetry.runtime.base_file.task import BUCKET
 from parquetry.runtime.base_file.worker_process import freeze_loaded_objects
 from parquetry.runtime.spark.attempt.routing import one_bucket_per_task, route
 from parquetry.runtime.spark.lookup.tagged_keys import TaggedKeys

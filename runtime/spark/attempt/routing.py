@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.base_file.model import DELETE, POSITION
-from parquetry.runtime.base_file.worker import BUCKET
+from parquetry.runtime.base_file.task import BUCKET
 from parquetry.runtime.spark.lookup.tagging import FILE
 from parquetry.runtime.spark.session.settings import spark_version
 from parquetry.runtime.stage.index import REFERENCE_SHIFT

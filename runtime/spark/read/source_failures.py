@@ -26,7 +26,7 @@ from parquetry.runtime.sources.lines import (
 from parquetry.runtime.sources.listing import FoundFile, deleted_file_error, open_file
 from parquetry.runtime.spark.prepare.rows import DELETE_WHEN
 from parquetry.runtime.spec.masking import pii_columns
-from parquetry.runtime.spec.reader_packages import avro_package
+from parquetry.runtime.spec.reader_options import avro_package
 from parquetry.runtime.spec.table_spec import Column, Source
 from parquetry.text.secret_names import MASK
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812
 
 from parquetry.runtime.base_file.model import DELETE, POSITION
-from parquetry.runtime.base_file.worker import BUCKET
+from parquetry.runtime.base_file.task import BUCKET
 from parquetry.runtime.spark.attempt import routing
 from parquetry.runtime.spark.attempt.routing import (
     bucket_salts,

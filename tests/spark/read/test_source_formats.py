@@ -28,7 +28,7 @@ from parquetry.runtime.spark.read.table import read_table
 from parquetry.runtime.spark.session.settings import session_settings
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements
-from parquetry.runtime.spec.reader_packages import avro_package
+from parquetry.runtime.spec.reader_options import avro_package
 from parquetry.runtime.spec.table_spec import Column, Operation, Source, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.handle import open_table
@@ -862,7 +862,7 @@ def test_a_job_of_another_spec_stops_before_it_acts(world):
     ],
 )
 def test_the_avro_reader_is_of_sparks_version_or_the_newest_there_is(monkeypatch, spark, package):
-    monkeypatch.setattr("parquetry.runtime.spec.reader_packages.version", lambda _: spark)
+    monkeypatch.setattr("parquetry.runtime.spec.reader_options.version", lambda _: spark)
     assert avro_package() == f"org.apache.spark:{package}"
 
 

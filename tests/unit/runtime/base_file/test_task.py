@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.base_file.result import RESULT_DDL, RESULT_SCHEMA, read_results
-from parquetry.runtime.base_file.worker import run_bucket_task
+from parquetry.runtime.base_file.task import run_bucket_task
 from parquetry.runtime.errors import (
     ConflictError,
     CorruptTableError,

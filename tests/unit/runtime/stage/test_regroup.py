@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.base_file.model import DELETE, POSITION, Bucket
-from parquetry.runtime.base_file.worker import BUCKET
+from parquetry.runtime.base_file.task import BUCKET
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage import regroup
 from parquetry.runtime.stage.index import POSITION_MASK, REFERENCE_SHIFT, IndexBuilder, StageIndex

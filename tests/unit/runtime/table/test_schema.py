@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.base_file import worker
+from parquetry.runtime.base_file import task
 from parquetry.runtime.base_file.rows import ORIGIN
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.services.rollback import rollback
@@ -195,7 +195,7 @@ def test_a_schema_that_nobody_understands_names_its_place_and_a_remedy_that_work
 
 def test_names_that_a_write_needs_are_refused_alike_wherever_columns_are_declared():
     used = (part.REFERENCE, part.PARTITION, part.HASH, part.DELETE, part.ORDERING, part.GENERATED_FAULT)
-    used = {*used, part.ARRIVAL, tagging.FILE, tagging.POSITION, worker.BUCKET, ORIGIN}
+    used = {*used, part.ARRIVAL, tagging.FILE, tagging.POSITION, task.BUCKET, ORIGIN}
     assert used == rules.CONTROL_COLUMNS
 
 

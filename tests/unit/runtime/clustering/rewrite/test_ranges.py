@@ -15,7 +15,7 @@ import pytest
 from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file.result import read_results
-from parquetry.runtime.base_file.worker import BUCKET
+from parquetry.runtime.base_file.task import BUCKET
 from parquetry.runtime.clustering.rewrite import ranges
 from parquetry.runtime.clustering.rewrite.input_sample import sample_share
 from parquetry.runtime.clustering.rewrite.order import RowOrder
