@@ -22,6 +22,13 @@ def committed(root: Path) -> None:
     git(root, "commit", "-q", "-m", "first")
 
 
+def commit_all(root: Path, message: str) -> str:
+    """Commit all that is in the folder, if only the message, and return the commit."""
+    git(root, "add", ".")
+    git(root, "commit", "--quiet", "--allow-empty", "-m", message)
+    return git(root, "rev-parse", "HEAD")
+
+
 def blob(root: Path, content: bytes) -> str:
     return git(root, "hash-object", "-w", "--stdin", entered=content)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from parquetry import project
 from parquetry.project.diagnostics.model import Diagnostic
+from parquetry.project.model.resolved import ResolvedProject
 from tests.support.repository import TESTS
 
 SPECS = TESTS / "schemas"
@@ -38,6 +39,40 @@ kind: policy
 name: standard
 retention: {archive: {keep_commits: 40}}
 """
+TARGETS = """\
+apiVersion: parquetry/v1
+kind: project
+name: demo
+default_target: dev
+vars: {keep: 10, share: 0.5, strict: true, team: "007"}
+targets:
+  dev: {warehouse: ./warehouse}
+  prod:
+    warehouse: "s3a://{{ env_var('BUCKET') }}//lake/"
+    spark:
+      launcher: spark-submit
+      submit_args: ["--queue", "{{ env_var('QUEUE', 'main') }}"]
+      conf: {spark.executor.cores: 2, spark.ui.enabled: false, spark.secret: "k={{ env_var('PARQUETRY_SECRET_KEY') }}"}
+    storage: {key: "{{ env_var('PARQUETRY_SECRET_KEY') }}", client_kwargs: {region: "{{ env_var('REGION') }}"}}
+    budget: {per_run: "{{ env_var('PER_RUN') }}"}
+    protect: ["fl*"]
+    overrides:
+      sizing: {max_file_size: "{{ env_var('CEILING') }}"}
+      budget: {per_commit: 2GiB}
+      tags: [prod, gold]
+defaults:
+  tags: [lake]
+  sizing: {min_fill: "{{ var('share') }}"}
+  budget: {per_apply: 1GiB}
+environment: [BUCKET, QUEUE, REGION, PER_RUN, CEILING]
+"""
+ENVIRONMENT = {
+    "BUCKET": "b",
+    "PARQUETRY_SECRET_KEY": "hunter2",
+    "REGION": "eu",
+    "PER_RUN": "5GiB",
+    "CEILING": "256MiB",
+}
 EXPECTATION = re.compile(r"^# expect: (\S+) (\d+):(\d+) (PQ\d{3})$", re.MULTILINE)
 
 
@@ -70,6 +105,25 @@ def write_project(root: Path, files: dict[str, str | bytes]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return root
+
+
+def table_named(name: str, more: str = "") -> str:
+    """Return the spec of a table, with more lines at its end."""
+    return TABLE.replace("name: flights", f"name: {name}") + more
+
+
+def loaded(root: Path, **options) -> ResolvedProject:
+    """Return the project in a folder; fail if there are findings."""
+    result = project.load(root, **options)
+    assert result.diagnostics == ()
+    assert result.project is not None
+    return result.project
+
+
+def codes(root: Path, **options) -> list[tuple[str, str]]:
+    """Return the code and the file of each finding in a project."""
+    result = project.load(root, **options)
+    return [(found.code, found.file) for found in result.diagnostics]
 
 
 def name_of(case: Case) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.changes import spec_changes, with_returning
 from parquetry.compiler.plan.model import ChangeClass
-from parquetry.compiler.plan.planner import plan_workspace
 from parquetry.runtime.spark import cluster
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import parse_type
@@ -16,10 +14,10 @@ from parquetry.runtime.table.former_columns import FormerColumn
 from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.table.schema import live_columns
 from tests.support.one_process_spark import OneProcessSpark
+from tests.support.planning import apply, plan
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable
 
-NOW = 1_800_000_000_000
 ID, V, P = EVENTS["columns"]
 DROP = {"code": "SC310", "table": "events", "reason": "moved"}
 PRUNE = {"trigger": "async", "execution": {"strategy": "sort", "columns": ["id"], "then": ["prune"]}}
@@ -41,15 +39,6 @@ def folder(tmp_path):
 
 def declare(folder, *columns):
     folder.write("tables/events.yml", EVENTS | {"columns": list(columns), "clustering": PRUNE})
-
-
-def plan(folder):
-    return plan_workspace(folder.workspace(), now_ms=NOW)
-
-
-def apply(folder):
-    result = apply_plan(plan(folder), folder.workspace())
-    assert result.failure is None, result.failure
 
 
 @pytest.mark.parametrize(("name", "kind"), [("v", "string"), ("v", "int"), ("V", "string")])

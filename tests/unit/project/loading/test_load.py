@@ -8,58 +8,17 @@ import pytest
 from parquetry import project
 from parquetry.project import Secret, UndeclaredVariableError
 from parquetry.project.diagnostics.model import Severity
-from tests.support.spec_cases import POLICY, PROJECT, TABLE, write_project
-
-TARGETS = """\
-apiVersion: parquetry/v1
-kind: project
-name: demo
-default_target: dev
-vars: {keep: 10, share: 0.5, strict: true, team: "007"}
-targets:
-  dev: {warehouse: ./warehouse}
-  prod:
-    warehouse: "s3a://{{ env_var('BUCKET') }}//lake/"
-    spark:
-      launcher: spark-submit
-      submit_args: ["--queue", "{{ env_var('QUEUE', 'main') }}"]
-      conf: {spark.executor.cores: 2, spark.ui.enabled: false, spark.secret: "k={{ env_var('PARQUETRY_SECRET_KEY') }}"}
-    storage: {key: "{{ env_var('PARQUETRY_SECRET_KEY') }}", client_kwargs: {region: "{{ env_var('REGION') }}"}}
-    budget: {per_run: "{{ env_var('PER_RUN') }}"}
-    protect: ["fl*"]
-    overrides:
-      sizing: {max_file_size: "{{ env_var('CEILING') }}"}
-      budget: {per_commit: 2GiB}
-      tags: [prod, gold]
-defaults:
-  tags: [lake]
-  sizing: {min_fill: "{{ var('share') }}"}
-  budget: {per_apply: 1GiB}
-environment: [BUCKET, QUEUE, REGION, PER_RUN, CEILING]
-"""
-ENVIRONMENT = {
-    "BUCKET": "b",
-    "PARQUETRY_SECRET_KEY": "hunter2",
-    "REGION": "eu",
-    "PER_RUN": "5GiB",
-    "CEILING": "256MiB",
-}
-
-
-def loaded(root, **options):
-    result = project.load(root, **options)
-    assert result.diagnostics == ()
-    assert result.project is not None
-    return result.project
-
-
-def codes(root, **options):
-    result = project.load(root, **options)
-    return [(found.code, found.file) for found in result.diagnostics]
-
-
-def table_named(name, more=""):
-    return TABLE.replace("name: flights", f"name: {name}") + more
+from tests.support.spec_cases import (
+    ENVIRONMENT,
+    POLICY,
+    PROJECT,
+    TABLE,
+    TARGETS,
+    codes,
+    loaded,
+    table_named,
+    write_project,
+)
 
 
 def test_tables_come_in_the_order_of_their_names(tmp_path):
@@ -168,29 +127,6 @@ def test_two_tables_at_one_place(tmp_path, location_a, location_b, words):
     assert words in found.summary
 
 
-def test_locations(tmp_path):
-    files = {
-        "tables/a.yml": table_named("a"),
-        "tables/b.yml": table_named("b", "location: sub/./b\n"),
-        "tables/c.yml": table_named("c", "location: /data//c\n"),
-        "tables/d.yml": table_named("d", "location: s3a://bucket/x/d\n"),
-    }
-    found = loaded(write_project(tmp_path, files)).tables
-    root = tmp_path.resolve().as_posix()
-    assert [table.location for table in found] == [
-        f"{root}/warehouse/a",
-        f"{root}/warehouse/sub/b",
-        "/data/c",
-        "s3://bucket/x/d",
-    ]
-    assert [table.location_declared for table in found] == [
-        "warehouse/a",
-        "warehouse/sub/b",
-        "/data/c",
-        "s3://bucket/x/d",
-    ]
-
-
 def test_links_that_lead_out_are_not_followed(tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -256,40 +192,6 @@ def test_names_in_an_avro_schema_are_checked(tmp_path):
     text = "apiVersion: parquetry/v1\nkind: table\nname: flights\ncolumns: {file: f.avsc}\n"
     root = write_project(tmp_path, {"tables/flights.yml": text, "f.avsc": schema})
     assert codes(root) == [("PQ301", "tables/flights.yml"), ("PQ405", "tables/flights.yml")]
-
-
-def test_layers_and_origins(tmp_path):
-    files = {
-        "parquetry.yml": TARGETS.replace("{{ env_var('CEILING') }}", "200MiB"),
-        "policies/standard.yml": POLICY
-        + "sizing: {small_file_limit: 90MiB, record_size: 1KiB, min_fill: 0.2}\n",
-        "tables/flights.yml": TABLE
-        + "policy: standard\ntags: [gold]\nsizing: {record_size: 2KiB, max_file_size: 150MiB}\n",
-    }
-    (table,) = loaded(write_project(tmp_path, files), target="prod", environment=ENVIRONMENT).tables
-    assert table.spec.sizing.max_file_size_bytes == 200 << 20
-    assert table.spec.sizing.record_size_bytes == 2 << 10
-    assert table.spec.sizing.small_file_limit_bytes == 90 << 20
-    assert table.spec.sizing.min_fill == 0.2
-    assert table.tags == ("lake", "gold", "prod")
-    origins = {
-        key: str(table.origin(f"sizing.{key}"))
-        for key in ("max_file_size", "record_size", "small_file_limit", "insert_split_size")
-    }
-    assert origins == {
-        "max_file_size": "parquetry.yml:18:16",
-        "record_size": "tables/flights.yml:9:10",
-        "small_file_limit": "policies/standard.yml:5:10",
-        "insert_split_size": "default",
-    }
-    assert table.origin("retention.archive.keep_commits").layer == "policy"
-    assert table.declared("sizing.max_file_size") == "200MiB"
-    assert table.declared("sizing.insert_split_size") == "auto"
-    assert str(table.origin("columns.id.nullable")) == "tables/flights.yml:5:30"
-    assert str(table.origin("columns.id.description")) == "tables/flights.yml:5:5"
-    assert str(table.origin("nothing.at.all")) == "default"
-    (table,) = loaded(tmp_path).tables
-    assert (table.spec.sizing.max_file_size_bytes, table.tags) == (150 << 20, ("lake", "gold"))
 
 
 def test_target_with_an_environment(tmp_path):
@@ -600,42 +502,6 @@ def test_an_allow_entry_for_a_table_outside_the_policy_is_reported(tmp_path):
     assert codes(root) == [("PQ309", "parquetry.yml"), ("PQ708", "policies/safe.yml")]
 
 
-def test_clustering_sizes_follow_sizing(tmp_path):
-    files = {
-        "tables/a.yml": table_named("a", "sizing: {max_file_size: 60MiB, small_file_limit: 0}\n"),
-        "tables/b.yml": table_named("b", "sizing: {max_file_size: 60MiB, small_file_limit: 30MiB}\n"),
-    }
-    first, second = loaded(write_project(tmp_path, files)).tables
-    assert first.spec.clustering.plan.target_file_size_bytes == 60 << 20
-    assert first.spec.clustering.plan.small_file_limit_bytes == 50 << 20
-    assert second.spec.clustering.plan.small_file_limit_bytes == 30 << 20
-    assert (first.spec.clustering.execution.strategy, first.spec.clustering.execution.columns) == (
-        "stitch",
-        (),
-    )
-
-
-def test_formatting_and_order_change_nothing(tmp_path):
-    tidy = TABLE + "sizing: {max_file_size: 64MiB, small_file_limit: 32MiB}\nowner: team\n"
-    lines = [
-        "# a comment",
-        "owner: 'team'",
-        "record_key:",
-        "- id",
-        "sizing:",
-        "    small_file_limit: 32MiB # half",
-        "    max_file_size: '64MiB'",
-        "kind: table",
-        "columns: [{nullable: false, type: STRING, name: id}]",
-        "name: flights",
-        'apiVersion: "parquetry/v1"',
-    ]
-    first = loaded(write_project(tmp_path / "one", {"tables/flights.yml": tidy})).tables[0]
-    second = loaded(write_project(tmp_path / "two", {"tables/air/flights.yml": "\r\n".join(lines)})).tables[0]
-    assert first.spec == second.spec
-    assert first.location_declared == second.location_declared
-
-
 @pytest.mark.parametrize(
     ("more", "last"),
     [
@@ -678,22 +544,6 @@ def test_a_type_of_no_column_has_a_remedy(tmp_path, type_, hint):
     table = TABLE.replace("record_key", f"  - {{name: n, type: {type_}}}\nrecord_key")
     (found,) = project.load(write_project(tmp_path, {"tables/flights.yml": table})).diagnostics
     assert (found.code, found.hint) == ("PQ403", hint)
-
-
-def test_no_findings_are_made_up_around_broken_parts(tmp_path):
-    broken = (
-        TABLE.replace("type: string", "type: strnig")
-        + "ordering: id\nsizing: {max_file_size: 1, small_file_limit: 1GiB}\n"
-    )
-    root = write_project(tmp_path, {"tables/flights.yml": broken})
-    assert [code for code, _ in codes(root)] == ["PQ403", "PQ106"]
-    broken = TABLE.replace("type: string", 'type: "{{ string"') + "ordering: id\n"
-    root = write_project(tmp_path, {"tables/flights.yml": broken})
-    assert codes(root) == [("PQ201", "tables/flights.yml")]
-    root = write_project(
-        tmp_path, {"parquetry.yml": "vars: [", "tables/flights.yml": TABLE + "owner: \"{{ var('x') }}\"\n"}
-    )
-    assert codes(root) == [("PQ002", "parquetry.yml")]
 
 
 def targets_with_variables(root):
