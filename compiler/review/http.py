@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
@@ -226,7 +227,7 @@ class JsonClient:
             return None
         with suppress(ValueError):
             if "Retry-After" in headers:
-                return max(0.0, float(headers["Retry-After"]))
+                return max(0.0, _retry_after_seconds(headers["Retry-After"], now=self.now()))
             if headers.get("x-ratelimit-remaining") == "0" and "x-ratelimit-reset" in headers:
                 return max(0.0, float(headers["x-ratelimit-reset"]) - self.now())
         is_limited = status == HTTPStatus.TOO_MANY_REQUESTS or b"rate limit" in content
@@ -292,6 +293,14 @@ def _server_message(content: bytes) -> str:
         if isinstance(document, dict) and isinstance(document.get("message"), str):
             return f" ({quoted(document['message'][:_LONGEST_MESSAGE])})"
     return ""
+
+
+def _retry_after_seconds(text: str, *, now: float) -> float:
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3): a number or a date; raise ValueError."""
+    try:
+        return float(text)
+    except ValueError:
+        return parsedate_to_datetime(text).timestamp() - now
 
 
 def _next_of(links: str) -> str | None:

@@ -87,6 +87,7 @@ def test_it_gives_up_in_the_end(forge, repository, clock):
         (429, {"Retry-After": "37"}, b"", 37),
         (403, {"Retry-After": "90"}, b"{}", 90),
         (503, {"Retry-After": "20"}, b"", 20),
+        (503, {"Retry-After": "Fri, 15 Jan 2027 08:01:30 GMT"}, b"", 90),
         (403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1800000300"}, b"{}", 300),
         (429, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1800000300"}, b"{}", 300),
         (403, {}, b'{"message": "You have exceeded a secondary rate limit."}', 60),
