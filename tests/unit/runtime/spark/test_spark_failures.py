@@ -137,7 +137,12 @@ MALFORMED = (
         ("a.csv", "id,city\nabc,Oslo\n", ("city",), "line 2, column 'id': \"***\" is not bigint"),
         ("a.csv", "id,city\n1,abc\n", (), "column 'id': \"abc\" is not bigint"),
         ("a.csv", "id,city\n1,abc\n", ("city",), "column 'id': \"***\" is not bigint"),
-        ("a.csv.gz", gzip.compress(b"id,city\nabc,Oslo\n", mtime=0), (), "line 2, column 'id': \"abc\" is not bigint"),
+        (
+            "a.csv.gz",
+            gzip.compress(b"id,city\nabc,Oslo\n", mtime=0),
+            (),
+            "line 2, column 'id': \"abc\" is not bigint",
+        ),
         ("a.csv.gz", "id,city\nabc,Oslo\n", ("city",), "column 'id': \"***\" is not bigint"),
         ("b c.csv", "id,city\nabc,Oslo\n", (), "line 2, column 'id': \"abc\" is not bigint"),
     ],
