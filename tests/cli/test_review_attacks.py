@@ -35,6 +35,7 @@ import json
 import pytest
 
 from parquetry.runtime.spec.codec import canonical_json, digest_of
+from tests.support.effort import each_value_once
 from tests.support.project_folder import EVENTS, ORDERS, PROJECT, ProjectFolder, columns_with
 from tests.support.reviewed_project import DEV, PROD, id_in, reviewed_project, stated_in
 
@@ -611,8 +612,7 @@ def switched(shop, base):
     return pull
 
 
-@pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("change", [add_name, delete_rule, change_workflow])
+@pytest.mark.parametrize(("change", "how"), each_value_once([add_name, delete_rule, change_workflow], WAYS))
 def test_base_switched(guarded, change, how):
     """The base was a branch of the author's own, which has the change that nobody is to see."""
     guarded.git("checkout", "-q", "-B", "feature", "main")

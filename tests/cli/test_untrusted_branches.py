@@ -16,6 +16,7 @@ from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.security.untrusted import base_at
 from parquetry.runtime.spec.table_spec import FilesPolicy
 from tests.support.command_script import parquetry
+from tests.support.effort import each_value_once
 from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder
 from tests.support.s3_server import BUCKET, s3_server
 
@@ -81,8 +82,13 @@ def shown(done, folder):
     return [name for name, value in SECRETS.items() if value in text]
 
 
-@pytest.mark.parametrize("command", ["plan", "drift", "compile", "doctor", "apply"])
-@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "PIN", "PARQUETRY_SECRET_KEY"])
+@pytest.mark.parametrize(
+    ("name", "command"),
+    each_value_once(
+        ["AWS_SECRET_ACCESS_KEY", "PIN", "PARQUETRY_SECRET_KEY"],
+        ["plan", "drift", "compile", "doctor", "apply"],
+    ),
+)
 def test_a_secret_is_part_of_no_place(shop, listener, command, name):
     read = f"{{{{ env_var('{name}') }}}}"
     for target in (

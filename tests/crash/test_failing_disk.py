@@ -73,7 +73,7 @@ class FailsBehindCommit(WrappedStore):
 @pytest.mark.parametrize(
     ("fault", "every"),
     [
-        ({"error": _raw}, 8),
+        ({"error": _raw}, 16),
         ({"error": _ours, "done_first": True, "lasts": True}, 1000),
         pytest.param({"error": _raw}, 1, marks=pytest.mark.long),
         pytest.param({"error": _raw, "done_first": True}, 1, marks=pytest.mark.long),

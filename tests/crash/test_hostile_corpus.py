@@ -35,7 +35,7 @@ def project(tmp_path_factory):
     return project
 
 
-FEW = range(51, CASES, 149)
+FEW = range(51, CASES, 241)
 """Of every kind some, and one whose commands run in processes of their own."""
 
 PIECE = 500

@@ -67,8 +67,15 @@ def test_a_writer_stopped_anywhere_leaves_the_old_table_or_the_new_one(
         assert seen[-1] == new
 
 
-@pytest.mark.parametrize("stop", [Stop.AFTER, Stop.HALFWAY])
-@pytest.mark.parametrize(("scheme", "options"), [("s3", "s3_options"), ("gs", "gcs_options")])
+@pytest.mark.parametrize(
+    ("scheme", "options", "stop"),
+    [
+        ("s3", "s3_options", Stop.AFTER),
+        pytest.param("s3", "s3_options", Stop.HALFWAY, marks=pytest.mark.long),
+        pytest.param("gs", "gcs_options", Stop.AFTER, marks=pytest.mark.long),
+        ("gs", "gcs_options", Stop.HALFWAY),
+    ],
+)
 def test_a_writer_stopped_in_a_bucket_leaves_the_old_table_or_the_new_one(
     scheme: str, options: str, stop: Stop, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

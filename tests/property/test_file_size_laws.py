@@ -172,7 +172,7 @@ def check_clustered(seed: int, width: int, content: Content) -> list[float]:
         (1, 3000, Content.MIXED),
         (2, 200, Content.DICTIONARY),
         (3, 600_000, Content.INCOMPRESSIBLE),
-        (4, 3_500_000, Content.INCOMPRESSIBLE),
+        pytest.param(4, 3_500_000, Content.INCOMPRESSIBLE, marks=pytest.mark.long),
     ],
 )
 def test_clustering_keeps_to_the_ceiling_of_every_writer(seed, width, content):

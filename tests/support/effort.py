@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
 
 _IN_FULL = "PARQUETRY_IN_FULL"
 
@@ -13,5 +16,24 @@ def in_full() -> bool:
 
 
 def examples(count: int) -> int:
-    """How many examples of a law to try of the `count` that the long suites try: a third in the short ones."""
-    return count if in_full() else max(count // 3, min(count, 10))
+    """How many examples of a law to try of the `count` that the long suites try: a sixth in the short ones."""
+    return count if in_full() else max(count // 6, min(count, 6))
+
+
+def each_value_once(*axes: Sequence[Any]) -> list[Any]:
+    """Return all combinations of the values as parameters of a test, the fewest that have each value without a mark.
+
+    The others are marked ``long``: they repeat what each value shows alone.
+    """
+    import pytest  # not where Spark's workers or another Spark's environment import this module
+
+    longest = max(map(len, axes))
+    short = {tuple(number % len(axis) for axis in axes) for number in range(longest)}
+    places = product(*(range(len(axis)) for axis in axes))
+    return [
+        pytest.param(
+            *(axis[place] for axis, place in zip(axes, combination, strict=True)),
+            marks=() if combination in short else pytest.mark.long,
+        )
+        for combination in places
+    ]

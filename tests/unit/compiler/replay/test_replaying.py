@@ -214,10 +214,14 @@ def written_by(folder, spec):
 @pytest.mark.parametrize(
     ("applied", "declared"),
     [
-        (spec_with(128 * KIB, 0), spec_with(256 * KIB, 200 * KIB)),
-        (spec_with(256 * KIB, 200 * KIB), spec_with(96 * KIB, 80 * KIB)),
+        pytest.param(
+            spec_with(128 * KIB, 0),
+            spec_with(256 * KIB, 200 * KIB),
+            marks=pytest.mark.long,
+            id="more filling",
+        ),
+        pytest.param(spec_with(256 * KIB, 200 * KIB), spec_with(96 * KIB, 80 * KIB), id="smaller files"),
     ],
-    ids=["more filling", "smaller files"],
 )
 def test_the_declared_limits_end_near_a_table_that_was_written_by_them(tmp_path, applied, declared):
     table, other = written_by(tmp_path / "one", applied), written_by(tmp_path / "two", declared)

@@ -154,8 +154,8 @@ LONG = replace(SCOPE, variables={"x": "a" * 50_000, "y": "b" * 300, "z": "a" * 3
     "text",
     [
         "{{ " + " ~ ".join(["var('x')"] * 1000) + " }}",
-        "{{ var('x') }}" * 1000,
-        "{{ " + " ~ ".join(["var('x') | upper"] * 1000) + " }}",
+        pytest.param("{{ var('x') }}" * 1000, marks=pytest.mark.long),
+        pytest.param("{{ " + " ~ ".join(["var('x') | upper"] * 1000) + " }}", marks=pytest.mark.long),
         "{{ " + " ~ ".join(["var('z') | replace('a', var('y'))"] * 1000) + " }}",
         "{{ " + " ~ ".join(["'aaaaa' | replace('a', '" + "b" * 100 + "')"] * 3000) + " }}",
         "{{ 1 if 'q' in var('x') }}" * 1000,

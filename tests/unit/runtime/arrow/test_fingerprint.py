@@ -47,7 +47,9 @@ def test_a_short_text_is_told_alike_alone_and_beside_a_long_one():
 BORDERS = (1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE)
 
 
-@pytest.mark.parametrize("size", BORDERS)
+@pytest.mark.parametrize(
+    "size", [pytest.param(size, marks=pytest.mark.long if size > PIECE + 1 else ()) for size in BORDERS]
+)
 def test_every_bit_of_a_text_changes_it(size):
     text = np.random.default_rng(size).bytes(size)
     changed = [

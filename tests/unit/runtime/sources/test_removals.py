@@ -7,6 +7,7 @@ import pytest
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sources.removals import removal_between
+from tests.support.effort import each_value_once
 from tests.support.small_table import FAST, make_table
 
 LOSSES = {
@@ -26,9 +27,7 @@ def lost(table, since, until):
     return removal_between(table.handle, since, until)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("commits", [1, 12])
-@pytest.mark.parametrize("logs", [1, 3])
+@pytest.mark.parametrize(("logs", "commits", "loss"), each_value_once([1, 3], [1, 12], list(LOSSES)))
 def test_a_loss_is_found_wherever_its_commit_lies(tmp_path, loss, commits, logs):
     table = make_table(tmp_path, keep_commits=1, archive_keep_commits=2)
     table.insert({"a": (1, "p")})

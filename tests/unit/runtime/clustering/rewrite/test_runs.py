@@ -13,6 +13,7 @@ from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, boun
 from parquetry.runtime.clustering.rewrite.runs import ranges_of, sort_by_ranges
 from tests.support.base_files import MIB
 from tests.support.clustering_memory import spilled_files
+from tests.support.effort import each_value_once
 
 BATCH_ROWS = 4000
 
@@ -84,8 +85,7 @@ def test_a_run_writes_each_range_once_however_many_batches_it_has(monkeypatch):
     assert sum(piece.num_rows for piece in packed) == 20 * BATCH_ROWS
 
 
-@pytest.mark.parametrize("held_bytes", [0, 8 * MIB])
-@pytest.mark.parametrize("count", [80, 320])
+@pytest.mark.parametrize(("count", "held_bytes"), each_value_once([80, 320], [0, 8 * MIB]))
 def test_rows_take_three_runs_of_memory_however_many_there_are(count_allocations, count, held_bytes):
     counting = count_allocations()
     found, _ = divided(count, MIB, held_bytes=held_bytes)

@@ -36,6 +36,7 @@ from tests.support.base_files import (
     slice_of,
     write,
 )
+from tests.support.effort import each_value_once
 
 COLUMNS = (
     Column(name="n", type="bigint"),
@@ -190,21 +191,24 @@ def test_pages_of_every_codec_are_copied(tmp_path, codec):
 
 
 @pytest.mark.parametrize(
-    ("options", "copied"),
-    [
-        ({"data_page_version": "2.0"}, True),
-        ({"data_page_version": "2.0", "use_dictionary": ["kind"]}, True),
-        (page_options(600), True),
-        ({"write_page_index": False}, False),
-        ({"compression": "zstd"}, False),
-        ({"row_group_size": 1000}, True),
-        ({"use_dictionary": True}, False),
-        (page_options(100), False),
-    ],
+    ("which", "otherwise"),
+    each_value_once(
+        [slice(1, 3), slice(0, 4)],
+        [
+            ({"data_page_version": "2.0"}, True),
+            ({"data_page_version": "2.0", "use_dictionary": ["kind"]}, True),
+            (page_options(600), True),
+            ({"write_page_index": False}, False),
+            ({"compression": "zstd"}, False),
+            ({"row_group_size": 1000}, True),
+            ({"use_dictionary": True}, False),
+            (page_options(100), False),
+        ],
+    ),
     ids=str,
 )
-@pytest.mark.parametrize("which", [slice(1, 3), slice(0, 4)], ids=["some", "all"])
-def test_files_that_were_written_otherwise(tmp_path, options, copied, which, monkeypatch):
+def test_files_that_were_written_otherwise(tmp_path, otherwise, which, monkeypatch):
+    options, copied = otherwise
     monkeypatch.setattr(stitch, "_LEAST_VALUES", 400)
     ctx, files = made(tmp_path)
     for file in files[which]:

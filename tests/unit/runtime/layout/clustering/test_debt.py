@@ -32,6 +32,7 @@ from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from tests.support.clustering_model import MAXIMUM, MIB, column, file, policy, rewritten, situation
+from tests.support.effort import each_value_once
 
 HEALTHY = 110 * MIB
 SORT = ExecutionPolicy(strategy="sort", columns=("a",))
@@ -490,8 +491,11 @@ def test_groups_are_made_small_enough_for_the_budget():
     assert len(limited_to_budget(owed, RunBudget(limit_bytes=500 * MIB), max_groups=30).groups) == 1
 
 
-@pytest.mark.parametrize("execution", [ExecutionPolicy(), SORT, CURVE], ids=lambda e: e.strategy)
-@pytest.mark.parametrize("strategy", strategies.BUILT_IN)
+@pytest.mark.parametrize(
+    ("strategy", "execution"),
+    each_value_once(list(strategies.BUILT_IN), [ExecutionPolicy(), SORT, CURVE]),
+    ids=lambda value: value if isinstance(value, str) else value.strategy,
+)
 def test_work_grows_with_the_files_and_not_faster(execution, strategy):
     """Function calls are counted; the logarithm of sorting adds an eighth when files are doubled."""
     spec = ClusteringSpec(plan=PlanPolicy(strategy=strategy), execution=execution)
