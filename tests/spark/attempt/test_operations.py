@@ -246,7 +246,7 @@ def test_keys_and_partitions_of_all_kinds(spark, tmp_path, judges, spec):
             {
                 **r,
                 "region": words[i % 5],
-                "day": date(2013, 1, 1 + i % 3) if i % 4 else None,
+                "day": date(2013, 1, 1 + i % 3) if i % 5 != 3 else None,
                 "c_int": i % 3,
                 "c_struct": {"a": i, "d": None, "inner": None},
             }

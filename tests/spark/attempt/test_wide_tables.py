@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import parquetry
@@ -33,16 +35,16 @@ def value(number: int, key: int, version: int) -> object:
     return key * number + version if number % 7 == 3 else f"{version}-{key}-{number}"
 
 
-def frame_of(spark, version: int, keys: range):
-    """Rows that Spark computes, so that they take the way through it."""
-    values = (
-        f"CASE WHEN ({number} + id) % 11 = 0 THEN NULL ELSE "
-        + (f"id * {number} + {version}" if number % 7 == 3 else f"concat('{version}-', id, '-{number}')")
-        + f" END AS {name}"
-        for number, name in enumerate(NAMES)
-    )
-    ids = spark.range(keys.start, keys.stop, 1, 1)
-    return ids.selectExpr("id", "concat('p', id % 2) AS p", *values)
+def frame_of(spark, folder, version: int, keys: range):
+    """Rows of a file that Spark filters, so that they take the way through it."""
+    rows = [
+        {"id": key, "p": f"p{key % 2}"}
+        | {name: value(number, key, version) for number, name in enumerate(NAMES)}
+        for key in keys
+    ]
+    file = folder / f"{version}-{keys.start}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    return spark.read.parquet(str(file)).where("id >= 0")
 
 
 def test_a_table_of_five_hundred_columns(spark, tmp_path):
@@ -52,10 +54,10 @@ def test_a_table_of_five_hundred_columns(spark, tmp_path):
     )
     parquetry.create(str(path), spec)
     table = parquetry.open(path)
-    table.insert(frame_of(spark, 1, range(8)))
-    table.upsert(frame_of(spark, 2, range(4, 12)))
-    table.delete(frame_of(spark, 2, range(2)))
-    table.bulk_insert(frame_of(spark, 1, range(12, 14)))
+    table.insert(frame_of(spark, tmp_path, 1, range(8)))
+    table.upsert(frame_of(spark, tmp_path, 2, range(4, 12)))
+    table.delete(frame_of(spark, tmp_path, 2, range(2)))
+    table.bulk_insert(frame_of(spark, tmp_path, 1, range(12, 14)))
     versions = {key: 2 if 4 <= key < 12 else 1 for key in range(2, 14)}
     wanted = {
         key: {name: value(number, key, version) for number, name in enumerate(NAMES)}

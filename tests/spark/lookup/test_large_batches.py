@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
     ("limit", "on_cluster", "tasks"),
     [
         ("_is_located_by_tasks", False, 0),
-        ("is_small", False, 0),
+        pytest.param("is_small", False, 0, marks=pytest.mark.long),
         pytest.param("is_small", True, 0, marks=pytest.mark.long),
         pytest.param("is_small", True, 1, marks=pytest.mark.long),
         ("is_small", True, 3),
@@ -99,7 +99,9 @@ def test_rows_that_are_all_late_rewrite_no_file(spark, tmp_path, monkeypatch, li
     ]
 
 
-@pytest.mark.parametrize(("on_cluster", "keys_files"), [(False, 16), (True, 16), (True, 0)])
+@pytest.mark.parametrize(
+    ("on_cluster", "keys_files"), [pytest.param(False, 16, marks=pytest.mark.long), (True, 16), (True, 0)]
+)
 def test_small_batches_are_not(spark, tmp_path, monkeypatch, on_cluster, keys_files):
     """``keys_files``: behind so many a task puts the keys together first."""
     monkeypatch.setattr(task_lookup, "_KEYS_FILES", keys_files)

@@ -94,10 +94,10 @@ def read(spark, folder):
     ("key", "partition", "setting"),
     [
         (("id",), ("s",), {}),
-        (("id",), ("s", "day"), {"hive_style": False}),
+        pytest.param(("id",), ("s", "day"), {"hive_style": False}, marks=pytest.mark.long),
         pytest.param(("n", "s"), ("b", "small"), {}, marks=pytest.mark.long),
         (("s", "day", "b"), (), {}),
-        (("small",), ("day",), {"url_encode": False}),
+        pytest.param(("small",), ("day",), {"url_encode": False}, marks=pytest.mark.long),
         ((), ("s", "n", "b"), {}),
     ],
 )

@@ -27,7 +27,7 @@ from parquetry.runtime.table.handle import open_table
 from parquetry.runtime.write.request import WriteRequest
 from parquetry.table import create
 from tests.support import hudi_rs
-from tests.support.effort import in_full
+from tests.support.effort import each_value_once, in_full
 from tests.support.local_spark import local_spark
 
 pytestmark = pytest.mark.spark
@@ -163,8 +163,7 @@ def random_rows(rng, *, scope):
     return rows
 
 
-@pytest.mark.parametrize("ordering", [None, "seq"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "ordering"), each_value_once(KINDS, [None, "seq"]))
 def test_a_table_is_the_same_for_the_same_files_however_they_are_split(spark, tmp_path, kind, ordering):
     rng = random.Random(f"{kind} {ordering}")
     for number in range(SPLITS_OF_A_KIND * 2 if in_full() else 1):
@@ -202,8 +201,7 @@ def our_table(spark, root, **changes):
     return open_table(open_store(str(root / "t")))
 
 
-@pytest.mark.parametrize("ordering", [None, "seq"])
-@pytest.mark.parametrize("scope", [None, KeyScope.TABLE])
+@pytest.mark.parametrize(("scope", "ordering"), each_value_once([None, KeyScope.TABLE], [None, "seq"]))
 def test_rows_of_spark_that_nothing_tells_apart_are_refused(spark, tmp_path, ordering, scope):
     by_day = {"partition_by": ("day",), "key_scope": scope} if scope else {}
     table = our_table(spark, tmp_path, ordering=ordering, **by_day)
@@ -224,7 +222,15 @@ def test_rows_of_spark_that_nothing_tells_apart_are_refused(spark, tmp_path, ord
 
 
 @pytest.mark.parametrize(
-    ("first", "last"), [("a", "b"), ("a b", "a!b"), ("a+", "a,"), ("a%20", "a&"), ("a#", "ä")]
+    ("first", "last"),
+    [
+        *(
+            pytest.param(*names, marks=pytest.mark.long)
+            for names in (("a", "b"), ("a+", "a,"), ("a%20", "a&"))
+        ),
+        ("a b", "a!b"),
+        ("a#", "ä"),
+    ],
 )
 def test_files_arrive_by_name_if_the_source_says_so(spark, tmp_path, first, last):
     for order, wins in (("modified", "old name"), ("name", "new name")):
